@@ -6,9 +6,9 @@ PYTHON ?= python3
 RUNS := $(VENV)/.runs
 STAMP := $(VENV)/.installed
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
-PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder # tests wait more than they compute
+PARALLEL := --numprocesses 4 --dist loadfile --no-loadscope-reorder # on two cores: tests wait more than they compute
 
-.PHONY: help setup setup-local demo demo-goal demo-knowledge test check fmt bench reference docs wheel lock clean
+.PHONY: help setup setup-local demo demo-goal demo-knowledge test check fmt bench bench-rivals reference pictures docs wheel lock clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -55,8 +55,14 @@ fmt: setup ## Format, and mend what lint can mend
 bench: setup ## Ratios against a hand-written minimal workflow, side by side
 	@$(BIN)/python -m bench
 
+bench-rivals: setup ## The same errand by orga and by other frameworks, side by side, each in a folder of .cache/rivals
+	@$(BIN)/python -m bench.rivals
+
 reference: setup ## Write docs/reference/ anew, from the code
 	@$(BIN)/python -m docs.generate
+
+pictures: setup ## Record the pictures of terminals in docs/pictures anew
+	@$(BIN)/uv run --quiet --no-project --python $(BIN)/python --with pyte --with rich python docs/pictures/record.py
 
 docs: setup ## Build the documents as a site in .cache/site; a link that leads nowhere fails
 	@rm -rf .cache/pages .cache/site

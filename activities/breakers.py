@@ -87,7 +87,7 @@ class WorkerBreakers:
             breaker, now = self._circuits.get(name, Breaker()), self._clock()
             let_through = breaker.admitted(options, now)
             if let_through is None:
-                raise TurnedAway(breaker.told(name, options, now), breaker.wait_s(options, now))
+                raise TurnedAway(breaker.describe(name, options, now), breaker.wait_s(options, now))
             self._keep(name, let_through)
         return _Permit(name, options, let_through.opened_at)
 

@@ -7,23 +7,31 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from orga.activities.ports import Acted
+from orga.workflows.types.input import OUT_OF_TIME
 from orga.workflows.types.tools import DONE, EARLIER_UNKNOWN, MAYBE_DONE, NOT_DONE, UNKNOWN_OUTCOMES
 
 _FAILED = "failed"
 _TOLD: dict[Acted | None, tuple[str, ...]] = {None: (), "no": (NOT_DONE,), "maybe": (MAYBE_DONE,), "yes": (DONE,)}
 
 
-def attempt_failed(message: str, kind: str, *, retryable: bool, acted: Acted | None = None) -> ApplicationError:
+def attempt_failed(
+    message: str, kind: str, *, retryable: bool, acted: Acted | None = None, is_last: bool = False
+) -> ApplicationError:
     """Return the failure of this attempt; it tells, too, when an earlier one may have had its effect.
+
+    One that another try could cure, for which there is no time, `is_last`: the run hears what went wrong while it still
+    can go on, where it would have had to give up on a call that waits.
 
     The server hands the last heartbeat of an attempt on to the next one, and nothing else.
     """
     is_unsure = may_have_acted()
     is_plain = kind not in UNKNOWN_OUTCOMES and acted in {None, "no"}
-    if retryable and not is_unsure and is_plain and not activity.info().is_local:
+    if retryable and not is_last and not is_unsure and is_plain and not activity.info().is_local:
         note_plain_failure()
-    details = (*_TOLD[acted], *((EARLIER_UNKNOWN,) if is_unsure else ()))
-    return ApplicationError(message, *details, type=kind, non_retryable=not retryable)
+    is_out_of_time = retryable and is_last
+    told = {EARLIER_UNKNOWN: is_unsure, OUT_OF_TIME: is_out_of_time}
+    details = (*_TOLD[acted], *(word for word, is_so in told.items() if is_so))
+    return ApplicationError(message, *details, type=kind, non_retryable=not retryable or is_out_of_time)
 
 
 def note_plain_failure() -> None:

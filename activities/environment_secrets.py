@@ -13,6 +13,9 @@ _NAME = re.compile(
 )
 """What it ends in: `OPENAI_API_KEY`, `OTEL_EXPORTER_OTLP_HEADERS`."""
 
+_FOLDER = frozenset({"PWD"})
+"""What every shell sets to the folder it is in; hiding that would hole each path of a project."""
+
 _PARTS = re.compile(r"[,\r\n]")
 """Between the keys of a list, the lines of one."""
 
@@ -28,7 +31,8 @@ COMMON = frozenset({"postgres", "password", "passw0rd", "changeme", "changeit", 
 
 def secret_values(environment: Mapping[str, str], also: Iterable[str] = ()) -> Iterator[str]:
     """Yield what is secret in the variables, those in `also` whatever their names end in."""
-    named = [environment.get(name, "") for name in {*filter(_NAME.search, environment), *also}]
+    names = {*filter(_NAME.search, environment.keys() - _FOLDER), *also}
+    named = [environment.get(name, "") for name in names]
     values = [each for value in named for each in _with_parts(value)]
     for value in environment.values():
         values += [found for match in _WITHIN.finditer(value) for found in filter(None, match.groups())]

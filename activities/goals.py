@@ -50,12 +50,12 @@ class GoalActivities:
     @activity.defn(name="goal_plan")
     async def plan(self, request: GoalRequest) -> GoalReply:
         """Return a plan as the text of a reply, and what is wrong with the arguments of its steps."""
-        return await self._planned("goal_plan", request)
+        return await self._plan("goal_plan", request)
 
     @activity.defn(name="goal_decide")
     async def decide(self, request: GoalRequest) -> GoalReply:
         """Return what is next as the text of a reply, and what is wrong with the arguments of a new plan."""
-        return await self._planned("goal_decide", request)
+        return await self._plan("goal_decide", request)
 
     @activity.defn(name="goal_evaluate")
     async def evaluate(self, request: GoalRequest) -> GoalReply:
@@ -92,27 +92,27 @@ class GoalActivities:
         self._conversations.keep_reply(run, request.iteration, reply)
         return _own(reply)
 
-    async def _planned(self, turn: GoalTurn, request: GoalRequest) -> GoalReply:
-        setup, reply = await self._answered(turn, request, MAX_WORDS_BYTES)
+    async def _plan(self, turn: GoalTurn, request: GoalRequest) -> GoalReply:
+        setup, reply = await self._ask(turn, request, MAX_WORDS_BYTES)
         problems = await asyncio.to_thread(self._problems, setup, reply.text)
         return reply.with_problems(tuple(problems))
 
     async def _said(self, turn: GoalTurn, request: GoalRequest, most: int | None = None) -> GoalReply:
-        return (await self._answered(turn, request, most))[1]
+        return (await self._ask(turn, request, most))[1]
 
-    async def _answered(self, turn: GoalTurn, request: GoalRequest, most: int | None) -> tuple[Setup, GoalReply]:
+    async def _ask(self, turn: GoalTurn, request: GoalRequest, most: int | None) -> tuple[Setup, GoalReply]:
         began = time.monotonic()
         run, context = await model_context(self._conversations, request)
         asked = model_request(turn, context, request)
         reply = await self._calls.complete(context.setup, asked, began, _models(context.setup))
         reply = normalised(reply, ())
-        repaired = "" if most is None else await self._repaired(reply.text)
+        repaired = "" if most is None else await self._repair(reply.text)
         text = repaired or (reply.text if most is None else clip(reply.text, most))
         reply = text_alone(reply, text).with_differences(model=None if reply.model == PLANNED else reply.model)
         self._conversations.keep_reply(run, request.iteration, reply)
         return context.setup, _own(reply).with_repaired(repaired=bool(repaired))
 
-    async def _repaired(self, text: str) -> str:
+    async def _repair(self, text: str) -> str:
         """Return a text that is nearly JSON as JSON; "" where it is that already, or never will be."""
         try:
             object_in(text)

@@ -13,6 +13,7 @@ from temporalio.exceptions import ApplicationError
 from orga.activities.beating import heartbeats
 from orga.activities.failover import NOT_CONFIGURED, first_answer
 from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
+from orga.activities.next_try import backoff_s
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest
 from orga.activities.spans import model_span
 from orga.workflows.types.input import LAST_TRY_S, OUT_OF_TIME, SLACK_S
@@ -102,22 +103,11 @@ def _failure(error: ModelError, message: str, left: float | None) -> Application
         return ApplicationError(message, type=error.kind, non_retryable=True)
     wait = error.retry_after_s
     delay = None if wait is None else timedelta(seconds=wait)
-    if left is not None and (_backoff_s() if wait is None else wait) > left:
+    if left is not None and (backoff_s() if wait is None else wait) > left:
         delay = timedelta(seconds=max(left - LAST_TRY_S, 0.0))
         if not delay:
             return ApplicationError(message, OUT_OF_TIME, type=error.kind, non_retryable=True, next_retry_delay=delay)
     return ApplicationError(message, type=error.kind, next_retry_delay=delay)
-
-
-def _backoff_s() -> float:
-    """Return the seconds after which Temporal would try again by itself."""
-    info = activity.info()
-    policy = info.retry_policy
-    if policy is None:
-        return 0.0
-    longest = policy.maximum_interval or policy.initial_interval * 100
-    pause = policy.initial_interval.total_seconds() * policy.backoff_coefficient ** (info.attempt - 1)
-    return min(pause, longest.total_seconds())
 
 
 def _seconds_left(running_s: float) -> float | None:

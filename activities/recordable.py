@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from orga.activities.replies import MAX_DEPTH, is_deeper
 from orga.workflows.types.gate import Verdict
+from orga.workflows.types.json_text import MAX_DEPTH, is_deeper
 
 MAX_BYTES = 400_000
 """Of all verdicts on one reply: they stand in a history, and what they change in calls that wait."""

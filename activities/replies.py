@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from math import isfinite
-from typing import cast, get_args
+from typing import get_args
 
 from pydantic_core import from_json, to_json
 
+from orga.workflows.types.json_text import MAX_DEPTH, is_deeper
 from orga.workflows.types.messages import FinishReason, Message, Reply
 from orga.workflows.types.parts import (
     OpaquePart,
@@ -48,9 +49,6 @@ TOGETHER = ", which is what the calls of this reply leave; make fewer or shorter
 
 BYTES_PER_TOKEN = 6
 """More than a token of any provider holds on the average."""
-
-MAX_DEPTH = 100
-"""Lists and objects inside each other; JSON that is 200 deep could be written but never be read again."""
 
 MAX_NAME_CHARS = 200
 
@@ -194,14 +192,3 @@ def _can_be_read(text: bytes) -> bool:
     except ValueError:
         return False
     return True
-
-
-def is_deeper(value: object, levels: int) -> bool:
-    """Return whether lists and objects stand inside each other more than `levels` deep."""
-    if isinstance(value, dict):
-        inner = list(cast("dict[object, object]", value).values())
-    elif isinstance(value, (list, tuple)):
-        inner = cast("list[object]", value)
-    else:
-        return False
-    return levels == 0 or any(is_deeper(item, levels - 1) for item in inner)

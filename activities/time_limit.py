@@ -1,7 +1,9 @@
 """The time limit of a call, kept in the worker: the server's own stops no code."""
 
 import asyncio
+import time
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from temporalio import activity
@@ -18,28 +20,35 @@ _left_behind: set[asyncio.Task[Any]] = set()
 """Nothing else might hold on to a task that nobody awaits."""
 
 
-async def within_limit(work: Coroutine[Any, Any, T], spec: ToolSpec) -> T:
+async def within_limit(work: Coroutine[Any, Any, T], spec: ToolSpec, *, is_awaited: bool = False) -> T:
     """Return what `work` returns; leave it behind where it ignores that it is cancelled.
+
+    Args:
+        work: The call.
+        spec: Of its tool.
+        is_awaited: Whether one that is cancelled has all of its time to end in: it must not act behind its report.
 
     Raises:
         ToolError: Kind TimeLimit.
     """
     limit_s = _limit_s()
-    outer = asyncio.current_task()
-    call = asyncio.create_task(_contained(work), name=outer.get_name() if outer else None)
+    began, outer = time.monotonic(), asyncio.current_task()
+    call = asyncio.create_task(_contain(work), name=outer.get_name() if outer else None)
     try:
         done, _ = await asyncio.wait((call,), timeout=limit_s)
     except asyncio.CancelledError:
-        if not await _cancelled(call, spec.name, ENDING_S):
+        if is_awaited:
+            await _outlast(call, spec, limit_s - (time.monotonic() - began))
+        if not await _cancel(call, spec.name, REPORT_S / 2 if is_awaited else ENDING_S):
             raise
         return call.result()
     if not done:
-        await _cancelled(call, spec.name, REPORT_S / 2)
+        await _cancel(call, spec.name, REPORT_S / 2)
         raise ToolError(_text(spec, limit_s), kind=TIME_LIMIT, retryable=True)
     return call.result()
 
 
-async def _contained(work: Coroutine[Any, Any, T]) -> T:
+async def _contain(work: Coroutine[Any, Any, T]) -> T:
     """Await it; a call that wants to end the process would end the worker from within a task."""
     try:
         return await work
@@ -53,7 +62,20 @@ def _limit_s() -> float:
     return max(waits.total_seconds() - REPORT_S, 0.0) if waits else float("inf")
 
 
-async def _cancelled(call: asyncio.Task[Any], name: str, grace_s: float) -> bool:
+async def _outlast(call: asyncio.Task[Any], spec: ToolSpec, left_s: float) -> None:
+    """Cancel the call and wait for its end until its time is up, or until the worker stops.
+
+    A thread is not told: cancelling would end the wait for it, and nothing else.
+    """
+    if spec.options.isolation != "thread":
+        call.cancel()
+    stopping = asyncio.ensure_future(activity.wait_for_worker_shutdown())
+    with suppress(asyncio.CancelledError):
+        await asyncio.wait((call, stopping), timeout=max(left_s, 0.0), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+
+
+async def _cancel(call: asyncio.Task[Any], name: str, grace_s: float) -> bool:
     """Cancel the call and return whether it has ended."""
     call.cancel()
     done, _ = await asyncio.wait((call,), timeout=grace_s)

@@ -11,7 +11,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from orga.activities.breakers import TurnedAway, WorkerBreakers
 from orga.activities.earlier_attempts import attempt_failed
 from orga.activities.ports import ToolSource
-from orga.workflows.types.breakers import CIRCUIT_OPEN, told_to_model
+from orga.workflows.types.breakers import CIRCUIT_OPEN, describe_to_model
 from orga.workflows.types.tools import WORKER_SHUTDOWN, ToolOptions, ToolSpec
 
 
@@ -57,7 +57,7 @@ class _Guarded(ActivityInboundInterceptor):
             with self._breakers.guarded(tool, options.breaker, lambda error: _counts(error, options)):
                 return await super().execute_activity(input)
         except TurnedAway as turned_away:
-            text = told_to_model(str(turned_away), is_again=activity.info().attempt > 1)
+            text = describe_to_model(str(turned_away), is_again=activity.info().attempt > 1)
             raise attempt_failed(text, CIRCUIT_OPEN, retryable=False, acted="no") from None
 
 

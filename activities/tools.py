@@ -1,6 +1,7 @@
 """Tool activities: one activity type for each tool, named as the tool."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from orga.activities.earlier_attempts import attempt_failed
 from orga.activities.error_text import error_text
 from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
 from orga.activities.log_context import log_iteration_of
+from orga.activities.next_try import comes_too_late
 from orga.activities.own_run import own_run
 from orga.activities.permits import PermitKeys, check_permit
 from orga.activities.ports import Acted, Tool, ToolContext, ToolError, ToolSource
@@ -92,7 +94,7 @@ def source_activity(
 
 async def _carried_out(tool: Tool, request: ToolRequest, worker: _Worker) -> ToolOutput:
     check_permit(worker.permits, request)
-    info, secrets = activity.info(), worker.secrets
+    began, info, secrets = time.monotonic(), activity.info(), worker.secrets
     log_iteration_of(info.activity_id)
     progress = _Progress(secrets)
     context = ToolContext(
@@ -105,7 +107,7 @@ async def _carried_out(tool: Tool, request: ToolRequest, worker: _Worker) -> Too
     )
     with tool_span(tool.spec.name, request.call_id), told_of_shutdown():
         async with heartbeats(progress.details):
-            output = await _call(tool, request, context, secrets)
+            output = await _call(tool, request, context, secrets, began)
     content = clip(await _fit_for_a_model(output.content, secrets), tool.spec.max_result_bytes)
     worker.conversations.keep_result(own_run(), info.activity_id, content)
     return output.with_content(content)
@@ -123,22 +125,25 @@ def _without_secrets(content: str, secrets: KnownSecrets) -> str:
     return secrets.hidden(text, is_cut=len(content) > MAX_CHARS)
 
 
-async def _call(tool: Tool, request: ToolRequest, context: ToolContext, secrets: KnownSecrets) -> ToolOutput:
+async def _call(
+    tool: Tool, request: ToolRequest, context: ToolContext, secrets: KnownSecrets, began: float
+) -> ToolOutput:
+    def failure(text: str, kind: str, retryable: bool, acted: Acted | None = None) -> ApplicationError:
+        is_last = comes_too_late(request.left_s, time.monotonic() - began)
+        return attempt_failed(_told(secrets, text), kind, retryable=retryable, acted=acted, is_last=is_last)
+
     try:
-        return await within_limit(tool.call(request.arguments, context), tool.spec)
+        return await within_limit(tool.call(request.arguments, context), tool.spec, is_awaited=request.is_awaited)
     except ToolError as error:
-        raise _failure(secrets, str(error), error.kind, error.retryable, error.acted) from None
+        raise failure(str(error), error.kind, error.retryable, error.acted) from None
     except Exception as error:
         activity.logger.exception("tool %s failed", tool.spec.name)
-        raise _failure(secrets, error_text(error), type(error).__name__, retryable=True) from None
+        raise failure(error_text(error), type(error).__name__, retryable=True) from None
 
 
-def _failure(
-    secrets: KnownSecrets, text: str, kind: str, retryable: bool, acted: Acted | None = None
-) -> ApplicationError:
+def _told(secrets: KnownSecrets, text: str) -> str:
     said = sanitized(clean_text(text[:MAX_ERROR_CHARS]))
-    message = clip(secrets.hidden(said, is_cut=len(text) > MAX_ERROR_CHARS), MAX_ERROR_BYTES)
-    return attempt_failed(message, kind, retryable=retryable, acted=acted)
+    return clip(secrets.hidden(said, is_cut=len(text) > MAX_ERROR_CHARS), MAX_ERROR_BYTES)
 
 
 class _Progress:

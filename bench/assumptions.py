@@ -15,6 +15,7 @@ Floor: bench/floor.py. Model input: conversation id (uuid), its length, digest o
   temperature, output limit, iteration. Tool input: call id, arguments, idempotency key (uuid). Start-to-close timeout,
   heartbeat timeout, retry policy. Plain dicts; no gate, limits, signals, heartbeats, summaries or context. Worker with
   the SDK's defaults, pydantic_data_converter.
+The same activities: the floor with a prepare of its own and a local activity for the gate of each call.
 Ours: the production worker (prepare, reason, gate as local activity, tool; summaries, current details, search
   attributes) with a scripted provider and the default policy. All settings default but the limits on iterations,
   tokens and time; every run ends by its limit on iterations.

@@ -1,5 +1,7 @@
 """The floor: the smallest workflow that someone careful would write by hand for the same work. No gate, no limits, no
 signals, no context: a model and a tool activity per iteration, with inputs of constant size.
+
+With `phases` it has the activities of ours: one that prepares, and a local one that stands for the gate of each call.
 """
 
 from datetime import timedelta
@@ -17,10 +19,12 @@ class Floor:
     """Plain JSON throughout: nothing is validated. What the model said is the result, since it never answers."""
 
     @workflow.run
-    async def run(self, iterations: int, tools_digest: str) -> str:
+    async def run(self, iterations: int, tools_digest: str, phases: bool = False) -> str:
         conversation = str(workflow.uuid4())
         said: list[str] = []
         retry = RetryPolicy(maximum_attempts=3)
+        if phases:
+            await workflow.execute_activity("prepare", tools_digest, start_to_close_timeout=TIMEOUT, retry_policy=retry)
         for iteration in range(1, iterations + 1):
             asked = {
                 "conversation": conversation,
@@ -40,6 +44,10 @@ class Floor:
             )
             said += [part["text"] for part in reply["parts"] if part.get("kind") == "text"]
             for call in (part for part in reply["parts"] if "call_id" in part):
+                if phases:
+                    await workflow.execute_local_activity(
+                        "gate", call, start_to_close_timeout=TIMEOUT, retry_policy=retry
+                    )
                 await workflow.execute_activity(
                     call["name"],
                     {
@@ -55,7 +63,7 @@ class Floor:
 
 
 class FloorActivities:
-    """A model and a tool that answer at once."""
+    """A model and a tool that answer at once, and two phases that take what they are given."""
 
     def __init__(self, say: Any, result: str) -> None:
         """Take a function that gives the next reply as JSON, and the tool's result."""
@@ -69,3 +77,11 @@ class FloorActivities:
     @activity.defn(name="read_file")
     async def read_file(self, request: dict[str, Any]) -> str:
         return self._result
+
+    @activity.defn(name="prepare")
+    async def prepare(self, given: Any) -> Any:
+        return given
+
+    @activity.defn(name="gate")
+    async def gate(self, given: Any) -> Any:
+        return given

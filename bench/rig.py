@@ -66,11 +66,13 @@ class Side:
 
 @dataclass(frozen=True)
 class Rig:
-    """Both sides, warm."""
+    """All sides, warm."""
 
     address: str
     ours: Side
     floor: Side
+    phased: Side
+    """The floor with the activities of ours."""
 
 
 @asynccontextmanager
@@ -85,12 +87,12 @@ async def rig() -> AsyncGenerator[Rig]:
         client = environment.client
         address = client.service_client.config.target_host
         floor_client = await Client.connect(address, data_converter=pydantic_data_converter)
-        ours, floor = _our_side(client), _floor_side(floor_client)
+        ours, floor, phased = _our_side(client), _floor_side(floor_client), _floor_side(floor_client, phases=True)
         async with our_worker(client, OURS_QUEUE, Script()), _floor_worker(floor_client):
-            for side in (ours, floor):
+            for side in (ours, floor, phased):
                 await side.run(50)
             collect_ended_runs()  # as the program of a worker does; for both sides, which share this process
-            yield Rig(address, ours, floor)
+            yield Rig(address, ours, floor, phased)
 
 
 def _our_side(client: Client) -> Side:
@@ -109,14 +111,14 @@ def _our_side(client: Client) -> Side:
     )
 
 
-def _floor_side(client: Client) -> Side:
+def _floor_side(client: Client, phases: bool = False) -> Side:
     digest = sha256(b"tools").hexdigest()
     return Side(
-        "floor",
+        "phased" if phases else "floor",
         client,
         "Floor",
         FLOOR_QUEUE,
-        lambda iterations: [iterations, digest],
+        lambda iterations: [iterations, digest, phases],
         lambda tasks: Replayer(workflows=[Floor], workflow_task_executor=tasks, data_converter=pydantic_data_converter),
     )
 
@@ -124,6 +126,5 @@ def _floor_side(client: Client) -> Side:
 def _floor_worker(client: Client) -> Worker:
     script = Script()
     activities = FloorActivities(lambda: script.reply().model_dump(mode="json", exclude_unset=True), RESULT)
-    return Worker(
-        client, task_queue=FLOOR_QUEUE, workflows=[Floor], activities=[activities.model, activities.read_file]
-    )
+    names = [activities.model, activities.read_file, activities.prepare, activities.gate]
+    return Worker(client, task_queue=FLOOR_QUEUE, workflows=[Floor], activities=names)

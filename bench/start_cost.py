@@ -13,13 +13,15 @@ MAX_START, MAX_ITERATION = 1.6, 1.25
 
 
 async def measure(rig: Rig, rounds: int) -> list[Figure]:
-    costs = [(await _costs(rig.ours), await _costs(rig.floor)) for _ in range(rounds)]
-    ours_start, ours_iteration, floor_start, floor_iteration = (
-        median(cost[side][part] for cost in costs) for side in (0, 1) for part in (0, 1)
-    )
+    sides = (rig.ours, rig.floor, rig.phased)
+    costs = [[await _costs(side) for side in sides] for _ in range(rounds)]
+    starts, iterations = ([median(cost[side][part] for cost in costs) for side in range(len(sides))] for part in (0, 1))
+    start, iteration = f"start, median of {rounds}, ms of processor", "iteration, ms of processor"
     return [
-        ratio_of("j", f"start, median of {rounds}, ms of processor", "", ours_start, floor_start, MAX_START),
-        ratio_of("j", "iteration, ms of processor", "", ours_iteration, floor_iteration, MAX_ITERATION),
+        ratio_of("j", start, "", starts[0], starts[1], MAX_START),
+        ratio_of("j", iteration, "", iterations[0], iterations[1], MAX_ITERATION),
+        ratio_of("j", "start, beside the same activities", "", starts[0], starts[2]),
+        ratio_of("j", "iteration, beside the same activities", "", iterations[0], iterations[2]),
     ]
 
 

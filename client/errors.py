@@ -57,6 +57,9 @@ class RunEnded(OrgaError):
 class Refused(OrgaError):
     """The run turned a decision away before it reached its history; it says why."""
 
+    kind: str = ""
+    """What the run calls it, where it has a name for it."""
+
 
 class TooLong(Refused):
     """Guidance that the run would cut: it was not sent."""

@@ -9,12 +9,15 @@ if TYPE_CHECKING:
     from orga.client.connect import connect
     from orga.client.runs.agents import start_agent
     from orga.client.runs.goals import start_goal
+    from orga.client.runs.sessions import SessionHandle, start_session
     from orga.client.schedules.create import create_schedule
     from orga.client.workers.in_code import Agent
     from orga.client.workers.plugin import OrgaPlugin
     from orga.client.workers.script import worker
     from orga.workflows.agent import AgentWorkflow
+    from orga.workflows.session import SessionWorkflow
     from orga.workflows.types.input import AgentInput, LoopConfig
+    from orga.workflows.types.sessions.result import TurnResult
     from orga.workflows.types.status import AgentResult
 
 __all__ = [
@@ -24,12 +27,16 @@ __all__ = [
     "AgentWorkflow",
     "LoopConfig",
     "OrgaPlugin",
+    "SessionHandle",
+    "SessionWorkflow",
     "ToolContext",
     "ToolError",
+    "TurnResult",
     "connect",
     "create_schedule",
     "start_agent",
     "start_goal",
+    "start_session",
     "tool",
     "worker",
 ]
@@ -41,12 +48,16 @@ _PLACES = {
     "AgentWorkflow": "orga.workflows.agent",
     "LoopConfig": "orga.workflows.types.input",
     "OrgaPlugin": "orga.client.workers.plugin",
+    "SessionHandle": "orga.client.runs.sessions",
+    "SessionWorkflow": "orga.workflows.session",
     "ToolContext": "orga.activities.tools_api",
     "ToolError": "orga.activities.tools_api",
+    "TurnResult": "orga.workflows.types.sessions.result",
     "connect": "orga.client.connect",
     "create_schedule": "orga.client.schedules.create",
     "start_agent": "orga.client.runs.agents",
     "start_goal": "orga.client.runs.goals",
+    "start_session": "orga.client.runs.sessions",
     "tool": "orga.activities.tools_api",
     "worker": "orga.client.workers.script",
 }

@@ -21,6 +21,11 @@ class HeldLoader(SourceFileLoader):
         self.source = source
         """None: read when the code is first wanted."""
         self._code = code
+        self._is_package = super().is_package(fullname)
+
+    def is_package(self, fullname: str) -> bool:
+        """Return whether modules lie below it."""
+        return self._is_package
 
     def get_code(self, fullname: str) -> "CodeType | None":
         """Return the code, always the same."""

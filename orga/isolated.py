@@ -1,5 +1,6 @@
 """Program of an isolated process: `python -I isolated.py MODULE [ARGUMENT]...` runs `main` of one of our modules."""
 
+import gc
 import os
 import signal
 import sys
@@ -20,7 +21,7 @@ def run(module: str, *arguments: str) -> None:
     sys.path += [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     keep_out(_working_folder())
     sys.argv = [module, *arguments]
-    with _silent_interrupts():
+    with loading():
         main = import_module(module).main
     main()
 
@@ -34,14 +35,23 @@ def _working_folder() -> Path:
 
 
 @contextmanager
-def _silent_interrupts() -> Generator[None]:
-    """Let Ctrl-C end the process at once, and nothing be said: its command is not there yet to say how it ends."""
+def loading() -> Generator[None]:
+    """Let Ctrl-C end the process at once, and nothing be said: its command is not there yet to say how it ends.
+
+    Raised as an exception it could be lost in code that a library runs while it is loaded. What is loaded stays, so no
+    garbage is looked for in it, now or later.
+    """
     usual = signal.getsignal(signal.SIGINT)
     if usual is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-    yield
-    signal.signal(signal.SIGINT, usual)
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+        signal.signal(signal.SIGINT, usual)
 
 
 def _import_by_place() -> None:

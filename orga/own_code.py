@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from site import getsitepackages
 from sysconfig import get_path
@@ -28,7 +29,7 @@ class _OwnCode:
         file = None if self.is_sealed else _file(fullname)
         if file is None:
             raise absent(fullname)
-        return HeldLoader(fullname, str(file))
+        return HeldLoader(fullname, file)
 
 
 _own = _OwnCode()
@@ -60,7 +61,7 @@ def sources() -> Iterator[tuple[str, bytes]]:
     """Yield the source of each module that workers and their children are made of, by name, in order."""
     for name in sorted(_modules()):
         if (file := _file(name)) is not None:
-            yield name, file.read_bytes()
+            yield name, Path(file).read_bytes()
 
 
 def held_for_children() -> dict[str, HeldLoader]:
@@ -84,8 +85,8 @@ def _hold(modules: Iterable[str]) -> None:
 
 def foreign() -> list[str]:
     """Return what bears one of our names in this process and is not ours, with the place that it came from."""
-    named = [(name, each) for name, each in list(sys.modules.items()) if is_ours(name)]
-    places = [(name, getattr(getattr(each, "__spec__", None), "origin", None)) for name, each in named]
+    named = [(name, getattr(each, "__spec__", None)) for name, each in list(sys.modules.items()) if is_ours(name)]
+    places = [(name, getattr(spec, "origin", None)) for name, spec in named if not _is_held(spec)]
     ours = ROOT.resolve()
     return [
         f"{name} from {place}" for name, place in places if place and not Path(place).resolve().is_relative_to(ours)
@@ -128,10 +129,16 @@ def found_elsewhere(name: str) -> str | None:
     return None
 
 
-def _file(fullname: str) -> Path | None:
-    place = ROOT.joinpath(*fullname.split("."))
-    files = (place / "__init__.py", place.with_name(f"{place.name}.py"))
-    return next((file for file in files if file.is_file()), None)
+def _is_held(spec: ModuleSpec | None) -> bool:
+    """Return whether our own finder has found it."""
+    return spec is not None and isinstance(spec.loader, HeldLoader)
+
+
+def _file(fullname: str) -> str | None:
+    """Return the file of a module. Hundreds are looked for at the start of a worker, so no `Path` is made of any."""
+    place = os.path.join(ROOT, *fullname.split("."))  # noqa: PTH118
+    files = (os.path.join(place, "__init__.py"), f"{place}.py")  # noqa: PTH118
+    return next(filter(os.path.isfile, files), None)
 
 
 def _modules() -> Iterator[str]:

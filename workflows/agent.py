@@ -5,26 +5,32 @@ run goes on. Signals and updates come in at any time (`workflows/handlers.py`).
 
 Once, ahead of the first iteration, what the task refers to is looked up. Then, each time:
 
-- Is there a reason to stop: an answer that was let through, an abort, a failure, a limit? Ahead of a limit a person may
-  be asked to raise it, where the config says so.
+- Is there a reason to stop: an answer that was let through and that no guidance came behind, an abort, a failure, what
+  repeats itself, a limit? At a limit a person may be asked to raise it, where the config says so.
 - Observe: what people sent becomes part of the conversation; what the last calls brought is there already.
 - Recall: where the run has knowledge, and the talk has come to other words, what may concern it is looked up.
-- Reason: one model call. Its reply is classified: calls, an answer, or what is neither and is told to the model, which
-  may repair it. Where there was no reply in time, the next iteration asks again; any other failure is a reason to stop.
+- Reason: one model call; ahead of it one for a summary, where the conversation outgrew its budget, and a second one,
+  with less, where it was too long for the provider. Its reply is classified: calls, an answer, or what is neither and
+  is told to the model, which may repair it. A call may take all the time that the run has left: where no reply came of
+  it, and there is time after all since the clock stood still or was extended, the next iteration asks again. Any other
+  failure is a reason to stop.
 - Gate: each call, or the answer, gets a verdict. Then it passes the stages that `decisions/stages.py` lists, from
-  people's approval to a last confirmation. Each may only turn more down; the model reads why.
+  people's approval to a last confirmation. None lets through what the gate has not allowed: what it holds for a person
+  is judged once more behind their yes. The model reads why a call was turned down.
 - Act: what is left runs side by side, each call as an activity, as a child, or by the loop itself. Every call gets one
   outcome, also one that was turned down or cut short.
 
-A pause holds the run at the next checkpoint: ahead of the model call, of the gate, of each stage and of the calls, and
-behind each iteration. An abort and the deadline cut short whatever is waited for: `Interrupted` is raised there, and a
-reply of which nothing was begun is answered as not run. When the history has grown enough the run continues as new
-(`RollOver`), between two iterations, or while it stands still, paused or before people. A reply that they hold up goes
-along (`pending`), and is taken up there ahead of any limit.
+A pause holds the run at the next checkpoint: ahead of each dead letter that is sent again, of the model call and of the
+gate, between the stages, and behind each iteration. An abort and the deadline cut short whatever is waited for:
+`Interrupted` is raised there. A reply of which nothing was begun is answered as not run; of a model call that is cut
+short nothing is kept. Behind the deadline people may still give more time; the run then goes on without that reply.
+When the history has grown enough the run continues as new (`RollOver`), between two iterations, or at a wait, for a
+resume or for people, that allows it (`may_roll_over`). A reply that is held up goes along (`pending`), and is taken up
+there ahead of any limit.
 """
 
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from temporalio import workflow
 
@@ -32,19 +38,20 @@ from orga.workflows.decisions import observe
 from orga.workflows.decisions.begin import first_state
 from orga.workflows.decisions.calls import not_run
 from orga.workflows.decisions.limits import is_time_for_another
+from orga.workflows.decisions.observe import ClassifiedReply
 from orga.workflows.decisions.recall import learnings
-from orga.workflows.decisions.replies import ClassifiedReply
 from orga.workflows.decisions.result import missing_output, result, with_gathered, with_output
 from orga.workflows.decisions.roll_over import holding_up
 from orga.workflows.lifecycle import Lifecycle
-from orga.workflows.phases import act, gate, questions, reason
-from orga.workflows.phases.act import hydrate
+from orga.workflows.phases import act, gate, reason
 from orga.workflows.phases.control import pace
 from orga.workflows.phases.control.pace import checkpoint, enter, phase_span, wait_if_paused
 from orga.workflows.phases.control.run import Interrupted, RollOver, event_time
 from orga.workflows.phases.delegation import report_held
 from orga.workflows.phases.knowledge import persist_learnings, recall_context
-from orga.workflows.phases.run import Run
+from orga.workflows.phases.prepare import hydrate
+from orga.workflows.phases.recovery import resolve_stuck_steps
+from orga.workflows.phases.run import Run, reason_to_stop
 from orga.workflows.phases.stages import conclude, pass_stages
 from orga.workflows.types.control import Stop
 from orga.workflows.types.definition import define_workflow
@@ -52,9 +59,118 @@ from orga.workflows.types.input import AgentInput
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import AgentResult
 
+T = TypeVar("T", bound=AgentResult)
+
+
+class AgentLoop(Lifecycle[T]):
+    """Iterates: what runs of agents and turns of sessions share."""
+
+    async def iterate_until_stop(self) -> Stop:
+        """Iterate until there is a reason to stop, and return that.
+
+        Raises:
+            RollOver: The run is to continue as new.
+        """
+        run = self._run
+        await wait_if_paused(run, may_roll_over=True)
+        await hydrate(run)
+        if run.state.questions:  # the run before this one asked; approvals and budgets are asked on where they come up
+            await resolve_stuck_steps(run)
+        if run.state.pending is not None:
+            await self._iterate()
+        while (stop := await reason_to_stop(run)) is None:
+            await self._iterate()
+        return stop
+
+    async def bring(self, stop: Stop) -> None:
+        """Where it ends without an answer, bring the text gathered beside calls, if the gate lets it through.
+
+        Nothing is brought that a stage would have to see.
+        """
+        run = self._run
+        text = missing_output(run.state, stop[0])
+        if text and await gate.lets_through(run, text):
+            run.change(with_output, text)
+
+    async def _iterate(self) -> None:
+        """Observe, reason, gate, act. A reply that is interrupted ahead of act is answered as not run."""
+        run, proposed = self._run, None
+        try:
+            proposed = self._held_up_reply() or await self._reason()
+            if proposed is None:
+                return None
+            await checkpoint(run, may_roll_over=True)
+            gated = await self._gate(proposed.classified)
+        except RollOver:
+            if proposed is not None:
+                run.change(holding_up, proposed.classified.reply)
+            raise
+        except Interrupted:
+            if proposed is None:  # nothing to answer; an abort that a reset delivered again is settled there
+                return await wait_if_paused(run)
+            reply = proposed.classified.reply
+            run.change(observe.with_unjudged, reply, tuple(not_run(call) for call in reply.calls))
+        else:  # what is done is done: however act ends, the reply is not put to the gate once more
+            await self._act(gated)
+        await wait_if_paused(run, may_roll_over=True)
+        pace.show_progress(run)
+        if run.is_due:
+            raise RollOver
+        return run.end_if_outgrown()
+
+    def _held_up_reply(self) -> reason.Proposed | None:
+        """Return what the model had proposed when the run before this one continued as new."""
+        run, reply = self._run, self._run.state.pending
+        if reply is None:
+            return None
+        run.change(holding_up, None)
+        return reason.proposed_before(run, reply)
+
+    async def _reason(self) -> reason.Proposed | None:
+        """Observe, and return what the model proposes; None where it comes to no reply."""
+        run = self._run
+        if run.state.waiting_letters:  # dead letters that people want sent once more: gated, each behind a checkpoint
+            await act.send_again(run)
+        await checkpoint(run, may_roll_over=True)
+        run.change(observe.drain_inbox)
+        if run.config.uses_knowledge:
+            await recall_context(run)
+        enter(run, "reasoning")
+        with phase_span("reason", run.state.iteration + 1):
+            proposed = await reason.propose(run)
+        if isinstance(proposed, reason.NoReply):
+            is_asked_again = proposed.is_out_of_time and is_time_for_another(run.state, run.now)
+            if not is_asked_again:
+                run.change(observe.with_stop, "error", proposed.detail)
+            await wait_if_paused(run)
+            return None
+        run.change(observe.with_reply, proposed.classified.reply, proposed.conversation)
+        return proposed
+
+    async def _gate(self, classified: ClassifiedReply) -> gate.Gated:
+        """Return the reply once it has passed the gate and its stages; one to repair has nothing for them."""
+        run = self._run
+        if classified.kind not in {"calls", "answer", "cut_answer"}:
+            repair = gate.conclusion(observe.with_repair, classified)
+            return gate.Gated(classified, (), run.state.clock.stopped_s, conclusion=repair)
+        enter(run, "gating")
+        with phase_span("gate", run.state.iteration):
+            gated = await gate.judge(run, classified)
+        return await pass_stages(run, gated)
+
+    async def _act(self, gated: gate.Gated) -> None:
+        """Carry out what is allowed, and take in what comes of it; of an answer or a repair what it concludes."""
+        run = self._run
+        if gated.conclusion is not None or not gated.reply.calls:
+            return conclude(run, gated)
+        if all(each.permitted is not None for each in gated.results):
+            run.change(with_gathered, gated.reply.text)
+        await act.execute_reply(run, gated, "acting")
+        return await resolve_stuck_steps(run)  # people decide about calls that failed again and again
+
 
 @define_workflow("AgentWorkflow")
-class AgentWorkflow(Lifecycle[AgentResult]):
+class AgentWorkflow(AgentLoop[AgentResult]):
     """Runs one agent."""
 
     @workflow.init
@@ -87,22 +203,7 @@ class AgentWorkflow(Lifecycle[AgentResult]):
 
     async def run_until_stop(self) -> Stop:
         """Iterate until the run ends, and return how."""
-        run = self._run
-        await wait_if_paused(run, may_roll_over=True)
-        await hydrate(run)
-        await questions.resolve_stuck_steps(run)
-        if run.state.pending is not None:
-            await self._iterate()
-        while (stop := await questions.reason_to_stop(run)) is None:
-            await self._iterate()
-        return stop
-
-    async def bring(self, stop: Stop) -> None:
-        """Let a run that ends without an answer bring what it has, as far as the gate lets it."""
-        run = self._run
-        text = missing_output(run.state, stop[0])
-        if text and await gate.lets_through(run, text):
-            run.change(with_output, text)
+        return await self.iterate_until_stop()
 
     async def finish(self, ended: AgentResult) -> AgentResult:
         """Store what the run has learnt."""
@@ -113,78 +214,3 @@ class AgentWorkflow(Lifecycle[AgentResult]):
     def result(self, stop: Stop) -> AgentResult:
         """Return what has come of the task."""
         return result(self._run.state, stop, self._run.now)
-
-    async def _iterate(self) -> None:
-        """Observe, reason, gate, act. A reply that is interrupted ahead of act is answered as not run."""
-        run, proposed = self._run, None
-        try:
-            proposed = self._held_up_reply() or await self._reason()
-            if proposed is None:
-                return None
-            await checkpoint(run, may_roll_over=True)
-            gated = await self._gate(proposed.classified)
-        except RollOver:
-            if proposed is not None:
-                run.change(holding_up, proposed.classified.reply)
-            raise
-        except Interrupted:
-            if proposed is None:  # by an abort that is in doubt, perhaps: that is waited for
-                return await wait_if_paused(run)
-            reply = proposed.classified.reply
-            run.change(observe.with_unjudged, reply, tuple(not_run(call) for call in reply.calls))
-        else:  # what is done is done: however act ends, the reply is not put to the gate once more
-            await self._act(gated)
-        await wait_if_paused(run, may_roll_over=True)
-        pace.show_progress(run)
-        if run.is_due:
-            raise RollOver
-        return run.end_if_outgrown()
-
-    def _held_up_reply(self) -> reason.Proposed | None:
-        """Return what the model had proposed when the run before this one continued as new."""
-        run, reply = self._run, self._run.state.pending
-        if reply is None:
-            return None
-        run.change(holding_up, None)
-        return reason.proposed_before(run, reply)
-
-    async def _reason(self) -> reason.Proposed | None:
-        """Observe, and return what the model proposes; None where it comes to no reply."""
-        run = self._run
-        await act.send_again(run)  # dead letters, which people want sent once more
-        await checkpoint(run, may_roll_over=True)
-        run.change(observe.drain_inbox)
-        if run.config.uses_knowledge:
-            await recall_context(run)
-        enter(run, "reasoning")
-        with phase_span("reason", run.state.iteration + 1):
-            proposed = await reason.propose(run)
-        if isinstance(proposed, reason.NoReply):
-            may_be_asked_again = proposed.is_out_of_time and is_time_for_another(run.state, run.now)
-            if not may_be_asked_again:
-                run.change(observe.with_stop, "error", proposed.detail)
-            await wait_if_paused(run)
-            return None
-        run.change(observe.with_reply, proposed.classified.reply, proposed.seen)
-        return proposed
-
-    async def _gate(self, classified: ClassifiedReply) -> gate.Gated:
-        """Return the reply once it has passed the gate and its stages; one to repair has nothing for them."""
-        run = self._run
-        if classified.kind not in {"calls", "answer", "cut_answer"}:
-            repair = gate.conclusion(observe.with_repair, classified)
-            return gate.Gated(classified, (), run.state.clock.stopped_s, conclusion=repair)
-        enter(run, "gating")
-        with phase_span("gate", run.state.iteration):
-            gated = await gate.judge(run, classified)
-        return await pass_stages(run, gated)
-
-    async def _act(self, gated: gate.Gated) -> None:
-        """Carry out what is allowed, and take in what comes of it; of a reply without calls the answer or repair."""
-        run = self._run
-        if gated.conclusion is not None or not gated.reply.calls:
-            return conclude(run, gated)
-        if all(each.permitted is not None for each in gated.results):
-            run.change(with_gathered, gated.reply.text)
-        await act.execute_reply(run, gated, "acting")
-        return await questions.resolve_stuck_steps(run)

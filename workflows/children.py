@@ -7,8 +7,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from orga.workflows.phases.started_for import handed_on
-from orga.workflows.types.input import AgentInput, LoopConfig, parse_input
+from orga.workflows.types.input import AgentInput, LoopConfig, handed_on, parse_input
 from orga.workflows.types.loop_settings import LoopSettings
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.record import InvalidInput
@@ -73,7 +72,7 @@ async def run_agent(
         task_queue=task_queue,
         parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
         static_summary=one_line(task, SUMMARY_CHARS),
-        memo=handed_on(),
+        memo=handed_on(workflow.memo_value),
     )
     try:
         return AgentResult.model_validate(await asyncio.shield(child))

@@ -20,8 +20,6 @@ from orga.workflows.decisions.goals.endings import goal_result, goal_status
 from orga.workflows.decisions.goals.override import with_override
 from orga.workflows.decisions.goals.pursue import with_guidance_seen
 from orga.workflows.lifecycle import Lifecycle
-from orga.workflows.phases import questions
-from orga.workflows.phases.act import hydrate
 from orga.workflows.phases.control import pace
 from orga.workflows.phases.control.handlers import first_of
 from orga.workflows.phases.control.pace import show_details, wait_if_paused
@@ -31,8 +29,11 @@ from orga.workflows.phases.goals.run import GoalRun
 from orga.workflows.phases.goals.stages import STAGES
 from orga.workflows.phases.goals.summary import bring_best_effort, summarise
 from orga.workflows.phases.knowledge import persist_learnings
+from orga.workflows.phases.prepare import hydrate
+from orga.workflows.phases.recovery import resolve_stuck_steps
+from orga.workflows.phases.run import reason_to_stop
 from orga.workflows.types.control import Stop
-from orga.workflows.types.definition import define_workflow
+from orga.workflows.types.definition import define_workflow, query, signal
 from orga.workflows.types.goals.input import GoalInput
 from orga.workflows.types.goals.result import GoalResult, GoalStatus
 from orga.workflows.types.record import InvalidInput
@@ -65,7 +66,7 @@ class GoalWorkflow(Lifecycle[GoalResult]):
         """
         return await self.live()
 
-    @workflow.signal
+    @signal
     def override_step(self, *step: Any) -> None:
         """Do this in place of the step that is due next; the journal tells what was of no use."""
         self._run.heard()
@@ -75,7 +76,7 @@ class GoalWorkflow(Lifecycle[GoalResult]):
         except ValueError as error:
             self._run.change(with_refused, "override_step", str(error))
 
-    @workflow.query
+    @query
     def status(self) -> GoalStatus:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Where the goal stands, while it goes on by the clock of the worker that is asked."""
         is_over = self._run.state.is_over
@@ -86,7 +87,7 @@ class GoalWorkflow(Lifecycle[GoalResult]):
         run = self._goal
         await wait_if_paused(run, may_roll_over=True)
         await hydrate(run)
-        await questions.resolve_stuck_steps(run)
+        await resolve_stuck_steps(run)
         while True:
             pursuit = run.goal.pursuit
             stop = await self._ending()
@@ -110,7 +111,7 @@ class GoalWorkflow(Lifecycle[GoalResult]):
         run = self._goal
         if run.goal.pursuit.stage == "summarise":
             return run.goal.pursuit.ending
-        return None if run.state.pending is not None else await questions.reason_to_stop(run)
+        return None if run.state.pending is not None else await reason_to_stop(run)
 
     async def bring(self, stop: Stop) -> None:
         """Let a goal without a final answer bring what its steps have found."""

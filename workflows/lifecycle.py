@@ -50,6 +50,9 @@ class Lifecycle(Handlers, Generic[T]):
         """Do what is left to do once the ending is final, and return the result."""
         return ended
 
+    async def leave(self) -> None:
+        """Do what has to be done before the run continues as new."""
+
     def go_on(self) -> None:
         """Go on behind an end that was not told yet: guidance came."""
         pace.show_goes_on(self._run)
@@ -121,6 +124,7 @@ class Lifecycle(Handlers, Generic[T]):
 
     async def _roll_over(self) -> NoReturn:
         await self._watches.stop()
+        await self.leave()
         run = self._run
         state = carried(run.state, workflow.info().run_id)
         left_out = len(run.state.conversation.messages) - len(state.conversation.messages)

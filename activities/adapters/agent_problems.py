@@ -1,4 +1,4 @@
-"""What is wrong between agents, their delegates, critics, models and a worker's tools, found before any run."""
+"""What is wrong between agents, their delegates, reviews, models and a worker's tools, found before any run."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -64,7 +64,7 @@ def _is_there(listed: str, tools: Mapping[str, ToolSpec]) -> bool:
 def own_problems(name: str, agent: AgentConfig, agents: Mapping[str, AgentConfig]) -> Iterator[Problem]:
     """Yield what is wrong with one agent whatever tools there are."""
     yield from _delegate_problems(name, agent, agents)
-    yield from _critic_problems(name, agent)
+    yield from _review_problems(name, agent)
 
 
 def _delegate_problems(name: str, agent: AgentConfig, agents: Mapping[str, AgentConfig]) -> Iterator[Problem]:
@@ -78,14 +78,13 @@ def _delegate_problems(name: str, agent: AgentConfig, agents: Mapping[str, Agent
             yield from _idle_tools(place, delegate, agents[delegate.agent])
 
 
-def _critic_problems(name: str, agent: AgentConfig) -> Iterator[Problem]:
-    """Yield tools of critics that the agent cannot call: a slip there would leave calls unreviewed."""
+def _review_problems(name: str, agent: AgentConfig) -> Iterator[Problem]:
+    """Yield tools whose calls are to be reviewed and that the agent cannot call: by a slip others go unreviewed."""
     listed = listed_tools(agent)
-    for critic in agent.critics:
-        for tool in critic.tools:
-            if not any(matches(own, [tool]) or matches(tool, [own]) for own in listed):
-                text = f"the agent does not list the tool {tool}"
-                yield Problem(f"agents.{name}.critics.{critic.name}.tools", text, there_are(tool, listed))
+    for key, tool in agent.reviewed_tools:
+        if not any(matches(own, [tool]) or matches(tool, [own]) for own in listed):
+            text = f"the agent does not list the tool {tool}"
+            yield Problem(f"agents.{name}.{key}", text, there_are(tool, listed))
 
 
 def _idle_tools(place: str, delegate: Delegate, target: AgentConfig) -> Iterator[Problem]:

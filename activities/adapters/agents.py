@@ -115,12 +115,15 @@ class ConfiguredAgents:
         instructions = agent.instructions if request.instructions is None else request.instructions
         setup = self._facts.with_agent(request.agent, chosen.models[0], instructions, offered.tools, config)
         setup = setup.with_prompts(self._prompts if is_goal else None).with_pipeline(pipeline)
-        return setup.with_tiers(dict(chosen.tiers)).with_more(
-            delegates=offered.delegates or None,
-            decisions=dict(offered.decisions) or None,
-            critics=chosen.critics or None,
-            output_schema=request.output_schema,
-            policy_version=self._policy_version() or None,
+        return (
+            setup.with_tiers(dict(chosen.tiers))
+            .with_reviews(agent)
+            .with_more(
+                delegates=offered.delegates or None,
+                decisions=dict(offered.decisions) or None,
+                output_schema=request.output_schema,
+                policy_version=self._policy_version() or None,
+            )
         )
 
     def _refuse_others(self, place: Workplace | None) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from orga.activities.adapters.models.settings import EMBEDDED_MODEL
-from orga.workflows.types.agents import AgentConfig, Critic
+from orga.workflows.types.agents import AgentConfig, Asker
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.tiers import (
     LOCAL,
@@ -28,22 +28,22 @@ class ChosenModels:
 
     models: tuple[str, ...]
     """Its own, in fallback order; without a tier just one."""
-    critics: tuple[Critic, ...] = ()
-    """Its critics, the first model of its tier in place of each tier."""
+    askers: tuple[Asker, ...] = ()
+    """Who asks a model beside it."""
     tiers: Mapping[str, Tier] = field(default_factory=dict[str, Tier])
     """As a setup records them."""
 
-    def of_critic(self, critic: Critic) -> tuple[str, ...]:
-        """Return the models that a critic asks, in fallback order."""
-        tier = self.tiers.get(critic.tier_key)
-        return tier.models if tier else (critic.model,) if critic.model else self.models
+    def asked_by(self, asker: Asker) -> tuple[str, ...]:
+        """Return the models that somebody beside the run asks, in fallback order."""
+        tier = self.tiers.get(asker.tier_key)
+        return tier.models if tier else (asker.model,) if asker.model else self.models
 
     def named(self) -> Iterator[tuple[str, str]]:
         """Yield each model that may be asked, behind the key that named it."""
         yield from (("model", model) for model in self.models)
-        for critic in self.critics:
-            if critic.rubric and critic.model:
-                yield from ((f"critics.{critic.name}.model", model) for model in self.of_critic(critic))
+        for asker in self.askers:
+            if asker.model:
+                yield from ((f"{asker.key}.model", model) for model in self.asked_by(asker))
         for what, tier in self.tiers.items():
             if what.startswith("goal_"):
                 yield from ((f"goals.tiers.{what.removeprefix('goal_')}", model) for model in tier.models)
@@ -51,9 +51,9 @@ class ChosenModels:
     @property
     def misfit(self) -> str:
         """Which of them cannot do what it is there for, or ""."""
-        for critic in self.critics:
-            if critic.rubric and EMBEDDED_MODEL in self.of_critic(critic):
-                return f"critics.{critic.name}.model: {EMBEDDED_MODEL} can quote but not judge; choose another model"
+        for asker in self.askers:
+            if EMBEDDED_MODEL in self.asked_by(asker):
+                return f"{asker.key}.model: {EMBEDDED_MODEL} can quote but not judge; choose another model"
         return ""
 
     @property
@@ -94,21 +94,19 @@ class ModelChoice:
         tiers = {RUN: tier} if tier else {}
         if is_goal and not named and not local:
             tiers |= {turn: self._tier(f"goals.tiers.{turn}", name) for turn, name in self.goals.by_turn.items()}
-        critics: list[Critic] = []
-        for critic in agent.critics:
-            resolved, of_critic = self._critic(critic, local)
-            critics.append(resolved)
-            tiers |= {critic.tier_key: of_critic} if of_critic else {}
-        return ChosenModels(models, tuple(critics), tiers)
+        for asker in agent.askers:
+            found = self._tier_of(asker, local)
+            tiers |= {asker.tier_key: found} if found else {}
+        return ChosenModels(models, agent.askers, tiers)
 
-    def _critic(self, critic: Critic, local: tuple[str, ...]) -> tuple[Critic, Tier | None]:
-        if critic.model is None or not critic.rubric:
-            return critic, None
-        key = f"critics.{critic.name}.model"
-        models, tier = self._made_out(key, critic.model)
+    def _tier_of(self, asker: Asker, local: tuple[str, ...]) -> Tier | None:
+        if asker.model is None:
+            return None
+        key = f"{asker.key}.model"
+        models, tier = self._made_out(key, asker.model)
         if local:
-            _refuse_others(key, critic.model, models, local)
-        return (critic.with_model(models[0]), tier) if tier else (critic, None)
+            _refuse_others(key, asker.model, models, local)
+        return tier
 
     def _made_out(self, key: str, name: str) -> tuple[tuple[str, ...], Tier | None]:
         """Return the models that a name stands for, and the tier that it is, if it is one."""

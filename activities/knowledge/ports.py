@@ -46,6 +46,8 @@ class StoreFacts:
     tainted: int
     expired: int
     contradicted: int
+    unindexed: int
+    """Without a vector of the embedder in use, so that they are found by their words alone until `reindex`."""
     size_bytes: int
 
 
@@ -83,6 +85,14 @@ class KnowledgeStore(Protocol):
 
         Raises:
             KnowledgeError: Nothing is named, or nothing was erased.
+        """
+        ...
+
+    async def purge(self) -> None:
+        """Let nothing of what was forgotten or replaced remain in the store's files, as far as these are its own.
+
+        Raises:
+            KnowledgeError: Something may remain; it is recalled no more, whatever this does.
         """
         ...
 

@@ -6,6 +6,7 @@ from temporalio import activity
 
 from orga.activities.conversations import Conversations
 from orga.activities.error_text import error_text
+from orga.activities.knowledge.places import named_places
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
 from orga.activities.knowledge.shown import BLOCK_LINE, MAX_ITEM_CHARS, shown
 from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
@@ -65,14 +66,19 @@ class RecallActivities:
     async def _found(self, request: RecallRequest) -> list[Recalled]:
         if self._store is None:
             raise KnowledgeError("this worker has no store of knowledge", kind="NoStore")
-        wish = Recall(
-            text=" ".join(request.terms), reader=request.reader, limit=request.limit, threshold=request.threshold
-        )
         async with asyncio.timeout(WITHIN_S):
             try:
-                return await self._store.recall(wish)
+                return await _looked_up(self._store, request)
             except KnowledgeError as error:
                 if not error.retryable:
                     raise
             await asyncio.sleep(PAUSE_S)
-            return await self._store.recall(wish)
+            return await _looked_up(self._store, request)
+
+
+async def _looked_up(store: KnowledgeStore, request: RecallRequest) -> list[Recalled]:
+    """Return what shares words with the talk, and the conventions of the places that it names."""
+    wish = Recall(text=" ".join(request.terms), reader=request.reader, limit=request.limit, threshold=request.threshold)
+    found = await store.recall(wish)
+    places = await named_places(store, request.reader, request.terms, request.limit)
+    return places.with_conventions(found, request.limit)

@@ -3,6 +3,7 @@
 Stored text is anybody's: where it is shown it stands between marks, as results of tools do.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,9 @@ MAX_ITEM_CHARS = 20_000
 """Of an item that are looked at."""
 
 SOURCE_CHARS = 200
+
+_HEADLINE = re.compile(r"^[ \t]*- (?=\w+, relevance=)", re.MULTILINE)
+"""In a text: it would pass for another item, from another source."""
 
 _REST = "recall_knowledge finds it by its words"
 
@@ -40,7 +44,7 @@ def shown(found: Sequence[Recalled], max_bytes: int, fit: Callable[[str], str] =
     kept: list[Recalled] = []
     size = 0
     for each in found:
-        text = clip(fit(each.item.text[:MAX_ITEM_CHARS]), MAX_ITEM_BYTES, _REST)
+        text = _HEADLINE.sub(r"\\- ", clip(fit(each.item.text[:MAX_ITEM_CHARS]), MAX_ITEM_BYTES, _REST))
         source = _source(each.item)
         line = f"- {each.item.kind}, relevance={each.score:.2f}{source}\n{text}"
         size += len(line.encode()) + 1

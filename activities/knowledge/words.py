@@ -5,7 +5,7 @@ from functools import lru_cache
 from unicodedata import combining, normalize
 
 from orga.workflows.types.knowledge import KnowledgeItem
-from orga.workflows.types.stop_words import COMMONEST
+from orga.workflows.types.recall import COMMONEST
 
 MAX_TERMS = 24
 """Words of a query that are looked for."""

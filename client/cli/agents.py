@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def agents(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One of them, in full.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One of them, in full.")] = None,
     *,
     json: Json = False,
     config: ConfigFile = None,
@@ -54,8 +54,8 @@ def _lines(name: str, agent: "AgentConfig", held: OrgaConfig) -> list[str]:
     lines.append(f"  tools: {on_one_line(', '.join(agent.tools), 2_000) or 'none'}")
     if agent.delegates:
         lines.append(f"  delegates to: {', '.join(on_one_line(each.agent) for each in agent.delegates)}")
-    if agent.critics:
-        lines.append(f"  reviewed by: {', '.join(on_one_line(each.name) for each in agent.critics)}")
+    if agent.reviewers:
+        lines.append(f"  reviewed by: {', '.join(map(on_one_line, agent.reviewers))}")
     return lines
 
 

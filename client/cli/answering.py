@@ -33,10 +33,10 @@ class Answering:
         for key, wait in asked().items():
             if key not in self._offered:
                 self._offered.add(key)
-                if text := (await self._typed(key, wait, asked)).strip():
+                if text := (await self._ask_typed(key, wait, asked)).strip():
                     await self._answer(key, text)
 
-    async def _typed(self, key: AskedKey, wait: ShownQuestion, asked: Asked) -> str:
+    async def _ask_typed(self, key: AskedKey, wait: ShownQuestion, asked: Asked) -> str:
         """Return what is typed; "" once somebody else has answered."""
         typing = asyncio.create_task(self._screen.typed(wait))
         try:

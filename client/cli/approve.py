@@ -23,7 +23,7 @@ from orga.client.runs.agents import AgentHandle
 
 Approvals = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[APPROVAL]...", help="Which calls; `orga inbox` shows them.", show_default=False),
+    typer.Argument(metavar="APPROVAL", help="Which calls; `orga inbox` shows them.", show_default=False),
 ]
 All = Annotated[bool, typer.Option("--all", help="All calls that the run holds now.")]
 By = Annotated[
@@ -61,7 +61,7 @@ def approve(
     Example: orga approve ID --show
     """
     if show:
-        return completed(_held(run, _distinct(approval), config, as_json=json))
+        return completed(_list_held(run, _distinct(approval), config, as_json=json))
     return _decided(_Decision("approved", run, _distinct(approval), all_, _who(by), reason), config, as_json=json)
 
 
@@ -82,7 +82,7 @@ def deny(
     return _decided(_Decision("denied", run, _distinct(approval), all_, _who(by), reason), config, as_json=json)
 
 
-async def _held(named: str, approvals: tuple[str, ...], config: Path | None, *, as_json: bool) -> int:
+async def _list_held(named: str, approvals: tuple[str, ...], config: Path | None, *, as_json: bool) -> int:
     """Show these calls, or all that are held, and decide nothing."""
     async with of_run(named, config) as (here, run_id):
         held = (await here.run(run_id).live_status()).pending_approvals
@@ -111,10 +111,10 @@ def _who(by: str | None) -> str:
 def _decided(decision: _Decision, config: Path | None, *, as_json: bool) -> int:
     if decision.approvals and decision.all:
         raise UsageError("give an APPROVAL or --all, not both")
-    return completed(_told(decision, config, as_json=as_json))
+    return completed(_tell(decision, config, as_json=as_json))
 
 
-async def _told(decision: _Decision, config: Path | None, *, as_json: bool) -> int:
+async def _tell(decision: _Decision, config: Path | None, *, as_json: bool) -> int:
     taken, refused = list[str](), dict[str, str]()
     async with of_run(decision.run_id, config) as (here, run_id):
         decision = replace(decision, run_id=run_id)

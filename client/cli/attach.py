@@ -39,14 +39,15 @@ async def _attach(named: str, config: Path | None, *, no_worker: bool, as_json: 
             note(link)
         queue = described.task_queue
         if not (is_own := here.may_work_on(queue)) and not await may_be_polled(here.client, queue):
-            note(_elsewhere(run_id, queue, await home_of(described)))
+            note(elsewhere(run_id, queue, await home_of(described)))
         if no_worker or not is_own or described.status != WorkflowExecutionStatus.RUNNING:
             return await follow(here, run_id, queue, None, as_json=as_json)
         async with kept_worker(here.client, here.worker_order(queue), note) as keeper:
             return await follow(here, run_id, queue, keeper, as_json=as_json)
 
 
-def _elsewhere(run_id: str, queue: str, home: Workplace | None) -> str:
+def elsewhere(run_id: str, queue: str, home: Workplace | None, command: str = "orga attach") -> str:
+    """Return how to get a worker for a run of another folder."""
     if home is None:
         return f"the run was started for no folder: workers of none poll task queue {queue!r}; orga doctor tells which"
-    return f"the run is at home in {on_one_line(home.folder)}: {worker_command(home, f'orga attach {quote(run_id)}')}"
+    return f"the run is at home in {on_one_line(home.folder)}: {worker_command(home, f'{command} {quote(run_id)}')}"

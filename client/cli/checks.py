@@ -9,6 +9,7 @@ from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from orga.client.cli.counting import counted
 from orga.client.cli.output import note
 from orga.client.cli.run_rows import Filter
 from orga.client.cli.session import Session
@@ -106,7 +107,9 @@ def _parts(report: WorkerReport) -> list[Check]:
         Check(problem.place, ok=False, detail=problem.problem, remedy=problem.remedy) for problem in report.problems
     ]
     if report.agents:
-        agents = "; ".join(f"{name} ({agent.model}, {len(agent.tools)} tools)" for name, agent in report.agents.items())
+        agents = "; ".join(
+            f"{name} ({agent.model}, {counted(len(agent.tools), 'tool')})" for name, agent in report.agents.items()
+        )
         found.append(Check("agents", ok=True, detail=agents))
     for model, problem in report.models.items():
         told = problem or "it can be asked; --deep lets it answer"

@@ -1,5 +1,6 @@
 """The commands of `orga`, none of which is loaded before it is asked for."""
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -7,6 +8,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from orga.client.cli.of_run import OfRun
+from orga.client.cli.plain_flags import with_plain_flags
+from orga.isolated import loading
 
 
 class Command(NamedTuple):
@@ -17,13 +20,25 @@ class Command(NamedTuple):
     """Module and function, or the group of commands that stands behind the name."""
     help: str
     """The first paragraph of its own help: a list of commands is shown without them."""
+    needs_worker: bool = False
+    """Whether it works itself when no worker polls."""
 
 
 COMMANDS: dict[str, tuple[Command, ...]] = {
     "Runs": (
-        Command("run", "run:run", "Start an agent on a task and follow it: answer on stdout, progress on stderr."),
         Command(
-            "goal", "goal:goal", "Pursue a goal: plan, carry out, evaluate, decide, until a final answer can be given."
+            "run", "run:run", "Start an agent on a task and follow it: answer on stdout, progress on stderr.", True
+        ),
+        Command(
+            "goal",
+            "goal:goal",
+            "Pursue a goal: plan, carry out, evaluate, decide, until a final answer can be given.",
+            True,
+        ),
+        Command(
+            "chat",
+            "chat.command:chat",
+            "Talk with an agent: each message is a turn with limits of its own, and it remembers the turns before.",
         ),
         Command(
             "attach",
@@ -60,7 +75,9 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
             "needed.",
         ),
         Command(
-            "schedule", "schedule:app", "Goals and runs that come again and again: Temporal starts them by the clock."
+            "schedule",
+            "schedule.app:app",
+            "Goals and runs that come again and again: Temporal starts them by the clock.",
         ),
     ),
     "Steering a run": (
@@ -190,19 +207,19 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     "Tools": (
         Command(
             "tools",
-            "tools:app",
+            "tools.app:app",
             "Tools are what agents act with: list them, declare new ones in TOML, check them, try one.",
         ),
     ),
     "Policies": (
         Command(
             "policy",
-            "policy:app",
+            "policy.app:app",
             "Policies decide what agents may do: check them, test them, see why a call was denied.",
         ),
         Command(
             "audit",
-            "audit:app",
+            "audit.app:app",
             "What other policies would have said to all that past runs have proposed; keys for exported journals.",
         ),
     ),
@@ -210,32 +227,44 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
 """By the panel of the help that shows them."""
 
 
+WITHOUT_WORKER = frozenset({"--no-worker", "--detach", "-d", "--help"})
+
+
+def begin_worker(arguments: Sequence[str]) -> None:
+    """Begin the worker that a command line will need, before all else: it loads what it is made of meanwhile."""
+    names = [each.name for panel in COMMANDS.values() for each in panel if each.needs_worker]
+    if arguments and arguments[0] in names and not WITHOUT_WORKER.intersection(arguments):
+        import_module("orga.client.workers.ahead").begin_ahead()
+
+
 class _Later(TyperCommand):
     """A command that is loaded when it is called."""
 
     def __init__(self, command: Command, panel: str) -> None:
         super().__init__(command.name, help=command.help, rich_help_panel=panel)
-        self._place = command.place
+        self._command = command
 
-    def make_context(self, *arguments: Any, **extra: Any) -> Any:
+    def make_context(self, info_name: Any, args: list[str], *others: Any, **extra: Any) -> Any:
         """Read the arguments of the command itself."""
-        return loaded(self.name or "", self._place).make_context(*arguments, **extra)
+        command = loaded(self._command.name, self._command.place)
+        return command.make_context(info_name, args, *others, **extra)
 
 
 def loaded(name: str, place: str) -> Any:
     """Return the command as its module defines it."""
     module, _, found = place.partition(":")
-    target = getattr(import_module(f"orga.client.cli.{module}"), found)
+    with loading():
+        target = getattr(import_module(f"orga.client.cli.{module}"), found)
     if isinstance(target, typer.Typer):
-        return typer.main.get_group(target)
+        return with_plain_flags(typer.main.get_group(target))
     alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
     alone.command(name, cls=OfRun)(target)
-    return typer.main.get_command(alone)
+    return with_plain_flags(typer.main.get_command(alone))
 
 
 def with_commands(app: typer.Typer) -> TyperGroup:
     """Return the program of an application that has a callback, with all commands."""
-    program = typer.main.get_group(app)
+    program = with_plain_flags(typer.main.get_group(app))
     for panel, commands in COMMANDS.items():
         for command in commands:
             program.add_command(_Later(command, panel))

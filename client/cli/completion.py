@@ -23,7 +23,7 @@ class Shell(StrEnum):
 
 
 def completion(
-    shell: Annotated[Shell | None, typer.Argument(metavar="[SHELL]", help="bash, zsh or fish; yours without.")] = None,
+    shell: Annotated[Shell | None, typer.Argument(metavar="SHELL", help="bash, zsh or fish; yours without.")] = None,
 ) -> int:
     """Write the script that lets the Tab key complete commands and options; your shell reads it at its start.
 

@@ -33,7 +33,7 @@ def _group() -> None:
 @app.command()
 def show(
     key: Annotated[
-        str | None, typer.Argument(metavar="[KEY]", help="A key or a section, as models or agents.default.")
+        str | None, typer.Argument(metavar="KEY", help="A key or a section, as models or agents.default.")
     ] = None,
     *,
     changed: Annotated[bool, typer.Option("--changed", help="Only what somebody has set.")] = False,

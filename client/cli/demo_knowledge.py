@@ -28,11 +28,11 @@ async def shown(here: Session, keeper: WorkerKeeper, folder: Path) -> int:
         folder: Whose store of knowledge they share.
     """
     tenant = f"demo-{uuid4().hex[:8]}"
-    first, code = await _followed(here, keeper, {"task": LEARNING, "tenant": tenant})
+    first, code = await _follow(here, keeper, {"task": LEARNING, "tenant": tenant})
     if code:
         return code
     note("", "A second run, which is given no tool to read files with:")
-    second, code = await _followed(here, keeper, {"task": ASKING, "tenant": tenant, "tools": []})
+    second, code = await _follow(here, keeper, {"task": ASKING, "tenant": tenant, "tools": []})
     stored = {str(entry.data.get("id")) for entry in first if entry.event == "KnowledgeStored"}
     recalled = {
         str(item["id"]) for entry in second if entry.event == "KnowledgeRecalled" for item in entry.data["items"]
@@ -55,7 +55,7 @@ async def shown(here: Session, keeper: WorkerKeeper, folder: Path) -> int:
     return code
 
 
-async def _followed(here: Session, keeper: WorkerKeeper, given: dict[str, object]) -> tuple[list[JournalEntry], int]:
+async def _follow(here: Session, keeper: WorkerKeeper, given: dict[str, object]) -> tuple[list[JournalEntry], int]:
     config = {"knowledge": {"enabled": True}}
     run = await start_agent(here.client, {**given, "config": config})
     note(f"question: {given['task']}", f"run {run.id}")

@@ -4,7 +4,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # its module brings pydantic, which takes longer than a short command
-    from orga.workflows.types.control import StopReason
+    from orga.workflows.types.sessions.result import TurnReason
 
 
 class ExitCode(IntEnum):
@@ -14,6 +14,7 @@ class ExitCode(IntEnum):
     """
 
     COMPLETED = 0
+    FAULTY = 1
     USAGE = 2
     LIMIT = 3
     DENIED = 4
@@ -25,7 +26,8 @@ class ExitCode(IntEnum):
 
 CODES: dict[ExitCode, str] = {
     ExitCode.COMPLETED: "it is done; of a run: it has answered",
-    ExitCode.USAGE: "the command line, the configuration or an id is not right; nothing was begun",
+    ExitCode.FAULTY: "of `orga tools check` alone: a manifest is wrong",
+    ExitCode.USAGE: "the command line, the configuration or an id is not right, or the run refuses; nothing was begun",
     ExitCode.LIMIT: "the run has reached a limit: iterations, tokens, cost, time",
     ExitCode.DENIED: "policy denies it",
     ExitCode.ABORTED: "the run was aborted",
@@ -35,30 +37,70 @@ CODES: dict[ExitCode, str] = {
 }
 """What each means."""
 
-COMMON = (ExitCode.COMPLETED, ExitCode.USAGE, ExitCode.FAILED, ExitCode.NO_SERVER)
+COMMON = (ExitCode.COMPLETED, ExitCode.USAGE, ExitCode.FAILED)
 """Of every command."""
 
-_FOLLOWED = {
+WITHOUT_SERVER = frozenset(
+    {
+        *("notify test", "init", "config show", "agents", "models", "completion", "logs", "doctor", "trust"),
+        *("knowledge add", "knowledge search", "knowledge show", "knowledge forget", "knowledge import"),
+        *("knowledge import-conventions", "knowledge export", "knowledge stats", "knowledge reindex"),
+        *("tools list", "tools new", "tools check", "tools call", "tools pin"),
+        *("policy check", "policy test", "policy schema", "audit keygen"),
+    }
+)
+"""Commands that do their work where no Temporal server answers; all others end as `NO_SERVER` there."""
+
+_OF_A_GOAL = {
     ExitCode.LIMIT: "the run has reached a limit",
-    ExitCode.DENIED: "the run ended since policy denied the same thing again and again",
     ExitCode.ABORTED: "the run was aborted",
     ExitCode.FAILED: "the run failed, is stuck or was given up by a person",
 }
 
+_FOLLOWED = _OF_A_GOAL | {ExitCode.DENIED: "the run ended since policy denied the same thing again and again"}
+
+_TOLD = {ExitCode.FAILED: "the run has ended"}
+
+_DECIDED = {
+    ExitCode.USAGE: "the run refuses it; nothing has changed",
+    ExitCode.FAILED: "the run has ended, or no worker has taken it",
+}
+
 OF_COMMANDS: dict[str, dict[ExitCode, str]] = {
-    **dict.fromkeys(("run", "goal", "attach", "demo"), _FOLLOWED),
+    **dict.fromkeys(("run", "attach", "demo"), _FOLLOWED),
+    "goal": _OF_A_GOAL,
+    **dict.fromkeys(("steer", "add-context", "pause", "resume", "abort"), _TOLD),
+    **dict.fromkeys(("answer", "override", "approve", "deny", "resolve", "extend"), _DECIDED),
+    "requeue": _DECIDED | {ExitCode.FAILED: "the run has ended, no worker has taken it, or the receiver refuses again"},
+    "chat": {
+        ExitCode.LIMIT: "what was said in a script: the last turn that was not completed has reached a limit",
+        ExitCode.DENIED: "the same, since policy denied the same thing again and again",
+        ExitCode.ABORTED: "the same, since it was interrupted or the session aborted",
+        ExitCode.FAILED: "the same, since it failed; or the session ended before all lines were said",
+    },
     "verify": {
         ExitCode.FAILED: "something is wrong; the line says what",
         ExitCode.UNPROVEN: "of a file: nothing is wrong, but no trusted key vouches for it",
     },
     "journal": {ExitCode.FAILED: "with `--verify` or `--exported`: something was changed"},
+    "models": {
+        ExitCode.FAILED: "a model that the configuration names lacks something, or with `--check` cannot be asked"
+    },
+    "dev": {ExitCode.FAILED: "one worker after the other died"},
+    "worker": {ExitCode.FAILED: "the worker ended by itself"},
+    "setup": {ExitCode.FAILED: "the server does not register them"},
     "doctor": {ExitCode.FAILED: "something is missing"},
-    "server": {ExitCode.NO_SERVER: "with `--status`: none is up"},
+    "server": {ExitCode.NO_SERVER: "none can be started, it was stopped by somebody, or with `--status`: none is up"},
     "notify test": {ExitCode.FAILED: "the receiver did not take it"},
     "policy test": {ExitCode.FAILED: "a case comes out otherwise"},
     "policy check": {ExitCode.USAGE: "a policy is wrong, or names what is not there"},
-    "audit runs": {ExitCode.FAILED: "something would have been decided otherwise"},
-    "tools call": {ExitCode.DENIED: "policy denies the call", ExitCode.FAILED: "the tool failed"},
+    "audit runs": {ExitCode.FAILED: "something would have been decided otherwise, or could not be judged anew"},
+    "tools check": {ExitCode.FAULTY: "a manifest is wrong"},
+    "tools call": {
+        ExitCode.USAGE: "the arguments do not fit the tool",
+        ExitCode.DENIED: "policy denies the call, or it waits for a yes",
+        ExitCode.FAILED: "the tool failed",
+    },
 }
 """What of them means something of its own, or is one of a few commands alone."""
 
@@ -67,7 +109,7 @@ class UsageError(Exception):
     """A command line that cannot be carried out as it stands."""
 
 
-_REASONS: "dict[StopReason, ExitCode]" = {
+_REASONS: "dict[TurnReason, ExitCode]" = {
     "completed": ExitCode.COMPLETED,
     "max_iterations": ExitCode.LIMIT,
     "max_tokens": ExitCode.LIMIT,
@@ -75,12 +117,13 @@ _REASONS: "dict[StopReason, ExitCode]" = {
     "timeout": ExitCode.LIMIT,
     "policy_denial": ExitCode.DENIED,
     "aborted": ExitCode.ABORTED,
+    "interrupted": ExitCode.ABORTED,
     "escalated": ExitCode.FAILED,
     "stuck": ExitCode.FAILED,
     "error": ExitCode.FAILED,
 }
 
 
-def of_ending(reason: "StopReason") -> ExitCode:
-    """Return the code for how a run ended."""
+def of_ending(reason: "TurnReason") -> ExitCode:
+    """Return the code for how a run ended, or a turn of a session."""
     return _REASONS[reason]

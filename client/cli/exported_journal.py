@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from orga.client.cli.audit_keys import signing_key
+from orga.client.cli.audit.keys import signing_key
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.output import note
 from orga.client.cli.session import of_run

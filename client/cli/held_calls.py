@@ -43,6 +43,11 @@ def named(call: Call) -> str:
     return f"{_text(call, 'tool')} {_arguments(call)}"
 
 
+def is_unseen(call: Call) -> bool:
+    """Return whether its arguments are too long to be shown: a yes would be to what nobody has read."""
+    return bool(call.get("arguments_digest"))
+
+
 def _row(call: Call, now: datetime) -> tuple[str, ...]:
     left = age(now, datetime.fromisoformat(str(call["expires_at"])))
     return _text(call, "id"), _text(call, "tool"), _approvers(call), f"in {left}", _arguments(call)

@@ -39,7 +39,7 @@ class _Given:
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where; this folder without.")] = Path(),
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where; this folder without.")] = Path(),
     *,
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="provider:model; `orga models` shows what can be had.")

@@ -4,11 +4,13 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from typing import Any
 
 SHOW_CURSOR = "\x1b[?25h"
+CTRL_C = 128 + signal.SIGINT
+"""The exit code of a command that it ended."""
 
 
 def completed(main: Coroutine[Any, Any, int]) -> int:
@@ -45,6 +47,17 @@ def while_asking() -> Generator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, of_the_loop)
+
+
+@contextmanager
+def in_place_of_leaving(handler: Callable[[], None]) -> Generator[None]:
+    """Have Ctrl-C call this to the end of the block; behind it, the next one ends the process at once."""
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        loop.add_signal_handler(signal.SIGINT, _end_at_once, signal.SIGINT)
 
 
 def _end_at_once(number: int) -> None:

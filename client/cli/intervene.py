@@ -57,7 +57,7 @@ def resume(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
 
 def abort(
     run: RunId,
-    why: Annotated[str, typer.Argument(metavar="[WHY]", help="Stands in the result and the journal.")] = "",
+    why: Annotated[str, typer.Argument(metavar="WHY", help="Stands in the result and the journal.")] = "",
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:

@@ -70,10 +70,10 @@ def journal(
 async def _journal(named: str, config: Path | None, *, waiting: bool, verify: bool, as_json: bool) -> int:
     async with of_run(named, config) as (here, run_id):
         entries = followed(here.client, run_id) if waiting else read_journal(here.client, run_id)
-        return await _written(entries, verify=verify, as_json=as_json)
+        return await _write(entries, verify=verify, as_json=as_json)
 
 
-async def _written(entries: AsyncIterator[JournalEntry], *, verify: bool, as_json: bool) -> int:
+async def _write(entries: AsyncIterator[JournalEntry], *, verify: bool, as_json: bool) -> int:
     timeline, seen = Timeline(), list[JournalEntry]()
     async for entry in entries:
         if as_json:

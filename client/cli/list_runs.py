@@ -46,10 +46,10 @@ def list_runs(
 
     Example: orga list --query "OrgaTermination = 'max_tokens' AND StartTime > '2026-01-01T00:00:00Z'"
     """
-    return completed(_listed(Filter(running, agent, tenant, query, dead_letters), limit, config, as_json=json))
+    return completed(_list(Filter(running, agent, tenant, query, dead_letters), limit, config, as_json=json))
 
 
-async def _listed(wanted: Filter, limit: int, config: Path | None, *, as_json: bool) -> int:
+async def _list(wanted: Filter, limit: int, config: Path | None, *, as_json: bool) -> int:
     needed = {AGENT: wanted.agent, TENANT: wanted.tenant, DEAD_LETTERS: wanted.dead_letters}
     statuses: Statuses = {}
     async with session(config) as here:

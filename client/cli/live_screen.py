@@ -26,7 +26,7 @@ TEXT_LINES = 6
 """Of what a model is writing."""
 CALL_CHARS = 200
 
-_STYLES: dict[Tone, str] = {
+STYLES: dict[Tone, str] = {
     "quiet": "dim",
     "plain": "",
     "call": "cyan",
@@ -50,7 +50,7 @@ class LiveScreen:
 
     def told(self, line: Line, at: datetime) -> None:
         """Print the line above the block."""
-        self._line.print(Text(as_line(line.text), style=_STYLES[line.tone]))
+        self._line.print(Text(as_line(line.text), style=STYLES[line.tone]))
 
     def frame(self, progress: Progress) -> None:
         """Draw the block."""

@@ -22,9 +22,7 @@ TAIL_BYTES = 4_000_000
 def logs(
     which: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[WHICH]", help="server, worker (the newest), or the number of a worker; worker without."
-        ),
+        typer.Argument(metavar="WHICH", help="server, worker (the newest), or the number of a worker; worker without."),
     ] = None,
     *,
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many, of the end.")] = 50,

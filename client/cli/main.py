@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.exceptions import TyperException
 
-from orga.client.cli.commands import with_commands
+from orga.client.cli.commands import begin_worker, with_commands
 from orga.client.cli.exit_codes import ExitCode
 from orga.client.cli.output import alarm, hush, result
 
@@ -62,10 +62,21 @@ def run_command(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; an error becomes one line on stderr, `ORGA_DEBUG=1` shows all."""
     hush(quiet=False)
     try:
+        return _run(arguments)
+    except KeyboardInterrupt:  # also while an error is put into words, which loads modules
+        return 130
+    finally:
+        if ahead := sys.modules.get("orga.client.workers.ahead"):
+            ahead.dismiss()
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
+        begin_worker(arguments)
         return int(with_commands(app)(list(arguments), prog_name="orga", standalone_mode=False) or 0)
     except TyperException as error:
         return _usage(error)
-    except (typer.Abort, KeyboardInterrupt):
+    except typer.Abort:
         return 130
     except (BrokenPipeError, SystemExit):  # typer makes the one into the other
         _to_nowhere()
@@ -73,12 +84,12 @@ def run_command(arguments: Sequence[str]) -> int:
     except Exception as error:
         from orga.client.cli.failing import ended_by  # it knows the errors of all commands, and loads their modules
 
-        return ended_by(error, lambda: run_command(arguments))
+        return ended_by(error, lambda: _run(arguments))
 
 
 def _usage(error: TyperException) -> int:
     if message := error.format_message():
-        alarm(f"orga: {message} (orga COMMAND --help explains)")
+        alarm(f"orga: {message.replace('Value error, ', '')} (orga COMMAND --help explains)")
     return ExitCode.USAGE
 
 

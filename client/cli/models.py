@@ -45,7 +45,7 @@ def models(
     if check:  # the addresses that are asked, keys in hand, are the configuration's
         held = load_config(config).config
         rows = list(_rows(held))
-        return completed(_checked(rows, held, as_json=json))
+        return completed(_check(rows, held, as_json=json))
     return _shown(list(_rows(config_sources(config, folder=Path.cwd(), env=os.environ).config)), as_json=json)
 
 
@@ -76,11 +76,11 @@ def _named(held: OrgaConfig) -> Iterator[tuple[str, str]]:
     for tier in held.models.tiers.configured:
         yield from ((f"tier:{tier}", model) for model in held.models.tiers.models(tier))
     for name, agent in held.agents.items():
-        found = [("", agent.model), *((f".critics.{critic.name}", critic.model) for critic in agent.critics)]
+        found = [("", agent.model), *((f".{asker.key}", asker.model) for asker in agent.askers)]
         yield from ((f"agents.{name}{of}", model) for of, model in found if model and tier_in(model) is None)
 
 
-async def _checked(rows: list[_Row], held: OrgaConfig, *, as_json: bool) -> int:
+async def _check(rows: list[_Row], held: OrgaConfig, *, as_json: bool) -> int:
     from orga.activities.adapters.models.registry import ModelNotConfigured, ModelRegistry
 
     registry = ModelRegistry(os.environ, held.models.base_urls)

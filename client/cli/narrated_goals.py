@@ -42,7 +42,7 @@ def _decided(data: Data) -> list[Line]:
 
 
 def _asked(data: Data) -> list[Line]:
-    return [Line(f"? {_text(data, 'question')}   answer it: orga answer ID TEXT", "person")]
+    return [Line(f"? asks: {_text(data, 'question')}   answer it: orga answer ID TEXT", "person")]
 
 
 def _answered(data: Data) -> list[Line]:

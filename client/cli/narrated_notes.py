@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from typing import Any, cast
 
+from orga.client.cli.counting import counted
 from orga.client.cli.held_calls import in_words
 from orga.client.cli.line import Line, Tone
 from orga.client.cli.narrated_goals import GOAL_TELLERS
+from orga.client.cli.narrated_sessions import SESSION_TELLERS, guidance, is_told_by_turns
 from orga.client.cli.terminal_text import on_one_line
 from orga.workflows.types.decision import DECISION_GROUNDED
 from orga.workflows.types.loop_tools import SAGA_ENDED
@@ -22,18 +24,30 @@ def told_note(entry: JournalEntry) -> list[Line] | None:
 
 def _hydrated(data: Data) -> list[Line]:
     counts = [f"{data[key]} {key}" for key in ("resolved", "failed", "unresolvable") if data.get(key)]
-    lines = [Line(f"looked up {_counted(data.get('references_found', 0), 'reference')}: {', '.join(counts)}")]
+    lines = [Line(f"looked up {counted(data.get('references_found', 0), 'reference')}: {', '.join(counts)}")]
     references: list[Data] = data.get("references", [])
     lacking = [reference for reference in references if reference.get("status") != "resolved"]
     return lines + [Line(f"✗ {_text(lack, 'value')}: {_text(lack, 'why')}", "bad") for lack in lacking]
 
 
+def _turn_begun(data: Data) -> list[Line]:
+    return [Line(f"▸ turn {_text(data, 'turn')}: {_text(data, 'message')}", "person")]
+
+
+def _turn_ended(data: Data) -> list[Line]:
+    how, detail = _text(data, "reason"), _text(data, "detail")
+    is_good = how == "completed"
+    return [
+        Line(f"◂ turn {_text(data, 'turn')}: {how}{f' ({detail})' if detail else ''}", "good" if is_good else "bad")
+    ]
+
+
 def _compacted(data: Data) -> list[Line]:
     lines: list[str] = []
     if dropped := data.get("messages_dropped"):
-        lines.append(f"{_counted(dropped, 'older message')} left out of the context")
+        lines.append(f"{counted(dropped, 'older message')} left out of the context")
     if masked := data.get("messages_masked"):
-        lines.append(f"{_counted(masked, 'older result')} left out of the context")
+        lines.append(f"{counted(masked, 'older result')} left out of the context")
     if cut := cast("list[Any]", data.get("fields_cut") or []):
         lines.append(on_one_line(f"cut to be carried on: {', '.join(map(str, cut))}", 300))
     how = {"model": ", summed up by the model", "fallback": ", their calls counted"}
@@ -83,9 +97,16 @@ def _intervened(data: Data) -> list[Line]:
     if data.get("kind") == "cut":
         kept = f"{data.get('kept', 0):,} of {data.get('bytes', 0):,} bytes are kept"
         return [Line(f"✗ {_text(data, 'of')} was too long and is cut: {kept}", "bad")]
+    if steering := guidance(data):
+        return [Line(f"steer: {on_one_line(steering)}", "person")]
     given = data.get("text", "")
     text = _pairs(cast("Data", given)) if isinstance(given, dict) else str(given)
-    return [Line(f"{_text(data, 'kind')}{': ' if text else ''}{on_one_line(text)}", "person")]
+    return [
+        Line(
+            f"{_text(data, 'kind')}{': ' if text else ''}{on_one_line(text)}",
+            "quiet" if is_told_by_turns(data) else "person",
+        )
+    ]
 
 
 def _saga(data: Data) -> list[Line]:
@@ -134,7 +155,7 @@ def _recalled(data: Data) -> list[Line]:
     if error := _text(data, "error"):
         return [Line(f"✗ nothing could be recalled: {error}", "bad")]
     items = cast("list[Data]", data.get("items", []))
-    found = f"{_counted(len(items), 'item')} (best {items[0]['score']:.2f})" if items else "nothing"
+    found = f"{counted(len(items), 'item')} (best {items[0]['score']:.2f})" if items else "nothing"
     tainted = sum(bool(item.get("tainted")) for item in items)
     untrusted = f", {tainted} of them untrusted" if tainted else ""
     kept = ", the same as before" if data.get("block") == "kept" else ""
@@ -146,11 +167,13 @@ def _stored(data: Data) -> list[Line]:
     if error := _text(data, "error"):
         return [Line(f"✗ what was learnt could not be stored: {error}", "bad")]
     older = cast("list[str]", data.get("contradicts", []))
-    against = f", against {_counted(len(older), 'older fact')}" if older else ""
+    against = f", against {counted(len(older), 'older fact')}" if older else ""
     return [Line(f"stored a {_text(data, 'kind')}: {_text(data, 'change')} {_text(data, 'id')}{against}", "good")]
 
 
 _TELLERS: dict[str, Callable[[Data], list[Line]]] = {
+    "TurnStarted": _turn_begun,
+    "TurnEnded": _turn_ended,
     "PreHydrationComplete": _hydrated,
     "KnowledgeRecalled": _recalled,
     "KnowledgeStored": _stored,
@@ -169,6 +192,7 @@ _TELLERS: dict[str, Callable[[Data], list[Line]]] = {
     "CritiqueEvaluated": _reviewed,
     "PastMissing": _missing,
     "BuildChanged": _handed_over,
+    **SESSION_TELLERS,
     **GOAL_TELLERS,
 }
 
@@ -184,7 +208,3 @@ def _by(data: Data) -> str:
 
 def _pairs(given: Data) -> str:
     return ", ".join(f"{key}={value}" for key, value in given.items() if value not in (None, ""))
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -44,10 +44,10 @@ def send_sample(*, json: Json = False, config: ConfigFile = None) -> int:
         raise UsageError(str(error)) from None
     if settings is None:
         raise UsageError("nobody is to be told: [notify] url is not set; docs/notifications.md says how")
-    return completed(_tried(settings, as_json=json))
+    return completed(_try(settings, as_json=json))
 
 
-async def _tried(settings: "WebhookSettings", *, as_json: bool) -> int:
+async def _try(settings: "WebhookSettings", *, as_json: bool) -> int:
     from orga.activities.ports import NotifyError
 
     try:

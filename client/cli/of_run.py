@@ -37,7 +37,7 @@ _NAME = "last"
 
 def _option() -> Any:
     def declared(
-        last: Annotated[bool, typer.Option(OPTION, help="In place of ID: the newest run.")] = False,
+        last: Annotated[bool, typer.Option(OPTION, help="In place of ID: this folder's newest run.")] = False,
     ) -> None: ...
 
     alone = typer.Typer(add_completion=False)

@@ -28,10 +28,10 @@ def open_run(
 
     Example: orga open ID
     """
-    return completed(_opened(run, config, opens=not show and not json and sys.stdout.isatty(), as_json=json))
+    return completed(_open(run, config, opens=not show and not json and sys.stdout.isatty(), as_json=json))
 
 
-async def _opened(named: str, config: Path | None, *, opens: bool, as_json: bool) -> int:
+async def _open(named: str, config: Path | None, *, opens: bool, as_json: bool) -> int:
     async with of_run(named, config) as (here, run_id):
         await here.run(run_id).describe()  # an id that is none is told here, not in the browser
         link = here.connection.at_ui(here.loaded.config.notify.ui_url).link(run_id)

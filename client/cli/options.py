@@ -62,3 +62,26 @@ LastIteration = Annotated[
 NoWorker = Annotated[
     bool, typer.Option("--no-worker", help="Start no worker here, even if none polls: the run waits for one.")
 ]
+
+AgentName = Annotated[str | None, typer.Option("--agent", "-a", help="An agent of orga.toml; the default one without.")]
+
+Model = Annotated[
+    str | None, typer.Option("--model", "-m", help="provider:model or tier:NAME, in place of the agent's own.")
+]
+
+Instructions = Annotated[str | None, typer.Option(help="In place of the agent's own.")]
+
+Tools = Annotated[
+    list[str] | None,
+    typer.Option("--tools", "-t", help="Only these of the agent's tools; repeat it, or part names by commas."),
+]
+
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting of the loop, as max_total_tokens=50000."),
+]
+
+Trusted = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="A fact that policies may rely on; no model can write it."),
+]

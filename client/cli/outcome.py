@@ -6,6 +6,7 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
 
+from orga.client.cli.goal_results import goal_result
 from orga.client.cli.terminal_text import behind, on_one_line
 from orga.client.journal.reading import read_journal
 from orga.client.runs.agents import AgentHandle
@@ -20,15 +21,18 @@ class Outcome:
     task: str
     answer: str | None = None
     """None while it is live, and of one that has none: it failed, or was terminated."""
+    confidence: float | None = None
+    """Of a goal that has ended."""
 
     def shown(self) -> dict[str, Any]:
         """Return what `--json` writes."""
-        return asdict(self)
+        return {key: value for key, value in asdict(self).items() if key != "confidence" or value is not None}
 
     def lines_around(self, lines: list[str]) -> list[str]:
         """Return the lines of a status with the task before and the answer behind them."""
         answer = behind("answer     ", self.answer) if self.answer else []
-        return [f"task       {on_one_line(self.task, TASK_CHARS)}", *lines, *answer]
+        worth = [] if self.confidence is None else [f"confidence {self.confidence:.2f}"]
+        return [f"task       {on_one_line(self.task, TASK_CHARS)}", *lines, *worth, *answer]
 
 
 async def outcome(client: Client, described: WorkflowExecutionDescription) -> Outcome:
@@ -36,7 +40,8 @@ async def outcome(client: Client, described: WorkflowExecutionDescription) -> Ou
     if described.status != WorkflowExecutionStatus.COMPLETED:
         return Outcome(await _task(client, described))
     ended = await AgentHandle(client, described.id).result()
-    return Outcome(await _task(client, described), ended.output)
+    goal = goal_result(ended)
+    return Outcome(await _task(client, described), ended.output, goal and goal.confidence)
 
 
 async def _task(client: Client, described: WorkflowExecutionDescription) -> str:

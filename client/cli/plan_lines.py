@@ -20,6 +20,13 @@ def step_lines(plan: Plan | None, most: int | None = None) -> list[str]:
     return before + [_step(step) for step in shown]
 
 
+def plan_lines(plan: Plan | None) -> list[str]:
+    """Return the lines of a status on a plan; none of a run that has no plan."""
+    trend, pipeline = trend_line(plan), pipeline_name(plan)
+    named = [f"pipeline   {pipeline}"] if pipeline else []
+    return named + [f"step       {line}" for line in step_lines(plan)] + ([f"scores     {trend}"] if trend else [])
+
+
 def pipeline_name(plan: Plan | None) -> str:
     """Return the pipeline whose plan it is; "" of one by the model."""
     return on_one_line(str((plan or {}).get("pipeline", "")), 60)
@@ -34,6 +41,6 @@ def trend_line(plan: Plan | None) -> str:
 def _step(step: dict[str, Any]) -> str:
     score, status = step.get("score"), str(step.get("status"))
     worth = f"  {score:.2f} {step.get('quality')}" if score is not None else ""
-    error = f"  {step.get('error')}" if step.get("error") else ""
+    error = f"  {on_one_line(str(step['error']), 60)}" if step.get("error") else ""
     named = f"{step.get('id')} {step.get('skill')}: {step.get('goal')}"
-    return f"{_MARKS.get(status, status)} {on_one_line(named, 60)}{worth}{on_one_line(error, 60)}"
+    return f"{_MARKS.get(status, status)} {on_one_line(named, 60)}{worth}{error}"

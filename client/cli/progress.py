@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from orga.client.cli.flights import Flights, InFlight
+from orga.client.cli.narrated_sessions import TURN_ENDED, TURN_STARTED
 from orga.client.cli.nesting import run_of
 from orga.workflows.types.delegation import Child
 from orga.workflows.types.names import OWN_ACTIVITIES, TURNS
@@ -25,9 +26,10 @@ _PHASES = {
     "PolicyEvaluated": "acting",
     "ToolsDispatched": "acting",
     "ObservationsCollected": "reasoning",
+    TURN_STARTED: "reasoning",
+    TURN_ENDED: "idle",
     "Terminated": "done",
 }
-_SPENDING = ("ReasoningComplete", "DelegationEnded", "CritiqueEvaluated")
 _CLOSING = {"ApprovalResolved", QUESTION_ANSWERED}
 _QUIET = {"waiting", "hydrating", "reviewing"}
 """Phases that only the run's own word tells."""
@@ -40,6 +42,8 @@ class Progress:
     run_id: str = ""
     agent: str = ""
     iteration: int = 0
+    before: int = 0
+    """Iterations of the turns before this one, of a session."""
     phase: str = "starting"
     paused: bool = False
     tokens: int = 0
@@ -71,11 +75,15 @@ class Progress:
         """Take in the next journal entry; where a delegated run stands is not where this one does."""
         if run_of(entry):
             return self
-        usage = Usage.model_validate((entry.data.get("usage") or {}) if entry.event in _SPENDING else {})
+        if entry.event == TURN_STARTED:  # with all of its limits anew
+            begun = replace(self, before=entry.iteration, iteration=0, tokens=0, spent_s=0.0, spent_at=entry.timestamp)
+            return replace(begun, agent=entry.agent, phase=_PHASES[TURN_STARTED])
+        spent: Any = {} if entry.event == "Terminated" else entry.data.get("usage") or {}  # an end tells the sum
+        usage = Usage.model_validate(spent)
         return replace(
             self,
             agent=entry.agent,
-            iteration=entry.iteration,
+            iteration=entry.iteration - self.before,
             phase=_PHASES.get(entry.event, self.phase),
             paused=_paused(self.paused, entry),
             waiting=_still_waiting(self.waiting, entry),
@@ -83,6 +91,10 @@ class Progress:
             spent_at=self.spent_at or entry.timestamp,
             flights=self.flights.with_entry(entry),
         )
+
+    def is_next(self, entry: JournalEntry) -> bool:
+        """Return whether another iteration begins with this entry."""
+        return entry.iteration - self.before > self.iteration
 
     @property
     def in_flight(self) -> tuple[InFlight, ...]:

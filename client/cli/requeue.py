@@ -92,7 +92,7 @@ async def _requeue(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
             return await _in_a_fork(here, wish, as_json=as_json)
         if wish.as_fork:
             raise UsageError(f"run {wish.run_id!r} is live: leave --fork out")
-        letters = await _sent(run, wish)
+        letters = await _send(run, wish)
     if as_json:
         json_result({"id": wish.run_id, "letters": letters})
     else:
@@ -100,7 +100,7 @@ async def _requeue(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
     return 0
 
 
-async def _sent(run: AgentHandle, wish: _Wish) -> list[str]:
+async def _send(run: AgentHandle, wish: _Wish) -> list[str]:
     letters = wish.letters((await run.live_status()).dead_letters if wish.letter is None else ())
     for letter_id in letters:
         await run.requeue(letter_id)

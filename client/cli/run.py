@@ -13,17 +13,30 @@ from orga.client.cli import output
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.following import follow
 from orga.client.cli.interrupts import completed
-from orga.client.cli.options import ConfigFile, Json, NoWorker, Quiet
+from orga.client.cli.options import (
+    AgentName,
+    ConfigFile,
+    Instructions,
+    Json,
+    Model,
+    NoWorker,
+    Quiet,
+    Settings,
+    Tools,
+    Trusted,
+)
 from orga.client.cli.output import alarm, json_result, note, result
 from orga.client.cli.session import Session, session
 from orga.client.cli.task_input import Given, agent_input
 from orga.client.cli.terminal_text import on_one_line
 from orga.client.config.known_input import Wanted, refuse_unknown, refuse_unready
 from orga.client.runs.agents import run_id_of, start_agent
+from orga.client.runs.named import wait_listed
 from orga.client.server.pollers import may_be_polled
 from orga.client.workers.keeping import kept_worker
 from orga.client.workers.routing import nobody_serves, routing
 from orga.workflows.types.input import AgentInput
+from orga.workflows.types.record import InvalidInput
 
 
 @dataclass(frozen=True)
@@ -40,29 +53,16 @@ class _Wish:
 def run(
     task: Annotated[str, typer.Argument(metavar="TASK", help="What to do; - reads it from standard input.")],
     *,
-    agent: Annotated[
-        str | None, typer.Option("--agent", "-a", help="An agent of orga.toml; the default one without.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", help="provider:model or tier:NAME, in place of the agent's own.")
-    ] = None,
-    instructions: Annotated[str | None, typer.Option(help="In place of the agent's own.")] = None,
-    tools: Annotated[
-        list[str] | None,
-        typer.Option("--tools", "-t", help="Only these of the agent's tools; repeat it, or part names by commas."),
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting of the loop, as max_total_tokens=50000."),
-    ] = None,
+    agent: AgentName = None,
+    model: Model = None,
+    instructions: Instructions = None,
+    tools: Tools = None,
+    set_: Settings = None,
     max_iterations: Annotated[int | None, typer.Option(help="Reasoning steps at most.")] = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds of the run's clock at most.")] = None,
     id_: Annotated[str | None, typer.Option("--id", help="The run's id; agent-<uuid7> without.")] = None,
     tenant: Annotated[str | None, typer.Option(help="Whom the run is for.")] = None,
-    trusted: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="A fact that policies may rely on; no model can write it."),
-    ] = None,
+    trusted: Trusted = None,
     again: Annotated[
         bool, typer.Option("--again", help="With --id: start even though a run with this id has ended.")
     ] = False,
@@ -104,19 +104,35 @@ async def followed(start: Start, config: Path | None, wanted: Wanted, *, no_work
     """Start a run and show it to its end; return the exit code."""
     async with session(config, check=partial(refuse_unknown, wanted)) as here:
         if not no_worker and not await may_be_polled(here.client, here.task_queue):
-            refuse_unready(wanted, here.loaded.config, os.environ)  # it would be a worker of ours that refuses
+            refuse_for_ours(wanted, here)
         if no_worker:
-            run_id = await _announced(here, start)
+            run_id = await announced(here, start)
             return await follow(here, run_id, here.task_queue, None, as_json=as_json)
         async with kept_worker(here.client, here.worker_order(), note) as keeper:
-            run_id = await _announced(here, start)
+            run_id = await announced(here, start)
             return await follow(here, run_id, here.task_queue, keeper, as_json=as_json)
+
+
+def refuse_for_ours(wanted: Wanted, here: Session) -> None:
+    """Refuse what the worker that this command would bring along could not carry out.
+
+    Raises:
+        InvalidInput: As that worker would say it; on a server with workers of one's own also why it is asked.
+    """
+    try:
+        refuse_unready(wanted, here.loaded.config, os.environ)
+    except InvalidInput as error:
+        if here.connection.endpoint.embedded:
+            raise
+        nobody = f"no worker polls task queue {here.task_queue!r}, and one of this folder knows no more than its files"
+        raise InvalidInput(f"{error} ({nobody}: start yours first, or add --no-worker)") from None
 
 
 async def detached(start: Start, config: Path | None, wanted: Wanted, *, as_json: bool) -> int:
     """Start a run and leave it to its workers."""
     async with session(config, check=partial(refuse_unknown, wanted)) as here:
-        run_id = await _announced(here, start)
+        run_id = await announced(here, start)
+        await wait_listed(here.client, run_id)  # the next command may say `--last`
         await tell_of_lacking_worker(here)
         if as_json:
             json_result({"id": run_id, "ui": here.connection.link(run_id)})
@@ -155,12 +171,13 @@ def _nobody(task_queue: str, waits: str, *, is_told: bool) -> str:
     return f"the server does not tell whether a worker polls task queue {task_queue!r}: without one {waits}"
 
 
-async def _announced(here: Session, start: Start) -> str:
+async def announced(here: Session, start: Start, what: str = "run") -> str:
+    """Start it, tell the person at the terminal what to know of it, and return its id."""
     tell_of_lacking_policy(here)
     tell_of_idle_addresses(here)
     run_id = await start(here)
     link = here.connection.link(run_id)
-    note(f"run {run_id}" + (f"  {link}" if link else ""))
+    note(f"{what} {run_id}" + (f"  {link}" if link else ""))
     if here.connection.endpoint.embedded:
         note(f"it acts in {on_one_line(here.connection.workplace.root)}")
     return run_id

@@ -19,6 +19,9 @@ from orga.workflows.types.names import RUNS
 LIVE = "running"
 """How the state of a run begins that has not ended."""
 
+TOLD_PHASES = frozenset({"paused", "idle"})
+"""In which it waits for somebody to go on: to resume it, to say something in a session."""
+
 
 @dataclass(frozen=True)
 class Filter:
@@ -116,7 +119,8 @@ def state_of(run: WorkflowExecution) -> str:
     if run.status == WorkflowExecutionStatus.RUNNING:
         if kind := attributes.get(known.WAITING):
             return f"{LIVE} (waits: {kind})"
-        return f"{LIVE} (paused)" if attributes.get(known.PHASE) == "paused" else LIVE
+        phase = attributes.get(known.PHASE)
+        return f"{LIVE} ({phase})" if phase in TOLD_PHASES else LIVE
     if run.status == WorkflowExecutionStatus.COMPLETED:
         return attributes.get(known.TERMINATION) or "completed"
     return run.status.name.lower() if run.status else "unknown"

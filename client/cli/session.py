@@ -1,6 +1,6 @@
 """What most commands begin with: the configuration and a connection."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from orga.client.config.worker_order import WorkerOrder
 from orga.client.config.workplace import own_queue
 from orga.client.connect import Connection, connection
 from orga.client.runs.agents import AgentHandle
-from orga.client.runs.named import newest_run, run_by_name
+from orga.client.runs.named import Meant, newest_run, run_by_name
 from orga.client.server.resolve import names_server
 from orga.client.telemetry.core_logs import forward_core_logs
 from orga.workflows.types.text import in_full
@@ -82,9 +82,20 @@ async def session(
         yield Session(loaded, connected)
 
 
+Newest = Callable[[Client, str | None], Awaitable[Meant]]
+"""Returns the newest run, on a task queue or anywhere."""
+
+
 @asynccontextmanager
-async def of_run(named: str, config_file: Path | None) -> AsyncGenerator[tuple[Session, str]]:
+async def of_run(
+    named: str, config_file: Path | None, newest: Newest = newest_run
+) -> AsyncGenerator[tuple[Session, str]]:
     """Begin as `session` does, and find out which run is meant; people are told which where its id was not said.
+
+    Args:
+        named: The id, a beginning of it, or `--last`.
+        config_file: Where a command names one.
+        newest: Finds what `--last` stands for.
 
     Raises:
         RunNotFound: None is.
@@ -93,7 +104,7 @@ async def of_run(named: str, config_file: Path | None) -> AsyncGenerator[tuple[S
     async with session(config_file) as here:
         if named == NEWEST:
             # all folders share the embedded server, and each has a task queue of its own there
-            meant = await newest_run(here.client, here.task_queue if here.connection.endpoint.embedded else None)
+            meant = await newest(here.client, here.task_queue if here.connection.endpoint.embedded else None)
         else:
             meant = await run_by_name(here.client, named)
         if not meant.is_told:

@@ -40,7 +40,7 @@ async def _status(named: str, config: Path | None, *, as_json: bool) -> int:
         described = await here.run(run_id).describe()
         failing, version = await failing_task(here.client, described), version_of(described)
         is_left = not failing and await lacks_its_version(here.client, described.task_queue, version)
-        answer = None if failing or is_left else await _asked(here, run_id, described.task_queue)
+        answer = None if failing or is_left else await _ask(here, run_id, described.task_queue)
         if answer is None:
             start = worker_command(await home_of(described))
             told = replace(await history_status(read_journal(here.client, run_id)), failing=failing)
@@ -62,7 +62,7 @@ async def _status(named: str, config: Path | None, *, as_json: bool) -> int:
     return 0
 
 
-async def _asked(here: Session, run_id: str, task_queue: str) -> AgentStatus | None:
+async def _ask(here: Session, run_id: str, task_queue: str) -> AgentStatus | None:
     if not await may_be_polled(here.client, task_queue):
         return None
     try:

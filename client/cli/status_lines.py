@@ -5,16 +5,19 @@ from datetime import UTC, datetime
 from orga.client.cli.ages import age
 from orga.client.cli.deciding import in_one_line, requeueing
 from orga.client.cli.held_calls import held_calls, table
-from orga.client.cli.plan_lines import pipeline_name, step_lines, trend_line
+from orga.client.cli.plan_lines import plan_lines
 from orga.client.cli.progress import open_circuits
 from orga.client.cli.terminal_text import on_one_line
 from orga.workflows.decisions.result import call_summary, counted_calls, spent
 from orga.workflows.types.delegation import Child
+from orga.workflows.types.goals.result import GoalStatus
 from orga.workflows.types.input import Workplace
 from orga.workflows.types.recall import Recollection
+from orga.workflows.types.sessions.result import SessionStatus
 from orga.workflows.types.status import AgentStatus, Budgets
 from orga.workflows.types.text import in_full
 from orga.workflows.types.tiers import Tier
+from orga.workflows.types.usage import UsageTotals
 
 
 def status_lines(run_id: str, status: AgentStatus) -> list[str]:
@@ -25,12 +28,14 @@ def status_lines(run_id: str, status: AgentStatus) -> list[str]:
         f"agent      {in_full(status.agent)}, {in_full(status.model or 'model not chosen yet')}",
         *([f"folder     {folder_line(status.workplace)}"] if status.workplace else []),
         _iteration(status),
-        f"spent      {spent(status.usage)}, of {budgets.max_total_tokens} tokens{_of_money(budgets)}",
+        *_turn_lines(status),
+        f"spent      {spent(_counted(status))}, of {budgets.max_total_tokens} tokens{_of_money(budgets)}",
         f"time       {budgets.timeout_s - budgets.time_s:.0f} of {budgets.timeout_s:.0f} s",
         f"tools      {counted_calls(counts)}",
         *([f"calls      {calls}"] if (calls := call_budgets(budgets)) else []),
         *([f"knowledge  {_recalled(status.knowledge)}"] if status.knowledge else []),
-        *_plan_lines(status),
+        *plan_lines(status.plan),
+        *_confidence(status),
         *_questions(run_id, status),
     ]
     lines += [
@@ -48,6 +53,20 @@ def status_lines(run_id: str, status: AgentStatus) -> list[str]:
         detail = on_one_line(status.termination.detail, 600)
         lines.append(f"ended      {status.termination.reason} {detail}".rstrip())
     return lines
+
+
+def _counted(status: AgentStatus) -> UsageTotals:
+    """Return what the budgets count: of a session the turn under way."""
+    return status.turn_usage if isinstance(status, SessionStatus) else status.usage
+
+
+def _turn_lines(status: AgentStatus) -> list[str]:
+    """Return where a session stands, and what all of its turns have spent."""
+    if not isinstance(status, SessionStatus):
+        return []
+    waiting = f", {status.queued} waiting" if status.queued else ""
+    ends = ", then the session ends" if status.closing else ""
+    return [f"turn       {status.turn or 'none'} of {status.turns}{waiting}{ends}", f"in all     {spent(status.usage)}"]
 
 
 def _recalled(last: Recollection) -> str:
@@ -78,16 +97,15 @@ def _iteration(status: AgentStatus) -> str:
     most = status.budgets.max_iterations
     if status.plan is not None:
         return f"round      {in_full(str(status.plan.get('rounds', 0)))} of {most}"
-    return f"iteration  {status.iteration} of {most}"
+    done = most - status.budgets.iterations if isinstance(status, SessionStatus) else status.iteration
+    return f"iteration  {done} of {most}"
 
 
-def _plan_lines(status: AgentStatus) -> list[str]:
-    """Return the steps of a goal's plan; none of a run that has no plan."""
-    trend, pipeline = trend_line(status.plan), pipeline_name(status.plan)
-    named = [f"pipeline   {pipeline}"] if pipeline else []
-    return (
-        named + [f"step       {line}" for line in step_lines(status.plan)] + ([f"scores     {trend}"] if trend else [])
-    )
+def _confidence(status: AgentStatus) -> list[str]:
+    """Return how far a live goal could be relied on, as its steps are by now; behind its end the result tells."""
+    if not isinstance(status, GoalStatus) or status.confidence is None or status.termination is not None:
+        return []
+    return [f"confidence {status.confidence:.2f}"]
 
 
 def folder_line(place: Workplace) -> str:

@@ -12,6 +12,7 @@ from orga.client.config.text_values import annotation_at, from_text, known_keys
 from orga.workflows.types.goals.input import GoalConfig, GoalInput, parse_goal
 from orga.workflows.types.input import AgentInput, LoopConfig, parse_input
 from orga.workflows.types.record import Border
+from orga.workflows.types.sessions.input import SessionInput, parse_session
 from orga.workflows.types.text import clean_text
 
 
@@ -38,8 +39,22 @@ def agent_input(given: Given) -> AgentInput:
         UsageError: An option that cannot be read.
         InvalidInput: A value that is not allowed.
     """
+    return parse_input({"task": clean_text(task_text(given.task)), **_of_the_agent(given)})
+
+
+def session_input(given: Given, idle_timeout_s: float | None) -> SessionInput:
+    """Return the input of a session, which has no task, checked before anything is started.
+
+    Raises:
+        UsageError: An option that cannot be read.
+        InvalidInput: A value that is not allowed.
+    """
+    idle = {} if idle_timeout_s is None else {"idle_timeout_s": idle_timeout_s}
+    return parse_session({**_of_the_agent(given), **idle})
+
+
+def _of_the_agent(given: Given) -> dict[str, Any]:
     raw = {
-        "task": task_text(given.task),
         "agent": given.agent,
         "model": given.model,
         "instructions": given.instructions,
@@ -48,7 +63,7 @@ def agent_input(given: Given) -> AgentInput:
         "trusted_context": dict(_trusted(pair) for pair in given.trusted),
         "tenant": given.tenant,
     }
-    return parse_input({key: _clean(value) for key, value in raw.items() if value not in (None, {})})
+    return {key: _clean(value) for key, value in raw.items() if value not in (None, {})}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from orga.activities.sanitize_characters import SEQUENCE
 from orga.workflows.types.text import one_line
 
 _CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]",
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]",
 )
 """C0 but tab and newline, C1, what turns the writing direction or is invisible, halves of characters."""
 

@@ -18,7 +18,7 @@ from orga.client.config.trust.store import forget, remember, trusted_digests
 def trust(
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="[PATH]", help="A configuration or its folder; else the first one upwards from here."),
+        typer.Argument(metavar="PATH", help="A configuration or its folder; else the first one upwards from here."),
     ] = None,
     *,
     list_: Annotated[bool, typer.Option("--list", help="Show what is trusted.")] = False,

@@ -9,7 +9,7 @@ import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from orga.activities.permits import PermitKeys, permit_keys
-from orga.client.cli.audit_keys import Key, trusted
+from orga.client.cli.audit.keys import Key, trusted
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.exported_journal import read_export
 from orga.client.cli.interrupts import completed
@@ -32,7 +32,7 @@ def verify(
     run: Annotated[
         str | None,
         typer.Argument(
-            metavar="[ID]",
+            metavar="ID",
             help="The run, or a beginning of its id; without one, --journal FILE alone is checked.",
             show_default=False,
         ),

@@ -3,9 +3,10 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from time import monotonic
 
 from temporalio.client import Client
 from temporalio.service import RPCError
@@ -38,6 +39,9 @@ MISSES = 2
 """Looks without a worker, after which a viewer is told: one that is being replaced is no news."""
 LOST_SERVER_S = 60.0
 """How long a server that went away is waited for."""
+STOOD_S = 15.0
+"""After which a journal that was being read is one that the server has lost, and none that cannot be read."""
+AGAIN_S = 1.0
 
 
 class Watch:
@@ -60,6 +64,13 @@ class Watch:
         Raises:
             RunFailed: It has none.
         """
+        async with self.beside():
+            await self._journal()
+        return await self._run.result()
+
+    @asynccontextmanager
+    async def beside(self) -> AsyncGenerator[None]:
+        """Look at what the journal does not tell, and keep the screen open, to the end of the block."""
         beside = [
             asyncio.create_task(_again_and_again(look, pause_s))
             for look, pause_s in (
@@ -70,21 +81,24 @@ class Watch:
             )
         ]
         try:
-            await self._journal()
+            yield
         finally:
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
             self._screen.close()
-        return await self._run.result()
+
+    def take(self, entry: JournalEntry) -> None:
+        """Show what this entry makes of where the run stands."""
+        self._show(self._progress.with_entry(entry))
 
     async def _journal(self) -> None:
         narrators, nesting = defaultdict[str, Narrator](Narrator), Nesting()
         async for entry in followed(self._client, self._run.id):
             run, indent = run_of(entry), INDENT * nesting.depth(entry)
-            if not run and entry.iteration > self._progress.iteration:
+            if not run and self._progress.is_next(entry):
                 self._screen.told(Line(f"iteration {entry.iteration}", "person"), entry.timestamp)
-            self._show(self._progress.with_entry(entry))
+            self.take(entry)
             for line in narrators[run].tell(entry):
                 if line.tone != "quiet" and not _is_told_at_the_end(entry):
                     self._screen.told(replace(line, text=indent + line.text), entry.timestamp)
@@ -140,21 +154,24 @@ def screen() -> Screen:
 async def followed(client: Client, workflow_id: str) -> AsyncGenerator[JournalEntry]:
     """Yield the journal to its end, through rewinds and a server that is away for a while."""
     told, has_begun = Told(), False
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + LOST_SERVER_S
+    deadline = monotonic() + LOST_SERVER_S
     while True:
+        begun, is_answered = monotonic(), False
         try:
             async for entry in read_journal(client, workflow_id, follow=True):
+                is_answered = True
                 if told.is_news(entry):
                     has_begun = True
-                    deadline = loop.time() + LOST_SERVER_S
+                    deadline = monotonic() + LOST_SERVER_S
                     yield entry
         except (RunNotFound, NotAnAgent):
             raise
         except (RPCError, OrgaError):
-            if not has_begun or loop.time() > deadline:
+            if is_answered and monotonic() - begun > STOOD_S:  # it was there, and had nothing new to tell
+                deadline = monotonic() + LOST_SERVER_S
+            if not has_begun or monotonic() > deadline:
                 raise
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(AGAIN_S)
         else:
             return
 

@@ -166,7 +166,7 @@ def find_config(named: Path | None, folder: Path, env: Mapping[str, str]) -> Pat
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # an editor of Windows may begin it with a mark
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); make it readable") from None
     except UnicodeDecodeError as error:

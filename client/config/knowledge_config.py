@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from orga.activities.adapters.knowledge.embedders.names import checked_embedder
-from orga.workflows.types.input import ConfiguredPath
 from orga.workflows.types.record import Border
+from orga.workflows.types.sandbox import ConfiguredPath
 
 DSN_VARIABLE = "ORGA_KNOWLEDGE_DSN"
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from orga.activities.adapters.known_names import Problem
 from orga.activities.adapters.manifests.flaws import flaws
 from orga.activities.adapters.manifests.manifest import Manifest
-from orga.activities.adapters.tools.catalog import builtin_tools
+from orga.activities.adapters.tools.catalog import builtin_specs
 from orga.client.config.problems import reason
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.toml_lines import line_of
@@ -66,7 +66,7 @@ def read_manifests(paths: Iterable[Path]) -> tuple[list[ManifestFile], list[Prob
     """Return the manifests that are good, and all that is wrong with the others."""
     files: list[ManifestFile] = []
     problems: list[Problem] = []
-    places = {tool.spec.name: "a built-in tool" for tool in builtin_tools(Path.cwd(), commands=("true",))}
+    places = dict.fromkeys(builtin_specs(), "a built-in tool")
     for path in paths:
         read = _read(path)
         if not isinstance(read, _Readable):
@@ -98,7 +98,7 @@ def _read(path: Path) -> _Readable | list[Problem]:
     try:
         if path.stat().st_size > MAX_BYTES:
             return [Problem(str(path), f"more than {MAX_BYTES:,} bytes", "a manifest is one tool")]
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         return [Problem(str(path), f"cannot be read ({error.strerror})", "correct the path in [tools] manifests")]
     except UnicodeDecodeError as error:

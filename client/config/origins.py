@@ -8,9 +8,12 @@ from urllib.parse import urlsplit
 
 from orga.activities.adapters.agents import with_default
 from orga.activities.adapters.models.settings import DEFAULTS, SITES, default_model
+from orga.activities.adapters.policy.ladder import engine_name
 from orga.activities.environment_secrets import secret_values
 from orga.activities.known_secrets import HIDDEN, MIN_GUESSED_CHARS, KnownSecrets
 from orga.client.config.file import ConfigSources
+from orga.client.config.policy_settings import policy_settings
+from orga.client.config.sections import OrgaConfig
 from orga.client.server.resolve import standard_address
 
 Key = tuple[str, ...]
@@ -47,7 +50,7 @@ def held_values(sources: ConfigSources, env: Environment) -> list[HeldValue]:
     found: list[HeldValue] = []
     for key, value in _leaves((), config.model_dump(mode="json")):
         said = sources.origin(key)
-        held, origin = (value, said) if said else _followed(key, value, env)
+        held, origin = (value, said) if said else _followed(key, value, config, env)
         found.append(HeldValue(".".join(key), _discreet(key, held, known), origin))
     return found
 
@@ -60,7 +63,7 @@ def _leaves(key: Key, value: Any) -> Iterator[tuple[Key, Any]]:
         yield key, value
 
 
-def _followed(key: Key, value: Any, env: Environment) -> tuple[Any, str]:
+def _followed(key: Key, value: Any, config: OrgaConfig, env: Environment) -> tuple[Any, str]:
     """Return what holds where nobody says it, and what that follows from."""
     match key:
         case ("models", "default"):
@@ -73,6 +76,10 @@ def _followed(key: Key, value: Any, env: Environment) -> tuple[Any, str]:
             return (named, by) if named else (EMBEDDED, DEFAULT)
         case ("tools", "files", "root"):
             return str(Path.cwd()), f"{DEFAULT}: the working folder"
+        case ("policy", "engine"):
+            engine = engine_name(policy_settings(config.policy, {}))
+            why = {"cedar": "policies are there", "opa": "OPA is set up"}.get(engine)
+            return engine, f"{DEFAULT}: {why}" if why else DEFAULT
         case ("policy", "dir") if value is not None:
             return value, f"{DEFAULT}: policies are there"
         case _:

@@ -13,10 +13,10 @@ from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.breakers import CircuitOptions
 from orga.workflows.types.goals.deliveries import MAX_DELIVERIES, DeliveryName
 from orga.workflows.types.goals.pipelines import Pipeline, PipelineName
-from orga.workflows.types.input import ConfiguredPath, PathOrGlob, Sandbox
 from orga.workflows.types.mcp import McpServer
 from orga.workflows.types.questions import NotifyEvent
 from orga.workflows.types.record import Border, replace_fields
+from orga.workflows.types.sandbox import ConfiguredPath, PathOrGlob, Sandbox
 from orga.workflows.types.tiers import GoalTiers, ModelTiers, tier_in
 from orga.workflows.types.tools import ToolOptions
 from orga.workflows.types.usage import ModelPrice

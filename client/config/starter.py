@@ -81,6 +81,7 @@ approval = {yes}
 _REST = """
 [policy]
 # Who decides what may run: "default", the tools that the agent lists, or "cedar" with rules in policies/*.cedar.
+# Without this line: "cedar" as soon as such a file is there, else "default".
 #engine = "default"
 
 [temporal]

@@ -1,6 +1,5 @@
 """What a worker that we start is told: on its command line and in its environment."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,8 +25,8 @@ class WorkerOrder:
     """Of whose versions it is one; None for a worker without a version."""
 
     def environment(self) -> dict[str, str]:
-        """Return the environment: ours, and what no option says."""
-        return os.environ | ({ROOT_VARIABLE: str(self.root)} if self.root else {})
+        """Return what no option says, as variables of the environment."""
+        return {ROOT_VARIABLE: str(self.root)} if self.root else {}
 
     def arguments(self) -> list[str]:
         """Return the command line options."""

@@ -15,8 +15,9 @@ from orga.client.config.file import NO_FILE, find_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.worker_order import ROOT_VARIABLE
 from orga.client.user_path import user_path
-from orga.workflows.types.input import WORKPLACE_MEMO, Workplace, can_exist, workplace_of
+from orga.workflows.types.input import WORKPLACE_MEMO, Workplace, workplace_of
 from orga.workflows.types.names import TASK_QUEUE
+from orga.workflows.types.sandbox import can_exist
 
 MARK_CHARS = 10
 DIGEST_CHARS = 12
@@ -76,7 +77,7 @@ def _said_root(file: Path) -> str | None:
     try:
         if not file.is_file() or file.stat().st_size > _MAX_BYTES:
             return None
-        said = tomllib.loads(file.read_text(encoding="utf-8"))["tools"]["files"]["root"]
+        said = tomllib.loads(file.read_text(encoding="utf-8-sig"))["tools"]["files"]["root"]
     except (KeyError, OSError, RecursionError, TypeError, ValueError):
         return None
     return said if isinstance(said, str) and can_exist(said) else None

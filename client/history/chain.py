@@ -41,7 +41,7 @@ async def run_chain(
     run_id = last_run or await _latest(client, workflow_id, kinds)
     while run_id:
         try:
-            started = await _started(client, workflow_id, run_id)
+            started = await _read_start(client, workflow_id, run_id)
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:
                 raise unreadable(workflow_id, error) from error
@@ -99,7 +99,7 @@ async def _latest(client: Client, workflow_id: str, kinds: Collection[str]) -> s
     return description.run_id
 
 
-async def _started(client: Client, workflow_id: str, run_id: str) -> WorkflowExecutionStartedEventAttributes:
+async def _read_start(client: Client, workflow_id: str, run_id: str) -> WorkflowExecutionStartedEventAttributes:
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     async for event in handle.fetch_history_events(page_size=1):
         return event.workflow_execution_started_event_attributes

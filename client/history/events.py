@@ -103,13 +103,13 @@ class _Reader:
         return await handler(self, event) if handler else None
 
     async def values(self, payloads: Iterable[Payload]) -> list[Any]:
-        return self._read(await self._decoded(payloads))
+        return self._read(await self._decode(payloads))
 
     async def sent(self, payloads: Iterable[Payload]) -> list[Any]:
         """Return the arguments of a signal or an update, as far as the run reads them."""
-        return self._read(bounded(await self._decoded(payloads)))
+        return self._read(bounded(await self._decode(payloads)))
 
-    async def _decoded(self, payloads: Iterable[Payload]) -> list[Payload]:
+    async def _decode(self, payloads: Iterable[Payload]) -> list[Payload]:
         codec, items = self._converter.payload_codec, list(payloads)
         return items if codec is None else await codec.decode(items)
 

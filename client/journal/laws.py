@@ -17,7 +17,7 @@ def law_faults(entries: Sequence[JournalEntry]) -> list[str]:
     own = [entry for entry in entries if "run" not in entry.data]
     faults = [*_of_beginning(own), *_of_end(entries)]
     if not any(entry.event == PAST_MISSING for entry in entries):  # what was asked then is not here
-        faults += [*_of_approvals(entries), *_of_delegates(entries), *effect_faults(entries)]
+        faults += [*_of_approvals(entries), *_of_delegates(entries), *_of_turns(own), *effect_faults(entries)]
     return faults[:MAX_FAULTS]
 
 
@@ -54,6 +54,23 @@ def _of_approvals(entries: Sequence[JournalEntry]) -> list[str]:
             asked.add(question)
         elif entry.event == "ApprovalResolved" and question not in asked:
             faults.append(f"entry {entry.sequence} decides {question[1]}, which nobody was asked about")
+    return faults
+
+
+def _of_turns(own: Sequence[JournalEntry]) -> list[str]:
+    """One turn of a session at a time, each begun once, and ended at most once."""
+    faults, begun, under_way = list[str](), set[object](), None
+    for entry in own:
+        turn = entry.data.get("turn")
+        if entry.event == "TurnStarted":
+            if under_way is not None or turn in begun:
+                faults.append(f"entry {entry.sequence} begins turn {turn} a second time, or within another")
+            begun.add(turn)
+            under_way = turn
+        elif entry.event == "TurnEnded":
+            if turn != under_way:
+                faults.append(f"entry {entry.sequence} ends turn {turn}, which was not under way")
+            under_way = None
     return faults
 
 

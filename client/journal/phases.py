@@ -54,8 +54,12 @@ class Phase:
     executed: list[Data] = field(default_factory=list[Data])
     evaluated: list[Data] = field(default_factory=list[Data])
     decision: Data | None = None
+    prompt: str = ""
+    """The digest of what the model was sent, which `orga steps --prompt` rebuilds; empty where none was asked."""
     memory: str = ""
     """What is kept in mind, where the reply says it."""
+    kept: str = ""
+    """What is kept in mind from here on."""
     compressed: Data | None = None
     question: Data | None = None
     answer: Data | None = None
@@ -94,6 +98,7 @@ class _PhaseFold:
         """Events of the latest phase."""
         self._guidance: list[tuple[int, Data]] = []
         """With the turn before which each came."""
+        self._kept = ""
 
     def feed(self, entry: JournalEntry) -> None:
         """Take in the next entry."""
@@ -142,6 +147,7 @@ class _PhaseFold:
         phase = self.found.phases[-1]
         phase.reply, phase.usage = data.get("actions", []), data.get("usage", {})
         phase.cost_usd, phase.repaired = data.get("cost_usd"), bool(data.get("repaired"))
+        phase.prompt = str(data.get("prompt", ""))
         phase.memory = memory_in(_said(phase), "") if phase.phase in {"plan", "evaluate", "decide"} else ""
         if data.get("finish") not in _FINE:
             phase.errors.append(f"the reply ended early: {data.get('finish')}")
@@ -151,8 +157,16 @@ class _PhaseFold:
         phase.duration_s += (entry.timestamp - phase.ended_at).total_seconds()
         phase.ended_at = entry.timestamp
         self._told.add(entry.event)
+        phase.kept = self._kept = _kept(phase, entry, self._kept)
         if add := _ADDS.get(entry.event):
             add(phase, entry.data)
+
+
+def _kept(phase: Phase, entry: JournalEntry, before: str) -> str:
+    """Return what is kept in mind behind an entry: a reply's word once the reply was used, a shorter one once taken."""
+    is_used = entry.event in _BRINGS.get(phase.phase, ()) and entry.data.get("by") not in {"rule", "operator"}
+    is_taken = entry.data.get("taken", True) if entry.event == "MemoryCompressed" else True
+    return memory_in(_said(phase), before) if is_used and is_taken else before
 
 
 def _said(phase: Phase) -> Data:

@@ -63,7 +63,7 @@ async def _entries(
             is_cut_off = happening.kind == "workflow_terminated" and not is_nested
             if is_cut_off and await reset_to(client, chain.workflow_id, run_id):
                 raise _Rewound
-            async for entry in _delegated(client, happening):
+            async for entry in _read_delegate(client, happening):
                 yield fold.nested(entry, happening.key)
             found = fold.feed(happening)
             if is_cut:
@@ -74,7 +74,7 @@ async def _entries(
                 run_ids.append(happening.key)
 
 
-async def _delegated(client: Client, happening: Happening) -> AsyncGenerator[JournalEntry]:
+async def _read_delegate(client: Client, happening: Happening) -> AsyncGenerator[JournalEntry]:
     """Yield the journal of the delegated run whose end this is, if it is one."""
     if not happening.run_id:
         return

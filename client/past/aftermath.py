@@ -14,6 +14,7 @@ from temporalio.client import Client
 
 from orga.client.history.boundaries import Boundary
 from orga.client.history.chain import RunHistory
+from orga.workflows.decisions.begin import state_in
 from orga.workflows.decisions.control.interventions import signal_text
 from orga.workflows.decisions.result import call_summary
 from orga.workflows.types.control import REWOUND
@@ -21,7 +22,6 @@ from orga.workflows.types.delegation import delegated_place
 from orga.workflows.types.loop_tools import RUN_TOOL
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.setup import Setup
-from orga.workflows.types.state import state_in
 from orga.workflows.types.text import one_line
 from orga.workflows.types.tools import ToolRequest, ToolSpec
 
@@ -79,7 +79,7 @@ def events_after(runs: Sequence[RunHistory], boundary: Boundary) -> Iterator[His
 
 async def sent_after(client: Client, runs: Sequence[RunHistory], boundary: Boundary) -> tuple[Sent, ...]:
     """Return what people sent after the boundary, in order."""
-    found = [await _sent(client, event) for event in events_after(runs, boundary)]
+    found = [await _read_sent(client, event) for event in events_after(runs, boundary)]
     return tuple(sent for sent in found if sent is not None)
 
 
@@ -102,7 +102,7 @@ async def effects_after(client: Client, runs: Sequence[RunHistory], boundary: Bo
     return tuple(found)
 
 
-async def _sent(client: Client, event: HistoryEvent) -> Sent | None:
+async def _read_sent(client: Client, event: HistoryEvent) -> Sent | None:
     match event.event_type:
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
             signal = event.workflow_execution_signaled_event_attributes
@@ -165,7 +165,7 @@ async def recorded_setup(client: Client, events: Iterable[HistoryEvent]) -> Setu
     prepared: set[int] = set()
     for event in events:
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
-            carried = await _carried(client, event.workflow_execution_started_event_attributes)
+            carried = await _read_carried(client, event.workflow_execution_started_event_attributes)
             if carried is not None:
                 return carried
         elif event.activity_task_scheduled_event_attributes.activity_type.name == "prepare":
@@ -176,7 +176,7 @@ async def recorded_setup(client: Client, events: Iterable[HistoryEvent]) -> Setu
     return None
 
 
-async def _carried(client: Client, started: WorkflowExecutionStartedEventAttributes) -> Setup | None:
+async def _read_carried(client: Client, started: WorkflowExecutionStartedEventAttributes) -> Setup | None:
     """Return what the run before handed over; a state that a starter sent brings no setup."""
     arguments = await _values(client, started.input)
     if not started.continued_execution_run_id or len(arguments) < 2:

@@ -55,25 +55,25 @@ async def ended(client: Client, delegates: Sequence[Delegate], why: str) -> None
     try:
         async with asyncio.timeout(GRACE_S):
             for run in runs:
-                await _aborted(run, why)
+                await _abort(run, why)
             for run in runs:
                 with suppress(WorkflowFailureError):
                     await run.workflow.result()
     except TimeoutError:
-        ids = ", ".join(delegate.workflow_id for delegate in await _left(client, delegates))
+        ids = ", ".join(delegate.workflow_id for delegate in await _find_left(client, delegates))
         raise OrgaError(
             f"a delegate has not ended {GRACE_S:g} s after its abort: {ids}; `orga status` shows what it does, "
             "try again once it has ended"
         ) from None
 
 
-async def _aborted(run: Exchange, why: str) -> None:
+async def _abort(run: Exchange, why: str) -> None:
     with suppress(RunEnded):
         await run.polled()
         await run.signal("abort", why)
 
 
-async def _left(client: Client, delegates: Sequence[Delegate]) -> list[Delegate]:
+async def _find_left(client: Client, delegates: Sequence[Delegate]) -> list[Delegate]:
     return [delegate for delegate in delegates if await _is_live(client, delegate.workflow_id)]
 
 

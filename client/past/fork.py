@@ -60,10 +60,10 @@ async def fork(
     given: dict[str, Any] = {"workflow_id": workflow_id, "iteration": at_iteration, "requeue": list(requeue)}
     whole = {"fork": given, **(changes or {}), **({} if task is None else {"task": task})}
     wish = parse_goal_fork(whole) if is_goal else parse_fork(whole)
-    return await _started(client, described, wish, await shared_past(client, wish), new_run_id)
+    return await _start(client, described, wish, await shared_past(client, wish), new_run_id)
 
 
-async def _started(
+async def _start(
     client: Client,
     described: WorkflowExecutionDescription,
     wish: ForkInput | GoalForkInput,

@@ -23,6 +23,7 @@ from orga.client.server.lacking import reason_of
 from orga.workflows.types.control import MAX_LINE_CHARS, MAX_LINES, REWOUND, Rewind
 from orga.workflows.types.goals.result import GoalResult
 from orga.workflows.types.loop_tools import loop_tool
+from orga.workflows.types.names import SET_BACK
 from orga.workflows.types.text import clean_text, one_line
 
 
@@ -126,7 +127,7 @@ async def _found(
 
     A run whose rewind was cut short stands before that end; the run that it was reset from has it.
     """
-    runs = await histories(client, await run_chain(client, workflow_id, last_run))
+    runs = await histories(client, await run_chain(client, workflow_id, last_run, SET_BACK))
     if answered := await _answer(client, workflow_id, runs[-1], iteration):
         return runs, answered, True
     try:

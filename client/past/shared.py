@@ -15,7 +15,7 @@ from orga.client.history.events import folded_context
 from orga.client.past.replayed_state import replayed_state, until_task
 from orga.workflows.decisions.carried_parts import MAX_CARRIED_BYTES
 from orga.workflows.decisions.fork import fork_of
-from orga.workflows.decisions.goals.fork import goal_fork_of
+from orga.workflows.decisions.goals.begin import goal_fork_of
 from orga.workflows.types.context import DigestMismatch, digest_of
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.names import AGENTS, GOAL_WORKFLOW

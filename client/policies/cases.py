@@ -1,6 +1,7 @@
 """Tests of policies: tables in TOML that say what is proposed and what has to come of it."""
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -144,7 +145,7 @@ def _read(model: type[Read], given: dict[str, Any], place: Place) -> Read:
         raise BadCases("\n".join(explained(error, model, place))) from None
 
 
-def proposal_of(case: Case, tools: dict[str, CaseTool], known: dict[str, ToolSpec], version: str = "") -> Proposal:
+def proposal_of(case: Case, tools: dict[str, CaseTool], known: Mapping[str, ToolSpec], version: str = "") -> Proposal:
     """Return the proposal of a case.
 
     Raises:
@@ -173,7 +174,7 @@ def proposal_of(case: Case, tools: dict[str, CaseTool], known: dict[str, ToolSpe
     )
 
 
-def _spec(name: str, tools: dict[str, CaseTool], known: dict[str, ToolSpec]) -> ToolSpec:
+def _spec(name: str, tools: dict[str, CaseTool], known: Mapping[str, ToolSpec]) -> ToolSpec:
     if tool := tools.get(name):
         options = ToolOptions(tags=tool.tags, verified=tool.verified, approval=tool.approval)
         return ToolSpec(name=name, parameters=tool.parameters, effect=tool.effect, options=options)

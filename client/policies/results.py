@@ -1,10 +1,9 @@
 """Running the tests of policies against an engine."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from orga.activities.adapters.tools.catalog import builtin_tools
+from orga.activities.adapters.tools.catalog import builtin_specs
 from orga.activities.ports import Judgement, PolicyEngine
 from orga.client.policies.cases import Case, CaseFile, Outcome, proposal_of
 from orga.workflows.types.tools import ToolSpec
@@ -27,26 +26,21 @@ class CaseResult:
 
 async def results(engine: PolicyEngine, cases: CaseFile) -> AsyncGenerator[CaseResult]:
     """Judge each case in order. What the engine raises is a denial, as it is at the gate."""
-    known = known_tools()
+    known = builtin_specs()
     for case in cases.test:
-        judgement = await _judged(engine, case, cases, known)
+        judgement = await _judge(engine, case, cases, known)
         outcome = _outcome(case, judgement)
         yield CaseResult(case.name, outcome, judgement, tuple(_faults(case, outcome, judgement)))
 
 
-def known_tools() -> dict[str, ToolSpec]:
-    """Return the built-in tools as they are without a configuration."""
-    return {tool.spec.name: tool.spec for tool in builtin_tools(Path.cwd(), commands=("true",))}
-
-
-async def _judged(engine: PolicyEngine, case: Case, cases: CaseFile, known: dict[str, ToolSpec]) -> Judgement:
+async def _judge(engine: PolicyEngine, case: Case, cases: CaseFile, known: Mapping[str, ToolSpec]) -> Judgement:
     """Return the judgement; a case that is approved is judged twice, as in a run."""
-    first = await _asked(engine, case, cases, known, "")
-    return await _asked(engine, case, cases, known, first.version) if case.approved_by else first
+    first = await _ask(engine, case, cases, known, "")
+    return await _ask(engine, case, cases, known, first.version) if case.approved_by else first
 
 
-async def _asked(
-    engine: PolicyEngine, case: Case, cases: CaseFile, known: dict[str, ToolSpec], version: str
+async def _ask(
+    engine: PolicyEngine, case: Case, cases: CaseFile, known: Mapping[str, ToolSpec], version: str
 ) -> Judgement:
     proposal = proposal_of(case, cases.tools, known, version)
     try:

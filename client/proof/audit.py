@@ -95,7 +95,7 @@ async def _audit(client: Client, run: str, rejudge: Rejudge, report: Report) -> 
     broken: list[str] = []
     parts = await histories(client, chain)
     for number, part in enumerate(parts, 1):
-        record, lacks = await _recorded(client, part, progress(report, run, number, parts))
+        record, lacks = await _record(client, part, progress(report, run, number, parts))
         lacking += lacks
         broken += [] if lacks else await breaches(part.history, record, client.data_converter)
         for fact in record.facts:
@@ -107,7 +107,7 @@ async def _audit(client: Client, run: str, rejudge: Rejudge, report: Report) -> 
     return RunAudit(run, tuple(judgements), tuple(lacking), tuple(broken)), delegated
 
 
-async def _recorded(client: Client, part: RunHistory, observe: Observer) -> tuple[GateRecord, list[str]]:
+async def _record(client: Client, part: RunHistory, observe: Observer) -> tuple[GateRecord, list[str]]:
     record = GateRecord(client.data_converter.payload_converter)
     outcome = await replayed(part.history, client.data_converter, record.observe, observe)
     if not outcome.failure:

@@ -110,11 +110,11 @@ async def carried_out(history: WorkflowHistory, converter: DataConverter) -> lis
         if event.HasField("activity_task_scheduled_event_attributes"):
             scheduled = event.activity_task_scheduled_event_attributes
             if scheduled.activity_type.name not in OWN_ACTIVITIES:
-                value = await _decoded(converter, scheduled.input.payloads)
+                value = await _decode(converter, scheduled.input.payloads)
                 found.append(started_tool(scheduled.activity_type.name, scheduled.activity_id, value, "activity"))
         elif event.HasField("start_child_workflow_execution_initiated_event_attributes"):
             child = event.start_child_workflow_execution_initiated_event_attributes
-            found.append(started_child(child.workflow_id, await _decoded(converter, child.input.payloads)))
+            found.append(started_child(child.workflow_id, await _decode(converter, child.input.payloads)))
     return found
 
 
@@ -131,7 +131,7 @@ def started_child(workflow_id: str, given: Any) -> Started:
     return Started("child", RUN_TOOL, delegated_place(workflow_id), "", {"agent": agent, "task": task})
 
 
-async def _decoded(converter: DataConverter, payloads: Sequence[Payload]) -> Any:
+async def _decode(converter: DataConverter, payloads: Sequence[Payload]) -> Any:
     return next(iter(await converter.decode(payloads)), None)
 
 

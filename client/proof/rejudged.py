@@ -75,13 +75,13 @@ class Rejudge:
         ]
 
     async def _verdicts(self, request: GateRequest) -> tuple[Verdict, ...]:
-        verdicts = await self._asked(request.with_approval("", ""))
+        verdicts = await self._ask(request.with_approval("", ""))
         if not request.approved_by or verdicts[0].decision != "approval":
             return verdicts
-        again = await self._asked(request.with_approval(request.approved_by, verdicts[0].version))
+        again = await self._ask(request.with_approval(request.approved_by, verdicts[0].version))
         return tuple(_taken(request, verdict) for verdict in again)
 
-    async def _asked(self, request: GateRequest) -> tuple[Verdict, ...]:
+    async def _ask(self, request: GateRequest) -> tuple[Verdict, ...]:
         verdicts = (await self._gate.gate(request)).verdicts
         if self._engine.failure is not None:
             failure = self._engine.failure

@@ -4,5 +4,6 @@ from typing import Any
 
 from orga.workflows.agent import AgentWorkflow
 from orga.workflows.goal import GoalWorkflow
+from orga.workflows.session import SessionWorkflow
 
-WORKFLOWS: list[type[Any]] = [AgentWorkflow, GoalWorkflow]
+WORKFLOWS: list[type[Any]] = [AgentWorkflow, GoalWorkflow, SessionWorkflow]

@@ -4,10 +4,13 @@ from functools import cache
 from types import CodeType
 from typing import Any, cast
 
+from temporalio.worker import WorkflowInstanceDetails, WorkflowRunner
+from temporalio.worker.workflow_sandbox import SandboxRestrictions
 from temporalio.worker.workflow_sandbox._restrictions import RestrictionContext, _RestrictedProxy
 from temporalio.worker.workflow_sandbox._runner import _Instance
 
-from orga.client.runners.imports import QuickImport
+from orga.client.runners.imports import quick_import
+from orga.client.runners.passed import NOTHING, Passed, pass_through, passed_through
 
 _UNWRAPPING = ("isinstance", "issubclass")
 """Which take what is restricted as what it is: the SDK puts functions of its own in their place, for all that ask."""
@@ -16,15 +19,31 @@ _UNWRAPPING = ("isinstance", "issubclass")
 class LightInstance(_Instance):
     """A sandbox that imports quickly, and compiles no line twice."""
 
+    def __init__(
+        self,
+        details: WorkflowInstanceDetails,
+        runner: type[WorkflowRunner],
+        restrictions: SandboxRestrictions,
+        passed: dict[type[Any], Passed],
+    ) -> None:
+        """Take what was passed through to earlier ones, by their kind; what is to this one is noted there."""
+        self._passed = passed
+        super().__init__(details, runner, restrictions)
+
     def _create_instance(self) -> None:
-        importer = self.importer
-        importer.import_func = cast(Any, QuickImport(importer))
+        importer, kind = self.importer, self.instance_details.defn.cls
+        passed = self._passed.get(kind, NOTHING)
+        if not pass_through(importer, passed):
+            passed = NOTHING
         builtins: list[tuple[str, Any, Any]] = importer.restricted_builtins  # pyright: ignore
         importer.restricted_builtins = [
             (name, local, _unwrapping(local.orig) if name in _UNWRAPPING else restricted)
             for name, local, restricted in builtins
         ]
+        importer.import_func = cast(Any, quick_import(importer, passed))
         super()._create_instance()
+        if passed is NOTHING:
+            self._passed[kind] = passed_through(importer)
 
     def _run_code(self, code: str, **extra_globals: Any) -> None:
         super()._run_code(_compiled(code), **extra_globals)  # pyright: ignore  # `exec` takes either

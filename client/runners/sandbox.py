@@ -1,6 +1,6 @@
 """Which modules a workflow shares with its worker, and how rarely its sandbox is entered."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from temporalio.converter import DataConverter, StorageDriverStoreContext, WithSerializationContext
@@ -50,6 +50,7 @@ class _Runner(SandboxedWorkflowRunner):
     """
 
     is_asked_for_contexts: bool = False
+    _passed: dict[type[Any], Any] = field(default_factory=dict[type[Any], Any], compare=False, repr=False)
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         """Create the instance in a sandbox of its own."""
@@ -59,7 +60,7 @@ class _Runner(SandboxedWorkflowRunner):
     def _light_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         from orga.client.runners.light import LightInstance
 
-        return LightInstance(det, self.runner_class, self.restrictions)
+        return LightInstance(det, self.runner_class, self.restrictions, self._passed)
 
 
 class _WithoutContexts(WrappedInstance):

@@ -73,12 +73,12 @@ class Exchange:
                 lambda within: self.workflow.query(name, args=arguments, rpc_timeout=within), ANSWER_TIMEOUT
             )
         except QueryFailed as error:
-            if isinstance(failing := await self._unanswered(), TaskFails):
+            if isinstance(failing := await self._explain_silence(), TaskFails):
                 raise failing from None
             raise OrgaError(f"{self._id} cannot answer {name!r}: {error}") from error
         except RPCError as error:
             if error.status in _UNANSWERED:
-                raise await self._unanswered() from None
+                raise await self._explain_silence() from None
             raise translated(error, self._id) from error
 
     async def update(self, name: str, argument: Any) -> Any:
@@ -99,7 +99,7 @@ class Exchange:
         except UpdateFailed as error:
             if isinstance(error.cause, ApplicationError) and error.cause.type == UNPROCESSED:
                 return await self.update(name, argument)
-            raise Refused(_why(error)) from None
+            raise _refused(error) from None
         except UpdateUnanswered:
             raise NotTakenYet(*await self._worker_lacking()) from None
         except RPCError as error:
@@ -124,7 +124,7 @@ class Exchange:
         described = await self.describe()
         return described.task_queue, worker_command(await home_of(described))
 
-    async def _unanswered(self) -> NoAnswer:
+    async def _explain_silence(self) -> NoAnswer:
         """Return why nobody answers."""
         described = await self.describe()
         try:
@@ -152,6 +152,12 @@ class Exchange:
     def _not_delivered(self, error: RPCError) -> OrgaError:
         is_over = error.status == RPCStatusCode.NOT_FOUND and "already completed" in error.message
         return RunEnded(self._id) if is_over else translated(error, self._id)
+
+
+def _refused(error: UpdateFailed) -> Refused:
+    refused = Refused(_why(error))
+    refused.kind = (isinstance(error.cause, ApplicationError) and error.cause.type) or ""
+    return refused
 
 
 def _why(error: UpdateFailed) -> str:

@@ -74,7 +74,7 @@ async def inbox(
             if kind in (None, question.kind) and _is_for(queue, question):
                 yield question
     if kind in (None, DELIVERY) and queue is None:
-        async for entry in _undelivered(client):
+        async for entry in _list_undelivered(client):
             yield entry
 
 
@@ -100,7 +100,7 @@ async def _questions(
             yield InboxEntry(run.id, agent, wait.kind, run.task_queue, command, run.start_time, wait)
 
 
-async def _undelivered(client: Client) -> AsyncGenerator[InboxEntry]:
+async def _list_undelivered(client: Client) -> AsyncGenerator[InboxEntry]:
     try:
         async for failed in failed_deliveries(client):
             goal = failed.goal

@@ -1,6 +1,8 @@
 """Which run somebody means: its id, the beginning of one that no other shares, or the newest."""
 
+import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -9,9 +11,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.errors import AmbiguousRun, RunNotFound
 from orga.client.server.lacking import is_lacking
-from orga.workflows.types.names import RUNS
+from orga.workflows.types.names import RUNS, SESSION_WORKFLOW
 
-HEADS = ("agent-", "goal-")
+HEADS = ("agent-", "goal-", "session-")
 """With which the ids begin that runs get by themselves: a beginning may leave them out."""
 
 WHOLE_CHARS = min(map(len, HEADS)) + 36
@@ -24,6 +26,9 @@ MAX_FOUND = 200
 """Matches that are looked at; delegates, whose ids begin with their parent's, are among them."""
 
 SHOWN_MATCHES = 5
+
+LOOKS, BETWEEN_LOOKS_S = 20, 0.05
+"""For a run that has begun: a server lists it a moment later, and a slow one is not waited for."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ async def run_by_name(client: Client, name: str) -> Meant:
     if not can_be_beginning(name):
         raise RunNotFound(name)
     query = " OR ".join(f"WorkflowId STARTS_WITH {quoted(each)}" for each in _beginnings(name))
-    found = parents_of(await _listed(client, f"({query})", RunNotFound(name)))
+    found = parents_of(await _list(client, f"({query})", RunNotFound(name)))
     if not found:
         raise RunNotFound(name)
     if len(found) > 1:
@@ -62,10 +67,33 @@ async def newest_run(client: Client, task_queue: str | None) -> Meant:
         RunNotFound: There is none.
     """
     nothing = RunNotFound("--last", told='there is no run here yet; start one with: orga run "…"')
-    here = "" if task_queue is None else f" AND TaskQueue = {quoted(task_queue)}"
     found: list[WorkflowExecution] = []
     for states in ("=", "!="):  # the server lists what is live before all else, and what ended by its end
-        found += await _listed(client, f"ExecutionStatus {states} 'Running'{here}", nothing)
+        found += await _list(client, f"ExecutionStatus {states} 'Running'{_at(task_queue)}", nothing)
+    return _newest(found, nothing)
+
+
+async def newest_session(client: Client, task_queue: str | None) -> Meant:
+    """Return the session that was begun last, of those that have not ended; the rest as for `newest_run`."""
+    nothing = RunNotFound("--last", told="there is no open session here; begin one with: orga chat")
+    only = f"WorkflowType = '{SESSION_WORKFLOW}' AND ExecutionStatus = 'Running'{_at(task_queue)}"
+    return _newest(await _list(client, only, nothing), nothing)
+
+
+async def wait_listed(client: Client, workflow_id: str) -> None:
+    """Return once the server lists the run, or a second later: until it does `--last` and beginnings mean others."""
+    with suppress(RunNotFound):
+        for _ in range(LOOKS):
+            if await _list(client, f"WorkflowId = {quoted(workflow_id)}", RunNotFound(workflow_id)):
+                return
+            await asyncio.sleep(BETWEEN_LOOKS_S)
+
+
+def _at(task_queue: str | None) -> str:
+    return "" if task_queue is None else f" AND TaskQueue = {quoted(task_queue)}"
+
+
+def _newest(found: Iterable[WorkflowExecution], nothing: RunNotFound) -> Meant:
     newest = max((run for run in found if not run.parent_id), key=_started, default=None)
     if newest is None:
         raise nothing
@@ -109,7 +137,7 @@ async def _is_there(client: Client, workflow_id: str) -> bool:
     return True
 
 
-async def _listed(client: Client, query: str, otherwise: RunNotFound) -> list[WorkflowExecution]:
+async def _list(client: Client, query: str, otherwise: RunNotFound) -> list[WorkflowExecution]:
     """Return the runs of a query; a server that does not list runs, or not by this, knows none by less than its id."""
     kinds = f"WorkflowType IN ({', '.join(map(quoted, RUNS))}) AND ExecutionStatus != 'ContinuedAsNew'"
     try:

@@ -40,6 +40,11 @@ class Home:
         return self.folder / "holds.json"
 
     @property
+    def typed(self) -> Path:
+        """What was typed into `orga chat`, for its line to bring back."""
+        return self.folder / "chat_history"
+
+    @property
     def knowledge(self) -> Path:
         """Folder of the stores that no configuration has a place for, one for each folder that runs work in."""
         return self.folder / "knowledge"

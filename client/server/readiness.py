@@ -11,11 +11,20 @@ async def why_silent(address: str, timeout_s: float = 2.0) -> str | None:
     """Return None when a Temporal server answers at `address`, else the reason in one line."""
     try:
         async with asyncio.timeout(timeout_s):
-            await Client.connect(address)
-    except (RuntimeError, ValueError) as error:
-        return connect_failure(error)
+            reason = await _try_to_connect(address)
+            for _ in range(TRIES - 1):
+                if reason == CLOSED:
+                    reason = await _try_to_connect(address)
+            return reason
     except TimeoutError:
         return f"no answer within {timeout_s:g} s"
+
+
+async def _try_to_connect(address: str) -> str | None:
+    try:
+        await Client.connect(address)
+    except (RuntimeError, ValueError) as error:
+        return connect_failure(error)
     return None
 
 
@@ -44,12 +53,19 @@ def connect_failure(error: Exception) -> str:
     return " ".join(text.split())[:200]
 
 
+CLOSED = "it closes the connection without an answer"
+"""So do a server that is ending, and a web server whose own answer came too late to be read."""
+
+TRIES = 3
+"""Where the connection was closed: the next one may bring the answer of whoever is there."""
+
 _CAUSES = {
     "Connection refused": "connection refused",
     "failed to lookup address": "unknown host",
     "HTTP status code 404": "something other than a Temporal server answers",
     "FRAME_SIZE_ERROR": "something other than a Temporal server answers",
     "http2 error": "something other than a Temporal server answers",
+    "hyper::Error(Canceled": CLOSED,
     "InvalidContentType": "it does not speak TLS",
     "certificate": "its certificate is not accepted",
     "Unauthenticated": "it refuses our credentials",

@@ -45,7 +45,7 @@ async def unpacked_release(folder: Path) -> Path:
     name, checksum = ARCHIVES[machine]
     archive = folder / "archive"
     try:
-        found = await _fetched(f"{ADDRESS}{name}.tar.gz", archive)
+        found = await _fetch(f"{ADDRESS}{name}.tar.gz", archive)
     except httpx.HTTPError as error:
         raise NoRelease(str(error) or type(error).__name__) from error
     if found != checksum:
@@ -53,7 +53,7 @@ async def unpacked_release(folder: Path) -> Path:
     return await asyncio.to_thread(_unpacked, archive, folder / "temporal")
 
 
-async def _fetched(address: str, archive: Path) -> str:
+async def _fetch(address: str, archive: Path) -> str:
     """Save what stands there; return its SHA-256."""
     import httpx
 

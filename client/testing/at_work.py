@@ -115,11 +115,11 @@ class AtWork:
             async with asyncio.timeout(within_s):
                 result = await self._result(handle)
         except TimeoutError:
-            raise await self._not_ended(handle, f"within {within_s:g} s") from None
+            raise await self._find_why_not_ended(handle, f"within {within_s:g} s") from None
         except RunFailed as error:
             if TIMED_OUT not in str(error):
                 raise
-            raise await self._not_ended(handle, "until all time was skipped") from None
+            raise await self._find_why_not_ended(handle, "until all time was skipped") from None
         self._check_scripts()
         journal = [entry async for entry in read_journal(self.client, handle.id)]
         runs = await histories(self.client, await run_chain(self.client, handle.id))
@@ -139,7 +139,7 @@ class AtWork:
                         raise NotEnded(f"{handle.id} waits for nobody: it has ended ({status.termination.reason})")
                     await asyncio.sleep(BETWEEN_LOOKS_S)
         except TimeoutError:
-            raise await self._not_ended(handle, f"within {within_s:g} s") from None
+            raise await self._find_why_not_ended(handle, f"within {within_s:g} s") from None
         return status
 
     async def clear(self) -> None:
@@ -163,7 +163,7 @@ class AtWork:
         if told:
             raise ScriptExhausted("\n".join(told))
 
-    async def _not_ended(self, handle: AgentHandle, when: str) -> NotEnded:
+    async def _find_why_not_ended(self, handle: AgentHandle, when: str) -> NotEnded:
         journal = [entry async for entry in read_journal(self.client, handle.id)]
         last = ", ".join(entry.event for entry in journal[-3:])
         made = "".join(f"\n{call}" for call in calls_in(journal))

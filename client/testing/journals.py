@@ -35,13 +35,13 @@ async def journal_of(
     if isinstance(run, WorkflowHandle):
         return [entry async for entry in read_journal(run._client, run.id)]
     if isinstance(run, WorkflowHistory):
-        return await _folded(run.events)
+        return await _fold(run.events)
     if Path(run).suffix == ".jsonl":
         return list(read_journal_file(Path(run)).entries)
-    return await _folded(recorded_history(Path(run)).events)
+    return await _fold(recorded_history(Path(run)).events)
 
 
-async def _folded(events: Iterable[HistoryEvent]) -> list[JournalEntry]:
+async def _fold(events: Iterable[HistoryEvent]) -> list[JournalEntry]:
     fold, found = JournalFold(), list[JournalEntry]()
     async for happening in read_events(data_converter, _each(events)):
         found += fold.feed(happening)

@@ -74,8 +74,9 @@ def checked(config: OrgaConfig, root: Path, env: Environment) -> dict[str, Any]:
     is_elsewhere = partial(is_of_some_server, servers=config.mcp.servers)
     problems.found.extend(asdict(found) for found in agent_problems(agents, tools or None, is_elsewhere))
     problems.found.extend(asdict(found) for found in pipeline_problems(config.pipelines, agents))
+    policy = ""
     with problems.of("policy", "correct [policy] in orga.toml"):
-        policy_engine(policy_settings(config.policy, env))
+        policy = _policy(policy_settings(config.policy, env))
     with problems.of("mcp", "correct [mcp] in orga.toml, or the environment"):
         server_settings(config.mcp.servers, config.tools.options, env)
     with problems.of("notify", "correct [notify] in orga.toml, or the environment"):
@@ -88,7 +89,7 @@ def checked(config: OrgaConfig, root: Path, env: Environment) -> dict[str, Any]:
         },
         "tools": list(tools),
         "models": asyncio.run(_looked_at(models, [*_asked(chosen), *_of_tiers(config)])),
-        "policy": _policy(config, env),
+        "policy": policy,
         "problems": problems.found,
         "warnings": warnings.found,
     }
@@ -149,12 +150,9 @@ def _check_costs(
             problems.add(f"agents.{name}", problem, "no run of the agent starts before that")
 
 
-def _policy(config: OrgaConfig, env: Environment) -> str:
-    """Return who decides what may run."""
-    try:
-        settings = policy_settings(config.policy, env)
-    except ValueError:
-        return ""
+def _policy(settings: PolicySettings) -> str:
+    """Return who decides what may run, once it can."""
+    policy_engine(settings)
     name = engine_name(settings)
     return f"{name}: {_WHAT[name](settings)}"
 

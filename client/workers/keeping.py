@@ -10,6 +10,7 @@ from temporalio.service import RPCError
 
 from orga.client.config.worker_order import WorkerOrder
 from orga.client.server.endpoint import Report
+from orga.client.workers.ahead import dismiss
 from orga.client.workers.process import WorkerFailed, WorkerProcess, start_worker
 from orga.client.workers.routing import Routing, nobody_serves, routing
 
@@ -45,6 +46,8 @@ class WorkerKeeper:
         there = await routing(self._client, self._order.task_queue)
         if there is None or not there.is_served:
             await self._start(there)
+        else:
+            dismiss()
 
     async def keep(self) -> None:
         """Replace a worker that dies, ours or another's, until cancelled or until it is hopeless."""

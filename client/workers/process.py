@@ -1,10 +1,8 @@
 """Starting and stopping a worker beside a command."""
 
 import asyncio
-import os
 import signal
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import IO
 
@@ -12,14 +10,15 @@ from temporalio.client import Client
 
 from orga.client.config.worker_order import POLLS, WorkerOrder
 from orga.client.errors import OrgaError
-from orga.client.server.home import prepared_home
 from orga.client.server.pollers import is_of_process, pollers
-from orga.start import module_command
+from orga.client.workers.ahead import Begun, begin_writing, taken
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 15.0
-CHECK_S = 0.1
-KEPT_LOGS = 10
+CHECK_S = 0.05
+"""Between two questions to the server whether it sees a worker that starts."""
+END_CHECK_S = 0.01
+"""Between two looks at one that ends, for which the command waits with nothing else to do."""
 
 
 class WorkerFailed(OrgaError):
@@ -80,7 +79,7 @@ class WorkerProcess:
         while self.exit_code() is None:
             if asyncio.get_running_loop().time() > deadline:
                 self._process.kill()
-            await asyncio.sleep(CHECK_S)
+            await asyncio.sleep(END_CHECK_S)
         self._close()
 
     def kill(self) -> None:
@@ -102,18 +101,16 @@ class WorkerProcess:
 
 def spawn_worker(order: WorkerOrder) -> WorkerProcess:
     """Start a worker in the working directory; its output goes to a file in orga's home."""
-    folder = prepared_home().folder
-    _prune(folder)
-    descriptor, draft = tempfile.mkstemp(prefix="worker-", suffix=".starting", dir=folder)
-    with os.fdopen(descriptor, "wb") as log:
-        process = _popen(order, log.fileno())
-    path = Path(draft).rename(folder / f"worker-{process.pid}.log")
-    return WorkerProcess(process, path)
+    begun = taken()
+    begun.give(order)
+    return WorkerProcess(begun.process, begun.log)
 
 
 def spawn_in_foreground(order: WorkerOrder, *, pipe: bool = False) -> WorkerProcess:
     """Start a worker that writes where this command does, or into a pipe."""
-    return WorkerProcess(_popen(order, subprocess.PIPE if pipe else None), None)
+    begun = Begun(begin_writing(subprocess.PIPE if pipe else None), None)
+    begun.give(order)
+    return WorkerProcess(begun.process, None)
 
 
 async def start_worker(client: Client, order: WorkerOrder) -> WorkerProcess:
@@ -131,22 +128,5 @@ async def start_worker(client: Client, order: WorkerOrder) -> WorkerProcess:
     return worker
 
 
-def _popen(order: WorkerOrder, output: int | None) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        module_command("orga.client.workers.child", *order.arguments()),
-        env=order.environment(),
-        stdin=subprocess.PIPE,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,  # a Ctrl-C is for the command, which then stops its worker
-    )
-
-
 def _how(code: int) -> str:
     return f" (signal {signal.Signals(-code).name})" if code < 0 else f" (exit code {code})"
-
-
-def _prune(folder: Path) -> None:
-    logs = sorted(folder.glob("worker-*.log"), key=lambda path: path.stat().st_mtime)
-    for old in logs[:-KEPT_LOGS]:
-        old.unlink(missing_ok=True)

@@ -89,7 +89,7 @@ def _methods(found: griffe.Class) -> list[griffe.Function]:
 
 def _handler(function: griffe.Function) -> str:
     """Return which handler of a workflow a method is: a signal, an update or a query; "" for any other."""
-    found = (re.match(r"workflow\.(signal|update|query)\b", str(each.value)) for each in function.decorators)
+    found = (re.match(r"(?:workflow\.)?(signal|update|query)\b", str(each.value)) for each in function.decorators)
     return next((each[1] for each in found if each), "")
 
 

@@ -1,13 +1,13 @@
 """The commands of `orga`, from the parsers that read them, with their exit codes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
 from docs.generate.source import in_cell
 from orga.client.cli.commands import COMMANDS, loaded
-from orga.client.cli.exit_codes import CODES, COMMON, OF_COMMANDS, ExitCode
+from orga.client.cli.exit_codes import CODES, COMMON, OF_COMMANDS, WITHOUT_SERVER, ExitCode
 
 
 def commands_page() -> str:
@@ -21,8 +21,8 @@ def commands_page() -> str:
         "| 130, 143 | | Ctrl-C or SIGTERM ended the command; a run goes on |",
         "| 141 | | who read its output has gone |",
         "",
-        f"{_listed(COMMON)} are those of every command. Where a command has more, or one means something of its own, that "
-        "stands there.\n",
+        f"{_listed(COMMON)} are those of every command, {ExitCode.NO_SERVER.value} is one of those that ask a Temporal "
+        "server. Where a command has more, or one means something of its own, that stands there.\n",
     ]
     for panel, commands in COMMANDS.items():
         parts.append(f"## {panel}\n")
@@ -59,17 +59,23 @@ def _command(name: str, command: Any) -> Iterator[str]:
     if options:
         yield "| option | default | meaning |\n|---|---|---|"
         yield "\n".join(map(_option, options)) + "\n"
-    own = OF_COMMANDS.get(name.removeprefix("orga "), {})
-    told = "; ".join(f"{code.value} {means}" for code, means in own.items())
-    yield f"Exit codes: {_listed(COMMON)}{f'; {told}' if told else ''}.\n"
+    of = name.removeprefix("orga ")
+    told = "".join(f"; {code.value} {means}" for code, means in sorted(OF_COMMANDS.get(of, {}).items()))
+    yield f"Exit codes: {_listed(codes_of(of))}{told}.\n"
 
 
-def _listed(codes: tuple[ExitCode, ...]) -> str:
+def codes_of(command: str) -> list[ExitCode]:
+    """Return the codes that a command may end with."""
+    of_server = () if command in WITHOUT_SERVER else (ExitCode.NO_SERVER,)
+    return sorted({*COMMON, *of_server, *OF_COMMANDS.get(command, {})})
+
+
+def _listed(codes: Sequence[ExitCode]) -> str:
     return ", ".join(str(code.value) for code in codes)
 
 
 def _name(argument: Any) -> str:
-    return (argument.metavar or argument.name or "").strip("[]").upper()
+    return (argument.metavar or argument.name or "").upper()
 
 
 def _argument(argument: Any) -> str:

@@ -13,7 +13,7 @@ from temporalio.client import Client, WorkflowHandle
 from orga.testing import FakeTool
 from tests.support.crash.stage import NEVER, PATIENCE
 from tests.support.crash.worker import Backstage, Cast, CrashWorker, Fate
-from tests.support.model.goals import SteadyModel
+from tests.support.model.goals import CallingModel, SteadyModel
 from tests.support.model.staged import WatchedStages
 from tests.support.runs.goals import Pursued, ended, tell
 from tests.support.runs.questions import waiting
@@ -97,6 +97,15 @@ async def test_a_goal_outlives_its_worker_in_its_later_states_and_at_an_answer(c
         assert (pursued.events.count("QuestionAsked"), pursued.events.count("QuestionAnswered")) == (1, 1)
         assert [step.status for step in pursued.result.steps] == ["done"] * 3
         assert len(goal.effects) == len({key for _, key in goal.effects}) == 3
+
+
+async def test_a_goal_outlives_its_worker_while_its_model_makes_the_calls(client: Client, tmp_path: Path) -> None:
+    goal = Killed(client, tmp_path, Fate("goal_input"), looking, CallingModel)
+    pursued = await goal.play()
+    inputs = [entry.data for entry in pursued.journal if entry.data.get("turn") == "goal_input"]
+    assert (pursued.reason, ["prompt" in each for each in inputs]) == ("completed", [False, True])
+    assert [step.attempts for step in pursued.result.steps] == [1, 1]
+    assert len(goal.effects) == len({key for _, key in goal.effects}) == 2
 
 
 async def test_no_step_is_done_twice_when_a_worker_dies_between_steps_side_by_side(

@@ -1,4 +1,4 @@
-"""The command line as users run it: real processes, the embedded server, a real worker."""
+"""The command line as users run it: embedded server, real worker, a process of its own where it goes on."""
 
 import json
 import os

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from orga.workflows.types.status import JournalEntry
-from tests.support.programs.orga_command import ROOT, Done, Orga, an_orga
+from tests.support.programs.inline_command import InlineOrga, an_inline_orga
+from tests.support.programs.orga_command import ROOT, Done, Orga
 from tests.support.values.journals import rechained, without
 
 RUN = "agent-audited"
@@ -23,7 +24,7 @@ def orga(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orga]:
     """A run that has ended, a signed export of it, policies that would have forbidden its tool; no worker is left."""
     folder = tmp_path_factory.mktemp("project")
     (folder / "notes.md").write_text("# Notes\n\nThe retry limit is five attempts.\n")
-    command = an_orga(folder, tmp_path_factory.mktemp("home"), ORGA_SIGNING_KEY_FILE="audit.key")
+    command = an_inline_orga(folder, tmp_path_factory.mktemp("home"), ORGA_SIGNING_KEY_FILE="audit.key")
     assert command("run", "What is the retry limit?", "--id", RUN).code == 0
     tool = next(found for line in command("journal", RUN, "--json").out.splitlines() for found in _tools(line))
     for name, text in (("policies-next", NO_READING.replace("TOOL", tool)), ("policies-same", PERMIT)):
@@ -43,7 +44,7 @@ def verified(orga: Orga, path: Path, *more: str) -> Done:
 
 
 def test_the_shell_blocks_of_the_guide_run(orga: Orga, tmp_path: Path) -> None:
-    newcomer = Orga(tmp_path, orga.env)
+    newcomer = InlineOrga(tmp_path, orga.env)
     shutil.copytree(orga.folder / "policies-next", tmp_path / "policies-next")
     blocks = re.findall(r"^```sh\n(.*?)^```", (ROOT / "docs" / "audit.md").read_text(), re.DOTALL | re.MULTILINE)
     done: list[tuple[str, int, str]] = []
@@ -146,6 +147,13 @@ def test_other_policies_are_tried_on_a_past_run(orga: Orga) -> None:
     assert told["not_rebuilt"] == []
     denied = [judgement for judgement in told["judgements"] if judgement["change"] == "allow→deny"]
     assert {judgement["now"]["policies"][0] for judgement in denied} == {"no-reading"}
+
+
+def test_a_run_is_audited_by_the_beginning_of_its_id_or_as_the_newest(orga: Orga) -> None:
+    for named in (RUN[: len(RUN) - 1], "--last"):
+        found = orga("audit", named, "--engine", "allow", "--json")
+        assert (found.code, json.loads(found.out)["runs"]) == (0, [RUN])
+        assert f"run {RUN}" in found.err.splitlines()
 
 
 def test_the_runs_of_a_query_are_audited(orga: Orga) -> None:

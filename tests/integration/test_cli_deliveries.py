@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.programs.orga_command import Orga, an_orga
+from tests.support.programs.inline_command import an_inline_orga
+from tests.support.programs.orga_command import Orga
 from tests.support.web.webhook_receiver import SECRET, Receiver, Says, webhook_receiver
 
 pytestmark = pytest.mark.timeout(300)
@@ -35,7 +36,7 @@ def orga(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Iterat
     folder, home = tmp_path_factory.mktemp("project"), tmp_path_factory.mktemp("home")
     (folder / "orga.toml").write_text(CONFIG)
     (folder / "README.md").write_text("# Project\n\nRetries are configured with `max_attempts`.\n")
-    command = an_orga(folder, home, OPS_KEY=SECRET, OPS_ADDRESS=receiver.url)
+    command = an_inline_orga(folder, home, OPS_KEY=SECRET, OPS_ADDRESS=receiver.url)
     yield command
     command("server", "--stop")
 

@@ -20,7 +20,8 @@ def test_the_beginning_of_an_id_stands_for_the_one_run_that_has_it(orga: Orga) -
     bare = run_id.removeprefix("agent-")
     for said in (bare[:18], run_id[:24], bare):
         shown = orga("status", said, "--json")
-        assert (shown.code, json.loads(shown.out)["task"]) == (0, "a task")
+        assert shown.code == 0, shown.err
+        assert json.loads(shown.out)["task"] == "a task"
         assert f"run {run_id}" in shown.err.splitlines()
     by_id = orga("status", run_id, "--json")
     assert f"run {run_id}" not in by_id.err.splitlines()

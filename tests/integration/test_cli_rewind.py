@@ -1,4 +1,4 @@
-"""`orga rewind`, `fork` and `verify` as users run them: real processes, the embedded server, a real worker."""
+"""`orga rewind`, `fork` and `verify` as users run them: the embedded server, a real worker, a terminal."""
 
 import json
 import os
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.programs.orga_command import COMMAND, Orga, an_orga
+from tests.support.programs.inline_command import an_inline_orga
+from tests.support.programs.orga_command import COMMAND, Orga
 from tests.support.programs.terminal import at_a_terminal
 
 QUESTION = "What is the retry limit?"
@@ -20,7 +21,7 @@ def orga(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orga]:
     """Commands in a folder with a note in it, and a worker that goes on; the embedded reader is the model."""
     folder = tmp_path_factory.mktemp("project")
     (folder / "notes.md").write_text("# Notes\n\nThe retry limit is five attempts.\n")
-    command = an_orga(folder, tmp_path_factory.mktemp("home"))
+    command = an_inline_orga(folder, tmp_path_factory.mktemp("home"))
     with command.started("worker") as worker:
         worker.line("polls task queue")
         yield command

@@ -46,7 +46,8 @@ def test_a_schedule_from_its_creation_to_its_end(orga: Orga) -> None:
     }
 
     assert orga("schedule", "pause", "morning", "until monday").code == 0
-    assert "paused" in orga("schedule", "list").out
+    while "paused" not in orga("schedule", "list").out:  # the server writes its list a moment later
+        time.sleep(0.1)
     assert "note: until monday" in orga("schedule", "show", "morning").out
     assert orga("schedule", "resume", "morning").code == 0
     assert orga("schedule", "delete", "morning").code == 0

@@ -2,11 +2,14 @@
 
 import json
 import shlex
+import signal
 import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from orga.workflows.types.versions import LOOP_VERSION
 from tests.support.programs.installs import an_install
@@ -41,6 +44,12 @@ def started(orga: Orga, run: str) -> None:
         assert time.monotonic() < deadline
 
 
+def ended(worker: Running) -> None:
+    """End a worker as people do; what works below one that is killed goes on until it sees that, and polls."""
+    worker.send(signal.SIGTERM)
+    assert worker.code() == 0
+
+
 def version_check(orga: Orga) -> dict[str, Any]:
     return next(check for check in json.loads(orga("doctor", "--json").out) if check["name"] == "version")
 
@@ -50,6 +59,7 @@ def prepared(orga: Orga, run: str) -> dict[str, Any]:
     return next(entry["data"] for entry in entries if entry["event"] == "Prepared")
 
 
+@pytest.mark.timeout(300)  # sixteen processes, one after the other
 def test_a_new_version_takes_new_runs_and_leaves_the_old_ones_where_they_are(
     orga: Orga, temporal: str, tmp_path: Path
 ) -> None:
@@ -78,6 +88,8 @@ def test_a_new_version_takes_new_runs_and_leaves_the_old_ones_where_they_are(
                 assert (acted["build"], acted["loop_version"]) == (build, LOOP_VERSION)
             assert json.loads(orga("status", "of-one", "--json").out)["version"] == f"shop.{one}"
             assert f"version    shop.{two}\n" in orga("status", "of-two").out
+            ended(second)
+        ended(first)
     lacking = orga("run", "What is the retry limit?")
     assert lacking.code == 6
     assert f"go to version shop.{two}, of which no worker polls" in lacking.err

@@ -3,6 +3,7 @@
 import re
 import shlex
 import shutil
+import time
 import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,7 +13,8 @@ import pytest
 
 from orga.activities.adapters.tools.python_function import PythonFunction
 from orga.client.config.sections import OrgaConfig
-from tests.support.programs.orga_command import ROOT, Orga, an_orga
+from tests.support.programs.inline_command import an_inline_orga
+from tests.support.programs.orga_command import ROOT, Orga
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -39,7 +41,7 @@ def orga(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orga]:
     (folder / "README.md").write_text("# Project\n\nRetries are configured with `max_attempts`.\n")
     for document in (ROOT / "examples" / "library").iterdir():
         shutil.copy(document, folder)
-    command = an_orga(folder, home)
+    command = an_inline_orga(folder, home)
     yield command
     command("server", "--stop")
 
@@ -60,6 +62,8 @@ def _failure(orga: Orga, words: list[str], run: str) -> str:
     if words[0] == "make":
         return "" if f"\n{words[1]}:" in (ROOT / "Makefile").read_text() else f"no target {words[1]}"
     assert words[0] == "orga", words
+    while words[1] in {"fork", "rewind"} and "ReasoningComplete" not in orga("journal", run, "--json").out:
+        time.sleep(0.1)  # a command before this one has taken the run back to its start
     done = orga(*[run if word == "ID" else word for word in words[1:]])
     has_ended = done.code == 6 and "has ended" in done.err
     return "" if done.code == 0 or has_ended else f"{' '.join(words)}: {done.code} {done.err}"
@@ -109,6 +113,30 @@ async def test_the_python_of_the_documents_runs(
 
 
 def test_the_documents_link_to_what_is_there() -> None:
-    for path in DOCUMENTS:
-        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
-            assert (path.parent / Path(target)).exists(), f"{path.name} links to {target}"
+    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        for target, place in re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)", _prose(path)):
+            there = path.parent / target if target else path
+            assert there.exists(), f"{path.name} links to {target}"
+            assert not place or place in headings(there), f"{path.name} links to {target}#{place}"
+
+
+def headings(path: Path) -> set[str]:
+    """Return the names by which its headings are linked to."""
+    found: set[str] = set()
+    for text in re.findall(r"^#+ (.*)$", _prose(path), re.MULTILINE):
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text).lower()
+        name = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+        same = sum(re.fullmatch(rf"{re.escape(name)}(-\d+)?", each) is not None for each in found)
+        found.add(f"{name}-{same}" if same else name)
+    return found
+
+
+def _prose(path: Path) -> str:
+    return re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def test_a_link_to_a_heading_that_there_is_not_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text(
+        "# A page\n\n## `orga list`: [runs](b.md)\n\n## Runs\n\n## Runs\n\n```sh\n# none\n```\n"
+    )
+    assert headings(tmp_path / "a.md") == {"a-page", "orga-list-runs", "runs", "runs-1"}

@@ -49,6 +49,7 @@ def run(orga: Orga, *arguments: str, **env: str) -> str:
     [
         pytest.param("README.md", "max_attempts", id="README"),
         pytest.param("docs/embedding.md", "loans.md", id="the guide's, with an agent and a tool in it"),
+        pytest.param("docs/sessions.md", "2 completed", id="a session of two turns"),
     ],
 )
 def test_the_script_of_a_document_runs_as_it_stands(document: str, told: str, project: Orga) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.programs.inline_command import an_inline_orga
 from tests.support.programs.noted_folder import home
-from tests.support.programs.orga_command import Orga, an_orga
+from tests.support.programs.orga_command import Orga
 
 __all__ = ["home"]
 
@@ -20,7 +21,7 @@ def a_folder(home: Path, tmp_path: Path, name: str, **env: str) -> Orga:
     folder = tmp_path / name
     folder.mkdir()
     (folder / "notes.md").write_text(f"The secret word of this folder is {name}.")
-    return an_orga(folder, home, **env)
+    return an_inline_orga(folder, home, **env)
 
 
 TASK = "What is the secret word of this folder?"

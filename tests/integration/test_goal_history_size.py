@@ -6,7 +6,7 @@ from temporalio.client import Client
 
 from orga.activities.ports import ToolContext
 from orga.testing import FakeTool
-from tests.support.model.researcher import READ, SEARCH, Researcher
+from tests.support.model.researcher import READ, SEARCH, STEPS_A_PLAN, Researcher
 from tests.support.runs.goals import ended, start
 from tests.support.runs.loop import a_loop, histories_of
 
@@ -41,18 +41,26 @@ async def test_a_goal_of_15_rounds_adds_less_than_400_kb_to_what_its_tools_bring
     assert long.total < short.total * MAX_GROWTH
 
 
-async def _pursued(client: Client, rounds: int) -> Grown:
+async def test_a_goal_of_15_rounds_of_two_steps_is_less_than_400_kb_in_all(client: Client) -> None:
+    """What its tools bring counted, too."""
+    pursued = await _pursued(client, 15, side_by_side=2)
+    assert pursued.total < MAX_BYTES
+
+
+async def _pursued(client: Client, rounds: int, side_by_side: int = 4) -> Grown:
     def bring(arguments: dict[str, Any], _: ToolContext) -> str:
         return f"{arguments}: ".ljust(RESULT_BYTES, "x")
 
     tools = FakeTool(SEARCH, bring), FakeTool(READ, bring)
     async with a_loop(client, Researcher(), *tools) as loop:
-        handle = await start(loop, "Tell what limits there are, and where each is set.", max_iterations=rounds)
+        goal = "Tell what limits there are, and where each is set."
+        handle = await start(loop, goal, max_iterations=rounds, max_parallel_steps=side_by_side)
         pursued = await ended(handle, client)
         chain = [history.run_id for history in await histories_of(client, handle.id)]
     results = sum(len(tool.contexts) for tool in tools)
     assert (pursued.reason, pursued.result.rounds) == ("max_iterations", rounds)
-    assert (results, pursued.events.count("PlanAdjusted")) == (4 * rounds, rounds // 2)
+    planned = pursued.events.count("PlanAdjusted")
+    assert (results, planned) == (side_by_side * rounds, rounds * side_by_side // STEPS_A_PLAN)
     return Grown(sum([await _bytes(client, handle.id, run) for run in chain]), results * RESULT_BYTES)
 
 

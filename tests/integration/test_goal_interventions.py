@@ -24,10 +24,13 @@ from tests.support.runs.whereabouts import paused
 pytestmark = pytest.mark.timeout(600)
 
 STATES = ("plan", "execute", "evaluate", "compress", "decide", "ask", "summary")
-ACTS = ("pause", "resume", "steer", "add_context", "answer", "abort", "extend_budget", "cancel")
+ACTS = ("pause", "resume", "steer", "add_context", "override_step", "answer", "abort", "extend_budget", "cancel")
 ENDS = {"abort": "enough", "cancel": "cancelled"}
 GUIDES = frozenset({"steer", "add_context"})
-TAKEN = {"steer", "add_context", "pause", "resume", "abort", "extend_budget"}
+TAKEN = {"steer", "add_context", "override_step", "pause", "resume", "abort", "extend_budget"}
+OVERRIDE = {"skill": "look", "input": {"at": 9}}
+OPENS_NONE = ("compress", "decide", "ask", "summary")
+"""States in which no step is open: one by a person's word is added there."""
 AT_ONCE = 12
 
 CELLS = list(product(STATES, ("running", "paused"), ACTS))
@@ -96,6 +99,8 @@ async def _do(handle: WorkflowHandle[Any, Any], act: str, played: Played) -> Non
                 played.refusals.append(str(error.cause))
         case "extend_budget":
             await updated(handle, "extend_budget", {"max_iterations": 99})
+        case "override_step":
+            await handle.signal(act, OVERRIDE)
         case _:
             await handle.signal(act, *(["enough"] if act == "abort" else ["mind the gap"] if act in GUIDES else []))
 
@@ -138,16 +143,35 @@ HEARD_AT = {"plan": 2, "execute": 3, "evaluate": 3}
 """Behind which turn the model decides, since people said something, where it would go on by rule."""
 
 
-def expected_turns(state: str, act: str) -> list[str]:
+def expected_turns(played: Played) -> list[str]:
     """Return the turns of a goal that was disturbed so: guidance is decided about, and an end made it ask no more."""
+    state, act = played.state, played.act
     if act in ENDS:
         return TURNS[: BEHIND[state]]
-    if act not in GUIDES:
+    if act == "override_step" and state in OPENS_NONE:
+        at = BEHIND[state]
+        return [*TURNS[:at], "evaluate", *(["decide", "summary"] if state == "summary" else TURNS[at:])]
+    is_told = act == "override_step" and state == "plan" and played.is_paused
+    if act not in GUIDES and not is_told:
         return TURNS
     if state == "summary":
         return [*TURNS, "decide", "summary"]
     at = HEARD_AT.get(state)
     return TURNS if at is None else [*TURNS[:at], "decide", *TURNS[at:]]
+
+
+def expected_looks(played: Played) -> list[int]:
+    """Return what the steps look at: of one by a person's word in place of the step that is due next, or beside all."""
+    if played.act != "override_step" or is_refused(played):
+        return [1, 2, 3]
+    if played.state in OPENS_NONE:
+        return [1, 2, 3, 9]
+    return [9, 2, 3] if played.state == "plan" else [1, 2, 9]
+
+
+def is_refused(played: Played) -> bool:
+    """Return whether there was no plan yet whose step could be another."""
+    return (played.state, played.is_paused, played.act) == ("plan", False, "override_step")
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=" ".join)
@@ -158,14 +182,17 @@ async def test_whatever_comes_in_whichever_state(table: Table, cell: tuple[str, 
         raise played
     ran, staged = played.ran, played.staged
 
-    assert staged.turns == expected_turns(state, act)
+    assert staged.turns == expected_turns(played)
     assert len(set(staged.keys)) == len(staged.keys)
+    assert staged.looked_at == expected_looks(played)[: len(staged.keys)]
     check_ending(played)
     check_record(played)
     assert [each for each in played.refusals if "no question is open" not in each] == []
     assert bool(played.refusals) is (act == "answer" and state != "ask")
     if act in GUIDES:
         assert staged.asked[-1][1].count("mind the gap") == 1
+    is_overridden = act == "override_step" and not is_refused(played)
+    assert staged.asked[-1][1].count("By the operator's word step") == is_overridden
     if act == "extend_budget":
         assert played.status["budgets"]["max_iterations"] == 99
     if (moment == "paused" or act == "pause") and not (state == "ask" and act in {*ENDS, "resume"}):
@@ -185,6 +212,7 @@ def check_ending(played: Played) -> None:
         assert [f"seen {number}" in result.output for number in (1, 2, 3)] == [number <= done for number in (1, 2, 3)]
     else:
         assert (result.termination.reason, result.output) == ("completed", "the final answer")
+        done = len(expected_looks(played))
     assert [step.status for step in result.steps].count("done") == done
     assert len(played.staged.keys) - done in {0, played.state == "execute" and played.act in ENDS}
     assert result.usage.model_calls == len(played.of("ReasoningComplete")) - len(played.of("StepExecuted"))
@@ -200,6 +228,9 @@ def check_record(played: Played) -> None:
     expected["pause"] = was_paused
     expected["resume"] = int(was_paused > 0 and played.act not in ENDS) or int(played.act == "resume")
     assert told == +expected
+    overridden = played.act == "override_step"
+    assert len(played.of("InterventionRefused")) == is_refused(played)
+    assert len(played.of("StepOverridden")) == (overridden and not is_refused(played))
     is_asked = played.state in {"ask", "summary"} or played.act not in ENDS
     closed = [told["choice"] for told in played.of("QuestionAnswered")]
     assert len(played.of("QuestionAsked")) == is_asked

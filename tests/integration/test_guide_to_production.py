@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.mcp.http_servers import free_port
+from tests.support.parts.free_port import free_port
 from tests.support.programs.inline_command import InlineOrga
 from tests.support.programs.orga_command import ROOT, Orga, an_orga
 

@@ -64,3 +64,11 @@ async def test_forgetting_takes_exactly_what_is_named(store: KnowledgeStore) -> 
         await store.forget(Erasure())
     await store.store([mine])
     assert texts(await store.recall(wish("x", reader=mine.owner))) == ["x is 1"]
+
+
+async def test_what_is_left_is_found_behind_a_purge(store: KnowledgeStore) -> None:
+    await store.store([a_text("the crane is yellow"), a_text("the crane is red")])
+    await store.purge()
+    assert await store.forget(Erasure(ids=((await store.recall(wish("yellow")))[0].item.id,))) == {"document": 1}
+    await store.purge()
+    assert texts(await store.recall(wish("crane"))) == ["the crane is red"]

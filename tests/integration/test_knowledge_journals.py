@@ -8,6 +8,7 @@ from temporalio.client import Client
 
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.testing import ScriptedModel, answers, calls
+from orga.workflows.types.knowledge import KnowledgeItem
 from tests.support.knowledge.items import Clock, a_fact, a_text
 from tests.support.knowledge.stores import PLACES
 from tests.support.runs.loop import Loop, Ran, a_loop
@@ -24,6 +25,13 @@ async def filled(store: KnowledgeStore, clock: Clock) -> None:
         clock.advance(1)
         texts = [a_text(" ".join(draw.choices(WORDS, k=draw.randint(3, 20))), scope="global") for _ in range(40)]
         await store.store([*texts, a_fact("billing", "runs on", draw.choice(WORDS), scope="global")])
+    rules = [("src", "No star imports", ""), ("", "Sign your commits", ""), ("lib", "Lines are short", "python")]
+    await store.store(
+        [
+            KnowledgeItem(kind="convention", text=text, directory=directory, language=language, scope="global")
+            for directory, text, language in rules
+        ]
+    )
 
 
 async def ran(loop: Loop, client: Client, id_: str, task: str) -> Ran:
@@ -42,7 +50,7 @@ async def journals(client: Client, store: KnowledgeStore) -> list[list[tuple[str
     ]
     async with a_loop(client, ScriptedModel(steps, repeats=True), knowledge=store) as loop:
         runs = [
-            await ran(loop, client, "the-same-1", "Find out about the billing service and its retries"),
+            await ran(loop, client, "the-same-1", "Find out about the billing service in src/billing.py"),
             await ran(loop, client, "the-same-2", "On which port does billing listen?"),
         ]
     return [[(entry.event, timeless(entry.data)) for entry in run.journal] for run in runs]
@@ -67,3 +75,4 @@ async def test_both_leave_the_same_journal(client: Client, tmp_path: Path) -> No
     assert found[0] == found[1]
     recalled = [data for run in found[0] for event, data in run if event == "KnowledgeRecalled"]
     assert [len(data["items"]) for data in recalled[:3]] == [5, 5, 5]
+    assert [item["score"] for item in recalled[0]["items"]][:2] == [1.0, 1.0], "what holds in src, of which is spoken"

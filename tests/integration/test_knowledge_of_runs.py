@@ -1,12 +1,15 @@
 """Knowledge with the embedded store: from run to run, by whom it may be recalled, what it leaves behind."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from temporalio.client import Client
 
+from orga.activities.adapters.knowledge.conventions.changes import import_conventions
+from orga.activities.adapters.knowledge.conventions.files import Place
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.testing import FakeTool, ScriptedModel, answers, calls
-from orga.workflows.types.knowledge import KnowledgeItem
+from orga.workflows.types.knowledge import KnowledgeItem, Reader
 from tests.support.knowledge.items import a_fact
 from tests.support.runs.knowing import ON, PORT, all_of, blocks, store, stores, told
 from tests.support.runs.loop import Ran, a_loop
@@ -81,6 +84,37 @@ async def test_conventions_of_a_place_reach_who_works_there(client: Client, stor
     order = ["Handlers stay thin", "No star imports", "Sign your commits", "Lines have 120 characters"]
     assert [result.index(text) for text in order] == sorted(result.index(text) for text in order)
     assert "Buttons" not in result
+
+
+async def test_conventions_of_a_file_that_is_named_are_shown_unasked(
+    client: Client, store: SqliteStore, tmp_path: Path
+) -> None:
+    """Whoever works on a file is told what holds there, and above it, though no word of the talk stands in it."""
+    said = {
+        "src/api": "Handlers stay thin.",
+        "src": "No star imports.",
+        ".": "Sign it off.",
+        "web": "Buttons are round.",
+    }
+    project = tmp_path / "project"
+    for directory, rule in said.items():
+        (project / directory).mkdir(parents=True, exist_ok=True)
+        (project / directory / "AGENTS.md").write_text(rule)
+    async for _ in import_conventions(
+        store, project, Place("project", "", "tenant", Reader()), lambda done, total: None
+    ):
+        pass
+    provider = ScriptedModel([answers("done")], repeats=True)
+    async with a_loop(client, provider, knowledge=store) as loop:
+        ran = await loop.run("Give src/api/users.py round buttons", **ON)
+        await loop.run("Finish it and/or celebrate", **ON)
+
+    (shown,) = blocks(provider.given[0])
+    order = [shown.index(said[directory]) for directory in ("src/api", "src", ".")]
+    assert order == sorted(order)
+    assert said["web"] not in shown, "its words are talked of, and it holds elsewhere"
+    assert [item["score"] for item in told(ran, "KnowledgeRecalled")[0]["items"]] == [1.0, 1.0, 1.0]
+    assert blocks(provider.given[1]) == [], "where no place is named nothing holds"
 
 
 def events(ran: Ran) -> Sequence[str]:

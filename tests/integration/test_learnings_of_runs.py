@@ -1,5 +1,6 @@
 """What a run has learnt is stored at its end, through the gate, whichever ending it is."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.input import LoopConfig, RunKnowledge
 from orga.workflows.types.knowledge import KnowledgeItem, Stored
+from orga.workflows.types.messages import Reply
 from tests.support.hold import Hold
 from tests.support.runs.critics import a_critic
 from tests.support.runs.knowing import ON, PORT, Judging, all_of, store, stores, told
-from tests.support.runs.loop import Loop, a_loop, a_worker
+from tests.support.runs.loop import Deny, Loop, a_loop, a_worker
 
 __all__ = ["store"]
 
@@ -38,22 +40,32 @@ async def test_a_denied_store_stores_nothing(client: Client, store: SqliteStore)
     assert ran.result.tool_calls.denied == 1, "what a run would store at its end is no call of its model"
 
 
-ENDINGS: dict[str, tuple[dict[str, Any], str]] = {
-    "a limit": ({"max_iterations": 1}, "max_iterations"),
-    "an answer": ({}, "completed"),
+LOOKS = calls("look", text="The door is green.")
+ENDINGS: dict[str, tuple[list[Reply], dict[str, Any], str]] = {
+    "an answer": ([LOOKS, answers("Green.")], {}, "completed"),
+    "iterations": ([LOOKS, answers("Green.")], {"max_iterations": 1}, "max_iterations"),
+    "tokens": ([LOOKS, answers("Green.")], {"max_total_tokens": 1}, "max_tokens"),
+    "time": ([LOOKS, calls("wait")], {"timeout_s": 1.5}, "timeout"),
+    "a model that fails": ([LOOKS], {}, "error"),
+    "a gate that lets no answer through": ([LOOKS, *[answers("It is secret.")] * 3], {}, "policy_denial"),
 }
 
 
-@pytest.mark.parametrize(("config", "reason"), ENDINGS.values(), ids=ENDINGS)
+@pytest.mark.parametrize(("steps", "config", "reason"), ENDINGS.values(), ids=ENDINGS)
 async def test_every_ending_that_taught_something_is_learnt_from(
-    client: Client, store: SqliteStore, config: dict[str, Any], reason: str
+    client: Client, store: SqliteStore, steps: list[Reply], config: dict[str, Any], reason: str
 ) -> None:
-    provider = ScriptedModel([calls("look", text="The door is green."), answers("Green.")], repeats=True)
-    async with a_loop(client, provider, FakeTool("look"), knowledge=store) as loop:
+    async def waits(arguments: dict[str, Any], context: Any) -> str:
+        await asyncio.sleep(60)
+        return "too late"
+
+    tools, engine = (FakeTool("look"), FakeTool("wait", waits)), Deny(words=["secret"])
+    async with a_loop(client, ScriptedModel(steps), *tools, knowledge=store, engine=engine) as loop:
         ran = await loop.run("Which colour?", **ON, **config)
     assert ran.result.termination.reason == reason
     (kept,) = await all_of(store)
     assert kept.text.startswith("Task: Which colour?\nThe door is green.")
+    assert [each["kind"] for each in told(ran, "KnowledgeStored")] == ["memory"]
 
 
 async def test_what_a_critic_would_have_to_see_is_not_stored_behind_the_end(client: Client, store: SqliteStore) -> None:
@@ -66,13 +78,13 @@ async def test_what_a_critic_would_have_to_see_is_not_stored_behind_the_end(clie
     assert (await all_of(store), told(ran, "KnowledgeStored")) == ([], [])
 
 
-async def test_an_aborted_run_is_learnt_from(client: Client, store: SqliteStore) -> None:
+@pytest.mark.parametrize("how", ["abort", "Temporal's cancel"])
+async def test_an_aborted_run_is_learnt_from(client: Client, store: SqliteStore, how: str) -> None:
     async def aborts(arguments: dict[str, Any], context: Any) -> str:
-        await handle.signal("abort", "enough")
+        await (handle.signal("abort", "enough") if how == "abort" else handle.cancel())
         return "never seen"
 
-    provider = ScriptedModel([calls("look", text="The door is green.")], repeats=True)
-    async with a_loop(client, provider, FakeTool("look", aborts), knowledge=store) as loop:
+    async with a_loop(client, ScriptedModel([LOOKS], repeats=True), FakeTool("look", aborts), knowledge=store) as loop:
         handle = await loop.start("Which colour?", **ON)
         ran = await loop.ended(handle)
     assert ran.result.termination.reason == "aborted"

@@ -10,6 +10,9 @@ from orga.activities.ports import ModelRequest
 from orga.workflows.types.json_text import answer_json
 from orga.workflows.types.messages import Message
 from orga.workflows.types.tools import ToolSpec
+from tests.support.model.one_thread import one_thread
+
+__all__ = ["one_thread"]
 
 CITY: dict[str, Any] = {
     "type": "object",

@@ -8,8 +8,11 @@ from temporalio.client import Client
 from orga.activities.adapters.models.local import LocalProvider
 from orga.testing import FakeTool
 from tests.support.model.named import Named
+from tests.support.model.one_thread import one_thread
 from tests.support.runs.goals import pursue
 from tests.support.runs.loop import a_loop
+
+__all__ = ["one_thread"]
 
 NOTE = "The code word is heron."
 

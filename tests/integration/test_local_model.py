@@ -14,7 +14,10 @@ from orga.testing import FakeTool
 from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.tools import ToolSpec
 from tests.support.model.named import Named
+from tests.support.model.one_thread import one_thread
 from tests.support.runs.loop import a_loop
+
+__all__ = ["one_thread"]
 
 READ_FILE = ToolSpec(
     name="read_file",

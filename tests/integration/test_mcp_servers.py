@@ -15,6 +15,7 @@ from orga.workflows.types.mcp import McpServer
 from tests.support.hold import until
 from tests.support.mcp import http_servers as mcp_http
 from tests.support.mcp.sources import called, source_of
+from tests.support.parts.free_port import free_port
 from tests.support.parts.mcp_servers import node_program, python_program
 
 AT_ONCE_S = 10.0
@@ -136,7 +137,7 @@ async def test_headers_reach_the_server(folder: Path) -> None:
 
 
 async def test_a_server_that_was_restarted_forgets_its_sessions_and_is_called_anew() -> None:
-    port = mcp_http.free_port()
+    port = free_port()
     with mcp_http.everything(port) as first:
         async with source_of(http=McpServer(url=first.url)) as source:
             assert await called(source, "http_echo", message="one") == "Echo: one"

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.programs.orga_command import ROOT, an_orga
+from tests.support.programs.inline_command import an_inline_orga
+from tests.support.programs.orga_command import ROOT
 from tests.support.web.webhook_receiver import SECRET, Receiver, Says, webhook_receiver
 
 GUIDE = (ROOT / "docs" / "notifications.md").read_text()
@@ -40,7 +41,7 @@ def project(tmp_path: Path) -> Path:
 
 def test_the_sample_of_the_guide(project: Path, is_genuine: Callable[[str, dict[str, str], bytes], bool]) -> None:
     with webhook_receiver() as receiver:
-        orga = an_orga(project, project, **ENV, ORGA_NOTIFY__URL=receiver.url)
+        orga = an_inline_orga(project, project, **ENV, ORGA_NOTIFY__URL=receiver.url)
         sent = orga("notify", "test")
     [received] = receiver.received
     assert (sent.code, sent.out) == (0, "200 ok\n")
@@ -61,7 +62,7 @@ def test_the_sample_of_the_guide(project: Path, is_genuine: Callable[[str, dict[
 )
 def test_a_sample_that_fails_says_why(project: Path, answer: Says, env: dict[str, str], code: int, says: str) -> None:
     with webhook_receiver(answer) as receiver:
-        done = an_orga(project, project, **env, ORGA_NOTIFY__URL=receiver.url)("notify", "test")
+        done = an_inline_orga(project, project, **env, ORGA_NOTIFY__URL=receiver.url)("notify", "test")
     assert (done.code, says in done.out + done.err) == (code, True), done.err
     assert "t0ken" not in done.out + done.err
 
@@ -69,7 +70,7 @@ def test_a_sample_that_fails_says_why(project: Path, answer: Says, env: dict[str
 def test_a_sample_that_nobody_takes_says_so(project: Path) -> None:
     with webhook_receiver() as receiver:
         pass
-    done = an_orga(project, project, **ENV, ORGA_NOTIFY__URL=receiver.url)("notify", "test", "--json")
+    done = an_inline_orga(project, project, **ENV, ORGA_NOTIFY__URL=receiver.url)("notify", "test", "--json")
     assert (done.code, done.out) == (6, "")
     assert "orga: the receiver of notifications: no connection" in done.err
 
@@ -78,7 +79,7 @@ def test_a_run_tells_what_it_waits_for(project: Path, is_genuine: Callable[[str,
     """By a worker of its own; neither the secret nor the address is in the server's database or in a log."""
     home = project.parent / "home"
     with webhook_receiver() as receiver:
-        orga = an_orga(project, home, **ENV, ORGA_NOTIFY__URL=receiver.url)
+        orga = an_inline_orga(project, home, **ENV, ORGA_NOTIFY__URL=receiver.url)
         with orga.started("worker") as worker:
             worker.line("polls task queue")
             asks = ("--set", "on_exhausted=ask", "--max-iterations", "1")

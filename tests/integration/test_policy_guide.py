@@ -11,7 +11,8 @@ from orga.activities.adapters.policy.opa_server import OpaServer
 from orga.activities.adapters.policy.opa_wasm import OpaWasm
 from orga.activities.ports import Judgement
 from tests.support.parts.opa import bundle, running_opa
-from tests.support.programs.orga_command import ROOT, Orga, an_orga
+from tests.support.programs.inline_command import an_inline_orga
+from tests.support.programs.orga_command import ROOT, Orga
 from tests.support.values.policies import a_tool_proposal, an_answer
 
 GUIDE = (ROOT / "docs" / "policies.md").read_text()
@@ -29,7 +30,7 @@ def orga(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orga]:
         name = text.splitlines()[0].lstrip("/# ")
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
-    command = an_orga(folder, tmp_path_factory.mktemp("home"))
+    command = an_inline_orga(folder, tmp_path_factory.mktemp("home"))
     yield command
     command("server", "--stop")
 

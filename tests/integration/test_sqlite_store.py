@@ -11,11 +11,13 @@ import pytest
 
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite import schema
+from orga.activities.adapters.knowledge.sqlite.candidates import Search
+from orga.activities.adapters.knowledge.sqlite.codes import Codes
 from orga.activities.adapters.knowledge.sqlite.failures import knowledge_error
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.workflows.types.knowledge import Erasure
-from tests.support.knowledge.items import Clock, a_fact, a_text, texts, wish
+from tests.support.knowledge.items import Clock, a_fact, a_text, owned, texts, wish
 
 Opens = Callable[[], SqliteStore]
 
@@ -88,6 +90,44 @@ async def test_an_older_file_is_brought_to_this_version(
     connection.close()
 
 
+async def test_a_file_of_each_version_is_brought_to_this_one(
+    opens: Opens, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version in range(1, schema.VERSION):
+        with monkeypatch.context() as patch:
+            patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:version])
+            patch.setattr(schema, "VERSION", version)
+            store = SqliteStore(path, HashingEmbedder(), now=Clock())
+            await store.store([a_text(f"of version {version}")])
+            await store.close()
+    store = opens()
+    assert texts(await store.recall(wish("version")))[0].startswith("of version ")
+    assert (await store.facts()).counts == {"document": schema.VERSION - 1}
+
+
+@pytest.mark.parametrize(
+    ("place", "index"),
+    [
+        pytest.param({"directory": ""}, "items_by_folder (directory=? AND place=? AND kind=?)", id="the root"),
+        pytest.param({"language": "python"}, "items_by_language (language=? AND place=?)", id="a language"),
+    ],
+)
+async def test_conventions_are_found_without_going_through_all_items(
+    opens: Opens, path: Path, place: dict[str, str], index: str
+) -> None:
+    """Whatever is of no directory stands at the root, too: it would take as long as there are items."""
+    await opens().store([a_text("one")])
+    asked: list[str] = []
+    connection = sqlite3.connect(path)
+    connection.set_trace_callback(asked.append)
+    looked_for = wish(kinds=("convention",), **place)
+    Search(connection, looked_for, now=0, embedder="").candidates(Codes(""), None)
+    connection.set_trace_callback(None)
+    plan = connection.execute(f"EXPLAIN QUERY PLAN {asked[0]}").fetchall()
+    connection.close()
+    assert index in plan[0][-1]
+
+
 async def test_a_migration_that_fails_changes_nothing(
     opens: Opens, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +175,28 @@ async def test_a_damaged_file_is_told_with_the_way_back(opens: Opens, path: Path
     with pytest.raises(KnowledgeError, match=r"damaged .* move .* away, then orga knowledge import FILE") as caught:
         await opens().facts()
     assert caught.value.kind == "Corrupt"
+
+
+async def test_all_but_what_lies_on_a_damaged_page_can_be_exported(opens: Opens, path: Path) -> None:
+    """Items are listed by their ids, which leads to the damage soon; the way back has to lead around it."""
+    await a_closed_store(path, 900)
+    data = bytearray(path.read_bytes())
+    start = data.find(b"lorry number 450") // 4096 * 4096
+    data[start : start + 4096] = b"\xff" * 4096
+    path.write_bytes(data)
+    read: list[str] = []
+
+    async def read_all() -> None:
+        async for item in opens().items(kinds=["document"]):
+            read.append(item.text)
+
+    with pytest.raises(KnowledgeError, match=r"\(\d+ of its items cannot be read\).* The way back") as caught:
+        await read_all()
+    lost = int(str(caught.value).partition("(")[2].partition(" ")[0])
+    assert caught.value.kind == "Corrupt"
+    assert len(set(read)) == len(read) == 900 - lost
+    assert 0 < lost < 50
+    assert "lorry number 450" not in read
 
 
 async def test_a_damaged_text_index_is_made_anew_by_reindex(opens: Opens, path: Path) -> None:
@@ -220,6 +282,19 @@ async def test_the_loop_goes_on_while_a_writer_waits(opens: Opens, path: Path) -
 async def test_a_closed_store_leaves_one_file(path: Path) -> None:
     await a_closed_store(path, 1)
     assert [file.name for file in path.parent.iterdir()] == ["knowledge.db"]
+
+
+async def test_nothing_of_what_was_forgotten_remains_in_the_files(opens: Opens, path: Path) -> None:
+    """Another process has the store open, so that its log of writes is not taken away by the last one that leaves."""
+    other, store = opens(), opens()
+    await other.store([a_text(f"lorry number {n}") for n in range(300)])
+    await store.store([a_fact("zanzibar", "is kept in", "vault quuxword", **owned("user", user="ada"))])
+    await store.store([a_text(f"crane number {n}") for n in range(300)])
+    await store.forget(Erasure(user="ada"))
+    await store.purge()
+    files = [file.read_bytes().lower() for file in path.parent.iterdir()]
+    assert not [word for word in (b"zanzibar", b"quuxw", b"quux") if any(word in file for file in files)]
+    assert len(await other.recall(wish("lorry"))) == len(await other.recall(wish("crane"))) == 5
 
 
 async def test_numbers_of_forgotten_items_are_not_used_again(opens: Opens) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from typing import Any
@@ -86,6 +87,12 @@ async def test_phases_tell_what_was_said_done_scored_asked_and_heard(client: Cli
     first, second = named(shown, "plan")
     assert first.errors == ["the reply was not used, and was asked for again"]
     assert (second.errors, second.memory, [step["id"] for step in second.plan]) == ([], "reports are in a/", ["a", "b"])
+    assert [phase.kept for phase in shown.phases] == ["", *["reports are in a/"] * (len(shown.phases) - 1)]
+    asked = [phase for phase in shown.phases if phase.phase not in {"execute", "ask"}]
+    assert [phase.prompt for phase in asked] == [
+        (await prompt_of(client, handle.id, each.turn)).digest for each in asked
+    ]
+    assert [phase.prompt for phase in shown.phases if phase not in asked] == [""] * 2
     [executed] = named(shown, "execute")
     assert [(step["step"], step["status"] == "ok") for step in executed.executed] == [("a", True), ("b", False)]
     assert "fell down" in executed.executed[1]["error"]
@@ -134,6 +141,7 @@ async def test_a_step_by_a_persons_word_is_shown_and_so_is_what_a_shorter_memory
         await ended(handle, client)
     shown = await phases_of(client, handle.id)
     assert [told["step"] for phase in shown.phases for told in phase.overridden] == ["b"]
+    assert [phase.kept for phase in named(shown, "compress")] == [kept.strip()]
     lines = "\n".join(table(shown))
     assert 'heard override_step: {"skill":"new"' in lines
     assert "b is now new, by the operator" in lines
@@ -193,7 +201,10 @@ async def test_a_delegates_phases_are_none_of_the_goals(client: Client) -> None:
 
 
 def test_steps_on_the_command_line(orga: Orga) -> None:
-    assert orga("goal", "What is the retry limit?", "--id", "g").code == 0
+    done = orga("goal", "What is the retry limit?", "--id", "g")
+    assert done.code == 0
+    assert re.search(r"^completed: .* s; confidence 0\.\d\d, \d of \d steps done$", done.err, re.MULTILINE)
+    assert re.search(r"^confidence 0\.\d\d$", orga("status", "g").out, re.MULTILINE)
     shown = orga("steps", "g")
     assert shown.code == 0
     assert shown.out.startswith("g  completed\n  What is the retry limit?\nTURN  PHASE")

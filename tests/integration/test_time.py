@@ -93,6 +93,27 @@ async def test_the_clock_interrupts_a_tool_between_its_attempts_and_in_one(envir
     ]
 
 
+async def test_a_tool_that_is_turned_away_until_the_end_says_by_what(client: Client) -> None:
+    """Its last try ends ahead of the clock: cut short while it waits it would be "cancelled", and nobody knew why.
+
+    The time-skipping server does not tell an activity by which policy it is tried again.
+    """
+
+    def body(arguments: dict[str, Any], context: ToolContext) -> str:
+        raise ToolError("api.example answered 429: slow down", kind="Http429", retryable=True, acted="no")
+
+    options = ToolOptions(initial_interval_s=6, backoff_coefficient=10, max_interval_s=100, max_attempts=10)
+    busy = FakeTool("busy", body, effect="read_only", options=options)
+    async with a_loop(client, [calls("busy"), answers("it is busy")], busy) as loop:
+        ran = await loop.run(timeout_s=50)
+        shown = await ran.handle.query("conversation")
+
+    assert [context.attempt for context in busy.contexts] == [1, 2]
+    assert "Http429: api.example answered 429: slow down" in shown[3]["text"]
+    assert "[Cancelled]" not in shown[3]["text"]
+    assert (ended_as(ran)[0], ran.result.output) == ("completed", "it is busy")
+
+
 async def test_a_wish_to_wait_longer_than_the_clock_ends_with_what_the_provider_said(
     environment: WorkflowEnvironment,
 ) -> None:

@@ -9,9 +9,10 @@ from orga.activities.ports import ToolError
 from orga.client.server.search_attributes import register
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.names import ITERATION, PHASE, WAITING
-from tests.support.hold import until
+from orga.workflows.types.versions import LOOP_VERSION
+from tests.support.hold import Hold, until
 from tests.support.runs.approvals import Asks, pending, yes
-from tests.support.runs.loop import WORKER_FACTS, a_loop
+from tests.support.runs.loop import WORKER_FACTS, Ran, a_loop
 from tests.support.runs.questions import updated, waiting
 
 KNOWN = WORKER_FACTS.model_copy(update={"search_attributes": True})
@@ -31,6 +32,26 @@ async def shows(handle: WorkflowHandle[Any, Any], *expected: object) -> None:
         return await shown(handle) == expected
 
     await until(is_shown)
+
+
+async def test_a_live_run_shows_how_far_it_is_from_its_first_calls_on(client: Client) -> None:
+    """Not at the tenth iteration first, nor at the end."""
+    await register(client)
+    hold, today = Hold(), KNOWN.model_copy(update={"loop_version": LOOP_VERSION})
+    async with a_loop(client, [calls("look"), hold.step(answers())], FakeTool("look"), setup=today) as loop:
+        handle = await loop.start()
+        await hold.reached()
+        await shows(handle, None, "acting", 1)
+        hold.go.set()
+        ran = await loop.ended(handle)
+        at_once = await loop.run("answer")
+    assert await shown(ran.handle) == (None, "done", 2)
+    assert upserts(ran) - upserts(at_once) == 1
+
+
+def upserts(ran: Ran) -> int:
+    """Return how many events show how far a run was."""
+    return sum(event.HasField("upsert_workflow_search_attributes_event_attributes") for event in ran.history.events)
 
 
 async def test_of_a_held_call(client: Client) -> None:

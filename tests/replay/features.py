@@ -17,6 +17,7 @@ from orga.workflows.types.questions import Notification
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.versions import LOOP_VERSION
 from tests.replay.plain import a_stage, look
 from tests.support.hold import happens
 from tests.support.model.counting import counting
@@ -114,6 +115,14 @@ async def circuit_shown_before(client: Client) -> Ran:
     """As a run goes on that was started before `CLOSED_CIRCUIT_SHOWN`: a closed circuit stays listed."""
     facts = await _known(client)
     return await _with_a_circuit(client, facts, patch_activation_callback=_in_none)
+
+
+async def first_calls_shown(client: Client) -> Ran:
+    """How far a run is stands in its search attributes from its first calls on, written once."""
+    facts = (await _known(client)).model_copy(update={"loop_version": LOOP_VERSION})
+    steps = [calls("look"), calls("look"), answers("done")]
+    async with a_stage(client, steps, look(), setup=facts) as loop:
+        return await loop.run()
 
 
 def _in_none(change: PatchActivationInput) -> bool:

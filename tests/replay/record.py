@@ -16,7 +16,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from orga.client.history.converter import data_converter
 from tests.conftest import SERVER_ARGUMENTS
-from tests.replay import features, goals, plain, trust
+from tests.replay import features, goals, plain, sessions, trust
 from tests.support.parts.temporal import temporal_cli
 from tests.support.runs.loop import Ran, histories_of
 
@@ -40,6 +40,7 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[Ran]]] = {
     "step-limit-before": features.step_limit_before,
     "circuit-shown": features.circuit_shown,
     "circuit-shown-before": features.circuit_shown_before,
+    "first-calls-shown": features.first_calls_shown,
     "hydrated": features.hydrated,
     "summarised": features.summarised,
     "masked": features.masked,
@@ -55,6 +56,7 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[Ran]]] = {
     "pursued": goals.pursued,
     "piped": goals.piped,
     "asked-by-templates": goals.asked_by_templates,
+    "talked": sessions.talked,
 }
 
 

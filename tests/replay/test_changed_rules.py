@@ -9,9 +9,10 @@ import pytest
 from temporalio import workflow
 from temporalio.client import Client
 
+from orga.workflows.phases import run as phases_run
 from orga.workflows.types import versions
 from orga.workflows.types.names import OPEN_CIRCUITS
-from orga.workflows.types.versions import CLOSED_CIRCUIT_SHOWN, STOPPED_STEPS_COUNTED
+from orga.workflows.types.versions import CLOSED_CIRCUIT_SHOWN, LOOP_VERSION, STOPPED_STEPS_COUNTED
 from tests.replay.features import circuit_shown
 from tests.replay.test_histories import HISTORIES, history_in
 from tests.support.runs.loop import replayed
@@ -56,6 +57,28 @@ def test_every_change_has_a_recorded_history() -> None:
 def test_a_run_from_before_the_change_lists_it_as_it_did() -> None:
     assert list(listed(BEFORE)) == [["read"]]
     assert patches(BEFORE) == []
+
+
+def far(name: str) -> list[tuple[str, int]]:
+    """Return phase and iteration, each time that they are written."""
+    written = [event.upsert_workflow_search_attributes_event_attributes.search_attributes for event in events(name)]
+    fields = [each.indexed_fields for each in written if "OrgaIteration" in each.indexed_fields]
+    return [(json.loads(each["OrgaPhase"].data), json.loads(each["OrgaIteration"].data)) for each in fields]
+
+
+def test_how_far_a_run_is_stands_there_from_its_first_calls_on() -> None:
+    """At the cost of one event, and of no mark: the version that the run began with guards it."""
+    assert far("first-calls-shown") == [("preparing", 0), ("acting", 1), ("done", 3)]
+    assert patches("first-calls-shown") == []
+    assert far(AFTER) == [("done", 4)]
+
+
+@pytest.mark.parametrize(("name", "since"), [(AFTER, 0), ("first-calls-shown", LOOP_VERSION + 1)])
+async def test_neither_replays_without_the_version(monkeypatch: pytest.MonkeyPatch, name: str, since: int) -> None:
+    monkeypatch.setattr(versions, "FIRST_CALLS_SHOWN", since)
+    monkeypatch.setattr(phases_run, "FIRST_CALLS_SHOWN", since)
+    with pytest.raises(workflow.NondeterminismError):
+        await replayed(history_in(path_of(name)))
 
 
 async def test_the_server_knows_it(client: Client) -> None:

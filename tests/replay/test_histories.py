@@ -9,6 +9,7 @@ from temporalio.client import Client, WorkflowHistory
 
 from orga.client.history.events import read_events
 from orga.client.journal.effects import effect_faults
+from orga.client.runners.sandbox import workflow_runner
 from orga.workflows.decisions.journal import JournalFold
 from orga.workflows.decisions.journal_entries import first_break
 from orga.workflows.decisions.recount import ContextFold
@@ -41,6 +42,7 @@ SHOWS = {
     "compensated": ("SagaEnded", "compensate"),
     "piped": ("director_critic", "StepEvaluated", "PlanAdjusted", "DelegationEnded", "mind the gap"),
     "pursued": ("PlanMade", "PlanAdjusted", "StepEvaluated", "QuestionAnswered", "MemoryCompressed", "DecisionMade"),
+    "talked": ("TurnStarted", "TurnEnded", "interrupted", "be brief", "never mind"),
     "asked-by-templates": ("'own': ['compression', 'decision', 'evaluation', 'execution'", "MemoryCompressed"),
 }
 """What the journals of these recordings tell of."""
@@ -59,7 +61,8 @@ def history_in(path: Path) -> WorkflowHistory:
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
 async def test_a_recorded_history_replays(path: Path) -> None:
-    await replayed(history_in(path))
+    """In the sandbox, as a worker does it."""
+    await replayed(history_in(path), workflow_runner())
 
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)

@@ -107,3 +107,18 @@ def test_the_check_of_a_worker_tells_them(tmp_path: Any) -> None:
     assert report["problems"] == [
         {"place": "agents.lead.delegates.0", "problem": "no such agent: nobody", "remedy": "there are: default, lead"}
     ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        pytest.param("permit (principal, action, resource);", "cedar: the policies of ", id="whole"),
+        pytest.param("permit (principal action, resource);", "", id="broken"),
+    ],
+)
+def test_policies_that_cannot_be_read_are_told_as_a_problem_alone(tmp_path: Any, rule: str, told: str) -> None:
+    (tmp_path / "all.cedar").write_text(rule)
+    config = OrgaConfig.model_validate({"policy": {"dir": str(tmp_path)}})
+    report = checked(config, tmp_path, os.environ)
+    assert report["policy"] == (f"{told}{tmp_path}" if told else "")
+    assert len(report["problems"]) == (0 if told else 1)

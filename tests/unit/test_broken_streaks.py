@@ -7,7 +7,7 @@ import pytest
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.critique import Assessment, with_rejected_answer
 from orga.workflows.decisions.decision import with_undecided_answer
-from orga.workflows.decisions.replies import classify_reply
+from orga.workflows.decisions.observe import classify_reply
 from orga.workflows.types.gate import Verdict
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.state import AgentState

@@ -13,7 +13,7 @@ from orga.activities.adapters.sandbox.finished import Finished
 from orga.activities.adapters.sandbox.isolation import check_isolation
 from orga.activities.adapters.sandbox.sandboxed import run_sandboxed
 from orga.activities.ports import ToolError
-from orga.workflows.types.input import Limits
+from orga.workflows.types.sandbox import Limits
 from tests.support.parts.bubblewrap import bubblewrap
 
 

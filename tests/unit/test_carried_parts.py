@@ -16,16 +16,17 @@ from orga.workflows.decisions import approvals
 from orga.workflows.decisions.begin import first_state
 from orga.workflows.decisions.carried_parts import BEGIN_BYTES, MAX_CARRIED_BYTES, NOBODY, PARTS, Part
 from orga.workflows.decisions.control import questions
+from orga.workflows.decisions.control.interventions import is_time_to_roll_over
 from orga.workflows.decisions.control.shown import shown_question
-from orga.workflows.decisions.conversation import full_digest, settled, with_messages
+from orga.workflows.decisions.conversation import as_base, full_digest, with_messages
 from orga.workflows.decisions.fork import fork_of, shared
 from orga.workflows.decisions.limits import stop_reason
 from orga.workflows.decisions.roll_over import (
     SPARE_BYTES,
+    can_be_carried,
     carried,
     cut_parts,
     fits,
-    is_due,
     overgrown,
     weight,
     with_outgrown,
@@ -80,7 +81,7 @@ def check(state: AgentState) -> AgentState:
     """Continue as new twice; return the state that the first of the next runs begins with."""
     assert fits(state)
     assert overgrown(state) == ""
-    whole = state.with_dialogue(conversation=settled(state.conversation)).with_control(carried_by="run 1")
+    whole = state.with_dialogue(conversation=as_base(state.conversation)).with_control(carried_by="run 1")
     if weight(whole) > MAX_CARRIED_BYTES:  # a smaller one is carried as it stands
         for part, size in part_sizes(state):
             assert size <= part.most, part.fields
@@ -225,8 +226,9 @@ def a_too_large_state() -> AgentState:
 def test_a_state_that_no_rule_leads_to_ends_the_run_where_it_would_continue_as_new() -> None:
     state = a_too_large_state()
     assert state.setup is not None
-    assert with_outgrown(state, 99, 0, suggested=False) is state
-    ended = with_outgrown(state, 100, 0, suggested=False)
+    assert not is_time_to_roll_over(state, 99, 0, suggested=False)
+    assert is_time_to_roll_over(state, 100, 0, suggested=False)
+    ended = with_outgrown(state)
     assert ended.stop is not None
     reason, detail = ended.stop
     assert reason == "error"
@@ -239,7 +241,7 @@ def test_a_state_that_no_rule_leads_to_ends_the_run_where_it_would_continue_as_n
 def test_an_ending_that_is_decided_stays(fields: dict[str, Any]) -> None:
     state = a_too_large_state().model_copy(update=fields)
     assert state.setup is not None
-    assert with_outgrown(state, 100, 0, suggested=False) == state
+    assert not is_time_to_roll_over(state, 100, 0, suggested=False)
 
 
 @pytest.mark.parametrize(
@@ -255,13 +257,15 @@ def test_an_answer_that_is_being_continued_is_finished_first_where_that_ends(
 ) -> None:
     state = largest(Sizes(held="nothing")).model_copy(update={"paused": False, "questions": (), **fields})
     assert state.setup is not None
-    assert is_due(state, 10_000, 10**8, suggested=True) is expected
-    assert with_outgrown(state, 10_000, 10**8, suggested=True).stop is None
+    assert is_time_to_roll_over(state, 10_000, 10**8, suggested=True)
+    assert can_be_carried(state) is expected
+    assert with_outgrown(state).stop is None
 
 
 def test_an_answer_that_fits_does_not_wait() -> None:
     state = a_state(setup=a_setup(), partial="p" * 500_000, repairs=1)
-    assert is_due(state, 10_000, 10**8, suggested=True)
+    assert is_time_to_roll_over(state, 10_000, 10**8, suggested=True)
+    assert can_be_carried(state)
 
 
 def test_streaks_that_were_cut_still_end_the_run() -> None:

@@ -12,7 +12,7 @@ import pytest
 from orga.activities.adapters.policy import cedar
 from orga.activities.adapters.policy.cedar import HOLD_S, LOOK_S, CedarPolicies
 from orga.activities.adapters.policy.cedar_files import PolicyFile, policy_files, version_of
-from orga.workflows.phases.verdicts import ATTEMPT_S, MAX_ATTEMPTS
+from orga.workflows.phases.gate import ATTEMPT_S, MAX_ATTEMPTS
 from tests.support.values.policies import PERMIT_ALL, a_folder, a_tool_proposal
 
 FORBID = '@id("no") forbid (principal, action, resource);'

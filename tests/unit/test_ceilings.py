@@ -12,7 +12,7 @@ from orga.workflows.decisions.delegation import (
     lacking,
     narrowed_tools,
     reserved,
-    settled,
+    with_usage_settled,
     without,
 )
 from orga.workflows.types.delegation import Ceiling, Child
@@ -93,7 +93,7 @@ def test_what_a_delegate_did_not_use_is_there_for_the_next_in_the_same_reply() -
     state = a_parent("a", "b", "c")
     for name in ("a", "b"):
         state = reserved(state, name, ceiling_for(state, name, at(0)))
-    state = settled(state, "a", a_result(tokens=33, calls=1))
+    state = with_usage_settled(state, "a", a_result(tokens=33, calls=1))
     assert ceiling(state, "c")["max_total_tokens"] == 967 - 967 // 2 - 167
     assert ceiling(state, "c")["max_model_calls"] == 13 - 1 - 1 - 4
 
@@ -182,7 +182,7 @@ def test_delegates_that_keep_to_their_ceilings_never_overspend_together(
                 state = reserved(state, name, share)
         elif move != "start" and running:
             name, share = running.popitem()
-            state = settled(state, name, _used(share, part) if move == "end" else None)
+            state = with_usage_settled(state, name, _used(share, part) if move == "end" else None)
         held = [*running.values()]
         assert state.usage.total_tokens + sum(each.max_total_tokens or 0 for each in held) <= tokens
         assert state.usage.model_calls + sum(each.max_model_calls or 0 for each in held) <= max(calls - 1, 0)

@@ -179,6 +179,21 @@ def test_reindex_says_what_it_did(capsys: Shown) -> None:
     assert read(capsys, "reindex") == {"indexed": 0}
 
 
+def test_a_change_of_embedder_is_told_until_all_is_reindexed(capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    told(capsys, "add", "one")
+    monkeypatch.setenv("ORGA_KNOWLEDGE__EMBEDDER", "wordllama")
+    told(capsys, "add", "two")
+    assert read(capsys, "stats")["unindexed"] == 1
+    assert run_command(["knowledge", "stats"]) == 0
+    shown = capsys.readouterr()
+    assert "embedder  hashing-256-v1, wordllama" in shown.out
+    assert "1 have no vectors of the embedder that is configured" in shown.err
+    assert "orga knowledge reindex" in shown.err
+    assert told(capsys, "reindex").startswith("1 item")
+    assert run_command(["knowledge", "stats"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_what_has_expired_is_counted_and_forgotten(capsys: Shown) -> None:
     line = {"kind": "memory", "text": "an old word", "expires_at": "2020-01-01T00:00:00Z"}
     Path("old.jsonl").write_text(json.dumps(line))

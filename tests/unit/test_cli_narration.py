@@ -154,6 +154,11 @@ def test_a_run_is_told_as_a_timeline_grouped_by_iteration() -> None:
             id="a reference that led nowhere",
         ),
         pytest.param(
+            an_entry("QuestionAsked", question="waits for your yes: read_file a.md → /approve or /deny"),
+            "? asks: waits for your yes: read_file a.md → /approve or /deny   answer it: orga answer ID TEXT",
+            id="a question of an agent, which looks like no call that is held",
+        ),
+        pytest.param(
             an_entry("ApprovalRequested", kind="escalation", id="call-1.0-0", question="save failed: what now?"),
             "? waits for a person (escalation call-1.0-0): save failed: what now?",
             id="a question to a person",

@@ -34,6 +34,12 @@ def test_the_policies_of_the_working_directory_are_checked(tmp_path: Path, capsy
     assert shown.err.startswith("2 policies, version ")
 
 
+def test_one_policy_is_one_policy(tmp_path: Path, capsys: Shown) -> None:
+    a_folder(tmp_path, a=READING)
+    assert run_command(["policy", "check"]) == 0
+    assert capsys.readouterr().err.startswith("1 policy, version ")
+
+
 def test_a_problem_is_told_with_its_remedy_and_exit_code_2(tmp_path: Path, capsys: Shown) -> None:
     a_folder(tmp_path, a=READING, prod__b="@aproval permit (principal, action, resource);")
     assert run_command(["policy", "check"]) == 2

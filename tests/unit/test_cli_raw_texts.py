@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pytest_httpserver import HTTPServer
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.activities.adapters.models.settings import idle_addresses
@@ -15,6 +16,7 @@ from orga.client.cli.main import run_command
 from orga.client.cli.progress import Progress
 from orga.client.cli.quiet_screen import QuietScreen
 from orga.client.cli.screen import remarks
+from orga.client.server.readiness import why_silent
 from orga.start import module_command
 
 
@@ -57,6 +59,12 @@ def test_a_working_folder_that_was_deleted_is_named(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "orga: the working folder is gone, deleted or moved; change into another one (cd)\n"
+
+
+async def test_a_web_server_at_the_address_is_told_as_what_it_is(httpserver: HTTPServer) -> None:
+    """The SDK's own text begins with `tonic::transport::Error`."""
+    told = await why_silent(f"{httpserver.host}:{httpserver.port}", timeout_s=30)
+    assert told == "something other than a Temporal server answers"
 
 
 def test_a_full_disk_behind_stdout_is_named(tmp_path: Path) -> None:

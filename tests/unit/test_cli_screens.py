@@ -80,6 +80,15 @@ def test_tokens_add_up() -> None:
     assert Progress().with_entry(entry).with_entry(entry).tokens == 24
 
 
+def test_whatever_spends_counts_and_the_sum_at_the_end_does_not_count_again() -> None:
+    usage = {"input_tokens": 10, "output_tokens": 2}
+    spending = ("ReasoningComplete", "CritiqueEvaluated", "ContextCompacted", "DelegationEnded", "Terminated")
+    progress = Progress()
+    for event in spending:
+        progress = progress.with_entry(an_entry(event, usage=usage))
+    assert progress.tokens == 4 * 12
+
+
 @pytest.mark.parametrize(
     ("kinds", "paused"),
     [

@@ -4,8 +4,11 @@ import json
 
 import pytest
 
+from orga.client.cli.audit.table import summary
+from orga.client.cli.counting import counted
 from orga.client.cli.output import json_result
 from orga.client.cli.terminal_text import harmless, on_one_line
+from orga.client.proof.audit import RunAudit
 
 
 @pytest.mark.parametrize(
@@ -18,6 +21,7 @@ from orga.client.cli.terminal_text import harmless, on_one_line
         pytest.param("a\x00\x08b\x9b", "ab", id="lone control characters go"),
         pytest.param("a\x1bcb", "ab", id="a sequence of two characters goes as a whole"),
         pytest.param("safe\u202egpj.exe", "safegpj.exe", id="no turned writing direction"),
+        pytest.param("safe\u061c\u200f.exe", "safe.exe", id="no mark of one"),
         pytest.param("progress\rdone", "progressdone", id="no overwriting of a line"),
         pytest.param("a\r\nb", "a\nb", id="Windows line ends are line ends"),
         pytest.param("[bold]x[/bold]", "[bold]x[/bold]", id="markup is just text"),
@@ -40,3 +44,16 @@ def test_json_on_a_terminal_is_escaped_and_still_says_the_same(capsys: pytest.Ca
     assert json.loads(written) == value
     assert all(character.isprintable() or character == "\n" for character in written)
     assert "ü 👋" in written
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        pytest.param(counted(1, "tool"), "1 tool", id="one"),
+        pytest.param(counted(0, "tool"), "0 tools", id="none"),
+        pytest.param(counted(2, "policy", "policies"), "2 policies", id="a plural of its own"),
+        pytest.param(summary([RunAudit("a")])[0], "0 proposals of 1 run: nothing was proposed", id="one run"),
+    ],
+)
+def test_what_is_counted_has_its_number(told: str, shown: str) -> None:
+    assert told == shown

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from docs.generate.commands import names
 from orga.client.cli.commands import COMMANDS, Command, loaded
 from orga.client.cli.exit_codes import ExitCode, UsageError, of_ending
 from orga.client.cli.failing import of_error
@@ -90,7 +91,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert says in shown.err
 
 
-SERVED = ["run", "attach", "list", "inbox", "status", "journal", "steer", "resolve", "setup", "worker", "dev"]
+SERVED = ["run", "attach", "chat", "list", "inbox", "status", "journal", "steer", "resolve", "setup", "worker", "dev"]
 
 
 @pytest.mark.parametrize("command", SERVED)
@@ -117,10 +118,30 @@ def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str], monkeypat
 
 def test_every_command_teaches_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     names = [command.name for command in ALL if not command.place.endswith(":app")]
-    assert len(names) == 37
+    assert len(names) == 38
     for name in names:
         assert run_command([name, "--help"]) == 0
         assert "Example: " in capsys.readouterr().out, name
+
+
+@pytest.mark.parametrize(
+    "words", [(), *(tuple(name.split()) for name in names()), ("policy",), ("tools",)], ids=" ".join
+)
+def test_the_help_brackets_an_argument_once_and_gives_no_flag_a_type(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    assert run_command([*words, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "[[" not in shown
+    assert "]]" not in shown.replace("[ITERATION[.INDEX]]", "")
+    assert "]...]" not in shown
+    assert "bool" not in shown.lower()
+
+
+def test_a_word_that_is_not_one_of_the_choices_is_told_with_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["completion", "powershell"]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("orga: Invalid value for 'SHELL': 'powershell' is not one of 'bash', 'zsh', 'fish'. ")
 
 
 @pytest.mark.parametrize("command", ALL, ids=[command.name for command in ALL])

@@ -29,10 +29,10 @@ MODULES = {"workflow", "datetime", "date", "time", "loop", "asyncio"}
 """Whose `now`, `time` and `time_ns` are meant: a run has a `now` of its own."""
 
 ASKED_BY = {
-    "event_time": {"phases/control/run.py", "agent.py", "goal.py"},
+    "event_time": {"phases/control/run.py", "agent.py", "goal.py", "session.py"},
     "live_time": {"phases/control/handlers.py", "phases/control/run.py"},
     "task_clock": {"phases/control/lifetime.py", "phases/control/run.py"},
-    "wall_time": {"handlers.py", "goal.py", "phases/control/run.py"},
+    "wall_time": {"handlers.py", "goal.py", "session.py", "phases/control/run.py"},
     "length": {"phases/control/run.py"},
 }
 """What those files offer, and who may use it."""

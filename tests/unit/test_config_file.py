@@ -132,6 +132,16 @@ def test_a_server_starts_in_the_folder_of_the_file_that_names_it(tmp_path: Path,
     assert config.mcp.servers["x"].cwd == tmp_path / expected
 
 
+def test_a_mark_at_the_beginning_is_no_mistake(tmp_path: Path) -> None:
+    """Editors of Windows write one; it is no part of the first key, and no line or column counts it."""
+    path = tmp_path / "orga.toml"
+    path.write_bytes(b'\xef\xbb\xbf[temporal]\naddress = "h:1"\n')
+    assert load_config(folder=tmp_path, env={"ORGA_TRUST": "1"}).config.temporal.address == "h:1"
+    path.write_bytes(b"\xef\xbb\xbf[temporal]\naddress = 1\n")
+    with pytest.raises(ConfigError, match=r"orga\.toml:2"):
+        load_config(folder=tmp_path, env={})
+
+
 def test_a_file_that_is_not_utf8_says_so(tmp_path: Path) -> None:
     (tmp_path / "orga.toml").write_bytes(b"# \xff\n")
     with pytest.raises(ConfigError, match="byte 2 is not UTF-8"):

@@ -147,3 +147,17 @@ def test_models_are_asked_on_demand(monkeypatch: pytest.MonkeyPatch, capsys: Sho
     )
     assert run_command(["models", "--check"]) == 6
     assert "✗ openai-compatible:m" in capsys.readouterr().out
+
+
+def test_the_engine_that_decides_is_told_with_what_it_follows_from(tmp_path: Path, capsys: Shown) -> None:
+    assert held(capsys, "policy")["policy.engine"] == ("default", "default")
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "all.cedar").write_text("permit (principal, action, resource);")
+    assert held(capsys, "policy")["policy.engine"] == ("cedar", "default: policies are there")
+
+
+def test_a_folder_is_shown_whatever_shell_one_sits_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown
+) -> None:
+    monkeypatch.setenv("PWD", str(tmp_path))
+    assert held(capsys, "tools.files")["tools.files.root"] == (str(tmp_path), "default: the working folder")

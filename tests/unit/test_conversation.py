@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.conversation import full_digest, handed_over, settled, size_of, tokens_of, with_message
+from orga.workflows.decisions.conversation import as_base, full_digest, handed_over, size_of, tokens_of, with_message
 from orga.workflows.types.context import ContextRef, DigestMismatch, HashedMessages, MessageRef, digest_of
 from orga.workflows.types.conversation import Conversation, Summary, summary_message
 from orga.workflows.types.messages import Message
@@ -49,7 +49,7 @@ def test_the_reader_finds_exactly_the_writers_messages(steps: list[Op]) -> None:
             reader.recorded.append(message)
             conversation = with_message(conversation, message, MessageRef(reply=len(reader.recorded) - 1))
         elif kind == "settle":
-            conversation = settled(conversation)
+            conversation = as_base(conversation)
             reader.base = HashedMessages().plus(conversation.messages)
         else:
             part = _range(conversation.sent, a, b)
@@ -156,7 +156,7 @@ def test_a_summary_that_was_used_or_whose_run_ends_is_at_hand_no_more() -> None:
     summary = Summary(drop=((1, 2),), text="b", call="2.summary")
     conversation = conversation_of(*THREE, sent=3).model_copy(update={"ready": summary})
     _, seen = handed_over(conversation, summary.drop, summary=summary)
-    assert (seen.ready, settled(conversation).ready) == (None, None)
+    assert (seen.ready, as_base(conversation).ready) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -191,6 +191,6 @@ def test_after_the_hand_over_nothing_is_news() -> None:
 
 def test_a_settled_conversation_is_all_base_and_has_the_same_digest() -> None:
     conversation = conversation_of(*THREE, sent=1)
-    whole = settled(conversation)
+    whole = as_base(conversation)
     assert (whole.sent, whole.news, whole.messages) == (3, (), THREE)
     assert whole.digest == full_digest(conversation)

@@ -159,5 +159,5 @@ def _only_ours(model: str) -> None:
     ],
 )
 def test_a_model_that_cannot_review(critic: Critic, expected: str) -> None:
-    chosen = ChosenModels(("ours:model",), (critic,))
+    chosen = ChosenModels(("ours:model",), AgentConfig(critics=(critic,)).askers)
     assert model_refusal(chosen, _only_ours) == expected

@@ -14,7 +14,7 @@ from orga.client.proof.decisions import fault_of
 from orga.testing import FakeTool, answers
 from orga.workflows.decisions.calls import not_run
 from orga.workflows.decisions.decision import decision_of, with_decision, with_undecided_answer
-from orga.workflows.decisions.dispatch import turned_down
+from orga.workflows.decisions.dispatch import unstarted
 from orga.workflows.decisions.fork import awaiting_past, fork_of, shared
 from orga.workflows.decisions.journal import JournalFold
 from orga.workflows.decisions.result import result_data
@@ -209,7 +209,7 @@ def test_it_is_no_part_of_a_saga() -> None:
 
 def test_it_needs_no_room_in_max_tool_calls() -> None:
     state = a_run(setup={"config": LoopConfig(max_tool_calls=0)})
-    assert list(turned_down(state, [a_call("read"), a_call("decide")])) == [0]
+    assert list(unstarted(state, [a_call("read"), a_call("decide")])) == [0]
 
 
 def happened(decision: AgentState) -> list[JournalEntry]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from pydantic import ValidationError
 
 from orga.client.config.file import ConfigError, load_config
-from orga.workflows.decisions.decision import settled
+from orga.workflows.decisions.decision import rule_outcome
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.decision import GroundedDecision
 from orga.workflows.types.decision_checks import CheckedDecision, TooEntangled, unreachable
@@ -173,7 +173,7 @@ def test_a_decision_reads_back_from_a_history_as_it_was() -> None:
 @LAW
 @given(decisions)
 def test_a_rule_is_unreachable_when_no_case_reaches_it(decision: GroundedDecision) -> None:
-    reached = {settled(decision, case)[0] for case in ALL_CASES}
+    reached = {rule_outcome(decision, case)[0] for case in ALL_CASES}
     never = tuple(index for index in range(len(decision.rules)) if decision.rule_name(index) not in reached)
     assert unreachable(decision) == never
 

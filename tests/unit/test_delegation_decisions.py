@@ -8,19 +8,18 @@ from hypothesis import given
 
 from orga.workflows.decisions import delegation
 from orga.workflows.decisions.begin import begun, effects_origin, first_state
-from orga.workflows.decisions.delegation import answer_text, child_input, child_tools, refusal, settled, shortfall_text
-from orga.workflows.types.control import StopReason
-from orga.workflows.types.delegation import (
-    Ceiling,
-    Child,
-    DelegateSpec,
-    Lineage,
-    child_id,
-    delegate_arguments,
-    delegated_place,
+from orga.workflows.decisions.delegation import (
+    answer_text,
+    child_input,
+    child_tools,
+    refusal,
+    shortfall_text,
+    with_usage_settled,
 )
+from orga.workflows.types.control import StopReason
+from orga.workflows.types.delegation import Ceiling, Child, DelegateSpec, child_id, delegate_arguments, delegated_place
 from orga.workflows.types.gate import Verdict
-from orga.workflows.types.input import AgentInput, LoopConfig
+from orga.workflows.types.input import AgentInput, Lineage, LoopConfig
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import Termination
@@ -109,7 +108,7 @@ def test_a_delegates_tools_only_ever_narrow(own: Any, config: Any, gate: Any, ex
 
 def test_a_delegates_use_is_counted_once_and_that_of_its_own_delegates_with_it() -> None:
     state = a_state(usage=UsageTotals(input_tokens=10, total_tokens=10, model_calls=1), children=(CHILD,))
-    after = settled(state, CHILD.workflow_id, a_result(tokens=7, calls=2, tools=3, below=4, cost=0.5))
+    after = with_usage_settled(state, CHILD.workflow_id, a_result(tokens=7, calls=2, tools=3, below=4, cost=0.5))
 
     assert after.usage == UsageTotals(input_tokens=17, total_tokens=17, model_calls=3, cost_usd=0.5)
     assert (after.tool_calls.delegated, after.tool_calls.run) == (7, 0)
@@ -118,7 +117,7 @@ def test_a_delegates_use_is_counted_once_and_that_of_its_own_delegates_with_it()
 
 def test_of_a_delegate_without_a_result_nothing_is_counted() -> None:
     state = a_state(children=(CHILD,))
-    assert settled(state, CHILD.workflow_id, None) == a_state()
+    assert with_usage_settled(state, CHILD.workflow_id, None) == a_state()
 
 
 def test_counts_say_nothing_of_delegates_where_there_are_none() -> None:

@@ -1,14 +1,51 @@
 """What an attempt knows of those before it, from the last heartbeat alone."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ApplicationError
 
 from orga.activities.earlier_attempts import attempt_failed, may_have_acted
+from orga.activities.next_try import comes_too_late
+from orga.workflows.phases.failures import is_infrastructure
+from orga.workflows.types.input import OUT_OF_TIME
 from orga.workflows.types.tools import EARLIER_UNKNOWN, TIME_LIMIT
 from tests.support.tools.activities import Beats
+
+PAUSE = RetryPolicy(initial_interval=timedelta(seconds=10), backoff_coefficient=2.0)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "left_s", "running_s", "expected"),
+    [
+        pytest.param(1, 15.0, 1.0, False, id="the next try fits"),
+        pytest.param(1, 10.5, 1.0, True, id="it would come behind the end"),
+        pytest.param(2, 15.0, 1.0, True, id="the pauses grow"),
+        pytest.param(1, None, 1.0, False, id="nobody said what is left"),
+    ],
+)
+async def test_whether_the_next_try_comes_too_late(
+    attempt: int, left_s: float | None, running_s: float, expected: bool
+) -> None:
+    async def asked(_: object) -> bool:
+        return comes_too_late(left_s, running_s)
+
+    assert await Beats(attempt=attempt, retry_policy=PAUSE).run(asked, None) is expected
+
+
+@pytest.mark.parametrize(("retryable", "is_last"), [(True, False), (True, True), (False, True)])
+async def test_the_last_try_is_final_and_says_that_time_is_what_lacks(retryable: bool, is_last: bool) -> None:
+    async def failing(_: object) -> ApplicationError:
+        return attempt_failed("429", "Http429", retryable=retryable, acted="no", is_last=is_last)
+
+    error = await Beats().run(failing, None)
+    assert error.non_retryable is (not retryable or is_last)
+    assert (OUT_OF_TIME in error.details) is (retryable and is_last)
+    assert is_infrastructure(error) is retryable
 
 
 async def is_unsure(attempt: int, last: list[Any]) -> bool:

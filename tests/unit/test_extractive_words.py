@@ -95,6 +95,20 @@ def test_queries_are_phrases_then_neighbours_then_words() -> None:
     assert queries_of(question, regex=False)[:3] == ("dead letters", "default", "timeout")
 
 
+def test_what_begins_words_is_written_once_as_people_write_it() -> None:
+    question = question_of([user("How long may 12 books of the configuration be kept in a room?")])
+
+    assert queries_of(question, regex=True) == (
+        r"\b(12|twelve|zwölf)\b",
+        r"(config|\b(book|kept|room)).*(config|\b(book|kept|room))",
+        r"config|\bbook",
+    )
+    assert queries_of(question_of([user("How long may a book be kept?")]), regex=True) == (
+        r"\b(book|kept).*\b(book|kept)",
+        r"\b(book|kept)",
+    )
+
+
 @pytest.mark.parametrize(
     ("question", "told"),
     [
@@ -104,6 +118,7 @@ def test_queries_are_phrases_then_neighbours_then_words() -> None:
             ["two of furniture, delivered, day", "furniture or delivered"],
             id="words",
         ),
+        pytest.param("How long may a book be kept?", ["two of book, kept", "book or kept"], id="short words"),
         pytest.param("Who has 12?", ["12"], id="a number"),
     ],
 )
@@ -195,6 +210,20 @@ def test_a_gap_ends_a_passage_and_its_headings() -> None:
     found = [(p.first, p.last, p.headings) for p in passages_of("x.md", {1: "# A", 2: "one", 7: "two", 8: "three"})]
 
     assert found == [(2, 2, ("A",)), (7, 8, ())]
+
+
+@pytest.mark.parametrize(
+    ("first", "header"),
+    [
+        pytest.param(1, "| term | means |", id="all of it"),
+        pytest.param(2, "", id="from its rule on"),
+        pytest.param(3, "", id="from its middle on"),
+    ],
+)
+def test_the_header_of_a_table_is_the_row_above_its_rule(first: int, header: str) -> None:
+    table = {1: "| term | means |", 2: "|---|:-:|", 3: "| run | one execution |", 4: "| turn | one message |"}
+    known = {40: "| another | table |", 41: "|---|---|"} | {n + 50: row for n, row in table.items() if n >= first}
+    assert [passage.header for passage in passages_of("x.md", known)][-1] == header
 
 
 @pytest.mark.parametrize(

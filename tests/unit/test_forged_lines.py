@@ -11,7 +11,8 @@ from hypothesis import given
 
 from orga.activities.adapters.webhook.message import Format, body
 from orga.activities.ports import RunKey
-from orga.client.cli import audit_table, conversation, doctor, inbox, rewind, run_rows, run_table
+from orga.client.cli import conversation, doctor, inbox, rewind, run_rows, run_table
+from orga.client.cli.audit import table as audit_table
 from orga.client.cli.checks import Check
 from orga.client.cli.flights import Flights, InFlight
 from orga.client.cli.held_in_full import as_json, lines_of

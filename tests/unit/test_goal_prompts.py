@@ -103,6 +103,35 @@ def test_what_looks_like_a_template_is_filled_in_as_it_stands(name: PromptName) 
         assert "49" not in text
 
 
+@pytest.mark.parametrize("name", ["planning", "execution", "evaluation", "decision", "summary", "compression"])
+def test_what_is_kept_in_mind_stands_in_each_default_prompt(name: PromptName) -> None:
+    """The reply that it was said in may have left the conversation by then."""
+    state = a_goal(a_plan_step("a"), memory="the harbour opened in 1887", due=("a",))
+    assert asked(state)[name].count("Kept in mind:\nthe harbour opened in 1887") == 1
+    assert "Kept in mind:" not in asked(state.with_pursuit(memory=""))[name] or name == "compression"
+
+
+def test_a_step_is_prepared_with_what_those_brought_that_it_depends_on() -> None:
+    found = a_plan_step("a", "done", 4.0).with_fields(summary="it stands in b.md", source='search "b"')
+    other = a_plan_step("z", "done", 4.0)
+    state = a_goal(found, other, a_plan_step("c", "open", None, "a").with_fields(arguments=None), due=("c",))
+    text = prompts.input_prompt(state, state.pursuit.due_steps, is_planned=False)
+    assert '- c (read): g\n  after a (search "b"): done, good 4.0: it stands in b.md' in text
+    assert "after z" not in text
+
+
+def test_what_several_steps_depend_on_is_told_once() -> None:
+    steps = [a_plan_step("a", "done", 4.0), a_plan_step("c", "open", None, "a"), a_plan_step("d", "open", None, "a")]
+    text = prompts.input_prompt(a_goal(*steps), steps[1:], is_planned=False)
+    assert text.count("after a") == 1
+
+
+def test_where_no_model_is_asked_for_calls_nothing_is_told_twice() -> None:
+    state = a_goal(a_plan_step("a", "done", 4.0), a_plan_step("c", "open", None, "a"), memory="much", due=("c",))
+    text = prompts.input_prompt(state, state.pursuit.due_steps, is_planned=True)
+    assert text.splitlines() == ["[goal_input] Steps of this round:", '- c (read): g with {"at":"c"}']
+
+
 @given(words=st.text(st.characters(codec="utf-8")))
 def test_no_text_is_expanded_or_escaped(words: str) -> None:
     assert rendered("<{{ goal }}>", {"goal": words}) == f"<{words}>"
@@ -208,9 +237,10 @@ def test_no_default_prompt_makes_too_much() -> None:
     )
     most = GoalConfig.model_validate({"max_plan_steps": 30}).max_plan_steps
     over = [long.model_copy(update={"id": f"{n}".rjust(MAX_ID_CHARS), "state": "done"}) for n in range(MAX_KEPT_STEPS)]
-    steps = [*over, *(long.model_copy(update={"id": f"o{n}".rjust(MAX_ID_CHARS)}) for n in range(most))]
+    needs = {"depends_on": tuple(step.id for step in over)}
+    steps = [*over, *(long.model_copy(update={"id": f"o{n}".rjust(MAX_ID_CHARS), **needs}) for n in range(most))]
     state = a_goal(*steps, memory=wide * MAX_MEMORY_CHARS, due=tuple(step.id for step in steps[:most]))
-    assert max(len(text.encode()) for text in asked(state).values()) < MAX_PROMPT_BYTES - 50_000
+    assert max(len(text.encode()) for text in asked(state).values()) < MAX_PROMPT_BYTES
 
 
 def test_a_tag_on_a_line_of_its_own_leaves_no_line() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.workflows.decisions.conversation import with_message
-from orga.workflows.decisions.decision import decided, decision_of, fitted_fields, settled, unfounded
+from orga.workflows.decisions.decision import decided, decision_of, fitted_fields, rule_outcome, unfounded
 from orga.workflows.types.decision import Decided, GroundedDecision
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.state import AgentState
@@ -202,7 +202,7 @@ def test_fields_are_fitted_or_refused(fields: dict[str, Any]) -> None:
 def test_every_case_has_exactly_one_outcome(decision: GroundedDecision) -> None:
     outcomes = [rule.then for rule in decision.rules] + [decision.default]
     for case in ALL_CASES:
-        rule, outcome = settled(decision, case)
+        rule, outcome = rule_outcome(decision, case)
         holding = [r for r in decision.rules if all(c.holds(case[name]) for name, c in r.when.items())]
         assert outcome in outcomes
         assert outcome == (holding[0].then if holding else decision.default)

@@ -42,7 +42,7 @@ def test_it_is_one_line_and_nothing_was_started(
     assert shown.out == ""
     assert shown.err.startswith(f"orga: {says}")
     assert shown.err.count("\n") == 1
-    assert not (tmp_path / "home").exists()
+    assert [left.name for left in tmp_path.glob("home/*")] == ["leases.lock"]
 
 
 def test_workers_of_a_configured_server_may_know_more(

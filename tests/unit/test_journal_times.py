@@ -5,7 +5,7 @@ from typing import Any
 
 from orga.client.cli.narration import Narrator
 from orga.workflows.decisions.journal_entries import canonical_line
-from orga.workflows.decisions.journal_times import CallTimes
+from orga.workflows.decisions.journal_iteration import CallTimes
 from orga.workflows.types.delegation import child_id
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.status import Happening, HappeningKind

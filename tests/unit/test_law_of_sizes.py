@@ -15,6 +15,7 @@ from orga.workflows.decisions.begin import begun
 from orga.workflows.decisions.carried_parts import MAX_CARRIED_BYTES
 from orga.workflows.decisions.compaction import compaction
 from orga.workflows.decisions.control import interventions
+from orga.workflows.decisions.control.interventions import is_time_to_roll_over
 from orga.workflows.decisions.conversation import (
     LEAST_ROOM_BYTES,
     MAX_NEWS_BYTES,
@@ -28,7 +29,7 @@ from orga.workflows.decisions.conversation import (
     with_message,
 )
 from orga.workflows.decisions.hydration import with_hydration
-from orga.workflows.decisions.roll_over import carried, is_due
+from orga.workflows.decisions.roll_over import can_be_carried, carried
 from orga.workflows.types.context import ContextRef, HashedMessages, MessageRef, digest_of
 from orga.workflows.types.control import Intervention, InterventionKind
 from orga.workflows.types.hydration import Reference, Resolved
@@ -104,7 +105,8 @@ class Sized:
         written = carried(self.state.model_copy(update={"notes": ()}), "run 1")
         wire = written.model_dump_json(exclude_unset=True).encode()
         assert len(wire) <= MAX_CARRIED_BYTES
-        assert is_due(self.state, 10_000, 10**8, True)
+        assert is_time_to_roll_over(self.state, 10_000, 10**8, True)
+        assert can_be_carried(self.state)
         self.state = AgentState.model_validate_json(wire)
         self.base = HashedMessages().plus(self.state.conversation.messages)
         assert full_digest(self.state.conversation) == digest_of(self.state.conversation.messages)

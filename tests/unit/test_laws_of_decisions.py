@@ -10,7 +10,7 @@ from orga.workflows.decisions import dispatch, limits, observe
 from orga.workflows.decisions.control import interventions, questions
 from orga.workflows.decisions.conversation import full_digest, size_of, tokens_in
 from orga.workflows.decisions.limits import stop_reason
-from orga.workflows.decisions.replies import classify_reply
+from orga.workflows.decisions.observe import classify_reply
 from orga.workflows.decisions.result import result, status
 from orga.workflows.decisions.roll_over import carried
 from orga.workflows.decisions.steps import repeated, with_resolved_step
@@ -53,7 +53,7 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
         self.reasoned(reply)
         verdicts = tuple(_verdict(fate) for _, _, fate, _ in wanted)
         allowed = [index for index, verdict in enumerate(verdicts) if verdict.decision == "allow"]
-        down = dispatch.turned_down(self.state, [calls[index] for index in allowed])
+        down = dispatch.unstarted(self.state, [calls[index] for index in allowed])
         turned_down = {allowed[nth]: outcome for nth, outcome in down.items()}
         ended = tuple(
             turned_down.get(index) or self.carried_out(index, call, verdicts[index], wanted[index][2], wanted[index][3])

@@ -49,7 +49,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 
 
 CONTROL_TYPES = {
-    *("control", "questions", "record", "value"),
+    *("control", "questions", "record", "value", "definition"),
     *("names", "text", "telemetry_names", "breakers"),
 }
 """The values that the control core goes by: none of an agent."""

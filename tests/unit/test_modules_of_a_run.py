@@ -1,6 +1,7 @@
 """What the sandbox of one run imports: its own copy of all workflow code, and no more of it than its kind needs."""
 
 import ast
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -17,7 +18,7 @@ from orga.workflows.agent import AgentWorkflow
 from orga.workflows.goal import GoalWorkflow
 
 ROOT = Path(__file__).parents[2]
-MOST_OF_AN_AGENT = 60
+MOST_OF_AN_AGENT = 61
 """Modules of ours in the sandbox of an agent's run: its start pays for each."""
 
 
@@ -174,3 +175,38 @@ async def test_a_module_that_fails_is_not_left_half_made(
     with pytest.raises(ZeroDivisionError):
         run_in(instance, f"import {name}")
     assert name not in instance.importer.new_modules
+
+
+@pytest.mark.parametrize("kind", [AgentWorkflow, GoalWorkflow])
+async def test_a_run_has_the_workers_handlers_with_functions_of_its_own(made: list[_Instance], kind: type[Any]) -> None:
+    prepare(workflow_runner(), kind)
+    known = cast(Any, workflow)._Definition.must_from_class(kind)
+    modules = ours(made[0])
+    own = cast(Any, workflow)._Definition.must_from_class(vars(modules[kind.__module__])[kind.__name__])
+    for handlers in ("signals", "queries", "updates"):
+        theirs, its = getattr(known, handlers), getattr(own, handlers)
+        assert its.keys() == theirs.keys() != set()
+        for name, handler in its.items():
+            functions = [handler.fn, handler.validator] if getattr(handler, "validator", None) else [handler.fn]
+            assert all(each.__globals__ is vars(modules[each.__module__]) for each in functions)
+            assert vars(handler) | {"fn": 0, "validator": 0} == vars(theirs[name]) | {"fn": 0, "validator": 0}
+    assert all(each.validator is not None for each in own.updates.values())
+
+
+async def test_a_run_has_restricted_builtins_in_any_thread(made: list[_Instance]) -> None:
+    """Python's own are restricted by thread, while the sandbox is entered."""
+    prepare(workflow_runner(), AgentWorkflow)
+    made[0].importer.restriction_context.is_runtime = True
+    with pytest.raises(RestrictedWorkflowAccessError, match="open"):
+        eval("open('/dev/null')", vars(ours(made[0])["orga.workflows.decisions.observe"]))
+
+
+async def test_what_the_worker_has_anew_is_passed_through_anew(
+    made: list[_Instance], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner, name = workflow_runner(), "orga.workflows.types.usage"
+    prepare(runner, AgentWorkflow)
+    monkeypatch.setitem(sys.modules, name, another := ModuleType(name))
+    vars(another).update(vars(made[0].importer.new_modules[name]))
+    prepare(runner, AgentWorkflow)
+    assert made[1].importer.new_modules[name] is another

@@ -21,9 +21,8 @@ from orga.workflows.decisions.control.notifications import (
 )
 from orga.workflows.decisions.control.questions import asked, closed, with_resolution
 from orga.workflows.types.control import Intervention
-from orga.workflows.types.delegation import Lineage
 from orga.workflows.types.gate import ApprovalTerms, Verdict
-from orga.workflows.types.input import AgentInput
+from orga.workflows.types.input import AgentInput, Lineage
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.past import ForkedFrom
 from orga.workflows.types.questions import Notification, NotifyEvent, Question, Resolution

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.workflows.decisions.observe import (
+    classify_reply,
     with_answer,
     with_denied_answer,
     with_outcomes,
@@ -15,7 +16,6 @@ from orga.workflows.decisions.observe import (
     with_reply,
     with_unjudged,
 )
-from orga.workflows.decisions.replies import classify_reply
 from orga.workflows.decisions.steps import repeated
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.gate import Verdict

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from orga.activities.adapters.models.blocks import block_part, wire_block
-from orga.workflows.decisions.conversation import handed_over, settled, with_message
+from orga.workflows.decisions.conversation import as_base, handed_over, with_message
 from orga.workflows.types.context import HashedMessages, MessageRef
 from orga.workflows.types.conversation import Conversation, as_sent
 from orga.workflows.types.messages import Message, Reply
@@ -33,7 +33,7 @@ def test_parts_keep_their_order_by_reference_and_in_a_run_that_continues_as_new(
     held = {0: REPLY}
     rebuilt = context.applied(HashedMessages(), lambda news: news.message or held[news.reply or 0].message())
     assert rebuilt.messages == seen.messages
-    carried = Conversation.model_validate_json(settled(conversation).model_dump_json(exclude_unset=True))
+    carried = Conversation.model_validate_json(as_base(conversation).model_dump_json(exclude_unset=True))
     assert (carried.messages[1].parts, carried.digest) == (PARTS, seen.digest)
 
 
@@ -41,7 +41,7 @@ def test_what_is_left_by_compaction_keeps_its_parts() -> None:
     conversation = with_message(Conversation(), Message.of("user", "go", pinned=True))
     for said_so in (Message.of("assistant", "gone"), REPLY.message()):
         conversation = with_message(conversation, said_so)
-    _, seen = handed_over(settled(conversation), drop=((1, 2),))
+    _, seen = handed_over(as_base(conversation), drop=((1, 2),))
     assert [message.parts for message in seen.messages] == [(said("go"),), PARTS]
 
 

@@ -214,3 +214,16 @@ def test_of_a_server_that_cannot_be_asked_nothing_is_known(tmp_path: Path, capsy
 
 def test_the_tests_of_a_named_folder_say_what_its_tools_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["policy", "check", str(ROOT / "examples" / "policies")]) == 0, capsys.readouterr().out
+
+
+def test_tools_in_code_are_said_to_be_known_by_the_tests_of_their_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`OrgaPlugin(tools=[…], policy=…)`: no configuration knows them."""
+    a_folder(tmp_path, a='permit (principal, action == Action::"tool_call", resource == Tool::"settle");')
+    (tmp_path / "policies" / "a.test.toml").write_text(
+        '[tools.settle]\n[[test]]\nname = "n"\ntool = "settle"\nexpect = "allow"\n'
+    )
+    assert run_command(["policy", "check"]) == 2
+    assert capsys.readouterr().err.endswith(f"describe them: orga policy check {tmp_path / 'policies'}\n")
+    assert run_command(["policy", "check", "policies"]) == 0

@@ -1,5 +1,6 @@
 """The first moments of a command, before it can say how it ends."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from orga.client.cli.main import BROKEN_PIPE
 from orga.start import module_command
 from tests.support.programs.orga_command import ROOT
 
@@ -20,6 +22,15 @@ def test_a_stream_that_is_closed_is_no_defect(closed: str) -> None:
     done = subprocess.run([*shell, *COMMAND, "--version"], cwd=ROOT, capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert (b"orga " in done.stdout) is (">&-" not in closed.replace("2>&-", ""))
+
+
+def test_who_reads_no_further_is_told_nothing() -> None:
+    """As `orga policy schema | head -0`."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    done = subprocess.run([*COMMAND, "policy", "schema"], cwd=ROOT, stdout=theirs, stderr=subprocess.PIPE, check=False)
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (BROKEN_PIPE, b"")
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.1, 0.3, 0.6])

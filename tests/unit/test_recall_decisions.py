@@ -66,6 +66,12 @@ TERMS: dict[str, tuple[tuple[Message, ...], list[str]]] = {
     "nothing older than the last five": ((user("forgotten"), *[user("echo")] * 5), ["echo"]),
     "no letters": ((user("---- ==== 1234"),), ["1234"]),
     "what is no word": ((user("x" * 5_000 + " ledger"),), ["ledger"]),
+    "a path is one, however deep": (
+        (user("Fix `services/billing/src/main/java/com/acme/Invoice.java:12`!"),),
+        ["services/billing/src/main/java/com/acme/Invoice.java:12"],
+    ),
+    "an address is none": ((user(f"https://example.com/{'a/' * 30} ledger"),), ["ledger"]),
+    "nor is what only looks like one": ((user(f"{'x' * 50}/{'y' * 50} {'a/' * 200} ledger"),), ["ledger"]),
     "the block itself does not count": (
         (user("harbour"), Message.of("user", "warehouse", pinned=True, knowledge=True)),
         ["harbour"],
@@ -84,7 +90,8 @@ def test_terms(messages: tuple[Message, ...], expected: list[str]) -> None:
 def test_terms_are_few_and_short_whatever_is_said(texts: list[str]) -> None:
     terms = search_terms(tuple(map(user, texts)))
     assert len(terms) <= ENOUGH + WORDS_OF_ONE - 1
-    assert all(len(term) <= 40 and term.isprintable() for term in terms)
+    assert all(term.isprintable() and len(term.encode()) <= 160 for term in terms)
+    assert all(len(part) <= 40 for term in terms for part in term.split("/"))
 
 
 def a_knowing(*messages: Message, config: LoopConfig = ON, **fields: Any) -> AgentState:
@@ -118,8 +125,9 @@ def test_who_has_no_knowledge_looks_for_nothing(knowledge: RunKnowledge | None) 
 USERS: dict[str, tuple[dict[str, Any], str]] = {
     "named": ({"user": "ada"}, "ada"),
     "none": ({}, ""),
-    "no name": ({"user": {"name": "ada"}}, ""),
-    "long": ({"user": "a" * 900}, "a" * 200),
+    "null": ({"user": None}, ""),
+    "a number, as its digits": ({"user": 42}, "42"),
+    "anything else, as its JSON": ({"user": {"name": "ada", "id": 7}}, '{"id":7,"name":"ada"}'),
 }
 
 
@@ -129,6 +137,17 @@ def test_on_whose_behalf(trusted: dict[str, Any], name: str) -> None:
     state = a_knowing(taint=("fetch_url",)).with_task(input=given)
     assert reader_of(state) == Reader(tenant="acme", user=name, agent=state.setup.agent if state.setup else "")
     assert behalf_of(state).taint == ("fetch_url",)
+
+
+@pytest.mark.parametrize(
+    "users", [("a" * 900, "a" * 901), (42, 43), ({"id": 1}, {"id": 2}), (["a" * 300, 1], ["a" * 300, 2])]
+)
+def test_two_users_are_never_one(users: tuple[object, object]) -> None:
+    """Nor is one of them nobody, whose facts would be those of all."""
+    given = [AgentInput(task="t", trusted_context={"user": user}) for user in users]
+    names = [reader_of(a_knowing().with_task(input=each)).user for each in given]
+    assert len({*names, ""}) == 3
+    assert max(map(len, names)) <= 200
 
 
 def test_taint_that_is_recalled_is_bounded() -> None:

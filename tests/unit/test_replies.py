@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from orga.activities.adapters.models.blocks import block_part
-from orga.workflows.decisions.replies import Kind, classify_reply
+from orga.workflows.decisions.observe import Kind, classify_reply
 from orga.workflows.types.messages import FinishReason, Reply
 from tests.support.values.core import a_call
 from tests.support.values.strategies import LAW, any_replies

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from orga.workflows.decisions.begin import NewerState, first_state
 from orga.workflows.decisions.carried_parts import MAX_CARRIED_BYTES
-from orga.workflows.decisions.control.interventions import with_pause
+from orga.workflows.decisions.control.interventions import is_time_to_roll_over, with_pause
 from orga.workflows.decisions.conversation import full_digest, handed_over
-from orga.workflows.decisions.roll_over import carried, is_due
+from orga.workflows.decisions.roll_over import can_be_carried, carried
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.delegation import Child
 from orga.workflows.types.messages import Message
@@ -33,7 +33,8 @@ SETUP = a_setup(roll_over_events=3_500, roll_over_bytes=3_000_000)
     ],
 )
 def test_is_due(events: int, history_bytes: int, suggested: bool, expected: bool) -> None:
-    assert is_due(a_state(setup=SETUP), events, history_bytes, suggested) is expected
+    state = a_state(setup=SETUP)
+    assert (is_time_to_roll_over(state, events, history_bytes, suggested) and can_be_carried(state)) is expected
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,8 @@ def test_is_due(events: int, history_bytes: int, suggested: bool, expected: bool
     ],
 )
 def test_a_run_does_not_roll_over_when(fields: dict[str, Any]) -> None:
-    assert not is_due(a_state(setup=SETUP, **fields), 10_000, 10_000_000, True)
+    state = a_state(setup=SETUP, **fields)
+    assert not (is_time_to_roll_over(state, 10_000, 10_000_000, True) and can_be_carried(state))
 
 
 def over_the_wire(state: AgentState) -> AgentState:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from orga.workflows.decisions import saga
 from orga.workflows.decisions.calls import cancelled, failed, not_run, refused
-from orga.workflows.decisions.dispatch import has_room, turned_down, wants_more, with_one_more, with_under_way
+from orga.workflows.decisions.dispatch import has_room, unstarted, wants_more, with_one_more, with_under_way
 from orga.workflows.decisions.saga import Course, ended, why
 from orga.workflows.decisions.steps import with_failed_call
 from orga.workflows.types.gate import Verdict
@@ -227,7 +227,7 @@ def test_steps_count_as_tool_calls(left: int, started: set[str]) -> None:
     setup = a_setup(*TOOLS, config=LoopConfig(max_tool_calls=left + 5))
     state = a_state(setup=setup, tool_calls=ToolCallCounts(proposed=2, run=2, in_sagas=3))
     calls = [a_saga(book("a"), pay()), ToolCall(call_id="c", name="look")]
-    down = turned_down(state, calls)
+    down = unstarted(state, calls)
     assert {call.name for n, call in enumerate(calls) if n not in down} == started
     assert wants_more(state, calls) == bool(down)
 

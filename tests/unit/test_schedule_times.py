@@ -7,8 +7,8 @@ import pytest
 
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.main import run_command
-from orga.client.cli.schedule import app as schedule_app
-from orga.client.cli.schedule_rows import COLUMNS, table, when
+from orga.client.cli.schedule.app import app as schedule_app
+from orga.client.cli.schedule.rows import COLUMNS, table, when
 from orga.client.cli.times import length_of, time_of
 from orga.client.schedules.create import MAX_SCHEDULE_ID_BYTES, checked_input, checked_schedule_id
 from orga.client.schedules.reading import Scheduled, Started, length

@@ -10,8 +10,10 @@ from orga.workflows.decisions.stages import (
     ANSWER_STAGES,
     BY_GATE,
     CALL_STAGES,
+    KEPT,
     LET_THROUGH,
     MAY_ACT,
+    NEEDED,
     Stages,
     Standing,
     Standings,
@@ -20,10 +22,18 @@ from orga.workflows.decisions.stages import (
 )
 from orga.workflows.phases.stages import OF_ANSWERS, OF_CALLS
 from orga.workflows.types.gate import Decision
+from orga.workflows.types.setup import Setup
+from orga.workflows.types.state import AgentState
 
 CRITICS: tuple[Word, ...] = ("accepted", "revise", "skipped", "asked", "ended")
 WORDS: tuple[Word, ...] = (*get_args(Decision), "yes", "no", *CRITICS)
 BOTH = pytest.mark.parametrize("stages", [CALL_STAGES, ANSWER_STAGES], ids=["calls", "answers"])
+
+
+def test_what_a_stage_needs_is_a_part_of_the_setup_and_what_it_keeps_of_the_state() -> None:
+    assert (NEEDED, KEPT) == (("critics",), ("critiques",))
+    assert set(NEEDED) <= Setup.model_fields.keys()
+    assert set(KEPT) <= AgentState.model_fields.keys()
 
 
 def test_the_loop_walks_the_stages_of_the_table() -> None:

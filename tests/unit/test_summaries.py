@@ -6,8 +6,16 @@ import pytest
 from hypothesis import given
 
 from orga.workflows.decisions.control.interventions import with_guidance, with_pause
-from orga.workflows.decisions.result import call_summary, details, spent
-from orga.workflows.decisions.summaries import of_call, of_gate, of_reason, with_calls, without_refused
+from orga.workflows.decisions.result import (
+    call_summary,
+    details,
+    of_call,
+    of_gate,
+    of_reason,
+    spent,
+    with_calls,
+    without_refused,
+)
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.gate import PLAN, GateRequest, Verdict
 from orga.workflows.types.messages import ToolCall

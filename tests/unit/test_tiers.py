@@ -17,8 +17,8 @@ from orga.client.workers.checked import checked
 from orga.workflows.decisions.delegation import ceiling_for, is_bound
 from orga.workflows.decisions.result import status
 from orga.workflows.types.agents import AgentConfig, Critic, Dimension
-from orga.workflows.types.delegation import Ceiling, Lineage
-from orga.workflows.types.input import AgentInput
+from orga.workflows.types.delegation import Ceiling
+from orga.workflows.types.input import AgentInput, Lineage
 from orga.workflows.types.names import AGENT_WORKFLOW, GOAL_WORKFLOW
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest, Setup

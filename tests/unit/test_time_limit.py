@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -24,9 +25,11 @@ async def limited(work: Work, limit_s: float | None = 1.0, spec: ToolSpec | None
     return await in_attempt(Beats(start_to_close_timeout=limit).environment, work, spec)
 
 
-async def in_attempt(environment: ActivityEnvironment, work: Work, spec: ToolSpec | None = None) -> str:
+async def in_attempt(
+    environment: ActivityEnvironment, work: Work, spec: ToolSpec | None = None, *, is_awaited: bool = False
+) -> str:
     async def attempt() -> str:
-        return await within_limit(work(), spec or a_spec("look"))
+        return await within_limit(work(), spec or a_spec("look"), is_awaited=is_awaited)
 
     return await environment.run(attempt)
 
@@ -131,5 +134,53 @@ async def test_a_tool_that_ignores_an_abort_is_not_waited_for(
         await call
     assert "look has not ended though it was cancelled" in caplog.text
     let_go.set()
+    while time_limit._left_behind:
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("isolation", [pytest.param(None, id="awaited"), pytest.param("thread", id="in a thread")])
+async def test_one_whose_run_waits_has_its_time_to_end_in(isolation: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread is not even told: it would go on behind the report of its end."""
+    monkeypatch.setattr(time_limit, "ENDING_S", 0.0)
+    environment, running, let_go = Beats().environment, asyncio.Event(), asyncio.Event()
+    told = list[bool]()
+
+    async def ends_late() -> str:
+        running.set()
+        while not let_go.is_set():
+            try:
+                await let_go.wait()
+            except asyncio.CancelledError:
+                told.append(True)
+        return "late"
+
+    call = asyncio.create_task(in_attempt(environment, ends_late, a_spec("look", isolation=isolation), is_awaited=True))
+    await running.wait()
+    environment.cancel()
+    asyncio.get_running_loop().call_later(0.2, let_go.set)
+    assert (await call, told) == ("late", [] if isolation else [True])
+
+
+async def test_a_worker_that_stops_waits_for_it_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_limit, "REPORT_S", 0.1)
+    environment, running, let_go = Beats().environment, asyncio.Event(), asyncio.Event()
+
+    async def ignores() -> str:
+        running.set()
+        while not let_go.is_set():
+            with suppress(asyncio.CancelledError):
+                await let_go.wait()
+        return "late"
+
+    call = asyncio.create_task(in_attempt(environment, ignores, is_awaited=True))
+    await running.wait()
+    environment.cancel()
+    asyncio.get_running_loop().call_later(0.1, environment.worker_shutdown)
+    try:
+        async with asyncio.timeout(5):
+            with pytest.raises(asyncio.CancelledError):
+                await call
+    finally:
+        let_go.set()
     while time_limit._left_behind:
         await asyncio.sleep(0)

@@ -168,3 +168,17 @@ def test_what_cannot_be_offered_is_refused_at_load(path: str, message: str) -> N
     with pytest.raises(ValueError, match=f"tool '{path}'") as caught:
         load_function(path)
     assert message in str(caught.value)
+
+
+class Box:
+    """Nothing that a model could write."""
+
+
+def boxed(box: Box) -> str:
+    """Open it."""
+    return str(box)
+
+
+def test_a_type_that_no_model_can_write_is_named_without_advice_for_another() -> None:
+    with pytest.raises(ValueError, match=r"has no JSON Schema: Unable to .* for <class '.*Box'>$"):
+        PythonFunction(boxed)

@@ -4,7 +4,7 @@ What a run begins with and carries ever after, and what may grow with it: refuse
 """
 
 from datetime import datetime
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 from pydantic_core import to_json
@@ -12,14 +12,14 @@ from pydantic_core import to_json
 from orga.workflows.decisions.carried_parts import BEGIN_BYTES
 from orga.workflows.decisions.conversation import weight_of, with_message
 from orga.workflows.decisions.fork import awaiting_past
+from orga.workflows.decisions.stages import NEEDED
 from orga.workflows.types.control import Clock
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.decision import GroundedDecision, Kind, Rule
-from orga.workflows.types.delegation import Lineage
-from orga.workflows.types.input import AgentInput, parse_input
+from orga.workflows.types.input import AgentInput, Lineage, parse_input
 from orga.workflows.types.mcp import DEFINITIONS
 from orga.workflows.types.messages import Message
-from orga.workflows.types.past import is_fork, parse_fork
+from orga.workflows.types.past import parse_fork
 from orga.workflows.types.record import InvalidInput, problems
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState
@@ -32,6 +32,19 @@ class NewerState(Exception):
 
     It fails the workflow task, which is tried again until a worker of such a version takes it.
     """
+
+
+def is_fork(raw: object) -> bool:
+    """Return whether an input asks for a fork."""
+    return isinstance(raw, dict) and cast("dict[str, Any]", raw).get("fork") is not None
+
+
+def state_in(given: object) -> AgentState | None:
+    """Return the state that stands beside a run's input; None for anything else, which no run begins with."""
+    try:
+        return AgentState.model_validate(given)
+    except ValidationError:
+        return None
 
 
 def begun(run_input: AgentInput, origin: str, now: datetime) -> AgentState:
@@ -110,7 +123,9 @@ def with_definitions(state: AgentState) -> AgentState:
 TOOL_BYTES = 240
 """Of what a run may know of a tool beside its name, which stands there four times: circuit, failures, taint."""
 
-CRITIC_BYTES = 60
+NAMED_BYTES = 60
+"""Of what a stage keeps of each of those that it needs, beside the name."""
+
 DECIDED_BYTES = 4_000
 """Of a decision that was made, beside its values: rule, declaration, rationale, taint."""
 
@@ -147,17 +162,18 @@ def begin_bytes(state: AgentState, setup: Setup) -> dict[str, int]:
         "setup": len(setup.model_dump_json(exclude_unset=True).encode()),
         "task": len(to_json(given.task)),
         "the task before": sum(weight_of(message) for message in first if message.text != given.task),
+        "room for messages": state.room_for_tasks,
         "trusted_context": len(to_json(given.trusted_context)),
         "rest of the input": len(given.model_dump_json(exclude_unset=True, exclude=apart).encode()),
         "room for what becomes known of the tools": sum(4 * len(to_json(t.name)) + TOOL_BYTES for t in setup.tools),
-        "room for decisions": sum(len(to_json(name)) + _made(each) for name, each in setup.decisions.items()),
-        "room for critics": sum(CRITIC_BYTES + len(critic.name) for critic in setup.critics),
+        "room for decisions": sum(len(to_json(name)) + _decided_bytes(each) for name, each in setup.decisions.items()),
+        **{f"room for {part}": sum(NAMED_BYTES + len(each.name) for each in getattr(setup, part)) for part in NEEDED},
         "taint": len(to_json(state.taint)),
         "room for the taint of what is recalled": RECALLED_TAINT_BYTES if setup.config.uses_knowledge else 0,
     }
 
 
-def _made(decision: GroundedDecision) -> int:
+def _decided_bytes(decision: GroundedDecision) -> int:
     """Return the bytes that the decision may take once it is made."""
     given = sum(len(name) + _value(kind) for name, kind in decision.fields.items())
     facts = sum(len(name) + _value(fact) + len(to_json(fact.source)) for name, fact in decision.facts.items())

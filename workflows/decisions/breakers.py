@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from orga.workflows.types.breakers import Breaker, BreakerOptions, cause_named, told_to_model
+from orga.workflows.types.breakers import Breaker, BreakerOptions, cause_named, describe_to_model
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tools import ToolSpec
 
@@ -19,7 +19,7 @@ def admitted(state: AgentState, spec: ToolSpec, now: datetime) -> tuple[AgentSta
         return state, ""
     let_through = breaker.admitted(options, now)
     if let_through is None:
-        return state, told_to_model(breaker.told(spec.name, options, now))
+        return state, describe_to_model(breaker.describe(spec.name, options, now))
     return _with(state, spec, let_through), ""
 
 

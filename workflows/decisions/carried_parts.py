@@ -9,6 +9,7 @@ from pydantic_core import to_json
 
 from orga.workflows.decisions.control.shown import light_call
 from orga.workflows.decisions.conversation import shares
+from orga.workflows.decisions.stages import KEPT
 from orga.workflows.types.questions import Item, Question
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip_json, json_prefix
@@ -136,7 +137,7 @@ def _with_light_draft(state: AgentState) -> AgentState:
 
 PARTS = (
     Part(
-        ("input", "setup", "taint", "breakers", "failures", "decided", "critiques"),
+        ("input", "setup", "taint", "breakers", "failures", "decided", *KEPT),
         BEGIN_BYTES,
         "refused at the start otherwise; instructions and schema stand in the setup alone, the task here alone",
     ),
@@ -145,7 +146,11 @@ PARTS = (
         REPLY_BYTES,
         "a reply is bounded as it is recorded (`activities/replies.py`); the window takes what all else leaves",
     ),
-    Part(("recollection",), 7_000, "as many words as are searched by, none longer than `MAX_TERM_CHARS`"),
+    Part(
+        ("recollection",),
+        7_000,
+        "as many words as are searched by, none longer than `MAX_TERM_CHARS`, no path than `MAX_PATH_CHARS`",
+    ),
     Part(("dead_letters",), 101_000, "none is kept beyond `MAX_LETTER_BYTES`: it is told as any failure"),
     Part(("results",), 100, "kept in case", _without_results),
     Part(

@@ -7,6 +7,7 @@ from typing import Any
 from orga.workflows.decisions.conversation import (
     MAX_CONVERSATION_BYTES,
     fits,
+    latest_turn,
     sent_tokens,
     size_of,
     tokens_in,
@@ -29,10 +30,10 @@ KEEP_SHARE = 0.7
 def messages_to_drop(conversation: Conversation, token_budget: int, reserve: int = 0) -> Ranges:
     """Return the ranges of messages to leave out, oldest first; empty while the conversation fits.
 
-    A call and its results go together. The task, pinned messages and all from the model's last message on stay; only
-    where pinned messages alone outgrow the budget or the payload do the oldest of them go too, the task never. What the
-    model saw last stays where it can: it goes only so that what came of it since has room. `reserve` are tokens to make
-    room for beside what is kept.
+    A call and its results go together. The task, what the turn under way was begun with, pinned messages and all from
+    the model's last message on stay; only where pinned messages alone outgrow the budget or the payload do the oldest
+    of them go too, the task never. What the model saw last stays where it can: it goes only so that what came of it
+    since has room. `reserve` are tokens to make room for beside what is kept.
     """
     if fits(conversation, token_budget):
         return ()
@@ -86,8 +87,9 @@ def _groups(conversation: Conversation, pinned: bool) -> list[tuple[int, int]]:
     latest = sent if has_replied else latest_group(messages)
     starts = [i for i, message in enumerate(messages) if message.role != "tool"]
     bounds = list(pairwise([*starts, len(messages)]))[1:]
-    may_go = bounds if has_replied else bounds[:-1]
-    return [(start, stop) for start, stop in may_go if start < latest and messages[start].pinned == pinned]
+    may_go = [group for group in (bounds if has_replied else bounds[:-1]) if group[0] < latest]
+    turn = latest_turn(conversation.messages)
+    return [group for group in may_go if (messages[group[0]].pinned or group[0] == turn) == pinned]
 
 
 UNTOUCHED = 6

@@ -201,7 +201,7 @@ def with_messages(conversation: Conversation, messages: tuple[Message, ...]) -> 
     return conversation.with_fields(messages=messages, tokens=tokens, size=sum(sizes))
 
 
-def settled(conversation: Conversation) -> Conversation:
+def as_base(conversation: Conversation) -> Conversation:
     """Return the conversation for a run that continues as new: all of it is the base, nothing is news."""
     digest = digest_of(conversation.messages[conversation.sent :], conversation.digest)
     sent = len(conversation.messages)
@@ -218,6 +218,11 @@ def full_digest(conversation: Conversation) -> str:
     return digest_of(conversation.messages[conversation.sent :], conversation.digest)
 
 
+def latest_turn(messages: tuple[Message, ...]) -> int:
+    """Return which message began the turn under way; the first, which is the task, where no message began one."""
+    return max((i for i, message in enumerate(messages) if message.begins_turn), default=0)
+
+
 LEAST_ROOM_BYTES = 4_000
 """Of what is new, however small the budget is, and however much of it instructions, tools and the task take."""
 
@@ -227,7 +232,9 @@ def news_room(state: AgentState) -> int:
     if state.config.context_strategy == "none":
         return MAX_NEWS_BYTES
     messages, sent = state.conversation.messages, state.conversation.sent
-    stays = [*messages[:1], *[m for m in messages[1:sent] if m.pinned], *messages[max(sent, 1) :]]
+    turn = latest_turn(messages)
+    pinned = [m for i, m in enumerate(messages[1:sent], 1) if m.pinned or i == turn]
+    stays = [*messages[:1], *pinned, *messages[max(sent, 1) :]]
     return min(max(bytes_for(message_budget(state)) - sum(map(size_of, stays)), LEAST_ROOM_BYTES), MAX_NEWS_BYTES)
 
 

@@ -117,7 +117,7 @@ MAX_FEEDBACK_BYTES = 4_000
 MAX_DETAIL_CHARS = 300
 
 
-def told(critic: Critic, found: Assessment, salt: str) -> str:
+def rejection(critic: Critic, found: Assessment, salt: str) -> str:
     """Return a rejection as the model is told it. A model's feedback is data: it may say what it was made to say."""
     remarks = clip(found.feedback, MAX_FEEDBACK_BYTES)
     if found.is_by_person:
@@ -239,7 +239,7 @@ def with_usage(state: AgentState, reply: Reply) -> AgentState:
 def with_rejected_answer(state: AgentState, reply: Reply, critic: Critic, found: Assessment) -> AgentState:
     """Take in an answer that a critic sent back: the model is told why, so that it can do better."""
     hint = f"Revise your answer and give all of it again. {tries(critic, rounds_used(state, critic))}"
-    after = _unaccepted(state, reply, f"{told(critic, found, state.origin)}\n{hint}")
+    after = _unaccepted(state, reply, f"{rejection(critic, found, state.origin)}\n{hint}")
     return with_round(with_streaks(after.with_dialogue(repairs=0)), critic, is_sent_back=True)
 
 
@@ -260,7 +260,7 @@ def with_accepted_answer(state: AgentState, reply: Reply, remarks: tuple[str, ..
 def rejected_call(state: AgentState, call: ToolCall, critic: Critic, found: Assessment) -> Outcome:
     """Return the outcome of a call that a critic turned down; it was not run."""
     hint = f"Call it otherwise, or go on without it. {tries(critic, rounds_used(state, critic))}"
-    return turned_away(call, f"[Not run] {told(critic, found, call.call_id)}\n{hint}")
+    return turned_away(call, f"[Not run] {rejection(critic, found, call.call_id)}\n{hint}")
 
 
 def _unaccepted(state: AgentState, reply: Reply, why: str) -> AgentState:

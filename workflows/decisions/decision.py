@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from orga.workflows.decisions.conversation import with_message
-from orga.workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW
+from orga.workflows.decisions.observe import MAX_REPAIRS_IN_A_ROW
 from orga.workflows.decisions.steps import with_streaks
 from orga.workflows.types.context import MessageRef, record_digest
 from orga.workflows.types.control import MAX_NOTE_CHARS
@@ -47,7 +47,7 @@ def decided(
     """
     proposed = fitted_fields(decision, fields)
     grounds = grounds_of(decision, run_input, taint)
-    rule, outcome = settled(decision, {**proposed, **{name: ground.value for name, ground in grounds.items()}})
+    rule, outcome = rule_outcome(decision, {**proposed, **{name: ground.value for name, ground in grounds.items()}})
     return Decided(
         outcome=outcome,
         rule=rule,
@@ -58,7 +58,7 @@ def decided(
     )
 
 
-def settled(decision: GroundedDecision, values: Mapping[str, Value]) -> tuple[str, dict[str, Value]]:
+def rule_outcome(decision: GroundedDecision, values: Mapping[str, Value]) -> tuple[str, dict[str, Value]]:
     """Return the name of the first rule whose conditions all hold, and its outcome."""
     for index, rule in enumerate(decision.rules):
         if all(condition.holds(values[name]) for name, condition in rule.when.items()):
@@ -121,7 +121,7 @@ def fact_value(fact: Fact, run_input: AgentInput) -> object:
     for key in fact.source.split("."):
         value = cast("dict[str, Any]", value).get(key) if isinstance(value, dict) else None
     if value is None:
-        raise ValueError(f"is missing, give {fact.told}")
+        raise ValueError(f"is missing, give {fact.wording}")
     return value
 
 

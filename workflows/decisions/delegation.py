@@ -8,9 +8,9 @@ from pydantic_core import to_json
 from orga.workflows.decisions.conversation import sent_tokens, tokens_of
 from orga.workflows.decisions.limits import budgets
 from orga.workflows.decisions.result import with_gathered
-from orga.workflows.types.delegation import Ceiling, Child, DelegateSpec, Lineage
+from orga.workflows.types.delegation import Ceiling, Child, DelegateSpec
 from orga.workflows.types.gate import Verdict
-from orga.workflows.types.input import AgentInput, parse_input
+from orga.workflows.types.input import AgentInput, Lineage, parse_input
 from orga.workflows.types.loop_tools import RUN_TOOL
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult
@@ -162,7 +162,7 @@ def without(state: AgentState, workflow_id: str) -> AgentState:
     return state.with_family(children=tuple(c for c in state.children if c.workflow_id != workflow_id))
 
 
-def settled(state: AgentState, workflow_id: str, result: AgentResult | None) -> AgentState:
+def with_usage_settled(state: AgentState, workflow_id: str, result: AgentResult | None) -> AgentState:
     """Return the state with what the delegate used, once; of one without a result that is not known."""
     state = without(state, workflow_id)
     if result is None:
@@ -182,7 +182,7 @@ def child_tools(state: AgentState, target: str, verdict: Verdict) -> tuple[str, 
 
 
 def child_input(state: AgentState, child: Child, task: str, ceiling: Ceiling, *, parent: str, key: str) -> AgentInput:
-    """Return what the delegate is started with.
+    """Return what the delegate is started with. One that does the step of a plan has the time of a step, not its own.
 
     Raises:
         InvalidInput: The task is none.
@@ -190,6 +190,8 @@ def child_input(state: AgentState, child: Child, task: str, ceiling: Ceiling, *,
     tainted: dict[str, Any] = {"taint": state.taint} if state.taint else {}
     lineage = Lineage(parent=parent, chain=chain_below(state), key=key, ceiling=ceiling, **tainted)
     given: dict[str, object] = {"task": task, "agent": child.agent, "lineage": lineage}
+    if state.step_timeout_s is not None and ceiling.timeout_s is not None:
+        given["config"] = {"timeout_s": ceiling.timeout_s}
     if state.input.tenant is not None:
         given["tenant"] = state.input.tenant
     if state.input.trusted_context:
@@ -242,7 +244,7 @@ def is_held(state: AgentState) -> bool:
     return state.clock.stopped_at is not None
 
 
-def told_parent(state: AgentState, held: bool) -> AgentState:
+def with_parent_told(state: AgentState, held: bool) -> AgentState:
     """Return the state whose parent was told so."""
     return state.with_family(told_held=held)
 

@@ -18,7 +18,7 @@ from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
 
 
-def turned_down(state: AgentState, calls: Sequence[ToolCall]) -> dict[int, Outcome]:
+def unstarted(state: AgentState, calls: Sequence[ToolCall]) -> dict[int, Outcome]:
     """Return the outcomes of the calls that are not started, by their place among `calls`.
 
     Beside `terminate` nothing is started. Steps that were stopped and tools that used up their recoveries are not;

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar, cast
 
 from orga.workflows.decisions.control.interventions import within_inbox
-from orga.workflows.decisions.conversation import full_digest, settled, with_message, with_messages
+from orga.workflows.decisions.conversation import as_base, full_digest, with_message, with_messages
 from orga.workflows.decisions.recovery import requeued
 from orga.workflows.types.context import EMPTY, digest_of
 from orga.workflows.types.control import Clock
@@ -39,7 +39,7 @@ def fork_of(state: AgentState, source: ForkedFrom, wish: ForkInput, ended_at: da
     asked = with_message(past.conversation, Message.of("user", past.input.task, pinned=True))
     # a new task begins without what was answered to the one before
     return past.with_task(hydrated=False, output="", data=None, gathered=()).with_dialogue(
-        conversation=settled(asked), partial=""
+        conversation=as_base(asked), partial=""
     )
 
 
@@ -48,7 +48,7 @@ def past_of(state: S, source: ForkedFrom, run_input: AgentInput, requeue: Collec
     return (
         state.with_control(clock=state.clock.with_stopped_at(state.clock.stopped_at or ended_at), carried_by="")
         .with_task(input=run_input, setup=None)
-        .with_dialogue(conversation=settled(state.conversation))
+        .with_dialogue(conversation=as_base(state.conversation))
         .with_failures(dead_letters=_sent_again(state, requeue))
         .with_family(forked_from=source)
     )
@@ -90,7 +90,7 @@ def shared(state: AgentState, past: S) -> S:
             inbox_bytes=sum(len(item.text.encode()) for item in inbox),
             unheard=past.unheard + state.unheard + lost,
         )
-        .with_dialogue(conversation=settled(with_messages(unseen, kept)))
+        .with_dialogue(conversation=as_base(with_messages(unseen, kept)))
         .with_failures(dead_letters=past.waiting_letters)
     )
 
@@ -115,13 +115,8 @@ def _of_one_run(past: S, own: AgentState) -> S:
             notes=own.notes,
         )
         .with_task(setup=own.setup, decided=own.decided, undecided=own.undecided)
-        .with_dialogue(
-            calibration=own.calibration,
-            pending=own.pending,
-            repairs=own.repairs,
-            critiques=own.critiques,
-            recollection=own.recollection,
-        )
+        .with_rounds_of(own)
+        .with_dialogue(calibration=own.calibration, pending=own.pending, recollection=own.recollection)
         .with_budget(extended=own.extended, over_budget=own.over_budget)
         .with_failures(breakers=own.breakers, results=own.results, denials=own.denials, invalid=own.invalid)
         .with_family(children=own.children, told_held=own.told_held, fork=None)

@@ -263,7 +263,7 @@ def with_hydration(state: AgentState, items: Sequence[Resolved], max_context_tok
     state = state.with_task(hydrated=True)
     if not kept:
         return state
-    state = state.with_note("PreHydrationComplete", **_told(kept))
+    state = state.with_note("PreHydrationComplete", **_note_of(kept))
     text = context_block(kept)
     if not text:
         return state
@@ -277,7 +277,7 @@ def with_calls(state: AgentState, outcomes: Sequence[Outcome]) -> AgentState:
     return state.with_budget(tool_calls=calls, under_way=0).with_dialogue(taint=tainted(state, outcomes))
 
 
-def _told(items: Sequence[Resolved]) -> dict[str, Any]:
+def _note_of(items: Sequence[Resolved]) -> dict[str, Any]:
     counts = {status: sum(item.status == status for item in items) for status in ("resolved", "failed", "unresolvable")}
     return {
         "references_found": len(items),

@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
+from orga.workflows.decisions.begin import state_in
 from orga.workflows.decisions.compaction import compaction_data
 from orga.workflows.decisions.journal_entries import (
     GENESIS,
-    GOAL_SIGNALS,
+    KNOWN_SIGNALS,
     SIGNALS,
     Found,
     JournalStart,
@@ -19,9 +20,8 @@ from orga.workflows.decisions.journal_entries import (
     termination,
     used,
 )
-from orga.workflows.decisions.journal_iteration import JournalIteration
+from orga.workflows.decisions.journal_iteration import CallTimes, JournalIteration
 from orga.workflows.decisions.journal_knowledge import known, recalled, recalled_for
-from orga.workflows.decisions.journal_times import CallTimes
 from orga.workflows.types import names
 from orga.workflows.types.context import ReasonRequest
 from orga.workflows.types.control import Note
@@ -32,7 +32,7 @@ from orga.workflows.types.loop_tools import CALL_ENDS
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.setup import Setup
-from orga.workflows.types.state import AgentState, state_in
+from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import Happening, HappeningKind, JournalEntry
 
 PAUSES = frozenset({"pause", "resume"})
@@ -45,6 +45,7 @@ class JournalFold:
     def __init__(self) -> None:
         self._agent = ""
         self._iteration = 0
+        self._prompt = ""
         self._sequence = 0
         self._hash = GENESIS
         self._setup: Setup | None = None
@@ -92,7 +93,7 @@ class JournalFold:
 
     def _start(self, happening: Happening) -> Found:
         arguments: list[Any] = happening.value or []
-        self._signals = GOAL_SIGNALS if happening.name == names.GOAL_WORKFLOW else SIGNALS
+        self._signals = KNOWN_SIGNALS.get(happening.name, SIGNALS)
         if state := state_in(arguments[1]) if len(arguments) > 1 else None:
             ended = self._collected() if state.pending is None else []
             self._iteration = state.iteration
@@ -130,7 +131,7 @@ class JournalFold:
             return
         yield from self._collected()
         request = ReasonRequest.model_validate(happening.value)
-        self._iteration = request.iteration
+        self._iteration, self._prompt = request.iteration, request.context.head
         self._run = JournalIteration(request.iteration, self._setup, is_paused=self._is_paused)
         compacted = compaction_data(request.context)
         if compacted:
@@ -139,10 +140,10 @@ class JournalFold:
 
     def _ended(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
         readers: dict[str, Callable[[Happening], Iterable[tuple[str, dict[str, Any]]]]] = {
+            **dict.fromkeys(names.MODEL_CALLS, self._asked_aside),
             names.READ_PAST: self._forked,
             "prepare": self._prepared,
             "summarise": self._summarised,
-            "critique": self._criticised,
             **dict.fromkeys(names.TURNS, self._reasoned),
             "gate": self._gated,
             names.RECALL_CONTEXT: self._recalled,
@@ -166,8 +167,8 @@ class JournalFold:
         self._summary = used(reply)
         return failed_over(reply)
 
-    def _criticised(self, happening: Happening) -> Found:
-        """Tell which models gave way; the verdict is told by the run."""
+    def _asked_aside(self, happening: Happening) -> Found:
+        """Tell which models gave way; what the reply comes to is told by the run, in a note."""
         return failed_over(Reply.model_validate(happening.value)) if happening.kind == "finished" else []
 
     def _reasoned(self, happening: Happening) -> Found:
@@ -182,6 +183,8 @@ class JournalFold:
         if not actions:
             actions = [{"respond": reply.text}]
         turn = {"turn": happening.name} if is_goals else {}
+        if is_goals and reply.model != names.PLANNED:
+            turn["prompt"] = self._prompt
         told = {**turn, "actions": actions, "finish": reply.finish, **used(reply)}
         if reply.left_out:
             told["left_out"] = {"calls": reply.left_out, "tools": reply.left_out_tools}
@@ -192,10 +195,10 @@ class JournalFold:
     def _gated(self, happening: Happening) -> Found:
         """Take in the gate's word, and say that calls are carried out as soon as nobody has more to say on them."""
         if happening.kind != "finished":
-            return self._not_judged(happening, {"error": happening.text})
+            return self._gate_failed(happening, {"error": happening.text})
         told = Verdicts.model_validate(happening.value).by_place(happening.key)
         if told is None:
-            return self._not_judged(happening, {"error": "the gate does not say what its verdicts are about"})
+            return self._gate_failed(happening, {"error": "the gate does not say what its verdicts are about"})
         verdicts = self._run.in_call_order(told)
         shown = [v.model_dump(exclude_defaults=True, exclude={"permit"}) for v in verdicts.values()]
         denied = sum(v.decision != "allow" for v in verdicts.values())
@@ -203,17 +206,17 @@ class JournalFold:
         judged["verdicts"] = shown
         if (about := next(iter(verdicts), "")) in APART:
             return [("PolicyEvaluated", {**judged, "about": about})]
-        calls = self._run.judged(verdicts)
+        calls = self._run.take_verdicts(verdicts)
         again = {} if calls is None else {"calls": calls}
-        return [("PolicyEvaluated", {**judged, **again}), *self._dispatched_if_settled()]
+        return [("PolicyEvaluated", {**judged, **again}), *self._dispatched_if_final()]
 
-    def _not_judged(self, happening: Happening, told: dict[str, Any]) -> Found:
+    def _gate_failed(self, happening: Happening, told: dict[str, Any]) -> Found:
         """Take in that the gate has come to nothing: what it was asked about is denied."""
         about = asked_about(happening.key)
-        places = self._run.not_judged(about) if about else []
+        places = self._run.take_gate_failure(about) if about else []
         known = {"places": places} if places else {}
         failed = {**told, "action_count": len(places) or self._run.proposals, **known}
-        return [("PolicyEvaluated", failed), *self._dispatched_if_settled()]
+        return [("PolicyEvaluated", failed), *self._dispatched_if_final()]
 
     def _recalled(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
         """Tell what was recalled ahead of a reasoning step; with it the next iteration begins."""
@@ -229,13 +232,13 @@ class JournalFold:
         return [*begun, *told, *self._collected_if_complete()]
 
     def _noted(self, happening: Happening) -> Found:
-        return [told for note in map(Note.model_validate, happening.value or []) for told in self._told(note)]
+        return [told for note in map(Note.model_validate, happening.value or []) for told in self._note(note)]
 
-    def _told(self, note: Note) -> Found:
+    def _note(self, note: Note) -> Found:
         told = (note.event, note.data)
         if note.event not in CALL_ENDS or "place" not in note.data:
             self._run.noted(note)
-            return [(note.event, self._run.with_arguments(note.data)), *self._dispatched_if_settled()]
+            return [(note.event, self._run.with_arguments(note.data)), *self._dispatched_if_final()]
         place = str(note.data.get("place"))
         begun = self._dispatched(is_begun=True) if self._run.begins(place) else []
         outcome = note.data.get("outcome")  # a decision's is what was decided
@@ -274,9 +277,9 @@ class JournalFold:
         unbegun = self._dispatched(is_begun=False) if self._run.undispatched else []
         return [*unbegun, ("ObservationsCollected", self._run.collected())] if self._run.is_open else unbegun
 
-    def _dispatched_if_settled(self) -> Found:
+    def _dispatched_if_final(self) -> Found:
         undispatched = self._run.undispatched
-        return self._dispatched(is_begun=True) if undispatched is not None and undispatched.is_settled else []
+        return self._dispatched(is_begun=True) if undispatched is not None and undispatched.is_final else []
 
     def _dispatched(self, *, is_begun: bool) -> Found:
         """Say which calls are carried out; where there are none, also that nothing became of them."""

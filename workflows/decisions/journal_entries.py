@@ -9,10 +9,12 @@ from typing import Any, cast
 
 from pydantic_core import to_json
 
+from orga.workflows.decisions.begin import is_fork
 from orga.workflows.decisions.stages import CALL_STAGES, LET_THROUGH, REJECTED, Standing, Standings, Word
+from orga.workflows.types import names
 from orga.workflows.types.context import record_digest, reference, text_digest
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.past import ForkedFrom, is_fork
+from orga.workflows.types.past import ForkedFrom
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import Happening, JournalEntry
@@ -52,6 +54,15 @@ SIGNALS = frozenset({"steer", "add_context", "pause", "resume", "abort", "answer
 GOAL_SIGNALS = SIGNALS | {"override_step"}
 """Those that a goal knows."""
 
+SESSION_SIGNALS = SIGNALS | {"close"}
+"""Those that a session knows."""
+
+KNOWN_SIGNALS = {names.GOAL_WORKFLOW: GOAL_SIGNALS, names.SESSION_WORKFLOW: SESSION_SIGNALS}
+"""By the kind of run; other kinds know `SIGNALS`."""
+
+WAITS = frozenset({"await_turn"})
+"""Updates that change nothing."""
+
 Found = list[tuple[str, dict[str, Any]]]
 """Events of the journal, each with its data."""
 
@@ -64,13 +75,15 @@ def used(reply: Reply) -> dict[str, Any]:
 
 def failed_over(reply: Reply) -> Found:
     """Return which models gave way before this one answered."""
-    return [("ModelFailedOver", each.told()) for each in reply.failed_over]
+    return [("ModelFailedOver", each.describe()) for each in reply.failed_over]
 
 
 def intervention(happening: Happening, known: Collection[str] = SIGNALS) -> Found:
     """Return what a signal or an update is told as; `known` are the signals that the run takes."""
     value = happening.value[0] if happening.value else None
     told = {"text": value} if value is not None else {}
+    if happening.kind == "updated" and happening.name in WAITS:
+        return []
     if happening.kind == "updated":
         return [("InterventionReceived", {"kind": happening.name, **told})]
     if happening.name == "rewound":
@@ -126,7 +139,7 @@ class JournalStart:
         if is_fork(given):
             self._awaiting = given
             return []
-        return self._told(given)
+        return self._begun(given)
 
     def forked(self, past: AgentState) -> Found:
         """Return what a fork goes on from, unless its start was told already."""
@@ -134,15 +147,15 @@ class JournalStart:
             return []
         source, asked = past.forked_from.model_dump() if past.forked_from else {}, self._awaiting.get("task")
         guidance = {"guidance": asked} if asked and asked != past.input.task else {}  # a goal stays what it is
-        return self._told(past.input.model_dump(mode="json", exclude_unset=True), forked_from=source, **guidance)
+        return self._begun(past.input.model_dump(mode="json", exclude_unset=True), forked_from=source, **guidance)
 
     def unread(self) -> Found:
         """Return what a fork was started with that has not read its past."""
         given = self._awaiting or {}
         fork = as_object(given.get("fork"))
-        return self._told(given, forked_from={key: fork.get(key) for key in ForkedFrom.model_fields})
+        return self._begun(given, forked_from={key: fork.get(key) for key in ForkedFrom.model_fields})
 
-    def _told(self, given: dict[str, Any], **forked: Any) -> Found:
+    def _begun(self, given: dict[str, Any], **forked: Any) -> Found:
         self.agent, self._awaiting = str(given.get("agent") or "default"), None
         rest = {key: value for key, value in given.items() if key not in {"task", "goal", "fork"}}
         task = str(given.get("task") or given.get("goal") or "")
@@ -197,7 +210,7 @@ class JournalVerdicts:
         return self._standings.among(PASSED)
 
     @property
-    def is_settled(self) -> bool:
+    def is_final(self) -> bool:
         """Whether nobody has anything more to say before the calls are carried out."""
         if self._standings.among(UNDECIDED):
             return False
@@ -209,7 +222,7 @@ class JournalVerdicts:
         if self._is_paused:
             self._standings.hold_up()
 
-    def not_judged(self, index: int | None) -> list[int]:
+    def take_gate_failure(self, index: int | None) -> list[int]:
         """Take in that the gate failed and denied what it was asked about; None stands for several calls at once."""
         about = [index] if index is not None else list(self._standings.among(BESIDE))
         for each in about:

@@ -1,15 +1,19 @@
-"""What the journal knows of the iteration that is under way: its reply, and what became of each call."""
+"""What the journal knows of the iteration that is under way: its reply, what became of each call, how long it took."""
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, cast
 
 from orga.workflows.decisions.journal_entries import JournalVerdicts
 from orga.workflows.decisions.stages import is_in_question, told_word
 from orga.workflows.types.control import Note
+from orga.workflows.types.delegation import delegated_place
 from orga.workflows.types.gate import SEVERAL, Verdict, is_place
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.names import OWN_ACTIVITIES
 from orga.workflows.types.setup import Setup
+from orga.workflows.types.status import Happening
 
 _PLACE = re.compile(r"(?P<iteration>\d{1,9})\.(?P<index>\d{1,9})(?:\.[a-pr-z]\d+)*")
 """Of a call of a reply, or a part of one; behind a `q` a call is sent again later."""
@@ -43,7 +47,7 @@ class JournalIteration:
         """Take in the model's reply."""
         self.reply = reply
 
-    def judged(self, verdicts: Mapping[str, Verdict]) -> list[str] | None:
+    def take_verdicts(self, verdicts: Mapping[str, Verdict]) -> list[str] | None:
         """Take in verdicts by their places, and return which of the reply's calls they are on; None for the first."""
         own = {index: verdict for place, verdict in verdicts.items() if (index := self._whole(place)) is not None}
         is_first = self._verdicts is None and bool(own or (self._answer and self._answer in verdicts))
@@ -54,7 +58,7 @@ class JournalIteration:
                 undispatched.hear(index, verdict.decision)
         return None if is_first else [str(self._call(index).get("call_id")) for index in own]
 
-    def not_judged(self, about: str) -> list[str]:
+    def take_gate_failure(self, about: str) -> list[str]:
         """Take in that the gate failed, and return the places that it has denied so, as far as they are known.
 
         A reply that it has said nothing of by then has no calls to be told of.
@@ -63,7 +67,7 @@ class JournalIteration:
         if self._verdicts is None and (is_whole_reply or index is not None):
             self._verdicts, self._expected, self._is_collected = self._unjudged(), set(), True
         if self._verdicts is not None and (is_whole_reply or index is not None) and about != self._answer:
-            return [f"{self._iteration}.{each}" for each in self._verdicts.not_judged(index)]
+            return [f"{self._iteration}.{each}" for each in self._verdicts.take_gate_failure(index)]
         return [about] if is_place(about) else []
 
     def in_call_order(self, verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
@@ -193,3 +197,35 @@ class JournalIteration:
 
 def _is_whole(key: str) -> bool:
     return key.count(".") == 1
+
+
+_CALL = re.compile(r"(?P<place>\d{1,9}\.\d{1,9})(?:\.[a-pr-z]\d+)*")
+_ENDS = {"finished", "failed", "cancelled", "child_finished", "child_failed"}
+
+
+class CallTimes:
+    """Takes in one event after the other. Of a call inside a workflow task the history has no beginning."""
+
+    def __init__(self) -> None:
+        self._begun: dict[str, datetime] = {}
+        self._ended: dict[str, datetime] = {}
+
+    def hear(self, happening: Happening) -> None:
+        """Take in the beginning or the end of a call, or of a part of one."""
+        key = delegated_place(happening.key) if happening.kind.startswith("child_") else happening.key
+        found = None if happening.name in OWN_ACTIVITIES else _CALL.fullmatch(key)
+        if found is None:
+            return
+        if happening.kind in {"scheduled", "child_started"}:
+            self._begun.setdefault(found["place"], happening.at)
+        elif happening.kind in _ENDS:
+            self._ended[found["place"]] = happening.at
+
+    def took_s(self, iteration: int, reply: Reply | None) -> dict[str, float]:
+        """Return the seconds of the calls of a reply whose beginning and end are known, by their ids."""
+        places = {call.call_id: f"{iteration}.{index}" for index, call in enumerate(reply.calls if reply else ())}
+        return {
+            call_id: (self._ended[place] - self._begun[place]).total_seconds()
+            for call_id, place in places.items()
+            if place in self._ended and place in self._begun
+        }

@@ -1,10 +1,10 @@
 """Observe: what happened, and what people sent, becomes what the model sees next."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 from orga.workflows.decisions.calls import counted, tainted
 from orga.workflows.decisions.conversation import news_room, room_beside, shares, size_of, with_message
-from orga.workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW, ClassifiedReply, left_out_text
 from orga.workflows.decisions.stages import is_in_question
 from orga.workflows.decisions.steps import denial_of_answer, with_streaks
 from orga.workflows.types.context import MessageRef
@@ -17,6 +17,80 @@ from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip_json
 from orga.workflows.types.usage import ToolCallCounts
+from orga.workflows.types.value import Value
+
+MAX_REPAIRS_IN_A_ROW = 2
+"""Unusable replies in a row that get feedback; one more ends the run as `error`."""
+
+Kind = Literal["calls", "answer", "cut_answer", "cut_data", "cut_calls", "blank", "refusal", "content_filter"]
+
+_FEEDBACK: dict[Kind, str] = {
+    "cut_answer": "Your reply was cut at the output limit. Go on exactly where it stops; repeat nothing.",
+    "cut_data": "Your reply was cut at the output limit, so its JSON is not whole. Answer again, shorter.",
+    "cut_calls": "Your reply was cut at the output limit, so none of its calls was run. Make fewer or shorter calls.",
+    "blank": "Your reply was empty. Either call a tool or give the final answer as text.",
+    "refusal": "You declined. If a part of the task can be done, do that part; else say what stands against it.",
+    "content_filter": "Your reply was withheld by the provider's content filter. Put it another way.",
+}
+
+_DETAIL: dict[Kind, str] = {
+    "cut_answer": "the answer is cut at the output limit",
+    "cut_data": "the answer is cut at the output limit, again and again, so it fits no output schema",
+    "cut_calls": "truncated tool call: the model's reply was cut at the output limit, again and again",
+    "blank": "blank reply: the model returned neither text nor a tool call, again and again",
+    "refusal": "refusal: the model declined",
+    "content_filter": "content filter: the provider withheld the model's reply",
+}
+
+
+class ClassifiedReply(Value):
+    """A reply with what it is."""
+
+    reply: Reply
+    kind: Kind
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether the loop can go on with it without feedback."""
+        return self.kind in {"calls", "answer"}
+
+    @property
+    def feedback(self) -> str:
+        """Tell the model what was wrong with its reply."""
+        return f"[Reply not usable] {_FEEDBACK[self.kind]}"
+
+    @property
+    def detail(self) -> str:
+        """Name the ending when repairs did not help; the model's own words are quoted."""
+        said = " ".join(self.reply.text.split())[:200]
+        return _DETAIL[self.kind] + (f": {said}" if said and self.kind == "refusal" else "")
+
+
+def classify_reply(reply: Reply, *, wants_data: bool = False) -> ClassifiedReply:
+    """Return what `reply` is. A finish reason that says "no" wins over what the reply holds.
+
+    With `wants_data` the answer is JSON, which a model begins anew rather than go on where it was cut.
+    """
+    kind = _kind(reply)
+    return ClassifiedReply(reply, "cut_data" if wants_data and kind == "cut_answer" else kind)
+
+
+def _kind(reply: Reply) -> Kind:
+    if reply.finish in {"refusal", "content_filter"}:
+        return "refusal" if reply.finish == "refusal" else "content_filter"
+    if reply.calls:
+        return "cut_calls" if reply.finish == "length" else "calls"
+    if not reply.text.strip():
+        return "blank"
+    return "cut_answer" if reply.finish == "length" else "answer"
+
+
+def left_out_text(reply: Reply) -> str:
+    """Return what the model is told of the calls of its reply that were not taken in."""
+    named = ", ".join(f"{name} {count}" for name, count in reply.left_out_tools.items())
+    which = f" ({named})" if named else ""
+    return f"{reply.left_out} more calls of your reply{which}: a reply has at most {len(reply.calls)} calls."
+
 
 MAX_OUTPUT_BYTES = 600_000
 """Of JSON, so that a result fits a payload beside the rest."""
@@ -44,7 +118,7 @@ def with_outcomes(
         news = MessageRef(result=outcome.result) if outcome.result is not None else None
         conversation = with_message(conversation, result, news, size)
     if reply.left_out:
-        conversation = with_message(conversation, _told(f"[Not run] {left_out_text(reply)}"))
+        conversation = with_message(conversation, _feedback(f"[Not run] {left_out_text(reply)}"))
     taint = tainted(state, outcomes)
     state = state.with_budget(tool_calls=_counted(state, reply, outcomes), under_way=0)
     state = state.with_dialogue(conversation=conversation, taint=taint, repairs=0, partial="")
@@ -80,7 +154,7 @@ def with_answer(state: AgentState, reply: Reply) -> AgentState:
 def with_misfit(state: AgentState, classified: ClassifiedReply, verdict: Verdict) -> AgentState:
     """Take in an answer that does not fit the output schema: the model is told what is wrong, the third ends it."""
     conversation = with_message(state.conversation, classified.reply.message(), MessageRef(reply=state.iteration))
-    conversation = with_message(conversation, _told(f"[Reply not usable] {verdict.reason}"))
+    conversation = with_message(conversation, _feedback(f"[Reply not usable] {verdict.reason}"))
     after = with_streaks(state.with_dialogue(conversation=conversation, partial="", repairs=state.repairs + 1))
     return with_stop(after, "error", verdict.reason) if state.repairs >= MAX_REPAIRS_IN_A_ROW else after
 
@@ -100,7 +174,7 @@ def with_stop(state: AgentState, reason: StopReason, detail: str) -> AgentState:
 def with_denied_answer(state: AgentState, reply: Reply, verdict: Verdict) -> AgentState:
     """Take in an answer that the gate denied: the model is told why, so that it can answer otherwise."""
     conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
-    conversation = with_message(conversation, _told(f"[Policy denied] {verdict.reason}"))
+    conversation = with_message(conversation, _feedback(f"[Policy denied] {verdict.reason}"))
     after = state.with_dialogue(conversation=conversation, repairs=0, partial="")
     return with_streaks(after, [denial_of_answer(verdict)])
 
@@ -124,7 +198,7 @@ def with_repair(state: AgentState, classified: ClassifiedReply) -> AgentState:
         kept = reply.without_calls().message()
         news = None if reply.calls else MessageRef(reply=state.iteration)
         conversation = with_message(conversation, kept, news)
-    conversation = with_message(conversation, _told(classified.feedback))
+    conversation = with_message(conversation, _feedback(classified.feedback))
     after = after.with_dialogue(conversation=conversation, repairs=state.repairs + 1)
     is_answer = classified.kind == "cut_answer"
     is_output = is_answer and not is_in_question(state.setup)
@@ -154,7 +228,7 @@ def _answer(state: AgentState, reply: Reply) -> str:
     return clip_json(state.partial + reply.text, MAX_OUTPUT_BYTES, "the conversation has all of it")
 
 
-def _told(text: str) -> Message:
+def _feedback(text: str) -> Message:
     return Message.of("user", text)
 
 

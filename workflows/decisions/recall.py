@@ -1,22 +1,26 @@
 """What a run recalls: by which words of the recent talk, and how the block of it stands in the conversation."""
 
+import json
+import re
+
 from orga.workflows.decisions.conversation import bytes_for, message_budget, size_of, tokens_of, weight_of, with_message
-from orga.workflows.types.context import MessageRef, digest_of
+from orga.workflows.types.context import MessageRef, digest_of, text_digest
 from orga.workflows.types.conversation import Conversation, knowledge_message
 from orga.workflows.types.gate import LEARNINGS
 from orga.workflows.types.input import RunKnowledge
 from orga.workflows.types.knowledge import Behalf, Reader
 from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.recall import (
+    COMMONEST,
     MAX_BLOCK_BYTES,
     MAX_TAINT_CHARS,
+    OF_TALK,
     STORE_KNOWLEDGE,
     RecalledContext,
     RecallRequest,
     Recollection,
 )
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.stop_words import COMMONEST, OF_TALK
 from orga.workflows.types.text import one_line
 
 RECENT = 5
@@ -28,7 +32,10 @@ ENOUGH = 15
 
 MIN_TERM_BYTES = 4
 MAX_TERM_CHARS = 40
-"""What is longer is no word."""
+"""What is longer is no word, unless it is a path of such."""
+
+MAX_PATH_CHARS = 160
+_PATH = re.compile(rf"(?=.*/)(?!.*://)[\w@+.:/-]{{1,{MAX_PATH_CHARS}}}", re.ASCII)
 
 SHARE = 4
 """The block takes at most a fourth of what messages may have."""
@@ -74,7 +81,7 @@ def _words(text: str) -> list[str]:
 
 def _trimmed(word: str) -> str:
     """Return the word without what is neither letter nor digit at its ends."""
-    if len(word) > MAX_TERM_CHARS * 2:
+    if len(word) > MAX_PATH_CHARS * 2:
         return ""
     start, end = 0, len(word)
     while start < end and not word[start].isalnum():
@@ -85,17 +92,31 @@ def _trimmed(word: str) -> str:
 
 
 def _says_something(term: str) -> bool:
-    is_word = len(term) <= MAX_TERM_CHARS and len(term.encode()) >= MIN_TERM_BYTES and term.isprintable()
+    is_short = len(term) <= MAX_TERM_CHARS or _is_path(term)
+    is_word = is_short and len(term.encode()) >= MIN_TERM_BYTES and term.isprintable()
     return is_word and term.casefold() not in STOP_WORDS
+
+
+def _is_path(term: str) -> bool:
+    return _PATH.fullmatch(term) is not None and all(len(part) <= MAX_TERM_CHARS for part in term.split("/"))
 
 
 def reader_of(state: AgentState) -> Reader:
     """Return on whose behalf the run recalls and stores: said by its starter and its setup alone."""
-    user = state.input.trusted_context.get("user")
     agent = state.setup.agent if state.setup else state.input.agent
-    return Reader(
-        tenant=state.input.tenant or "", user=user[:MAX_NAME_CHARS] if isinstance(user, str) else "", agent=agent
-    )
+    user = _name_of(state.input.trusted_context.get("user"))
+    return Reader(tenant=state.input.tenant or "", user=user, agent=agent)
+
+
+def _name_of(user: object) -> str:
+    """Return the name of a user: of a text that, of anything else its JSON, so that no user is taken for nobody."""
+    if user is None:
+        return ""
+    name = user if isinstance(user, str) else json.dumps(user, sort_keys=True, separators=(",", ":"))
+    if len(name) <= MAX_NAME_CHARS:
+        return name
+    digest = text_digest(json.dumps(name))  # two long names may begin alike
+    return f"{name[: MAX_NAME_CHARS - len(digest) - 1]}:{digest}"
 
 
 def behalf_of(state: AgentState) -> Behalf:

@@ -19,6 +19,7 @@ from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.names import PLANNED, READ_PAST, TURNS
 from orga.workflows.types.recall import RecalledContext
 from orga.workflows.types.recovery import tool_message
+from orga.workflows.types.sessions.session import SessionState
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult, Happening
@@ -169,9 +170,9 @@ class Recount:
         self._has_begun = True
 
     def _take_over(self, given: Any) -> None:
-        state = AgentState.model_validate(given)
-        self._iterations, self._usage = state.iteration, state.usage
-        self._proposals = state.tool_calls.proposed
+        state = SessionState.model_validate(given)  # any state is one; of a session the turns before count, too
+        self._iterations, self._usage = state.iteration, state.session.usage.plus_totals(state.usage)
+        self._proposals = state.session.tool_calls.proposed + state.tool_calls.proposed
 
     def _count(self, happening: Happening) -> None:
         reply = Reply.model_validate(happening.value)

@@ -119,7 +119,7 @@ class Alternative(Value):
     place: str
     outcome: Outcome
 
-    def told(self, instead_of: ToolCall) -> dict[str, Any]:
+    def as_note(self, instead_of: ToolCall) -> dict[str, Any]:
         """Return what is noted of it; the journal knows the arguments where they are those of a reply's call."""
         call, error = (
             self.outcome.call,
@@ -269,7 +269,7 @@ def triggered(
     state: AgentState, call: ToolCall, strategy: str, error: str, outcome: str, *, calls: Sequence[Alternative] = ()
 ) -> AgentState:
     """Note which strategy answered a failure, with the calls that it made, and how that went."""
-    made = {"calls": [alternative.told(call) for alternative in calls]} if calls else {}
+    made = {"calls": [alternative.as_note(call) for alternative in calls]} if calls else {}
     return state.with_note(
         "RecoveryTriggered",
         tool=call.name,

@@ -14,9 +14,8 @@ from orga.workflows.decisions.carried_parts import (
     Part,
 )
 from orga.workflows.decisions.compaction import latest_group
-from orga.workflows.decisions.control.interventions import is_time_to_roll_over
-from orga.workflows.decisions.conversation import settled, shares, weight_of, with_messages
-from orga.workflows.decisions.replies import MAX_REPAIRS_IN_A_ROW
+from orga.workflows.decisions.conversation import as_base, latest_turn, shares, weight_of, with_messages
+from orga.workflows.decisions.observe import MAX_REPAIRS_IN_A_ROW
 from orga.workflows.types.context import EMPTY
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.messages import Message, Reply, shortened
@@ -28,10 +27,10 @@ SPARE_BYTES = 1_000
 
 def carried(state: AgentState, run_id: str) -> AgentState:
     """Return the state for the next run of the chain: no reference may point into the history that ends."""
-    whole = state.with_dialogue(conversation=settled(state.conversation)).with_control(carried_by=run_id)
+    whole = state.with_dialogue(conversation=as_base(state.conversation)).with_control(carried_by=run_id)
     if weight(whole) <= MAX_CARRIED_BYTES:
         return whole
-    light, most = _told_once(whole), MAX_CARRIED_BYTES - SPARE_BYTES
+    light, most = _without_repeats(whole), MAX_CARRIED_BYTES - SPARE_BYTES
     window = _floor(whole)
     for cut in (part.cut for part in PARTS if part.cut):
         if _rest(light) + window <= most:
@@ -71,7 +70,7 @@ def overgrown(state: AgentState) -> str:
 
 def _least(state: AgentState) -> AgentState:
     """Return the state with what the window keeps in any case: the task, and the last calls without their results."""
-    state, messages = _told_once(state), state.conversation.messages
+    state, messages = _without_repeats(state), state.conversation.messages
     latest = messages[latest_group(messages) :] if state.pending is None else ()
     first = state.conversation.messages[:1]
     return state.with_dialogue(conversation=Conversation(messages=(*first, *_bare(latest))))
@@ -87,7 +86,7 @@ def cut_parts(before: AgentState, after: AgentState) -> list[str]:
     return [field for field in fields if getattr(before, field) != getattr(after, field)]
 
 
-def _told_once(state: AgentState) -> AgentState:
+def _without_repeats(state: AgentState) -> AgentState:
     """Return the state without what stands in it twice: `AgentState` and `forks` know where to look."""
     if state.setup is not None:
         given = state.input.without_instructions()
@@ -124,7 +123,7 @@ def shrunk(conversation: Conversation, room: int, *, may_drop_latest: bool = Fal
     if _weight(messages) > room and may_drop_latest:
         messages = messages[:1]
     fresh = with_messages(conversation.with_fields(sent=0, digest=EMPTY), messages)
-    return settled(fresh)
+    return as_base(fresh)
 
 
 def _weight(messages: tuple[Message, ...]) -> int:
@@ -137,7 +136,8 @@ def _without_oldest(messages: tuple[Message, ...], room: int) -> tuple[Message, 
     groups = [(start, stop) for start, stop in list(pairwise([*starts, len(messages)]))[1:] if start < latest]
     size = _weight(messages)
     gone: set[int] = set()
-    for start, stop in sorted(groups, key=lambda group: (messages[group[0]].pinned, group[0])):
+    turn = latest_turn(messages)
+    for start, stop in sorted(groups, key=lambda group: (messages[group[0]].pinned or group[0] == turn, group[0])):
         if size <= room:
             break
         size -= _weight(messages[start:stop])
@@ -184,22 +184,20 @@ def _within(message: Message, room: int) -> Message:
     return bare if cut.ours == (0, 0) else bare.with_ours((min(cut.ours[0], len(text)), 0))
 
 
-def is_due(state: AgentState, events: int, history_bytes: int, suggested: bool) -> bool:
-    """Return whether to continue as new at the end of this iteration.
+def can_be_carried(state: AgentState) -> bool:
+    """Return whether a run whose history has grown enough continues as new at the end of this iteration.
 
     An answer that is being continued and too long to be carried is finished first.
     """
-    if not is_time_to_roll_over(state, events, history_bytes, suggested):
-        return False
     return fits(state) and not _is_finished_first(state)
 
 
-def with_outgrown(state: AgentState, events: int, history_bytes: int, suggested: bool) -> AgentState:
+def with_outgrown(state: AgentState) -> AgentState:
     """End a run that can never continue as new: where it would for the first time, long before the server ends it.
 
     No state that begins and grows by our rules comes to this (`PARTS` of `carried_parts`).
     """
-    if not is_time_to_roll_over(state, events, history_bytes, suggested) or fits(state):
+    if fits(state):
         return state
     detail = f"the run cannot continue as new, its state is over the limit of {MAX_CARRIED_BYTES} bytes of JSON"
     return state.with_control(stop=("error", f"{detail}: {overgrown(state)}"))

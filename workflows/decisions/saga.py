@@ -182,7 +182,7 @@ class Course(Value):
 
 def ended(saga: ToolCall, course: Course, specs: Specs, max_bytes: int) -> Outcome:
     """Return the one outcome of a saga; `max_bytes` is for what the tools said, all together."""
-    told = _told(course, specs, max_bytes)
+    told = _description(course, specs, max_bytes)
     if is_done(course.steps, course.outcomes):
         done = Outcome(call=saga, status="ok", text="")
         return done.with_words(before="\n".join([f"[Saga done] all {len(course.steps)} steps", *told]))
@@ -220,7 +220,7 @@ def _left_behind(course: Course) -> str:
     return "what was done is taken back" if course.undone else "there was nothing to take back"
 
 
-def _told(course: Course, specs: Specs, max_bytes: int) -> list[str]:
+def _description(course: Course, specs: Specs, max_bytes: int) -> list[str]:
     outcomes, undone = course.outcomes, course.undone
     share = max(max_bytes // max(len(outcomes) + len(undone), 1), MIN_SHOWN_BYTES)
     told = [f"step {n}, {step.kind}, " for n, step in enumerate(course.steps, 1)]

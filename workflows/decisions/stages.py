@@ -67,6 +67,10 @@ class Stage(Value):
     follows: Follows = {}
     concerns: Callable[[Setup, ToolCall | None], bool] = lambda setup, call: False
     """Whether a run with this setup may hear a word here on a call, or (None) an answer, that the gate lets through."""
+    needs: str = ""
+    """The part of the setup without which it has nothing to do; "" where it always may have."""
+    keeps: tuple[str, ...] = ()
+    """Fields of the state in which it keeps something from one reply to the next, by the names of what it needs."""
 
 
 Stages = Sequence[Stage]
@@ -75,18 +79,24 @@ APPROVAL: Follows = {"held": {"yes": "approved", "no": "denied"}, "approved": BY
 CRITICS: Follows = {"allowed": BY_CRITIC, "asked": BY_CRITIC, "reviewed": BY_CRITIC}
 CONFIRMATION: Follows = {"reviewed": AT_LAST, "confirmed": AT_LAST}
 
+REVIEW = "critics", ("critiques",)
+
 CALL_STAGES: Stages = (
     Stage("approval", "an approval binds to the very verdict, and what people deny costs nothing further on", APPROVAL),
     Stage("budget", "what is beyond the budget is not worth a review", concerns=_asks_for_more),
-    Stage("critics", "they see just what would be run", CRITICS, _is_reviewed),
+    Stage("critics", "they see just what would be run", CRITICS, _is_reviewed, *REVIEW),
     Stage("confirmation", "whatever held the run up since, policy of now decides", CONFIRMATION),
 )
 
 ANSWER_STAGES: Stages = (
     Stage("approval", "as for calls", APPROVAL),
     Stage("check", "what goes back to the model anyway is not worth a review"),
-    Stage("critics", "they see an answer that nothing else is wrong with", CRITICS, _is_reviewed),
+    Stage("critics", "they see an answer that nothing else is wrong with", CRITICS, _is_reviewed, *REVIEW),
 )
+
+NEEDED = tuple(dict.fromkeys(stage.needs for stage in (*CALL_STAGES, *ANSWER_STAGES) if stage.keeps))
+KEPT = tuple(dict.fromkeys(field for stage in (*CALL_STAGES, *ANSWER_STAGES) for field in stage.keeps))
+"""Parts of setups and fields of states that stages have for themselves."""
 
 
 def is_in_question(setup: Setup | None, call: ToolCall | None = None) -> bool:

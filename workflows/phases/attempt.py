@@ -12,9 +12,10 @@ from temporalio.exceptions import CancelledError, FailureError
 
 from orga.workflows.decisions import breakers
 from orga.workflows.decisions.calls import cancelled, failed, not_run, turned_away, unclear
+from orga.workflows.decisions.control.interventions import remaining_s
 from orga.workflows.decisions.recall import behalf_of, with_recalled_taint
 from orga.workflows.decisions.recovery import max_attempts, recovery_of
-from orga.workflows.decisions.summaries import of_call
+from orga.workflows.decisions.result import of_call
 from orga.workflows.phases.control.failures import failure_kind, failure_text
 from orga.workflows.phases.control.run import CutShort
 from orga.workflows.phases.failures import is_infrastructure, is_turned_away, may_have_acted, took_effect
@@ -168,7 +169,7 @@ async def _in_slot(run: Run, permitted: AllowedCall, place: Place) -> Outcome | 
     if refusal:
         return Failed(refusal, was_run=False)
     try:
-        result = await _executed(run, permitted, place)
+        result = await _execute_activity(run, permitted, place)
         output = ToolOutput.model_validate(result)
     except asyncio.CancelledError:
         release_circuit(run, spec)
@@ -195,14 +196,17 @@ async def _in_slot(run: Run, permitted: AllowedCall, place: Place) -> Outcome | 
     return Outcome(call=call, status="ok", text=text, result=place.activity_id)
 
 
-async def _executed(run: Run, permitted: AllowedCall, place: Place) -> Any:
+async def _execute_activity(run: Run, permitted: AllowedCall, place: Place) -> Any:
     """Return the result as any JSON: the worker of another maker may send what it likes."""
     call, spec, options = permitted.call, permitted.spec, permitted.spec.options
-    optional = {"digest": spec.digest, "permit": _permit(permitted)}
+    is_awaited = run.awaits_calls and not place.is_before_reasoning
+    optional = {"digest": spec.digest, "permit": _permit(permitted), "is_awaited": is_awaited}
     given: dict[str, Any] = {name: value for name, value in optional.items() if value}
     if spec.name in KNOWLEDGE_TOOLS:
         behalf = behalf_of(run.state)
         given["behalf"] = behalf.with_learning(run.outputs()) if permitted.purpose == "learning" else behalf
+    if max_attempts(spec, run.config) != 1 and options.execution != "local":
+        given["left_s"] = round(remaining_s(run.state, run.now), 1)
     request = ToolRequest(call_id=call.call_id, arguments=call.arguments, key=place.key, **given)
     limit_s = options.timeout_s or run.config.tool_timeout_s
     if options.execution == "local":

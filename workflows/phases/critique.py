@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from orga.workflows.decisions import approvals, critique, observe
 from orga.workflows.decisions.critique import Assessment, assessment, ending, remark, subject_of, summed, why_asked
-from orga.workflows.decisions.dispatch import turned_down
+from orga.workflows.decisions.dispatch import unstarted
 from orga.workflows.decisions.limits import is_time_for_another, output_allowance, server_limit_s
 from orga.workflows.phases.control.failures import failure_text
 from orga.workflows.phases.control.pace import ask, checkpoint, enter, phase_span
@@ -108,7 +108,7 @@ async def _by_model(run: Run, subject: Subject) -> Assessment:
         limit = critique.limit_reached(run.state, run.now)
         if limit is not None:
             return Assessment(False, reviewer, failure=limit[1], limit=limit[0], usage=usage)
-        reply = await _reply(run, subject, number, problem)
+        reply = await _ask_critic(run, subject, number, problem)
         if not isinstance(reply, Reply):
             return Assessment(False, reviewer, failure=reply, usage=usage)
         run.change(critique.with_usage, reply)
@@ -122,7 +122,7 @@ async def _by_model(run: Run, subject: Subject) -> Assessment:
     return Assessment(False, reviewer, failure=f"its verdict cannot be read: {problem}", usage=usage)
 
 
-async def _reply(run: Run, subject: Subject, number: int, problem: str) -> Reply | str:
+async def _ask_critic(run: Run, subject: Subject, number: int, problem: str) -> Reply | str:
     """Return the model's reply, or why there is none."""
     while True:
         reply = await reply_to(run, _model_call(run, subject, number, problem))
@@ -171,14 +171,14 @@ async def review_answer(run: Run, gated: Gated) -> Gated:
         return gated
     enter(run, "reviewing")
     with phase_span("review", run.state.iteration):
-        return gated._replace(conclusion=await _conclusion(run, gated.reply, critics))
+        return gated._replace(conclusion=await _conclude_answer(run, gated.reply, critics))
 
 
-async def _conclusion(run: Run, reply: Reply, critics: tuple[Critic, ...]) -> Conclusion:
+async def _conclude_answer(run: Run, reply: Reply, critics: tuple[Critic, ...]) -> Conclusion:
     """Return how the answer is taken in."""
     remarks: list[str] = []
     for critic in critics:
-        concluded = await _concluded(run, _answer(run, critic, reply))
+        concluded = await _conclude_review(run, _answer(run, critic, reply))
         run.raise_if_interrupted()
         if concluded.then in _TURNED_DOWN:
             return conclusion(_TURNED_DOWN[concluded.then], reply, critic, concluded.found)
@@ -198,7 +198,7 @@ async def review_calls(run: Run, gated: Gated) -> Gated:
     enter(run, "reviewing")
     with phase_span("review", run.state.iteration):
         for critic in run.setup.critics:
-            gated = await _reviewed_by(run, critic, gated)
+            gated = await _review_by(run, critic, gated)
             await checkpoint(run)
     return gated
 
@@ -206,7 +206,7 @@ async def review_calls(run: Run, gated: Gated) -> Gated:
 def _without_unstarted(run: Run, gated: Gated) -> Gated:
     places = [index for index, result in enumerate(gated.results) if result.permitted is not None]
     found = list(gated.results)
-    for nth, outcome in turned_down(run.state, gated.allowed).items():
+    for nth, outcome in unstarted(run.state, gated.allowed).items():
         found[places[nth]] = found[places[nth]]._replace(permitted=None, rejected=outcome)
     return gated._replace(results=tuple(found))
 
@@ -223,17 +223,17 @@ async def call_objection(run: Run, permitted: AllowedCall, place: str) -> Outcom
     return None
 
 
-async def _reviewed_by(run: Run, critic: Critic, gated: Gated) -> Gated:
+async def _review_by(run: Run, critic: Critic, gated: Gated) -> Gated:
     iteration = run.state.iteration
     subjects = {
         index: _call(critic, result.permitted.call, f"{iteration}.{index}")
         for index, result in enumerate(gated.results)
         if result.permitted is not None and critic.reviews(result.permitted.call)
     }
-    concluded = await _all(run, critic, subjects)
+    concluded = await _conclude_reviews(run, critic, subjects)
     turned = {index: each.found for index, each in concluded.items() if each.then == "revise"}
     results = [
-        _turned_down(run, result, critic, turned[index]) if index in turned else result
+        _deny(run, result, critic, turned[index]) if index in turned else result
         for index, result in enumerate(gated.results)
     ]
     for each in concluded.values():
@@ -244,27 +244,29 @@ async def _reviewed_by(run: Run, critic: Critic, gated: Gated) -> Gated:
     return gated._replace(results=tuple(results))
 
 
-async def _all(run: Run, critic: Critic, subjects: Mapping[int, Subject]) -> dict[int, _Concluded]:
+async def _conclude_reviews(run: Run, critic: Critic, subjects: Mapping[int, Subject]) -> dict[int, _Concluded]:
     """Return what follows from each review; a person sees all calls at once, a model one after the other.
 
     So a budget is never overdrawn by more than one verdict.
     """
     if not critic.rubric:
-        found = await asyncio.gather(*(_concluded(run, each) for each in subjects.values()), return_exceptions=True)
+        found = await asyncio.gather(
+            *(_conclude_review(run, each) for each in subjects.values()), return_exceptions=True
+        )
         for error in found:
             if isinstance(error, BaseException):
                 raise error
         return {index: each for index, each in zip(subjects, found, strict=True) if isinstance(each, _Concluded)}
     concluded: dict[int, _Concluded] = {}
     for index, subject in subjects.items():
-        each = await _concluded(run, subject)
+        each = await _conclude_review(run, subject)
         concluded[index] = each
         if each.then == "ended":
             break
     return concluded
 
 
-async def _concluded(run: Run, subject: Subject) -> _Concluded:
+async def _conclude_review(run: Run, subject: Subject) -> _Concluded:
     """Return what follows from the review of one thing."""
     critic, found = subject.critic, await assess(run, subject)
     then = critique.conclusion(run.state, critic, found)
@@ -287,5 +289,5 @@ def _call(critic: Critic, call: ToolCall, place: str) -> Subject:
     return Subject(critic, call, place, tool, text)
 
 
-def _turned_down(run: Run, result: GateResult, critic: Critic, found: Assessment) -> GateResult:
+def _deny(run: Run, result: GateResult, critic: Critic, found: Assessment) -> GateResult:
     return result._replace(permitted=None, rejected=critique.rejected_call(run.state, result.call, critic, found))

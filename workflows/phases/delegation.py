@@ -11,15 +11,15 @@ from temporalio.exceptions import FailureError
 
 from orga.workflows.decisions import delegation
 from orga.workflows.decisions.calls import not_run
-from orga.workflows.decisions.delegation import abort_reason, ceiling_for, is_held, lacking, told_parent
+from orga.workflows.decisions.delegation import abort_reason, ceiling_for, is_held, lacking, with_parent_told
 from orga.workflows.phases.attempt import Failed, Place
 from orga.workflows.phases.control.failures import failure_text
 from orga.workflows.phases.control.pace import show_details
 from orga.workflows.phases.control.run import CANCEL_GRACE_S
 from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.phases.run import Run
-from orga.workflows.phases.started_for import handed_on
 from orga.workflows.types.delegation import Ceiling, Child, child_id, delegate_arguments
+from orga.workflows.types.input import handed_on
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.recovery import Outcome
@@ -51,7 +51,7 @@ async def execute_delegate(run: Run, permitted: AllowedCall, place: Place) -> Ou
         run.change(delegation.without, identity)
         return not_run(permitted.call)
     try:
-        return await _unbroken(_in_slot(run, permitted, place, child))
+        return await _run_unbroken(_in_slot(run, permitted, place, child))
     finally:
         run.slots.release()
 
@@ -67,7 +67,7 @@ async def _in_slot(run: Run, permitted: AllowedCall, place: Place, child: Child)
     run.change(delegation.reserved, child.workflow_id, ceiling)
     try:
         async with run.starts:
-            handle = await run.event(_started(run, permitted, place, child, ceiling))
+            handle = await run.event(_start_child(run, permitted, place, child, ceiling))
     except InvalidInput as error:
         run.change(delegation.without, child.workflow_id)
         return not_run(permitted.call, str(error))
@@ -76,7 +76,7 @@ async def _in_slot(run: Run, permitted: AllowedCall, place: Place, child: Child)
         return Failed(f"agent {child.agent!r} could not be started: {failure_text(error)}", was_run=False)
     show_details(run)
     await attend(run, handle)
-    outcome = await _ending(run, permitted, child, handle)
+    outcome = await _await_ending(run, permitted, child, handle)
     show_details(run)
     return outcome
 
@@ -87,7 +87,7 @@ def _ceiling(run: Run, permitted: AllowedCall, child: Child) -> Ceiling:
     return ceiling if tools is None else ceiling.with_tools(tools)
 
 
-async def _started(
+async def _start_child(
     run: Run, permitted: AllowedCall, place: Place, child: Child, ceiling: Ceiling
 ) -> workflow.ChildWorkflowHandle[Any, Any]:
     _, task = delegate_arguments(permitted.call.arguments)
@@ -99,11 +99,11 @@ async def _started(
         id_reuse_policy=REUSE,
         parent_close_policy=CLOSE,
         static_summary=one_line(f"{child.agent}: {task}"),
-        memo=handed_on(),
+        memo=handed_on(workflow.memo_value),
     )
 
 
-async def _ending(
+async def _await_ending(
     run: Run, permitted: AllowedCall, child: Child, handle: workflow.ChildWorkflowHandle[Any, Any]
 ) -> Outcome | Failed:
     """Settle what an ended delegate used, and say what came of it."""
@@ -114,7 +114,7 @@ async def _ending(
         error = failure_text(failure.cause or failure)
     except ValidationError:
         pass
-    run.change(delegation.settled, child.workflow_id, result)
+    run.change(delegation.with_usage_settled, child.workflow_id, result)
     run.change(AgentState.with_clock_updated, run.now)
     if result is None:
         return Failed(f"agent {child.agent!r} ended without a result: {error}", is_unknown=True)
@@ -126,7 +126,7 @@ async def _ending(
     return Failed(delegation.shortfall_text(child.agent, result, most), is_unknown=had_effect)
 
 
-async def _unbroken(work: Coroutine[Any, Any, Outcome | Failed]) -> Outcome | Failed:
+async def _run_unbroken(work: Coroutine[Any, Any, Outcome | Failed]) -> Outcome | Failed:
     """Let work that sees an interruption by itself go on to its end when the call is cancelled."""
     task = asyncio.create_task(work)
     while True:
@@ -146,12 +146,12 @@ async def attend(run: Run, child: Handle) -> None:
     while not child.done():
         await workflow.wait_condition(lambda: child.done() or run.is_interrupted() or relay.is_behind)
         if run.is_interrupted():
-            return await _ended(run, child)
+            return await _end_child(run, child)
         await relay.pass_on()
     return None
 
 
-async def _ended(run: Run, child: Handle) -> None:
+async def _end_child(run: Run, child: Handle) -> None:
     """Abort the child and wait for what it has by then; one that says nothing within the grace is cancelled.
 
     The call has its outcome then, and this goes on behind it: what the child used is settled whenever it has ended.
@@ -214,4 +214,4 @@ async def report_held(parent_id: str, run: Run) -> None:
             await parent.signal(SIGNAL, args=[own_id, held])
         except FailureError:  # the parent has ended
             return
-        run.change(told_parent, held)  # behind it: what is cut off by continuing as new is told by the next run
+        run.change(with_parent_told, held)  # behind it: what is cut off by continuing as new is told by the next run

@@ -42,7 +42,8 @@ def is_infrastructure(error: BaseException, final: Collection[str] = ()) -> bool
     """
     cause = cause_of(error)
     if isinstance(cause, ApplicationError):
-        return not cause.non_retryable and cause.type != WORKER_SHUTDOWN and cause.type not in final
+        may_be_cured = not cause.non_retryable or OUT_OF_TIME in cause.details
+        return may_be_cured and cause.type != WORKER_SHUTDOWN and cause.type not in final
     return isinstance(cause, TimeoutError)
 
 

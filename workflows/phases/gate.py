@@ -1,27 +1,44 @@
-"""Gate: a verdict for all that is proposed. Only this module makes an `AllowedCall`, and only that is carried out."""
+"""Gate: a verdict for all that is proposed. Only this module makes an `AllowedCall`, and only that is carried out.
 
+The policy engine is asked once about all that is proposed at once. Whatever goes wrong is a denial.
+"""
+
+import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Concatenate, ParamSpec
 
 from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import FailureError
 
-from orga.workflows.decisions.replies import ClassifiedReply
+from orga.workflows.decisions.limits import budget_left
+from orga.workflows.decisions.observe import ClassifiedReply
+from orga.workflows.decisions.result import of_gate
+from orga.workflows.phases.control.failures import failure_text
 from orga.workflows.phases.control.run import CutShort, Interrupted
-from orga.workflows.phases.run import Run
-from orga.workflows.phases.verdicts import ask_for_verdicts, denied, request_for
-from orga.workflows.types.gate import (
-    ENDING,
-    PLAN,
-    ProposedStep,
-    Purpose,
-    Verdict,
-)
+from orga.workflows.phases.run import Run, show_verdicts
+from orga.workflows.types.gate import ENDING, GateRequest, Purpose, Verdict, Verdicts, gate_id
+from orga.workflows.types.loop_tools import loop_tool
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.questions import ANSWER
 from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tools import ToolSpec
 from orga.workflows.types.value import Value
+
+ATTEMPT_S = 5.0
+SERVER_ATTEMPT_S = 10.0
+"""Of an engine that is a server of its own: then the gate is an ordinary activity."""
+
+SERVER_CALL_S = 3.0
+"""More for each call of a reply beyond the first: a server may take them one after the other."""
+
+HEARTBEAT_S = 5.0
+"""Without a sign of life from the worker: then another one asks, however long the attempt may be."""
+
+MAX_ATTEMPTS = 3
+
 
 ENDING_S = 3.0
 """For the gate's word on what an ending brings: the run's time may be up already."""
@@ -128,18 +145,6 @@ async def lets_through(run: Run, text: str) -> bool:
     return verdicts[0].decision == "allow"
 
 
-async def judge_plan(run: Run, plan: tuple[ProposedStep, ...]) -> Verdict:
-    """Return the gate's word on the plan of a goal, before anything of it is done.
-
-    Raises:
-        Interrupted: The run is ended before.
-    """
-    tools = (run.setup.tool(name) for name in dict.fromkeys(step.skill for step in plan))
-    specs = tuple(tool for tool in tools if tool is not None)
-    request = request_for(run, (), (PLAN,), "plan").with_plan(plan, specs)
-    return (await ask_for_verdicts(run, request, run.is_interrupted))[0]
-
-
 async def judge_calls(
     run: Run,
     calls: tuple[ToolCall, ...],
@@ -181,18 +186,6 @@ async def judge_approved(run: Run, result: GateResult, approver: str, purpose: P
     return _gate_result(run, result, _as_told(result, verdict), purpose, approver)
 
 
-async def confirm_calls(run: Run, gated: Gated) -> Gated:
-    """Judge once more what may be carried out where a person has held the run up since: policy may have changed."""
-    if run.state.clock.stopped_s == gated.stopped_s:
-        return gated
-    found = list(gated.results)
-    for index, result in enumerate(found):
-        if result.permitted is not None:
-            run.raise_if_interrupted()
-            found[index] = await confirm(run, result)
-    return gated._replace(results=tuple(found))
-
-
 async def confirm(run: Run, result: GateResult) -> GateResult:
     """Judge a permitted call once more, just as it is.
 
@@ -207,11 +200,11 @@ async def confirm(run: Run, result: GateResult) -> GateResult:
     else:
         (again,) = await judge_again(run, (result,), permitted.purpose)
     if again.permitted is not None and again.permitted.call != permitted.call:
-        return turned_down(result, "policy changes this call by now; propose it anew")
+        return with_denial(result, "policy changes this call by now; propose it anew")
     return again
 
 
-def turned_down(result: GateResult, reason: str) -> GateResult:
+def with_denial(result: GateResult, reason: str) -> GateResult:
     """Return the result on a call that is denied after all."""
     return GateResult(result.call, denied(reason), place=result.place)
 
@@ -232,3 +225,72 @@ def _gate_result(run: Run, judged: GateResult, verdict: Verdict, purpose: Purpos
     if spec is None or verdict.decision != "allow":
         return result
     return result._replace(permitted=AllowedCall(result.proposed, spec, verdict, purpose, approver))
+
+
+def request_for(
+    run: Run, calls: tuple[ToolCall, ...], places: tuple[str, ...], purpose: Purpose = "reply"
+) -> GateRequest:
+    """Return what the policy engine is asked about these calls, or about the answer that stands as one."""
+    is_answer = any(call.name == ANSWER for call in calls)
+    names = set[str]() if is_answer else {call.name for call in calls}
+    return GateRequest(
+        agent=run.setup.agent,
+        iteration=0 if purpose == "hydration" else run.state.iteration,
+        engine=run.setup.policy,
+        calls=() if is_answer else calls,
+        places=places,
+        answer=calls[0].arguments["answer"] if is_answer else None,
+        purpose=purpose,
+        depth=run.state.input.lineage.depth,
+        taint=run.state.taint,
+        left=budget_left(run.state, run.now),
+        specs=tuple(tool for tool in run.setup.tools if tool.name in names),
+        offered=tuple(tool.name for tool in run.setup.tools),
+        output_schema=run.setup.output_schema,
+        tenant=run.state.input.tenant,
+        trusted_context=run.state.input.trusted_context,
+        delegates=run.setup.delegates if any(loop_tool(name).action == "delegate" for name in names) else (),
+    )
+
+
+async def ask_for_verdicts(run: Run, request: GateRequest, is_cut_short: CutShort) -> tuple[Verdict, ...]:
+    """Return a verdict for each place that was asked about, in their order."""
+    try:
+        verdicts = (await run.result_of(asyncio.create_task(_ask(run, request)), is_cut_short)).on(request.places)
+        problem = "the gate did not give one verdict for each proposal"
+    except FailureError as error:
+        verdicts, problem = None, f"the gate could not decide: {failure_text(error)}"
+    verdicts = verdicts or (denied(problem),) * len(request.places)
+    show_verdicts(verdicts)
+    return verdicts
+
+
+def denied(reason: str) -> Verdict:
+    """Return a denial of the gate's own."""
+    return Verdict(decision="deny", reason=reason)
+
+
+async def _ask(run: Run, request: GateRequest) -> Verdicts:
+    if run.setup.gate_execution == "activity":
+        within_s = SERVER_ATTEMPT_S + SERVER_CALL_S * len(request.calls[1:])
+        return await run.event(
+            workflow.execute_activity(
+                "gate",
+                request,
+                activity_id=gate_id(request.places),
+                summary=of_gate(request),
+                result_type=Verdicts,
+                start_to_close_timeout=timedelta(seconds=within_s),
+                heartbeat_timeout=timedelta(seconds=HEARTBEAT_S),
+                retry_policy=RetryPolicy(maximum_attempts=MAX_ATTEMPTS, initial_interval=timedelta(milliseconds=100)),
+            )
+        )
+    return await workflow.execute_local_activity(
+        "gate",
+        request,
+        activity_id=gate_id(request.places),
+        summary=of_gate(request),
+        result_type=Verdicts,
+        start_to_close_timeout=timedelta(seconds=ATTEMPT_S),
+        retry_policy=RetryPolicy(maximum_attempts=MAX_ATTEMPTS, initial_interval=timedelta(milliseconds=100)),
+    )

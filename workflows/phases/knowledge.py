@@ -14,7 +14,7 @@ from orga.workflows.decisions import recall
 from orga.workflows.phases import gate
 from orga.workflows.phases.attempt import Place, execute_attempt
 from orga.workflows.phases.control.failures import failure_text
-from orga.workflows.phases.control.run import CutShort, Interrupted, result_of, settle
+from orga.workflows.phases.control.run import CutShort, Interrupted
 from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.phases.run import Run
 from orga.workflows.types.gate import LEARNINGS
@@ -44,11 +44,11 @@ async def recall_context(run: Run) -> None:
     request = recall.due_recall(run.state)
     if request is None:
         return
-    found = await result_of(asyncio.create_task(_recalled(request)), run.is_interrupted)
+    found = await run.result_of(asyncio.create_task(_recall(request)), run.is_interrupted)
     run.change(recall.with_recalled, found, recall_id(request.iteration))
 
 
-async def _recalled(request: RecallRequest) -> RecalledContext:
+async def _recall(request: RecallRequest) -> RecalledContext:
     try:
         return await workflow.execute_local_activity(
             RECALL_CONTEXT,
@@ -79,10 +79,10 @@ async def persist_learnings(run: Run, text: str) -> None:
     except Interrupted:
         return
     if results[0].permitted is not None:
-        await _stored(run, results[0].permitted, deadline.done)
+        await _store(run, results[0].permitted, deadline.done)
     deadline.cancel()
 
 
-async def _stored(run: Run, permitted: AllowedCall, is_late: CutShort) -> None:
+async def _store(run: Run, permitted: AllowedCall, is_late: CutShort) -> None:
     place = Place(LEARNINGS, recall.learning_key(run.state), is_late)
-    await settle([asyncio.create_task(execute_attempt(run, permitted, place))], is_late)
+    await run.settle([asyncio.create_task(execute_attempt(run, permitted, place))], is_late)

@@ -1,4 +1,7 @@
-"""Before the first iteration: what the run works with, asked once of its worker; of a fork the past that it shares."""
+"""Before the first iteration: what the run works with, asked once of its worker; of a fork the past that it shares.
+
+Then what the task refers to is looked up by calls, which pass the gate like any.
+"""
 
 import asyncio
 from datetime import timedelta
@@ -9,15 +12,27 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 
+from orga.workflows.decisions import hydration
 from orga.workflows.decisions.begin import size_problem
+from orga.workflows.decisions.calls import refused
 from orga.workflows.decisions.decision import unfounded
+from orga.workflows.decisions.dispatch import with_under_way
 from orga.workflows.decisions.fork import shared
-from orga.workflows.phases.control.run import result_of
+from orga.workflows.decisions.hydration import references_in
+from orga.workflows.decisions.limits import tool_calls_left
+from orga.workflows.phases import gate
+from orga.workflows.phases.act import execute_call
+from orga.workflows.phases.attempt import outcome_of
+from orga.workflows.phases.control.pace import checkpoint, enter, phase_span, wait_if_paused
+from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.phases.run import Run
-from orga.workflows.phases.started_for import started_for
+from orga.workflows.types.hydration import PreHydration
+from orga.workflows.types.input import started_for
+from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.names import READ_PAST
 from orga.workflows.types.past import Forking
 from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.state import AgentState
 
@@ -39,7 +54,7 @@ async def take_past(run: Run) -> None:
     if wish is None:
         return
     within_s = run.state.input.config.timeout_s
-    past = await result_of(asyncio.create_task(run.event(_read(wish, within_s))), run.is_interrupted)
+    past = await run.result_of(asyncio.create_task(run.event(_read_past(wish, within_s))), run.is_interrupted)
     run.raise_if_interrupted()
     try:
         run.change(shared, type(run.state).model_validate(past))
@@ -47,7 +62,7 @@ async def take_past(run: Run) -> None:
         raise ApplicationError(f"fork: {error}", type="InvalidInput", non_retryable=True) from None
 
 
-async def _read(wish: Forking, within_s: float) -> Any:
+async def _read_past(wish: Forking, within_s: float) -> Any:
     return await workflow.execute_activity(
         READ_PAST,
         wish,
@@ -73,7 +88,7 @@ async def prepare_setup(run: Run) -> Setup:
             any run can carry on.
     """
     run.raise_if_interrupted()
-    setup = await result_of(asyncio.create_task(run.event(_prepare(run))), run.is_interrupted)
+    setup = await run.result_of(asyncio.create_task(run.event(_prepare(run))), run.is_interrupted)
     run.raise_if_interrupted()
     return _founded(setup, run.state)
 
@@ -97,7 +112,7 @@ async def _prepare(run: Run) -> Setup:
     lineage = run_input.lineage
     if lineage.chain:
         request = request.with_ceiling(lineage.ceiling, lineage.depth)
-    if (place := started_for()) is not None:
+    if (place := started_for(workflow.memo_value)) is not None:
         request = request.with_workplace(place)
     if run_input.output_schema is not None:
         request = request.with_output_schema(run_input.output_schema)
@@ -111,3 +126,50 @@ async def _prepare(run: Run) -> Setup:
         retry_policy=RetryPolicy(maximum_interval=timedelta(seconds=10)),
         summary=f"agent {run_input.agent}",
     )
+
+
+async def hydrate(run: Run) -> None:
+    """Look up, once in a run, what its task refers to; a task that refers to nothing leaves no trace in the history."""
+    if run.state.hydrated or run.is_interrupted():
+        return
+    config = run.config.pre_hydration or PreHydration()
+    references = references_in(run.state.input.task, config) if config.enabled else ()
+    looked_up = hydration.lookups(references, config, run.setup.tools, tool_calls_left(run.state))
+    calls = tuple(lookup.call for lookup in looked_up if lookup.call is not None)
+    outcomes: tuple[Outcome, ...] = ()
+    if calls:
+        enter(run, "hydrating")
+        with phase_span("hydrate", 0):
+            outcomes = await _look_up(run, calls, config.timeout_s)
+        run.change(hydration.with_calls, outcomes)
+    late = "the run was ended before" if run.is_interrupted() else f"not there within {config.timeout_s:g} s"
+    by_id = {outcome.call.call_id: outcome for outcome in outcomes}
+    run.change(hydration.with_hydration, hydration.found(looked_up, by_id, late), config.max_context_tokens)
+    await wait_if_paused(run)
+
+
+async def _look_up(run: Run, calls: tuple[ToolCall, ...], timeout_s: float) -> tuple[Outcome, ...]:
+    """Return an outcome for each call that was judged; none when the run is ended before."""
+    places = tuple(f"0.{index}" for index in range(len(calls)))
+    try:
+        results = await gate.judge_calls(run, calls, places, "hydration")
+        await checkpoint(run)
+    except Interrupted:
+        return ()
+    permitted = {index: result.permitted for index, result in enumerate(results) if result.permitted is not None}
+    run.change(with_under_way, [allowed.call for allowed in permitted.values()])
+    tasks = {i: asyncio.create_task(execute_call(run, allowed, places[i])) for i, allowed in permitted.items()}
+    await _settle_lookups(run, list(tasks.values()), timeout_s)
+    return tuple(
+        outcome_of(tasks[index], permitted[index]) if index in tasks else refused(result.call, result.verdict)
+        for index, result in enumerate(results)
+    )
+
+
+async def _settle_lookups(run: Run, tasks: list[asyncio.Task[Outcome]], timeout_s: float) -> None:
+    """Wait for all of them, for the deadline, or for the end of the run; what is in by then is kept."""
+    if not tasks:
+        return
+    deadline = run.beside(run.event(workflow.sleep(timeout_s, summary="pre-hydration")))
+    await run.settle(tasks, lambda: deadline.done() or run.is_interrupted())
+    deadline.cancel()

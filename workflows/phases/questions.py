@@ -1,21 +1,18 @@
-"""What the loop asks people: approvals of calls, more budget at a limit, what to do about calls that get nowhere.
+"""What stages ask people: approvals of calls, and more tool calls where these are more than are left.
 
 Calls that need a yes are held until each has an answer; then they are judged once more, as is a call that was allowed
 before the run was paused.
 """
 
-from collections.abc import Callable
-from contextlib import suppress
-
 from temporalio import workflow
 
-from orga.workflows.decisions import approvals, dispatch, limits, steps
+from orga.workflows.decisions import approvals, dispatch, limits
 from orga.workflows.decisions.control.interventions import with_abort
 from orga.workflows.phases import gate
 from orga.workflows.phases.control.pace import ask, withdraw
 from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.phases.gate import Gated, GateResult
-from orga.workflows.phases.run import Run
+from orga.workflows.phases.run import Run, ask_for_budget
 from orga.workflows.types.control import Stop
 from orga.workflows.types.gate import Purpose
 from orga.workflows.types.questions import Item
@@ -51,14 +48,14 @@ async def ask_approval(
                 withdraw(run, "approval")
             raise Interrupted
         may_go = may_roll_over and not round_number
-        items = await _answered(run, results, held, f"{place}.{round_number}" if round_number else place, may_go)
-        results = await _judged_again(run, results, items, purpose)
+        items = await _ask_about(run, results, held, f"{place}.{round_number}" if round_number else place, may_go)
+        results = await _judge_decided(run, results, items, purpose)
     if may_roll_over:
         withdraw(run, "approval")
     return results
 
 
-async def _answered(
+async def _ask_about(
     run: Run, results: tuple[GateResult, ...], held: list[int], place: str, may_roll_over: bool
 ) -> dict[int, Item]:
     """Ask a person about the calls at these places, all in one question."""
@@ -86,21 +83,21 @@ def occasion() -> str:
     return f"{workflow.random().getrandbits(64):016x}"
 
 
-async def _judged_again(
+async def _judge_decided(
     run: Run, results: tuple[GateResult, ...], items: dict[int, Item], purpose: Purpose
 ) -> tuple[GateResult, ...]:
-    found = dict(enumerate(results)) | await _beside(run, results, purpose)
+    found = dict(enumerate(results)) | await _judge_those_beside(run, results, purpose)
     for index, item in items.items():
         answer = item.answer
         if answer is None or not answer.approved:
             why = (answer and answer.reason) or "an approver said no"
-            found[index] = gate.turned_down(results[index], f"not approved: {why}")
+            found[index] = gate.with_denial(results[index], f"not approved: {why}")
         else:
             found[index] = await gate.judge_approved(run, results[index], answer.approver, purpose)
     return tuple(found.values())
 
 
-async def _beside(run: Run, results: tuple[GateResult, ...], purpose: Purpose) -> dict[int, GateResult]:
+async def _judge_those_beside(run: Run, results: tuple[GateResult, ...], purpose: Purpose) -> dict[int, GateResult]:
     """Judge the calls that waited beside the held ones: what was allowed days ago may be forbidden by now."""
     places = [index for index, result in enumerate(results) if result.permitted is not None]
     if not places:
@@ -121,28 +118,6 @@ async def confirm_when_resumed(run: Run, result: GateResult) -> GateResult:
     return await gate.confirm(run, result)
 
 
-async def ask_for_budget(run: Run, stop: Stop, is_raised: Callable[[], bool], *, may_roll_over: bool) -> Stop | None:
-    """Wait until the limit is raised; return the ending when a person declines it."""
-    question = limits.question(run.state, stop, run.now)
-    run.change(limits.with_budget_asked, question)
-    with suppress(Interrupted):  # the loop sees by itself that the run is to end
-        asked = await ask(run, question, is_moot=is_raised, may_roll_over=may_roll_over)
-        declined = asked.resolution
-        if declined is not None:
-            return ("aborted", declined.reason or "aborted by the operator") if declined.choice == "abort" else stop
-    return None
-
-
-async def reason_to_stop(run: Run) -> Stop | None:
-    """Return why the run ends now, an answer that was let through among it; ahead of a limit a person may be asked."""
-    while (stop := run.stop_reason()) is not None and limits.is_asked_for(run.state, stop):
-        declined = await ask_for_budget(run, stop, lambda limit=stop: run.stop_reason() != limit, may_roll_over=True)
-        if declined is not None:
-            return declined
-    withdraw(run, "budget")
-    return stop
-
-
 async def ask_for_calls(run: Run, gated: Gated) -> Gated:
     """Ask for more tool calls where these are more than are left; else the ones beyond it are answered unrun."""
     calls = gated.allowed
@@ -156,11 +131,3 @@ async def ask_for_calls(run: Run, gated: Gated) -> Gated:
     withdraw(run, "budget")
     run.change(dispatch.with_over_budget, dispatch.wants_more(run.state, calls))
     return gated
-
-
-async def resolve_stuck_steps(run: Run) -> None:
-    """Wait until a person has decided about every step that asks for one; an ended run closes all its questions."""
-    for question in [each for each in run.state.questions if each.kind == "escalation"]:
-        with suppress(Interrupted):
-            asked = await ask(run, question, may_roll_over=True)
-            run.change(steps.with_resolved_step, asked)

@@ -22,10 +22,10 @@ from orga.workflows.decisions.conversation import (
     with_frame,
 )
 from orga.workflows.decisions.limits import output_allowance, server_limit_s, stop_reason
-from orga.workflows.decisions.replies import ClassifiedReply, classify_reply
-from orga.workflows.decisions.summaries import of_reason, without_refused
+from orga.workflows.decisions.observe import ClassifiedReply, classify_reply
+from orga.workflows.decisions.result import of_reason, without_refused
 from orga.workflows.phases.control.failures import failure_text
-from orga.workflows.phases.control.run import Interrupted, result_of
+from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.phases.failures import is_context_overflow, is_out_of_time
 from orga.workflows.phases.run import Run
 from orga.workflows.types.context import ContextRef, ReasonRequest, record_digest, reference
@@ -58,9 +58,9 @@ async def reply_to(run: Run, call: ModelCall) -> Reply | ActivityError:
     Raises:
         Interrupted: The run was interrupted first.
     """
-    task = asyncio.create_task(run.event(_reply(call)))
+    task = asyncio.create_task(run.event(_call_model(call)))
     try:
-        return await result_of(task, run.is_interrupted)
+        return await run.result_of(task, run.is_interrupted)
     except asyncio.CancelledError:  # of a review, when the tool calls beside it are cut short
         task.cancel()
         raise
@@ -68,7 +68,7 @@ async def reply_to(run: Run, call: ModelCall) -> Reply | ActivityError:
         return error
 
 
-async def _reply(call: ModelCall) -> Reply:
+async def _call_model(call: ModelCall) -> Reply:
     return await workflow.execute_activity(
         call.activity,
         call.request,
@@ -98,7 +98,7 @@ async def compact_context(run: Run, token_budget: int) -> tuple[ContextRef, Conv
         return handed_over(run.state.conversation)
     plan = compaction(run.state.conversation, run.config.context_strategy, token_budget)
     if plan.summary_tokens and ready_summary(run.state.conversation, plan.drop) is None:
-        reply = await _summary(run, plan) if affords_summary(run.state, plan.summary_tokens) else None
+        reply = await _summarise(run, plan) if affords_summary(run.state, plan.summary_tokens) else None
         run.change(with_summary, plan.drop, plan.summary_tokens, reply)
         if run.is_interrupted() or stop_reason(run.state, run.config, run.now) is not None:
             raise Interrupted
@@ -106,7 +106,7 @@ async def compact_context(run: Run, token_budget: int) -> tuple[ContextRef, Conv
     return handed_over(conversation, plan.drop, plan.mask, ready_summary(conversation, plan.drop))
 
 
-async def _summary(run: Run, plan: Compaction) -> Reply | None:
+async def _summarise(run: Run, plan: Compaction) -> Reply | None:
     """Return a model's summary of what goes, or None when it cannot be had: the run goes on without."""
     reply = await reply_to(run, _call(run, plan))
     if isinstance(reply, Reply):
@@ -141,7 +141,7 @@ class Proposed(Value):
     """What the model proposes, and the conversation once the model has seen all of it."""
 
     classified: ClassifiedReply
-    seen: Conversation
+    conversation: Conversation
 
 
 class NoReply(Value):

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import cast
 
-from orga.workflows.decisions import recovery
+from orga.workflows.decisions import recovery, steps
 from orga.workflows.decisions.calls import failed, idempotency_key, not_run, refused, with_change
 from orga.workflows.decisions.dispatch import has_room, over_budget, with_one_more
 from orga.workflows.decisions.recovery import (
@@ -60,7 +61,7 @@ async def first_that_works(run: Run, case: Case) -> Outcome | None:
     is_cut_short = place.is_cut_short or run.is_interrupted
     for number, name in enumerate(case.settings.alternatives):
         there = Place(f"{place.activity_id}.f{number}", "", is_cut_short)
-        begun = await _permitted(run, call.with_name(name), there, is_cut_short)
+        begun = await _gate_fallback(run, call.with_name(name), there, is_cut_short)
         if isinstance(begun, Outcome):
             _take_in(run, case, Alternative(there.activity_id, begun), is_begun=False)
             continue
@@ -75,7 +76,7 @@ async def first_that_works(run: Run, case: Case) -> Outcome | None:
     return None
 
 
-async def _permitted(run: Run, call: ToolCall, place: Place, is_cut_short: CutShort) -> AllowedCall | Outcome:
+async def _gate_fallback(run: Run, call: ToolCall, place: Place, is_cut_short: CutShort) -> AllowedCall | Outcome:
     """Return the call as it may be made, or why it is not: gate, stages and `max_tool_calls` count for it, too."""
     if not has_room(run.state):
         return over_budget(run.state, call)
@@ -86,14 +87,14 @@ async def _permitted(run: Run, call: ToolCall, place: Place, is_cut_short: CutSh
             return not_run(call)
         if permitted is None:
             return refused(call, result.verdict)
-        if why := await _objection(run, permitted, place):
+        if why := await _find_objection(run, permitted, place):
             return not_run(call, why)
     except Interrupted:
         return not_run(call)
     return permitted if has_room(run.state) else over_budget(run.state, call)
 
 
-async def _objection(run: Run, permitted: AllowedCall, place: Place) -> str:
+async def _find_objection(run: Run, permitted: AllowedCall, place: Place) -> str:
     """Return why it may not stand in, or ""; before the first reasoning step there are no stages: it must only read."""
     if place.is_before_reasoning:
         return "" if permitted.spec.effect == "read_only" else "it is no lookup"
@@ -164,7 +165,7 @@ async def _by_the_model(run: Run, case: Case) -> Outcome | None:
     return outcome.with_words(after=f"\n{told}")
 
 
-async def _escalated(run: Run, case: Case) -> Outcome | None:
+async def _escalate(run: Run, case: Case) -> Outcome | None:
     """Ask a person as often as a retry that the person wants fails."""
     permitted, failure, retries = case.permitted, case.failure, 0
     call = permitted.call
@@ -218,10 +219,18 @@ _STRATEGIES: dict[RecoveryStrategy, _Strategy] = {
     "fallback": first_that_works,
     "cached_result": _cached,
     "llm_recovery": _by_the_model,
-    "escalate": _escalated,
+    "escalate": _escalate,
     "dead_letter": _dead_letter,
 }
 """`retry` is an option of the activity; after it there is nothing more to do."""
 
 _ASKING: frozenset[RecoveryStrategy] = frozenset({"escalate", "dead_letter"})
 """Not for what is only looked up before the first reasoning step: its failure is told, nobody has to act on it."""
+
+
+async def resolve_stuck_steps(run: Run) -> None:
+    """Wait until a person has decided about every step that asks for one; an ended run closes all its questions."""
+    for question in [each for each in run.state.questions if each.kind == "escalation"]:
+        with suppress(Interrupted):
+            asked = await ask(run, question, may_roll_over=True)
+            run.change(steps.with_resolved_step, asked)

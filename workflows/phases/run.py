@@ -1,6 +1,8 @@
-"""The agent's run: what `ControlledRun` needs of its state, the room that its calls have, what it shows of itself."""
+"""The agent's run: what `ControlledRun` needs of its state, the room of its calls, why it ends, what it shows."""
 
 import asyncio
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from opentelemetry.trace import get_current_span
@@ -8,20 +10,21 @@ from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
 
 from orga.activities.instruments import count_opened_circuit, count_recovery
-from orga.workflows.decisions import roll_over
-from orga.workflows.decisions.limits import commands, stop_reason
+from orga.workflows.decisions import limits, roll_over
 from orga.workflows.decisions.result import details
-from orga.workflows.phases.control.pace import upsert
-from orga.workflows.phases.control.run import ControlledRun, Length
+from orga.workflows.phases.control.pace import ask, upsert, withdraw
+from orga.workflows.phases.control.run import ControlledRun, Interrupted, Length
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.control import Note, Stop
 from orga.workflows.types.gate import Verdict
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.knowledge import StepOutput
-from orga.workflows.types.names import AGENT, COST_USD, DEAD_LETTERS, OPEN_CIRCUITS, PHASE, TENANT
+from orga.workflows.types.names import AGENT, COST_USD, DEAD_LETTERS, OPEN_CIRCUITS, TENANT
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.usage import UsageTotals
+from orga.workflows.types.versions import FIRST_CALLS_SHOWN
 
 
 def count_notes(notes: tuple[Note, ...]) -> None:
@@ -61,6 +64,7 @@ class Run(ControlledRun[AgentState]):
 
     def __init__(self, state: AgentState) -> None:
         super().__init__(state)
+        self._are_calls_shown = state.iteration > 0
         self.slots = asyncio.Semaphore(state.config.max_concurrent_tools)
         """One for each tool call that may be in flight."""
         self.starts = asyncio.Semaphore(MAX_STARTS)
@@ -89,6 +93,11 @@ class Run(ControlledRun[AgentState]):
         self.state = self.state.with_task(setup=setup)
         self.slots = asyncio.Semaphore(setup.config.max_concurrent_tools)
 
+    @property
+    def awaits_calls(self) -> bool:
+        """Whether what is cut short is waited for until it has ended; a run that ends does not wait for it."""
+        return False
+
     def stop_reason(self) -> Stop | None:
         """Return why the run has to end now; None while it may go on."""
         state = self.state
@@ -96,7 +105,7 @@ class Run(ControlledRun[AgentState]):
 
     def limit_reached(self) -> Stop | None:
         """Return which limit is reached, an abort among them."""
-        return stop_reason(self.state, self.state.config, self.now)
+        return limits.stop_reason(self.state, self.state.config, self.now)
 
     def outputs(self) -> tuple[StepOutput, ...]:
         """Return what is kept as evidence beside what it has learnt."""
@@ -106,14 +115,24 @@ class Run(ControlledRun[AgentState]):
         """Return where the run stands, what it spent, what it did last."""
         return details(self.state)
 
+    def spent(self) -> UsageTotals:
+        """Return what was used so far."""
+        return self.state.usage
+
     def progress(self) -> list[SearchAttributeUpdate[Any]]:
         """Return how far the run is, and what it cost."""
-        cost = self.state.usage.cost_usd
+        cost = self.spent().cost_usd
         return [*super().progress(), *([] if cost is None else [COST_USD.value_set(cost)])]
+
+    def shows_first_calls(self) -> bool:
+        """Return whether these are the first calls, and the run goes by rules that show them; true once."""
+        is_first = not self._are_calls_shown and self.setup.loop_version >= FIRST_CALLS_SHOWN
+        self._are_calls_shown = True
+        return is_first
 
     def commands(self, run_id: str, wait: ShownQuestion) -> list[str]:
         """Return the commands of which one decides what the run asks, or gives it more budget."""
-        return commands(run_id, wait)
+        return limits.commands(run_id, wait)
 
     def watch_notes(self, notes: tuple[Note, ...]) -> None:
         """Count circuits and recoveries."""
@@ -121,11 +140,34 @@ class Run(ControlledRun[AgentState]):
 
     def can_be_carried(self, so_far: Length) -> bool:
         """Return whether the state fits into a payload, and nothing is better finished first."""
-        return roll_over.is_due(self.state, so_far.events, so_far.size, so_far.is_long)
+        return super().can_be_carried(so_far) and roll_over.can_be_carried(self.state)
 
     def end_if_outgrown(self) -> None:
         """End where the history is long and the state too large to continue as new: there is no other way on."""
-        self.change(roll_over.with_outgrown, self.length.events, self.length.size, self.length.is_long)
+        if super().can_be_carried(self.length):
+            self.change(roll_over.with_outgrown)
+
+
+async def ask_for_budget(run: Run, stop: Stop, is_raised: Callable[[], bool], *, may_roll_over: bool) -> Stop | None:
+    """Wait until the limit is raised; return the ending when a person declines it."""
+    question = limits.question(run.state, stop, run.now)
+    run.change(limits.with_budget_asked, question)
+    with suppress(Interrupted):  # the loop sees by itself that the run is to end
+        asked = await ask(run, question, is_moot=is_raised, may_roll_over=may_roll_over)
+        declined = asked.resolution
+        if declined is not None:
+            return ("aborted", declined.reason or "aborted by the operator") if declined.choice == "abort" else stop
+    return None
+
+
+async def reason_to_stop(run: Run) -> Stop | None:
+    """Return why the run ends now, an answer that was let through among it; ahead of a limit a person may be asked."""
+    while (stop := run.stop_reason()) is not None and limits.is_asked_for(run.state, stop):
+        declined = await ask_for_budget(run, stop, lambda limit=stop: run.stop_reason() != limit, may_roll_over=True)
+        if declined is not None:
+            return declined
+    withdraw(run, "budget")
+    return stop
 
 
 MAX_CIRCUITS = 20
@@ -139,8 +181,14 @@ def show_start(run: Run) -> None:
         run,
         AGENT.value_set(run.setup.agent),
         *([TENANT.value_set(tenant)] if tenant else []),
-        PHASE.value_set(run.state.phase),
+        *run.progress(),
     )
+
+
+def show_first_calls(run: Run) -> None:
+    """Write how far the run is where its first calls begin: one that answers at once has no event more."""
+    if run.shows_first_calls():
+        upsert(run, *run.progress())
 
 
 def show_dead_letters(run: Run, others: int = 0) -> None:

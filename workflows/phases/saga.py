@@ -11,7 +11,7 @@ from orga.workflows.decisions.recovery import triggered
 from orga.workflows.decisions.saga import Course, ended, why
 from orga.workflows.phases import gate
 from orga.workflows.phases.attempt import outcome_of
-from orga.workflows.phases.control.run import CutShort, Interrupted, settle
+from orga.workflows.phases.control.run import CutShort, Interrupted
 from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.phases.questions import ask_approval, confirm_when_resumed
 from orga.workflows.phases.run import Run
@@ -68,26 +68,26 @@ async def execute_saga(run: Run, permitted: AllowedCall, place: str, carry: Carr
     except ValueError as error:
         outcome, acted = not_run(permitted.call, str(error)), ()
     else:
-        outcome, acted = await _played(one, permitted.spec.max_result_bytes)
+        outcome, acted = await _play(one, permitted.spec.max_result_bytes)
     run.change(saga.with_end, place, outcome, acted)
     return outcome
 
 
-async def _played(one: _Saga, max_bytes: int) -> tuple[Outcome, tuple[Outcome, ...]]:
+async def _play(one: _Saga, max_bytes: int) -> tuple[Outcome, tuple[Outcome, ...]]:
     """Return the outcome of the saga, and those of all its calls."""
     try:
-        refusal = saga.refusal(one.run.state, one.steps) or await _foreseen(one)
+        refusal = saga.refusal(one.run.state, one.steps) or await _foresee(one)
     except Interrupted:
         refusal = saga.INTERRUPTED
     if refusal:
         return not_run(one.call, refusal), ()
-    outcomes = await _forward(one)
-    undone = await _back(one, outcomes)
+    outcomes = await _go_forward(one)
+    undone = await _take_back(one, outcomes)
     outcome = ended(one.call, Course(one.steps, outcomes, undone), one.run.setup.tool, max_bytes)
     return outcome, (*outcomes, *undone.values())
 
 
-async def _foreseen(one: _Saga) -> str:
+async def _foresee(one: _Saga) -> str:
     """Return why the gate would stop the saga on its way, or "": what could not be taken back is not begun.
 
     Each call is judged again when its turn comes; what a person has to approve is asked only then.
@@ -95,19 +95,19 @@ async def _foreseen(one: _Saga) -> str:
     indexes = range(len(one.steps))
     back = [part for part in map(one.compensation, indexes) if part is not None]
     for parts in ([one.step(index) for index in indexes], back):
-        results = await _judged(one, parts) if parts else ()
+        results = await _judge(one, parts) if parts else ()
         for part, result in zip(parts, results, strict=True):
             if result.verdict.decision in {"deny", "invalid"}:
                 return saga.foreseen(part.place, refused(part.call, result.verdict))
     return ""
 
 
-async def _judged(one: _Saga, parts: list[_Part], is_cut_short: CutShort | None = None) -> tuple[gate.GateResult, ...]:
+async def _judge(one: _Saga, parts: list[_Part], is_cut_short: CutShort | None = None) -> tuple[gate.GateResult, ...]:
     calls, places = tuple(part.call for part in parts), tuple(part.place for part in parts)
     return await gate.judge_calls(one.run, calls, places, parts[0].purpose, is_cut_short)
 
 
-async def _forward(one: _Saga) -> tuple[Outcome, ...]:
+async def _go_forward(one: _Saga) -> tuple[Outcome, ...]:
     """Return the outcomes of the steps that were begun: up to the first that did not succeed."""
     run, outcomes = one.run, list[Outcome]()
     for index in range(len(one.steps)):
@@ -115,20 +115,20 @@ async def _forward(one: _Saga) -> tuple[Outcome, ...]:
             await workflow.wait_condition(lambda: not run.state.paused or run.is_interrupted())
         if run.is_interrupted():
             break
-        outcomes.append(await _acted(one, one.step(index), run.is_interrupted))
+        outcomes.append(await _execute_part(one, one.step(index), run.is_interrupted))
         if outcomes[-1].status != "ok":
             break
     return tuple(outcomes)
 
 
-async def _back(one: _Saga, outcomes: tuple[Outcome, ...]) -> dict[int, Outcome]:
+async def _take_back(one: _Saga, outcomes: tuple[Outcome, ...]) -> dict[int, Outcome]:
     """Return the outcomes of the compensations, by step. One that fails is no reason to leave the others out."""
     undone: dict[int, Outcome] = {}
     grace = one.run.beside(_grace(one.run))
     for index in saga.compensated(one.steps, outcomes):
         part = one.compensation(index)
         if part is not None:
-            undone[index] = await _acted(one, part, grace.done)
+            undone[index] = await _execute_part(one, part, grace.done)
             cause = why(Course(one.steps, outcomes))
             one.run.change(triggered, part.call, "compensate", cause, undone[index].status)
     grace.cancel()
@@ -148,12 +148,12 @@ async def _grace(run: Run) -> None:
             return
 
 
-async def _acted(one: _Saga, part: _Part, is_cut_short: CutShort) -> Outcome:
+async def _execute_part(one: _Saga, part: _Part, is_cut_short: CutShort) -> Outcome:
     """Return the outcome of a part: judged, approved where it has to be, carried out."""
     if is_cut_short():
         return not_run(part.call, saga.INTERRUPTED)
     try:
-        results = await _judged(one, [part], is_cut_short)
+        results = await _judge(one, [part], is_cut_short)
         (result,) = await ask_approval(one.run, results, part.place, part.purpose)
         if part.purpose == "saga":
             result = await confirm_when_resumed(one.run, result)
@@ -163,13 +163,13 @@ async def _acted(one: _Saga, part: _Part, is_cut_short: CutShort) -> Outcome:
         return refused(part.call, result.verdict)
     if is_cut_short():
         return not_run(part.call, saga.INTERRUPTED)
-    return with_change(await _carried(one, result.permitted, part, is_cut_short), result.verdict)
+    return with_change(await _carry_out(one, result.permitted, part, is_cut_short), result.verdict)
 
 
-async def _carried(one: _Saga, permitted: AllowedCall, part: _Part, is_cut_short: CutShort) -> Outcome:
+async def _carry_out(one: _Saga, permitted: AllowedCall, part: _Part, is_cut_short: CutShort) -> Outcome:
     spec = saga.spec_within(permitted.spec, one.run.config, part.kind)
     one.run.change(saga.with_action, part.kind)
     permitted = permitted._replace(spec=spec)
     task = asyncio.ensure_future(one.carry(one.run, permitted, part.place, is_cut_short))
-    await settle([task], is_cut_short)
+    await one.run.settle([task], is_cut_short)
     return outcome_of(task, permitted)

@@ -4,14 +4,14 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.decision import with_undecided_answer
-from orga.workflows.decisions.stages import ANSWER_STAGES, CALL_STAGES, StageName
+from orga.workflows.decisions.stages import ANSWER_STAGES, CALL_STAGES, Stage, StageName
+from orga.workflows.phases import gate
 from orga.workflows.phases.control.pace import checkpoint
 from orga.workflows.phases.critique import call_objection, review_answer, review_calls
-from orga.workflows.phases.gate import AllowedCall, Conclusion, Gated, conclusion, confirm_calls
+from orga.workflows.phases.gate import AllowedCall, Conclusion, Gated, conclusion
 from orga.workflows.phases.questions import approve_reply, ask_for_calls
 from orga.workflows.phases.run import Run
 from orga.workflows.types.recovery import Outcome
-from orga.workflows.types.setup import Setup
 
 
 async def check_answer(run: Run, gated: Gated) -> Gated:
@@ -34,6 +34,18 @@ def _problem(run: Run, gated: Gated) -> Conclusion | None:
     return None
 
 
+async def confirm_calls(run: Run, gated: Gated) -> Gated:
+    """Judge once more what may be carried out where a person has held the run up since: policy may have changed."""
+    if run.state.clock.stopped_s == gated.stopped_s:
+        return gated
+    found = list(gated.results)
+    for index, result in enumerate(found):
+        if result.permitted is not None:
+            run.raise_if_interrupted()
+            found[index] = await gate.confirm(run, result)
+    return gated._replace(results=tuple(found))
+
+
 def conclude(run: Run, gated: Gated) -> None:
     """Take a reply in that asks for no calls, or is to be repaired: an answer as the stages have it."""
     run.change(gated.conclusion or conclusion(observe.with_answer, gated.reply))
@@ -50,9 +62,6 @@ OF_CALLS: Mapping[StageName, Pass] = {
 }
 
 OF_ANSWERS: Mapping[StageName, Pass] = {"approval": approve_reply, "check": check_answer, "critics": review_answer}
-
-IDLE: Mapping[StageName, Callable[[Setup], bool]] = {"critics": lambda setup: not setup.critics}
-"""The stages that have nothing to do in a run with this setup."""
 
 OBJECTIONS: Mapping[StageName, Callable[[Run, AllowedCall, str], Awaitable[Outcome | None]]] = {
     "critics": call_objection
@@ -72,6 +81,20 @@ async def objection(run: Run, permitted: AllowedCall, place: str) -> Outcome | N
     return None
 
 
+ASKS: Mapping[StageName, Callable[[Run, Gated], bool]] = {
+    "approval": lambda run, gated: any(each.verdict.decision == "approval" for each in gated.results),
+    "budget": lambda run, gated: run.config.max_tool_calls is not None,
+}
+"""Of stages that only ask people: whether they may have something to ask."""
+
+
+def _is_idle(run: Run, stage: Stage, gated: Gated) -> bool:
+    """Return whether a stage has nothing to do; what the run before this one asked may have to be withdrawn."""
+    if stage.needs:
+        return not getattr(run.setup, stage.needs)
+    return stage.name in ASKS and not run.state.questions and not ASKS[stage.name](run, gated)
+
+
 async def pass_stages(run: Run, gated: Gated) -> Gated:
     """Let a reply pass its stages, one after the other.
 
@@ -82,7 +105,7 @@ async def pass_stages(run: Run, gated: Gated) -> Gated:
     for number, stage in enumerate(stages):
         if number:
             await checkpoint(run)
-        if not (stage.name in IDLE and IDLE[stage.name](run.setup)):
+        if not _is_idle(run, stage, gated):
             gated = await passes[stage.name](run, gated)
     run.raise_if_interrupted()
     return gated

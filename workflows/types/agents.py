@@ -13,6 +13,7 @@ from orga.workflows.types.loop_tools import loop_tool
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.record import Border, replace_fields
 from orga.workflows.types.tools import matches
+from orga.workflows.types.value import Value
 
 WEIGHT_TOLERANCE = 0.01
 """How far the weights of a rubric may be from a sum of 1."""
@@ -48,6 +49,17 @@ class Review(BaseModel):
     feedback: str
     approved: bool
     """The model's own label, which decides nothing."""
+
+
+class Asker(Value):
+    """Who asks a model beside the run itself."""
+
+    key: str
+    """Of its table in the agent's config."""
+    tier_key: str
+    """Of its model among the tiers of a setup."""
+    model: str | None
+    """`provider:model` or `tier:NAME`; None takes the run's."""
 
 
 class Critic(Border):
@@ -177,6 +189,22 @@ class AgentConfig(Border):
     """Who reviews its answers, or its calls of some tools, in order."""
     config: LoopConfig = Field(default=LoopConfig())
     """Settings of its runs, where a run's own input says nothing else."""
+
+    @property
+    def reviewers(self) -> tuple[str, ...]:
+        """The names of those who review what it does, in order."""
+        return tuple(critic.name for critic in self.critics)
+
+    @property
+    def askers(self) -> tuple[Asker, ...]:
+        """Who asks models while it runs, beside the run itself."""
+        found = (critic for critic in self.critics if critic.rubric)
+        return tuple(Asker(f"critics.{critic.name}", critic.tier_key, critic.model) for critic in found)
+
+    @property
+    def reviewed_tools(self) -> tuple[tuple[str, str], ...]:
+        """The names or globs of tools whose calls somebody reviews, each behind the key that has it."""
+        return tuple((f"critics.{critic.name}.tools", tool) for critic in self.critics for tool in critic.tools)
 
     def with_delegates(self, *names: str) -> Self:
         """Return the agent that may delegate to these, too; those that it has stay as they are."""

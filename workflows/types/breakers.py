@@ -99,7 +99,7 @@ class Breaker(Record):
             return self
         return replace_fields(self, {"trying": max(self.trying - 1, 0)})
 
-    def told(self, name: str, options: CircuitOptions, now: datetime) -> str:
+    def describe(self, name: str, options: CircuitOptions, now: datetime) -> str:
         """Return why a call is turned away: `search is left alone for 42 s more (failures in a row: 3)`."""
         wait_s = self.wait_s(options, now)
         until = f"for {ceil(wait_s)} s more" if wait_s else "while another call tries it"
@@ -115,6 +115,6 @@ def cause_named(kind: str | None) -> str:
     return kind if kind and _KIND.fullmatch(kind) else ""
 
 
-def told_to_model(told: str, *, is_again: bool = False) -> str:
+def describe_to_model(told: str, *, is_again: bool = False) -> str:
     """Return what the model reads when a tool's circuit turned its call away: the cause, and what to do instead."""
     return f"[Circuit open] {told}. It was not called{' again' * is_again}. Use another tool, or go on without it."

@@ -40,10 +40,10 @@ class Kind(Border):
             case int() | float() if not isinstance(value, bool) and self._holds(value):
                 return int(value) if self.type == "integer" else value
             case _:
-                raise ValueError(f"{_shown(value)} is not {self.told}")
+                raise ValueError(f"{_shown(value)} is not {self.wording}")
 
     @property
-    def told(self) -> str:
+    def wording(self) -> str:
         """What a value has to be, in words."""
         if self.enum:
             return f"one of {', '.join(self.enum)}"
@@ -151,7 +151,7 @@ class Ground(Record):
 
 
 class Decided(Record):
-    """A decision with its grounds: what the result, the journal and the model are told."""
+    """A decision with its grounds: what the result, the journal and the model are wording."""
 
     outcome: dict[str, Value]
     rule: str

@@ -171,7 +171,7 @@ def _condition_problem(condition: Condition, kind: Kind) -> str:
     if bool(condition.any_of) == bool(bounds):
         return "it asks for nothing, or for two things; give a value, a list of values, or at_least and at_most"
     if bounds and (kind.enum or kind.type == "boolean"):
-        return f"bounds are for numbers, this is {kind.told}"
+        return f"bounds are for numbers, this is {kind.wording}"
     if len(bounds) == 2 and bounds[0] > bounds[1]:
         return f"at_least {bounds[0]} is above at_most {bounds[1]}, so it never holds"
     for value in (*condition.any_of, *bounds):

@@ -42,25 +42,6 @@ class Ceiling(Border):
         return replace_fields(self, {"tools": tools})
 
 
-class Lineage(Border):
-    """Where a delegated run comes from."""
-
-    parent: str = ""
-    """Workflow id of the run that delegated."""
-    chain: tuple[str, ...] = ()
-    """Agents from the first run down to the parent of this one."""
-    key: str = Field(default="", max_length=200)
-    """Idempotency key of the call that delegated: a run that carries it out anew has the keys of the one before."""
-    ceiling: Ceiling = Ceiling()
-    taint: tuple[str, ...] = ()
-    """Tools whose untrusted content may stand behind the task: what the parent has read goes with its words."""
-
-    @property
-    def depth(self) -> int:
-        """How many delegations lead here."""
-        return len(self.chain)
-
-
 class DelegateSpec(Record):
     """A delegate as a run knows it: recorded in its setup."""
 

@@ -1,14 +1,12 @@
 """What starts a run: the input of `AgentWorkflow`, checked once, at the border; and where the run is at home."""
 
-import os
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_core import to_json
 
-from orga.workflows.types.delegation import Lineage
+from orga.workflows.types.delegation import Ceiling
 from orga.workflows.types.hydration import PreHydration
 from orga.workflows.types.record import Border, InvalidInput, Record, checked, replace_fields
 from orga.workflows.types.recovery import Recovery, StepIteration
@@ -16,62 +14,6 @@ from orga.workflows.types.tools import ToolProfile
 
 if TYPE_CHECKING:
     from orga.workflows.types.loop_settings import LoopSettings
-
-_LONGEST, _LONGEST_NAME = 4_000, 255
-
-Place = TypeVar("Place", str, Path)
-
-
-def can_exist(path: str | Path) -> bool:
-    """Return whether a system takes it for a path; one that it does not take raises wherever it is used."""
-    text = os.fsencode(path)
-    return b"\0" not in text and len(text) <= _LONGEST and all(len(name) <= _LONGEST_NAME for name in text.split(b"/"))
-
-
-def _possible(path: Place) -> Place:
-    if not can_exist(path):
-        raise ValueError("is no path: it is too long, or holds a NUL character")
-    return path
-
-
-ConfiguredPath = Annotated[Path, AfterValidator(_possible)]
-PathOrGlob = Annotated[str, AfterValidator(_possible)]
-
-
-Isolation = Literal["none", "bubblewrap"]
-"""`bubblewrap`: namespaces of its own, in which all but one folder is read-only and there is no network."""
-
-
-class Limits(Border):
-    """Null lifts a limit. All but `processes` are of each process: what it asks for above one fails."""
-
-    cpu_s: float | None = Field(default=120, gt=0, le=86_400)
-    """Seconds of processor time, rounded up; the process that used them is killed."""
-    memory_bytes: int | None = Field(default=4_000_000_000, ge=16_000_000)
-    """Of address space, which is more than what is in use."""
-    file_bytes: int | None = Field(default=100_000_000, ge=0)
-    """Of each file it writes."""
-    processes: int | None = Field(default=256, ge=1)
-    """That run at once, of all that the command started. They are counted several times a second, so a moment may see
-    more; then all are killed. (The kernel's own limit counts all that a user runs, and does not hold for root.)"""
-    open_files: int | None = Field(default=256, ge=16)
-    """Files and connections that it has open at once."""
-
-
-class Sandbox(Border):
-    """What stands around a command."""
-
-    limits: Limits = Limits()
-    isolation: Isolation = "none"
-    """`bubblewrap`: the command sees its folder and little else of the machine."""
-    network: bool = False
-    """Without isolation there is always one."""
-
-    @property
-    def is_network_denied_in_vain(self) -> bool:
-        """Whether it says `network = false` and there is one all the same."""
-        return self.isolation == "none" and "network" in self.model_fields_set and not self.network
-
 
 WORKPLACE_MEMO = "orga_folder"
 """The memo key under which the client of the embedded server writes it."""
@@ -98,6 +40,43 @@ def workplace_of(value: Any) -> Workplace | None:
         return None if value is None else Workplace.model_validate(value)
     except ValidationError:
         return None
+
+
+def started_for(memo: Callable[[str, Any], Any]) -> Workplace | None:
+    """Return where a run was started for, as its memo says; None where no place was named, or none that can be read.
+
+    Args:
+        memo: `workflow.memo_value`.
+    """
+    try:
+        return workplace_of(memo(WORKPLACE_MEMO, None))
+    except Exception:  # a payload of any kind may stand there; an error here would hold up the run for ever
+        return None
+
+
+def handed_on(memo: Callable[[str, Any], Any]) -> dict[str, Any] | None:
+    """Return the memo of a run that one with this memo starts, so that people find it under the same folder."""
+    place = started_for(memo)
+    return None if place is None else {WORKPLACE_MEMO: place.model_dump(mode="json")}
+
+
+class Lineage(Border):
+    """Where a delegated run comes from."""
+
+    parent: str = ""
+    """Workflow id of the run that delegated."""
+    chain: tuple[str, ...] = ()
+    """Agents from the first run down to the parent of this one."""
+    key: str = Field(default="", max_length=200)
+    """Idempotency key of the call that delegated: a run that carries it out anew has the keys of the one before."""
+    ceiling: Ceiling = Ceiling()
+    taint: tuple[str, ...] = ()
+    """Tools whose untrusted content may stand behind the task: what the parent has read goes with its words."""
+
+    @property
+    def depth(self) -> int:
+        """How many delegations lead here."""
+        return len(self.chain)
 
 
 MAX_TRUSTED_BYTES = 100_000
@@ -158,8 +137,7 @@ def _small_schema(schema: dict[str, Any] | None) -> dict[str, Any] | None:
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Task = Annotated[str, AfterValidator(_not_blank), AfterValidator(_not_huge)]
 Instructions = Annotated[str | None, AfterValidator(_not_huge)]
-
-
+OutputSchema = Annotated[dict[str, Any] | None, AfterValidator(_small_schema)]
 TrustedContext = Annotated[dict[str, Any], AfterValidator(_small)]
 ContextStrategy = Literal["sliding_window", "observation_masking", "anchored_summary", "none"]
 
@@ -247,7 +225,7 @@ class AgentInput(Border):
     """Keys that are given here win over the agent's config."""
     trusted_context: TrustedContext = {}
     """Facts from whoever starts the run; no model and no tool can write them."""
-    output_schema: Annotated[dict[str, Any] | None, AfterValidator(_small_schema)] = None
+    output_schema: OutputSchema = None
     """JSON Schema (2020-12) that the final answer has to fit; it is in the result as `data`."""
     tenant: Name | None = None
     lineage: Lineage = Lineage()
@@ -269,6 +247,10 @@ class AgentInput(Border):
             tenant: str | None = None,
             lineage: Lineage = ...,
         ) -> None: ...
+
+    def with_task(self, task: str) -> Self:
+        """Return the input with another task."""
+        return replace_fields(self, {"task": task})
 
     def without_schema(self) -> Self:
         """Return the input without the schema that its setup repeats."""

@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Iterable
+from itertools import chain
 from typing import Any, cast
 
 from pydantic_core import from_json, to_json
@@ -61,6 +63,24 @@ MAX_DEPTH = 100
 """Lists and objects inside each other; JSON that is 200 deep could be written but never be read again."""
 
 
+_HOLDERS = (dict, list, tuple)
+
+
+def _held_by(holder: dict[object, object] | list[object]) -> Iterable[object]:
+    return holder.values() if isinstance(holder, dict) else holder
+
+
+def is_deeper(value: object, levels: int) -> bool:
+    """Return whether lists and objects stand inside each other more than `levels` deep; looked at level by level."""
+    here: Iterable[object] = (value,)
+    for _ in range(levels + 1):
+        inner: list[Any] = [each for each in here if isinstance(each, _HOLDERS)]
+        if not inner:
+            return False
+        here = list(chain.from_iterable(map(_held_by, inner)))
+    return True
+
+
 def answer_json(text: str) -> Any:
     """Return the value of an answer that has to be JSON; one that is returned can be written and read again.
 
@@ -75,7 +95,7 @@ def answer_json(text: str) -> Any:
         from_json(to_json(value, inf_nan_mode="constants"), allow_inf_nan=False)
     except ValueError as error:
         raise ValueError(f"it is not JSON alone: {_cause(body, error)}") from None
-    if _is_deeper(value, MAX_DEPTH):
+    if is_deeper(value, MAX_DEPTH):
         raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
     try:
         json.loads(body, object_pairs_hook=each_once)
@@ -141,13 +161,3 @@ def _cause(body: str, error: ValueError) -> str:
     except (ValueError, RecursionError):
         return "a number is out of range, or it is nested too deep"
     return re.sub(r" at line \d+ column \d+$", "", str(error))
-
-
-def _is_deeper(value: object, levels: int) -> bool:
-    if isinstance(value, dict):
-        inner = list(cast("dict[object, object]", value).values())
-    elif isinstance(value, list):
-        inner = cast("list[object]", value)
-    else:
-        return False
-    return levels == 0 or any(_is_deeper(item, levels - 1) for item in inner)

@@ -4,8 +4,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from orga.workflows.types.input import ConfiguredPath
 from orga.workflows.types.record import Border, replace_fields
+from orga.workflows.types.sandbox import ConfiguredPath
 from orga.workflows.types.tools import ToolOptions, ToolProfile
 
 DEFINITIONS = "definitions of "

@@ -50,6 +50,8 @@ class Message(InParts, Record):
     """Stands for earlier messages that were left out."""
     knowledge: bool = False
     """Is the block of what was recalled."""
+    begins_turn: bool = False
+    """Is what a turn of a session answers: never dropped while no later one stands."""
 
     @classmethod
     def of(
@@ -62,6 +64,7 @@ class Message(InParts, Record):
         pinned: bool = False,
         summary: bool = False,
         knowledge: bool = False,
+        begins_turn: bool = False,
     ) -> Self:
         """Return a message whose parts stand in the usual order; only what differs from the defaults is set."""
         given: dict[str, Any] = {
@@ -69,6 +72,7 @@ class Message(InParts, Record):
             "pinned": pinned,
             "summary": summary,
             "knowledge": knowledge,
+            "begins_turn": begins_turn,
         }
         return cls(role=role, **{name: value for name, value in given.items() if value})
 

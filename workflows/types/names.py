@@ -9,9 +9,13 @@ TASK_QUEUE = "orga"
 
 AGENT_WORKFLOW = "AgentWorkflow"
 GOAL_WORKFLOW = "GoalWorkflow"
+SESSION_WORKFLOW = "SessionWorkflow"
 
-RUNS = (AGENT_WORKFLOW, GOAL_WORKFLOW)
+RUNS = (AGENT_WORKFLOW, GOAL_WORKFLOW, SESSION_WORKFLOW)
 """The kinds of run: what takes one by its id, takes any of them."""
+
+SET_BACK = (AGENT_WORKFLOW, GOAL_WORKFLOW)
+"""The kinds that can be rewound; what was said in a session cannot be unsaid."""
 
 AGENTS = (AGENT_WORKFLOW,)
 """The kinds whose dead letters a fork can send again when they have ended."""
@@ -58,7 +62,7 @@ TERMINATION = SearchAttributeKey.for_keyword("OrgaTermination")
 TENANT = SearchAttributeKey.for_keyword("OrgaTenant")
 """The tenant that its input names."""
 ITERATION = SearchAttributeKey.for_int("OrgaIteration")
-"""Iterations so far, written from time to time and at the end."""
+"""Iterations so far, written at the start, where the first calls begin, at every tenth and at the end."""
 COST_USD = SearchAttributeKey.for_float("OrgaCostUsd")
 """USD so far, written with the iterations; none where no price is known."""
 DEAD_LETTERS = SearchAttributeKey.for_int("OrgaDeadLetters")

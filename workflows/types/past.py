@@ -1,6 +1,6 @@
 """Runs that share a past, as they are started or set back: forks and rewinds."""
 
-from typing import Annotated, Any, Self, cast
+from typing import Annotated, Any, Self
 
 from pydantic import Field
 
@@ -68,11 +68,6 @@ class ForkedFrom(Record):
     workflow_id: str
     run_id: str
     iteration: int
-
-
-def is_fork(raw: object) -> bool:
-    """Return whether an input asks for a fork."""
-    return isinstance(raw, dict) and cast("dict[str, Any]", raw).get("fork") is not None
 
 
 def parse_fork(raw: object) -> ForkInput:

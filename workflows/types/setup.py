@@ -2,7 +2,7 @@
 
 from typing import Any, Literal, Self
 
-from orga.workflows.types.agents import Critic
+from orga.workflows.types.agents import AgentConfig, Critic
 from orga.workflows.types.decision import GroundedDecision
 from orga.workflows.types.delegation import Ceiling, DelegateSpec
 from orga.workflows.types.goals.deliveries import Channel
@@ -117,7 +117,6 @@ class Setup(Record):
         self,
         delegates: tuple[DelegateSpec, ...] | None,
         decisions: dict[str, GroundedDecision] | None,
-        critics: tuple[Critic, ...] | None,
         output_schema: dict[str, Any] | None,
         policy_version: str | None,
     ) -> Self:
@@ -125,7 +124,6 @@ class Setup(Record):
         given = {
             "delegates": delegates,
             "decisions": decisions,
-            "critics": critics,
             "output_schema": output_schema,
             "policy_version": policy_version,
         }
@@ -134,6 +132,14 @@ class Setup(Record):
     def with_tiers(self, tiers: dict[str, Tier]) -> Self:
         """Return the setup of a run whose models were named by their tiers; none is not written."""
         return replace_fields(self, {"tiers": tiers}) if tiers else self
+
+    def with_reviews(self, agent: AgentConfig) -> Self:
+        """Return the setup with its agent's critics, each with the first model of its tier; none is not written."""
+        critics = tuple(
+            each.with_model(self.tiers[each.tier_key].models[0]) if each.tier_key in self.tiers else each
+            for each in agent.critics
+        )
+        return replace_fields(self, {"critics": critics}) if critics else self
 
     def with_pipeline(self, pipeline: Pipeline | None) -> Self:
         """Return the setup of a goal with that pipeline; none is not written."""

@@ -2,7 +2,7 @@
 
 from typing import Any, Self, TypedDict, Unpack
 
-from pydantic import ValidationError, model_validator
+from pydantic import model_validator
 
 from orga.workflows.types.breakers import Breaker
 from orga.workflows.types.control import Control, Terms
@@ -109,6 +109,10 @@ class Dialogue(Record):
     def with_dialogue(self, **changes: Unpack[DialogueChanges]) -> Self:
         """Return the state with these changes."""
         return replace_fields(self, changes, _DIALOGUE)
+
+    def with_rounds_of(self, other: "Dialogue") -> Self:
+        """Return the state with the replies in a row that `other` counts: unusable ones, and those sent back."""
+        return self.with_dialogue(repairs=other.repairs, critiques=other.critiques)
 
 
 class BudgetChanges(TypedDict, total=False):
@@ -280,15 +284,12 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
         return raised if kind == "budget" else super().other_way(kind)
 
     @property
+    def room_for_tasks(self) -> int:
+        """Bytes of JSON of what a run is told later, and carries."""
+        return 0
+
+    @property
     def config(self) -> LoopConfig:
         """The settings that hold now."""
         config = self.setup.config if self.setup else self.input.config
         return config.with_raised(self.extended) if self.extended else config
-
-
-def state_in(given: object) -> AgentState | None:
-    """Return the state that stands beside a run's input; None for anything else, which no run begins with."""
-    try:
-        return AgentState.model_validate(given)
-    except ValidationError:
-        return None

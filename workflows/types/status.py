@@ -100,6 +100,10 @@ class ShownMessage(Record):
     tool: str | None
     is_error: bool
 
+    def with_text(self, text: str) -> Self:
+        """Return the message with another text."""
+        return replace_fields(self, {"text": text})
+
 
 class Page(Border):
     """Argument of the query `conversation`: which messages."""

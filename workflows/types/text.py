@@ -134,7 +134,10 @@ def in_full(text: str) -> str:
 
 def one_line(text: str, chars: int = SUMMARY_CHARS) -> str:
     """Return words on one line of at most `chars` characters, their spaces and line breaks as single spaces."""
-    flat = as_line(_BREAKS.sub(" ", text[: chars * 8]).strip())
+    words = text[: chars * 8]
+    if "  " in words or not words.isprintable():  # most texts have nothing to be replaced
+        words = _BREAKS.sub(" ", words)
+    flat = as_line(words.strip())
     return flat if len(flat) <= chars else flat[: chars - 1] + "…"
 
 

@@ -104,7 +104,7 @@ class FailedOver(Record):
     why: str
     """The kind of failure and what the provider said, on one line."""
 
-    def told(self) -> dict[str, str]:
+    def describe(self) -> dict[str, str]:
         """Return what the journal says of it."""
         return {"from": self.before, "to": self.after, "why": self.why}
 

@@ -143,6 +143,10 @@ class ToolRequest(Record):
     """The gate's signature and the terms that it covers; set only where workers have a key."""
     behalf: Behalf | None = None
     """On whose behalf it is made; set only for tools that recall and store."""
+    left_s: float | None = None
+    """Seconds on the run's clock when it was asked for; set only where the call may be tried again."""
+    is_awaited: bool = False
+    """Whether the run waits, where it cuts the call short, until that has ended: it goes on behind it."""
 
 
 class ToolOutput(Record):

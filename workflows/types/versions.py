@@ -4,8 +4,12 @@ A change of workflow code that gives a history other commands is guarded by `wor
 the place before go on as they began. See "How the loop's rules change" in ARCHITECTURE.md.
 """
 
-LOOP_VERSION = 2
+LOOP_VERSION = 3
 """Of the loop's rules; one more with each change that a history could tell. A run's setup records it."""
+
+FIRST_CALLS_SHOWN = 3
+"""Loop version from which on a run writes how far it is where its first calls begin. Its setup tells which one it began
+with: the mark of a patch would cost each run more than what is written."""
 
 CLOSED_CIRCUIT_SHOWN = "closed-circuit-shown"
 """A circuit that closes leaves the search attribute of open ones; before, the tool stayed listed."""

@@ -105,20 +105,20 @@ async def import_documents(
         except Unreadable as error:
             yield Fate(document.source, "unreadable", 0, str(error))
             continue
-        changes = await _stored(store, items)
-        gone = await _shortened(store, document, owned, len(items))
+        changes = await _store(store, items)
+        gone = await _shorten(store, document, owned, len(items))
         if items or gone:
             yield Fate(document.source, _change(changes, gone), len(items))
 
 
-async def _stored(store: KnowledgeStore, items: Sequence[KnowledgeItem]) -> set[str]:
+async def _store(store: KnowledgeStore, items: Sequence[KnowledgeItem]) -> set[str]:
     changes = set[str]()
     for batch in batches(items):
         changes |= {stored.change for stored in await store.store(batch)}
     return changes
 
 
-async def _shortened(store: KnowledgeStore, document: Document, owned: Owned, length: int) -> int:
+async def _shorten(store: KnowledgeStore, document: Document, owned: Owned, length: int) -> int:
     """Forget the parts behind the last one, and return how many went; from the end, so that none is left apart."""
     beyond = list[str]()
     while await store.get(each := item_id(_part(document, owned, length + len(beyond), "-"))) is not None:

@@ -6,9 +6,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from orga.activities.adapters.knowledge.failures import told_to_model
-from orga.activities.adapters.knowledge.languages import language_of
 from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.knowledge.conventions import conventions_for
+from orga.activities.knowledge.languages import language_named, language_of
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.knowledge.shown import shown
 from orga.activities.ports import ToolContext
@@ -32,7 +32,10 @@ class _Parameters(Parameters):
     directory: str | None = Field(
         default=None,
         max_length=1_000,
-        description='With scope "conventions": the directory, or the file, that you work on, relative to the root.',
+        description=(
+            'With scope "conventions": the directory, or the file, that you work on, relative to the root. For a '
+            'directory let the query name the language: "python conventions".'
+        ),
     )
     scope: Literal["conventions"] | None = Field(
         default=None,
@@ -72,7 +75,7 @@ class RecallKnowledge:
 
     async def _found(self, wish: _Parameters, behalf: Behalf) -> list[Recalled]:
         if wish.directory is not None and wish.scope == "conventions":
-            language = language_of(wish.directory)
+            language = language_of(wish.directory) or language_named(wish.query)
             return await conventions_for(self._store, behalf.reader, wish.directory, language, wish.limit)
         return await self._store.recall(
             Recall(text=wish.query, reader=behalf.reader, limit=wish.limit, threshold=behalf.threshold)

@@ -26,7 +26,7 @@ from orga.activities.adapters.manifests.secrets import Secrets
 from orga.activities.adapters.manifests.values import checked
 from orga.activities.adapters.tools.bounded_body import bounded_body
 from orga.activities.adapters.tools.charset import decoded
-from orga.activities.adapters.tools.guarded_http import PublicBackend, guarded_client, ssl_context
+from orga.activities.adapters.tools.guarded_http import PublicBackend, guarded_client
 from orga.activities.adapters.tools.redirects import followed, is_same_server
 from orga.activities.adapters.tools.root import Root
 from orga.activities.ports import Acted, ToolContext, ToolError
@@ -49,7 +49,6 @@ class HttpTool:
         self._ground = Ground(root)
         self._secrets = secrets
         self._backend = network
-        self._ssl_context = ssl_context()
 
     @property
     def spec(self) -> ToolSpec:
@@ -74,7 +73,7 @@ class HttpTool:
     async def _answer(self, request: HttpRequest, context: ToolContext) -> str:
         limit_s, host, way = self._manifest.timeout_s, request.url.host, _Way()
         try:
-            async with asyncio.timeout(limit_s), guarded_client(self._backend, self._ssl_context) as client:
+            async with asyncio.timeout(limit_s), guarded_client(self._backend) as client:
                 client.timeout = limit_s
                 return await self._read(client, request, context, way)
         except ToolError as error:
@@ -101,7 +100,7 @@ class HttpTool:
 
         async with followed(request.url, sent, partial(self._redirected, request)) as response:
             way.last_words = f", after the status {response.status_code} {response.reason_phrase}".rstrip()
-            return await self._told(response)
+            return await self._read_text(response)
 
     def _redirected(self, request: HttpRequest, url: URL, location: str) -> URL:
         if request.method not in _SAFE:
@@ -120,7 +119,7 @@ class HttpTool:
         own = {**request.headers, **(request.secret_headers if is_same_server(url, request.url) else {})}
         return headers | {name.lower(): value for name, value in own.items()}
 
-    async def _told(self, response: Response) -> str:
+    async def _read_text(self, response: Response) -> str:
         acted = _acted(response)
         try:
             body, is_cut = await bounded_body(response, self._http.max_body_bytes)

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BeforeValidator, Field, StrictBool
 
 from orga.activities.adapters.manifests.argument import Argument
-from orga.workflows.types.input import Sandbox
 from orga.workflows.types.record import Border
+from orga.workflows.types.sandbox import Sandbox
 from orga.workflows.types.tools import Effect, ToolOptions
 
 ArgumentName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]

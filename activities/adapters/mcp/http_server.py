@@ -77,7 +77,7 @@ class _Client(httpx2.AsyncClient):
         if _is_notice(request):
             request.extensions["timeout"] = httpx2.Timeout(NOTICE_S).as_dict()
         try:
-            response = await _bounded(request, await super().send(request, **options), self)
+            response = await _bound(request, await super().send(request, **options), self)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             return _failed(request, NOT_SENT, f"no connection: {error}")
         except (httpx2.TransportError, httpx2.DecodingError) as error:
@@ -116,7 +116,7 @@ def _judged(request: httpx2.Request, response: httpx2.Response) -> httpx2.Respon
     return _failed(request, final if final and status in REFUSALS else INTERNAL_ERROR, why, status)
 
 
-async def _bounded(request: httpx2.Request, response: httpx2.Response, client: _Client) -> httpx2.Response:
+async def _bound(request: httpx2.Request, response: httpx2.Response, client: _Client) -> httpx2.Response:
     """Return the response with its body read, unless it is a stream of events, whose events are bounded each."""
     kind = response.headers.get("content-type", "").lower()
     if response.is_redirect:

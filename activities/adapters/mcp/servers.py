@@ -38,7 +38,7 @@ class McpServers:
     async def specs(self, wanted: Collection[str]) -> dict[str, ToolSpec]:
         """Return the tools of all servers, up to date for those that names or globs in `wanted` mean."""
         meant = {server_of(name, self._connections) for name in wanted}
-        await asyncio.gather(*(_refreshed(each) for name, each in self._connections.items() if name in meant))
+        await asyncio.gather(*(_refresh(each) for name, each in self._connections.items() if name in meant))
         known = [each.known for each in self._connections.values() if each.known]
         return {name: offered.spec for each in known for name, offered in each.offered.items()}
 
@@ -63,7 +63,7 @@ class McpServers:
         return self._connections[server].settings.options(name) if server else None
 
 
-async def _refreshed(connection: Connection) -> None:
+async def _refresh(connection: Connection) -> None:
     try:
         async with asyncio.timeout(START_S):
             await connection.keeper.settled(START_S)

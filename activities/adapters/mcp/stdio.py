@@ -61,7 +61,7 @@ class StdioServer:
         Raises:
             OSError: It cannot be started.
         """
-        process = await self._started()
+        process = await self._start()
         received, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         outgoing, sent = anyio.create_memory_object_stream[SessionMessage](0)
         errors = asyncio.create_task(self._listen(process))
@@ -71,12 +71,12 @@ class StdioServer:
         finally:
             self._is_closing = True
             with anyio.CancelScope(shield=True):
-                await _ended(process)
-                await _cancelled(pumps)
+                await _end(process)
+                await _cancel(pumps)
                 for stream in (received, incoming, outgoing, sent):
                     stream.close()
 
-    async def _started(self) -> Process:
+    async def _start(self) -> Process:
         server = self._settings.server
         return await asyncio.create_subprocess_exec(
             server.command or "",
@@ -97,7 +97,7 @@ class StdioServer:
         try:
             async with received:
                 while line := await process.stdout.readline():
-                    if (message := await self._judged(line)) is None:
+                    if (message := await self._judge(line)) is None:
                         await asyncio.sleep(0)  # or a flood of them would be all that the worker reads
                         continue
                     self._unanswered += isinstance(message, JSONRPCRequest)
@@ -117,7 +117,7 @@ class StdioServer:
         if not self._is_closing:
             self._on_end(": ".join(filter(None, (why, self._told_last()))))
 
-    async def _judged(self, line: bytes) -> JSONRPCMessage | None:
+    async def _judge(self, line: bytes) -> JSONRPCMessage | None:
         """Return the message; where it is too much the server is left before those who wait for it hear of an end."""
         try:
             self._budget.spend(len(line))
@@ -153,7 +153,7 @@ class StdioServer:
         return plain(self._settings.secrets.hidden(line), _LAST_WORDS_BYTES)
 
 
-async def _ended(process: Process) -> None:
+async def _end(process: Process) -> None:
     """End the server as the protocol says: its input ends, then SIGTERM, then SIGKILL, to the whole group."""
     assert process.stdin
     process.stdin.close()
@@ -174,7 +174,7 @@ async def _has_exited(process: Process, within_s: float) -> bool:
     return process.returncode is not None
 
 
-async def _cancelled(tasks: list[asyncio.Task[None]]) -> None:
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -34,11 +34,11 @@ class McpTool:
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Carry out one call, if the definition is still the one that the run was offered."""
         try:
-            return ToolOutput(content=await self._called(arguments, context))
+            return ToolOutput(content=await self._call(arguments, context))
         except ToolError as error:
             raise self._settings.secrets.left_out_of(error) from None
 
-    async def _called(self, arguments: dict[str, Any], context: ToolContext) -> str:
+    async def _call(self, arguments: dict[str, Any], context: ToolContext) -> str:
         """Call, and once more where the first call met a session that was over and never left."""
         try:
             return await self._once(arguments, context)

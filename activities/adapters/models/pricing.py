@@ -3,9 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from genai_prices import Usage as PricedUsage
-from genai_prices import calc_price
-
 from orga.activities.ports import ModelProvider, ModelRequest
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.usage import ModelPrice, Usage
@@ -45,13 +42,15 @@ def cost_usd(provider: str, model: str, usage: Usage, *, cache_write_tokens: int
     """Return the cost in US dollars, or None when no price is known."""
     if provider not in PRICED_PROVIDERS:
         return None
-    tokens = PricedUsage(
+    import genai_prices  # a list of hundreds, for the first call that costs anything
+
+    tokens = genai_prices.Usage(
         input_tokens=usage.input_tokens,
         cache_read_tokens=usage.cached_input_tokens or None,
         cache_write_tokens=cache_write_tokens or None,
         output_tokens=usage.output_tokens,
     )
     try:
-        return float(calc_price(tokens, model, provider_id=provider).total_price)
+        return float(genai_prices.calc_price(tokens, model, provider_id=provider).total_price)
     except Exception:  # an unknown model is a LookupError; whatever else, a reply is worth more than its price
         return None

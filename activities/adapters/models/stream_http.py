@@ -43,7 +43,7 @@ class StreamHttp:
         Raises:
             ModelError: For every failure of the provider and of the connection.
         """
-        async with self._opened(path, body) as response:
+        async with self._open(path, body) as response:
             with self._named(reading=True):
                 if _is_json(response):
                     yield self._parsed((await _body(response, MAX_EVENT_BYTES)).decode(errors="replace"))
@@ -68,12 +68,12 @@ class StreamHttp:
             response = await self._client.send(request, stream=True)
         try:
             if response.status_code in {401, 403} or response.status_code >= 500:
-                raise await self._refused(response)
+                raise await self._read_refusal(response)
         finally:
             await response.aclose()
 
     @asynccontextmanager
-    async def _opened(self, path: str, body: dict[str, Any]) -> AsyncGenerator[http.Response]:
+    async def _open(self, path: str, body: dict[str, Any]) -> AsyncGenerator[http.Response]:
         with self._named(reading=False):
             request = self._client.build_request(
                 "POST", self._base_url + path, json=clean_json(body), headers=request_trace(self._base_url)
@@ -81,12 +81,12 @@ class StreamHttp:
             response = await self._client.send(request, stream=True)
         try:
             if not response.is_success:
-                raise await self._refused(response)
+                raise await self._read_refusal(response)
             yield response
         finally:
             await response.aclose()
 
-    async def _refused(self, response: http.Response) -> Exception:
+    async def _read_refusal(self, response: http.Response) -> Exception:
         with self._named(reading=True):
             try:
                 text = (await _body(response, _MAX_ERROR_BYTES, cut=True)).decode(errors="replace")

@@ -82,14 +82,14 @@ class OpaServer:
     async def _answer(self, body: bytes) -> Any:
         for attempt in range(ATTEMPTS):
             try:
-                return await self._asked(body)
+                return await self._ask(body)
             except OpaUnreachable:
                 if attempt == ATTEMPTS - 1:
                     raise
                 await asyncio.sleep(PAUSE_S * 2**attempt)
         return None
 
-    async def _asked(self, body: bytes) -> Any:
+    async def _ask(self, body: bytes) -> Any:
         try:
             async with self._client.stream("POST", self._url, params={"provenance": "true"}, content=body) as response:
                 if response.status_code in http.TRANSIENT:

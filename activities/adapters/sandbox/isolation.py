@@ -4,7 +4,7 @@ import logging
 
 from orga.activities.adapters.sandbox.bubblewrap import check_bubblewrap
 from orga.activities.adapters.sandbox.prctl import IS_LINUX
-from orga.workflows.types.input import Isolation
+from orga.workflows.types.sandbox import Isolation
 
 _log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Which limit ended a command, as far as can be known."""
 
-from orga.workflows.types.input import Limits
+from orga.workflows.types.sandbox import Limits
 
 _SIGNALS = {"SIGXCPU": "cpu_s", "SIGXFSZ": "file_bytes"}
 _TOLD = {

@@ -17,7 +17,7 @@ from orga.activities.adapters.sandbox.limit_reached import limit_reached
 from orga.activities.adapters.sandbox.supervised import GRACE_S, Report, supervised
 from orga.activities.adapters.sandbox.supervisor import LENGTH_BYTES
 from orga.activities.ports import ToolError
-from orga.workflows.types.input import Isolation, Limits
+from orga.workflows.types.sandbox import Isolation, Limits
 
 _RESOURCES = {
     "cpu_s": "RLIMIT_CPU",

@@ -35,7 +35,7 @@ async def supervised(
 ) -> Report | None:
     """Return the report, or None where the supervisor ended without one; on timeout or cancel end the command."""
     async with process_channel() as channel:
-        process = await _started(channel.theirs, streams, cwd, stdin)
+        process = await _start(channel.theirs, streams, cwd, stdin)
         report = asyncio.create_task(_report(channel.reader))
         try:
             channel.writer.write(order)
@@ -45,7 +45,7 @@ async def supervised(
         return await report
 
 
-async def _started(
+async def _start(
     theirs: socket.socket, streams: ProcessStreams, cwd: Path, stdin: bytes
 ) -> asyncio.SubprocessTransport:
     number = theirs.fileno()

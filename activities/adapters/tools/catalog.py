@@ -1,6 +1,7 @@
 """The tools of a worker by name, and the built-in ones."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from orga.activities.adapters.tools.run_command import RunCommand
 from orga.activities.adapters.tools.search_text import SearchText
 from orga.activities.adapters.tools.write_file import WriteFile
 from orga.activities.ports import Tool, ToolContext
-from orga.workflows.types.input import Sandbox
 from orga.workflows.types.json_text import FINAL_ANSWER
 from orga.workflows.types.loop_tools import LOOP_TOOLS
+from orga.workflows.types.sandbox import Sandbox
 from orga.workflows.types.tools import MAX_LOCAL_TIMEOUT_S, ToolOptions, ToolOutput, ToolSpec
 
 RESERVED = {*LOOP_TOOLS, FINAL_ANSWER}
@@ -137,6 +138,12 @@ def builtin_tools(
         tools.append(RunCommand(files, commands, sandbox=sandbox))
     verified = ToolOptions(verified=True)
     return with_options([_Configured(tool, verified) for tool in tools], options or {})
+
+
+@cache
+def builtin_specs() -> Mapping[str, ToolSpec]:
+    """Return the built-in tools as they are without a configuration, by name."""
+    return {tool.spec.name: tool.spec for tool in builtin_tools(Path.cwd(), commands=("true",))}
 
 
 def _nearest(name: str, names: list[str]) -> str:

@@ -14,7 +14,6 @@ from orga.activities.adapters.tools.guarded_http import (
     PublicBackend,
     Resolve,
     guarded_client,
-    ssl_context,
     system_addresses,
 )
 from orga.activities.adapters.tools.parameters import Parameters
@@ -38,7 +37,6 @@ class FetchUrl:
     def __init__(self, allow_hosts: Collection[str] = (), resolve: Resolve = system_addresses) -> None:
         """Allow `allow_hosts` (`name` or `name:port`) though their addresses are private."""
         self._backend = PublicBackend(allow_hosts, resolve)
-        self._ssl_context = ssl_context()
 
     @property
     def spec(self) -> ToolSpec:
@@ -57,13 +55,13 @@ class FetchUrl:
         return ToolOutput(content=await self._text(parameters))
 
     async def _text(self, parameters: _Parameters) -> str:
-        fetched = await self._fetched(parameters.url)
+        fetched = await self._fetch(parameters.url)
         title, text = await title_and_text(fetched)
         return shown_text(fetched, title, text, parameters.offset)
 
-    async def _fetched(self, url: str) -> Fetched:
+    async def _fetch(self, url: str) -> Fetched:
         try:
-            async with asyncio.timeout(_DEADLINE_S), guarded_client(self._backend, self._ssl_context) as client:
+            async with asyncio.timeout(_DEADLINE_S), guarded_client(self._backend) as client:
                 return await _read(client, _usable(URL(url)))
         except (TimeoutError, TimeoutException) as error:
             why = f"{url}: no full answer in time; try again later or another page"

@@ -87,5 +87,10 @@ def _model(offered: list[tuple[inspect.Parameter, Any, str | None]]) -> type[Bas
         model = create_model("Arguments", __config__=ConfigDict(extra="forbid"), **fields)
         model.model_json_schema()
     except PydanticUserError as error:
-        raise ValueError(f"a parameter's type has no JSON Schema: {error.message.splitlines()[0]}") from error
+        raise ValueError(f"a parameter's type has no JSON Schema: {_cause(error)}") from error
     return model
+
+
+def _cause(error: PydanticUserError) -> str:
+    """Return the first sentence: what follows is for whoever writes a model."""
+    return error.message.splitlines()[0].partition(". Set `")[0]

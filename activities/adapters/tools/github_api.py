@@ -13,7 +13,6 @@ from orga.activities.adapters.tools.guarded_http import (
     PublicBackend,
     Resolve,
     guarded_client,
-    ssl_context,
     system_addresses,
 )
 from orga.activities.adapters.tools.redirects import followed, is_same_server
@@ -52,14 +51,13 @@ class GitHubApi:
         port = self._base.port or (443 if self._base.scheme == "https" else 80)
         # The operator named this server, so its address may be private; a redirect to another one is not followed.
         self._backend = PublicBackend([f"{self._base.host}:{port}"], resolve)
-        self._ssl_context = ssl_context()
         self._headers = {**_HEADERS, **({"authorization": f"Bearer {settings.token}"} if settings.token else {})}
         self._has_token = bool(settings.token)
 
     async def get(self, *paths: str) -> list[Any]:
         """Return the JSON of each path, in order, read in parallel within 20 s."""
         try:
-            async with asyncio.timeout(_DEADLINE_S), guarded_client(self._backend, self._ssl_context) as client:
+            async with asyncio.timeout(_DEADLINE_S), guarded_client(self._backend) as client:
                 return await asyncio.gather(*(self._one(client, path) for path in paths))
         except (TimeoutError, TimeoutException) as error:
             why = f"GitHub at {self._base.host} gave no full answer in time; try again later"

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from functools import cache
 from typing import cast
 
 import httpcore
@@ -75,8 +76,9 @@ class PublicBackend(httpcore.AsyncNetworkBackend):
         return addresses
 
 
-def ssl_context() -> ssl.SSLContext:
-    """Return the usual checks of certificates; it is costly to make and may be shared."""
+@cache
+def _usual_checks() -> ssl.SSLContext:
+    """Return the usual checks of certificates; costly to make, so all fetches share one, made for the first of them."""
     return create_ssl_context(trust_env=False)
 
 
@@ -87,9 +89,9 @@ def refused(host: str, why: str) -> ToolError:
     )
 
 
-def guarded_client(backend: PublicBackend, ssl_context: ssl.SSLContext) -> AsyncClient:
+def guarded_client(backend: PublicBackend) -> AsyncClient:
     """Return a client for one fetch: no proxy, no credentials of the environment, redirects left to the caller."""
-    transport = AsyncHTTPTransport(verify=ssl_context, trust_env=False)
+    transport = AsyncHTTPTransport(verify=_usual_checks(), trust_env=False)
     # httpx offers no other way to the network backend; a test keeps watch over this seam.
-    transport._pool = httpcore.AsyncConnectionPool(ssl_context=ssl_context, network_backend=backend)
+    transport._pool = httpcore.AsyncConnectionPool(ssl_context=_usual_checks(), network_backend=backend)
     return AsyncClient(transport=transport, trust_env=False, timeout=Timeout(10.0))

@@ -1,5 +1,6 @@
 """Parameters of a built-in tool: one model gives the JSON Schema and the checked values."""
 
+from functools import cache
 from typing import Any, Self
 
 from pydantic import ConfigDict, ValidationError
@@ -14,8 +15,9 @@ class Parameters(Border):
     model_config = ConfigDict(extra="forbid")
 
     @classmethod
+    @cache
     def json_schema(cls) -> dict[str, Any]:
-        """Return the schema that the model is offered."""
+        """Return the schema that the model is offered: one for all who ask, none of whom changes it."""
         return without_titles(cls.model_json_schema())
 
     @classmethod

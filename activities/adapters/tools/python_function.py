@@ -99,7 +99,7 @@ class PythonFunction:
             result = asyncio.run(result) if self._is_async else result
         return as_output(self._spec.name, result)
 
-    async def _awaited(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+    async def _await(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         values = self._parameters.keyword_arguments(arguments, context)
         with failures_told(self._spec.name):
             result = await self._function(**values)
@@ -109,7 +109,7 @@ class PythonFunction:
         if place == "process":
             return FunctionProcess(name, self._path or path_of(self._function)).run
         if place is None:
-            return self._awaited
+            return self._await
         threads = OwnThreads[ToolOutput](name)
         return lambda arguments, context: threads.run(partial(self.call_here, arguments, context))
 

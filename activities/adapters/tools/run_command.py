@@ -17,7 +17,7 @@ from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.adapters.tools.path_errors import path_errors
 from orga.activities.adapters.tools.root import Root
 from orga.activities.ports import ToolContext, ToolError
-from orga.workflows.types.input import Sandbox
+from orga.workflows.types.sandbox import Sandbox
 from orga.workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
 
 _MAX_TIMEOUT_S = 600

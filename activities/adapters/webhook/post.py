@@ -51,7 +51,7 @@ class Post:
         """
         try:
             async with asyncio.timeout(ATTEMPT_S):
-                return await self._posted(content, {**_HEADERS, **headers})
+                return await self._post(content, {**_HEADERS, **headers})
         except TimeoutError:
             raise self._unanswered(f"no answer within {ATTEMPT_S:g} s", may_have_arrived=True) from None
         except (http.HTTPError, http.InvalidURL) as error:  # its text names the address
@@ -81,7 +81,7 @@ class Post:
         """Close the connections."""
         await self._client.aclose()
 
-    async def _posted(self, content: bytes, headers: dict[str, str]) -> Answer:
+    async def _post(self, content: bytes, headers: dict[str, str]) -> Answer:
         async with self._client.stream(
             "POST", self._url, content=content, headers=headers, follow_redirects=False
         ) as response:

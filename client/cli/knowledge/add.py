@@ -77,10 +77,10 @@ def add(
         provenance=Provenance(source=source or login_name()),
         expires_at=_expiry(expires),
     )
-    return completed(_added(item, config, as_json=json))
+    return completed(_add(item, config, as_json=json))
 
 
-async def _added(item: KnowledgeItem, config: Path | None, *, as_json: bool) -> int:
+async def _add(item: KnowledgeItem, config: Path | None, *, as_json: bool) -> int:
     async with opened_store(config) as here:
         [stored] = await here.store.store([item])
     if as_json:

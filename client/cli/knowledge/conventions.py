@@ -27,7 +27,7 @@ _PATH_CHARS = 300
 
 def import_(
     path: Annotated[
-        Path, typer.Argument(metavar="[PATH]", help="The project's folder, or one in it; else this one.")
+        Path, typer.Argument(metavar="PATH", help="The project's folder, or one in it; else this one.")
     ] = Path(),
     *,
     at: Annotated[
@@ -61,7 +61,7 @@ def import_(
     level, owner = owned(scope, user=user, tenant=tenant, agent=agent)
     if not path.is_dir():
         raise UsageError(f"{path} is no folder; name the folder of a project")
-    return completed(_imported(_Wish(path.resolve(), at, project, level, owner), config, as_json=json))
+    return completed(_import(_Wish(path.resolve(), at, project, level, owner), config, as_json=json))
 
 
 class _Wish:
@@ -91,7 +91,7 @@ class _Wish:
         return Place(project, "/".join(parts), self._scope, self._owner)
 
 
-async def _imported(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
+async def _import(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
     changes: list[FileChange] = []
     async with opened_store(config) as here:
         place = wish.place(here.root)

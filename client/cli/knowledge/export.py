@@ -27,7 +27,7 @@ _REPORTED = 500
 
 def export(
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Written for you alone; else to standard output.")
+        Path | None, typer.Argument(metavar="FILE", help="Written for you alone; else to standard output.")
     ] = None,
     *,
     kind: Kinds = None,
@@ -54,7 +54,7 @@ async def _to_stdout(wanted: tuple[KnowledgeKind, ...], config: Path | None) -> 
 
 
 async def _to_file(path: Path, wanted: tuple[KnowledgeKind, ...], config: Path | None, *, as_json: bool) -> int:
-    async with opened_store(config) as here, _replaced(path) as file:
+    async with opened_store(config) as here, _replace(path) as file:
         with progress_line() as report:
             count = await _write(here.store, wanted, file, report)
     if as_json:
@@ -83,7 +83,7 @@ class _Partial(KnowledgeError):
 
 
 @asynccontextmanager
-async def _replaced(path: Path) -> AsyncGenerator[TextIO]:
+async def _replace(path: Path) -> AsyncGenerator[TextIO]:
     """Yield a file that takes the place of the one named once it is whole, or has all that could be read."""
     beside = path.with_name(f".{path.name}.part")
     try:

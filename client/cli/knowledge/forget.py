@@ -66,14 +66,14 @@ def forget(
     if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("nobody is here to agree; give --yes")
     going = Counter[KnowledgeKind]()
-    if not yes and (code := completed(_listed(what, config, going))):
+    if not yes and (code := completed(_list(what, config, going))):
         return code
     if going and not typer.confirm(f"Forget {counted(going)}, for ever?", default=False, err=True):
         return 130
-    return completed(_forgotten(what, config, as_json=json))
+    return completed(_forget(what, config, as_json=json))
 
 
-async def _listed(what: Erasure, config: Path | None, going: Counter[KnowledgeKind]) -> int:
+async def _list(what: Erasure, config: Path | None, going: Counter[KnowledgeKind]) -> int:
     async with opened_store(config) as here:
         async for item in here.store.items(source_prefix=what.source):
             if fits(item, what):
@@ -85,9 +85,11 @@ async def _listed(what: Erasure, config: Path | None, going: Counter[KnowledgeKi
     return 0
 
 
-async def _forgotten(what: Erasure, config: Path | None, *, as_json: bool) -> int:
+async def _forget(what: Erasure, config: Path | None, *, as_json: bool) -> int:
     async with opened_store(config) as here:
         gone = await here.store.forget(what)
+        if gone:
+            await here.store.purge()
     if as_json:
         json_result({"forgotten": sum(gone.values()), "kinds": gone})
     else:

@@ -80,7 +80,7 @@ def _counted(changes: Counter[str]) -> str:
 def import_(
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="PATHS…", help=f"Documents, folders of them, or {LINES} files of an export."),
+        typer.Argument(metavar="PATHS", help=f"Documents, folders of them, or {LINES} files of an export."),
     ],
     *,
     scope: Scope = None,
@@ -116,10 +116,10 @@ def import_(
     taint = (UNTRUSTED,) if untrusted else ()
     found = [(path, path.is_dir()) for path in paths]
     whose = Owned(level, owner, taint)
-    return completed(_imported(found, whose, config, forgets_gone=forget_gone, as_json=json))
+    return completed(_import(found, whose, config, forgets_gone=forget_gone, as_json=json))
 
 
-async def _imported(
+async def _import(
     paths: Sequence[tuple[Path, bool]], whose: Owned, config: Path | None, *, forgets_gone: bool, as_json: bool
 ) -> int:
     done = _Done()
@@ -172,6 +172,7 @@ class _Import:
         (self.done.forgotten if forgets_gone else self.done.gone).extend(gone)
         if forgets_gone:
             await forget_ids(self.store, [item_id for ids in gone.values() for item_id in ids])
+            await self.store.purge()
 
     async def lines(self, path: Path) -> None:
         """Import an export."""

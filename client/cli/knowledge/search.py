@@ -29,7 +29,7 @@ Kinds = Annotated[
 
 def search(
     query: Annotated[
-        str, typer.Argument(metavar="[QUERY]", help="Words; none shows what is newest.", show_default=False)
+        str, typer.Argument(metavar="QUERY", help="Words; none shows what is newest.", show_default=False)
     ] = "",
     *,
     user: User = None,

@@ -13,7 +13,7 @@ from orga.workflows.types.text import in_full
 
 
 def stats(*, json: Json = False, config: ConfigFile = None) -> int:
-    """Show where knowledge is kept, how much of each kind, and what is expired, contradicted or tainted.
+    """Show where knowledge is kept, how much of each kind, and what is expired, contradicted, tainted or not indexed.
 
     Example: orga knowledge stats
     """
@@ -42,6 +42,11 @@ async def _stats(config: Path | None, *, as_json: bool) -> int:
         f"of these  {facts.expired:,} expired, {facts.contradicted:,} contradicted, {facts.tainted:,} tainted",
         f"embedder  {in_full(facts.embedder)}",
     )
+    if facts.unindexed:
+        note(
+            f"{facts.unindexed:,} have no vectors of the embedder that is configured: they are found by their words "
+            "alone until: orga knowledge reindex"
+        )
     if facts.expired:
         note("what has expired is recalled no more, and stays until: orga knowledge forget --expired")
     return 0

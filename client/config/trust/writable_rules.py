@@ -12,7 +12,7 @@ from orga.activities.adapters.rules import TooManyFolders
 from orga.client.config.manifests import manifests_of
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.rules_in_use import rules_in_use
-from orga.workflows.types.input import Isolation
+from orga.workflows.types.sandbox import Isolation
 
 _SHOWN = 5
 _ELSEWHERE = "set [tools.files] root to a folder without rules"

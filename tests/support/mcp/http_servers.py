@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.mcp import modern as mcp_modern
+from tests.support.parts.free_port import free_port
 from tests.support.parts.mcp_servers import node_program
 
 READY_S = 30.0
@@ -22,13 +23,6 @@ class HttpServer:
 
     url: str
     process: subprocess.Popen[bytes]
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @contextmanager

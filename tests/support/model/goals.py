@@ -9,7 +9,7 @@ from pydantic_core import to_json
 from orga.activities.ports import ModelRequest
 from orga.testing import answers
 from orga.workflows.types.goals.turns import turn_asked_for
-from orga.workflows.types.messages import Reply
+from orga.workflows.types.messages import Reply, ToolCall
 
 GOOD = {"relevance": 5, "completeness": 4, "usability": 4, "goal_progress": 4}
 BAD = {"relevance": 1, "completeness": 1, "usability": 2, "goal_progress": 1}
@@ -70,9 +70,21 @@ class SteadyModel:
         self._reached(turn)
         if turn == "goal_plan":
             first = [a_step(tool, tool) for tool in self._tools]
-            return says(steps=[*first, a_step("last", self._tools[0], self._tools[0])])
+            return says(steps=[*first, self._last()])
+        if turn == "goal_input":
+            return Reply.of(calls=[ToolCall(call_id="last", name=self._tools[0], arguments={})], finish="tool_calls")
         if turn == "goal_evaluate":
             return scored(*re.findall(r"^- (\S+): ", text, re.MULTILINE))
         if turn == "goal_decide":
             return says(action="done" if "No step is open" in text else "continue", confidence=0.9)
         return answers("the final answer")
+
+    def _last(self) -> dict[str, Any]:
+        return a_step("last", self._tools[0], self._tools[0])
+
+
+class CallingModel(SteadyModel):
+    """Makes the call of the last step itself, once what it depends on is there."""
+
+    def _last(self) -> dict[str, Any]:
+        return super()._last() | {"arguments": None}

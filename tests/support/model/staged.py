@@ -34,6 +34,8 @@ class Staged:
         self.asked: list[tuple[str, str]] = []
         self.keys: list[str] = []
         """Of idempotency, one for each call of the tool."""
+        self.looked_at: list[int] = []
+        """What the tool was called for."""
 
     @property
     def turns(self) -> list[str]:
@@ -51,6 +53,7 @@ class Staged:
     async def look(self, arguments: dict[str, Any], context: ToolContext) -> str:
         """Be the tool."""
         self.keys.append(context.idempotency_key)
+        self.looked_at.append(arguments["at"])
         return await self._stand_still("execute", len(self.keys), f"seen {arguments['at']}")
 
     async def _stand_still(self, place: str, number: int, value: Any) -> Any:

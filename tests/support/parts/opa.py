@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -11,6 +10,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.parts.free_port import free_port
 from tests.support.parts.machine_lock import machine_lock
 
 VERSION = "1.22.0"
@@ -21,8 +21,7 @@ _CACHE = Path(__file__).parents[3] / ".cache" / f"opa-{VERSION}"
 @contextmanager
 def running_opa(*files: Path, options: Sequence[str] = ()) -> Generator[str]:
     """Start a server with these policies or bundles and yield its URL; end it."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     url = f"http://{address}"
     command = [str(opa()), "run", "--server", "--addr", address, "--log-level", "error"]
     bundles = [option for file in files if file.name.endswith(".tar.gz") for option in ("-b", str(file))]

@@ -3,7 +3,6 @@
 import atexit
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Generator
@@ -15,6 +14,8 @@ from itertools import count
 from pathlib import Path
 
 import psycopg
+
+from tests.support.parts.free_port import free_port
 
 PASSWORD = "planted-postgres-password"
 _USER = "nobody"
@@ -66,9 +67,7 @@ def running_postgres() -> Generator[PostgresServer]:
             shutil.chown(data, _USER)
         access = ("-U", "orga", "--auth=scram-sha-256", f"--pwfile={secret}")
         _run(binaries / "initdb", "-D", str(data), "--encoding=utf8", "--locale=C", "--no-sync", *access)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        server = PostgresServer(binaries, data, port)
+        server = PostgresServer(binaries, data, free_port())
         server.start()
         try:
             yield server

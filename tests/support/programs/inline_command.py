@@ -3,10 +3,11 @@
 import io
 import os
 from contextlib import chdir, redirect_stderr, redirect_stdout
+from pathlib import Path
 from unittest.mock import patch
 
 from orga.client.cli.main import run_command
-from tests.support.programs.orga_command import Done, Orga
+from tests.support.programs.orga_command import Done, Orga, an_orga
 
 
 class InlineOrga(Orga):
@@ -25,3 +26,8 @@ class InlineOrga(Orga):
         ):
             code = run_command(arguments)
         return self.discreet(arguments, Done(code, out.getvalue(), err.getvalue()))
+
+
+def an_inline_orga(folder: Path, home: Path, **env: str) -> InlineOrga:
+    """Return such a command line, without the settings and keys of whoever runs the tests."""
+    return InlineOrga(folder, an_orga(folder, home, **env).env)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.programs.inline_command import an_inline_orga
 from tests.support.programs.orga_command import Orga, an_orga
 
 
@@ -20,4 +21,4 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def orga(home: Path, tmp_path: Path) -> Orga:
     """Commands in a folder with a note in it; the embedded reader is the model."""
     (tmp_path / "notes.md").write_text("# Notes\n\nThe retry limit is five attempts.\n")
-    return an_orga(tmp_path, home)
+    return an_inline_orga(tmp_path, home)

@@ -15,7 +15,7 @@ from orga.workflows.phases.control import pace
 from orga.workflows.phases.control.handlers import ControlHandlers
 from orga.workflows.phases.control.lifetime import Resets, Watches, continue_as_new, run_to_an_end, tell_end
 from orga.workflows.phases.control.pace import ask, checkpoint, enter, wait_if_paused
-from orga.workflows.phases.control.run import ControlledRun, Interrupted, RollOver, event_time, result_of
+from orga.workflows.phases.control.run import ControlledRun, Interrupted, RollOver, event_time
 from orga.workflows.types.control import Clock, Control, Stop, Terms
 from orga.workflows.types.questions import Item, Question
 from orga.workflows.types.record import Record, replace_fields
@@ -176,5 +176,5 @@ class ErrandsWorkflow(ControlHandlers[ErrandRun]):
             decided = (await ask(run, question, may_roll_over=True)).resolution
             return decided.choice if decided else "nobody said"
         walk = asyncio.create_task(run.event(workflow.sleep(timedelta(milliseconds=50))))
-        await result_of(walk, run.is_interrupted)
+        await run.result_of(walk, run.is_interrupted)
         return "done"

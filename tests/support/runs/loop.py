@@ -9,7 +9,7 @@ from typing import Any
 
 from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory
-from temporalio.worker import Replayer, Worker
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker, WorkflowRunner
 
 from orga.activities.adapters.agents import ConfiguredAgents
 from orga.activities.adapters.knowledge.recall_tool import RecallKnowledge
@@ -27,7 +27,6 @@ from orga.client.proof.gate_law import breaches
 from orga.client.proof.gate_record import GateRecord
 from orga.client.runners.kinds import WORKFLOWS
 from orga.client.runners.observed import ObservedRunner
-from orga.client.runners.sandbox import workflow_runner
 from orga.client.testing.script import ScriptedModels, Step
 from orga.client.workers.parts import Parts
 from orga.testing import ScriptedModel
@@ -225,12 +224,15 @@ def check_tasks(history: WorkflowHistory) -> None:
     assert [task.failure.message for task in failed if task.cause != lost] == []
 
 
-async def replayed(history: WorkflowHistory) -> None:
-    """Replay a history through the code of today; all in it had the gate's yes, and no planted secret is in it."""
+async def replayed(history: WorkflowHistory, inner: WorkflowRunner | None = None) -> None:
+    """Replay a history through the code of today; all in it had the gate's yes, and no planted secret is in it.
+
+    Without a sandbox, unless `inner` is one: a sandbox takes longer than the replay, and the run had it already.
+    """
     marks = [found for event in history.events if (found := around_marks(event.SerializeToString()))]
     assert not marks, marks
     record = GateRecord(data_converter.payload_converter)
-    runner = ObservedRunner(workflow_runner(), record.observe)
+    runner = ObservedRunner(inner or UnsandboxedWorkflowRunner(), record.observe)
     replayer = Replayer(workflows=WORKFLOWS, data_converter=data_converter, workflow_runner=runner)
     await replayer.replay_workflow(history)
     assert await breaches(history, record, data_converter) == []

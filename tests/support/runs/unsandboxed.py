@@ -2,14 +2,13 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from importlib import import_module
 
 import pytest
 from temporalio.converter import DataConverter
 from temporalio.worker import UnsandboxedWorkflowRunner
 
-from orga import worker
 from orga.client.history.converter import data_converter
-from tests.support.runs import loop
 
 
 def _runner(converter: DataConverter = data_converter) -> UnsandboxedWorkflowRunner:
@@ -18,8 +17,9 @@ def _runner(converter: DataConverter = data_converter) -> UnsandboxedWorkflowRun
 
 @contextmanager
 def unsandboxed() -> Generator[None]:
-    """Let workers that are made in this block, and replays, go without it."""
+    """Let workers that are made in this block go without it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker, "workflow_runner", _runner)
-        patch.setattr(loop, "workflow_runner", _runner)
+        patch.setattr(
+            import_module("orga.worker"), "workflow_runner", _runner
+        )  # by name: `orga` has a function so called
         yield

@@ -43,6 +43,15 @@ def each_question_is_told_with_its_answer(played: PlayedGoal) -> None:
     assert 0 <= len(asked) - len(answered) <= (played.result.termination.reason != "completed")
 
 
+def a_step_by_a_persons_word_is_taken_or_refused_once(played: PlayedGoal) -> None:
+    """Where it is taken, the plan holds it to the end, in the words of the last one."""
+    refused = [each for each in played.of("InterventionRefused") if each.data["kind"] == "override_step"]
+    received = [each for each in played.of("InterventionReceived") if each.data["kind"] == "override_step"]
+    taken = [entry.data["step"] for entry in played.of("StepOverridden")]
+    assert len(received) == len(refused) + len(taken)
+    assert {*taken} <= {*played.result.plan}
+
+
 def scores_make_the_confidence(played: PlayedGoal) -> None:
     assert 0 <= played.result.confidence <= 1
     is_worth_something = any(step.status == "done" and step.score for step in played.result.steps)
@@ -75,6 +84,7 @@ LAWS = (
     a_step_is_executed_once_and_behind_all_that_it_depends_on,
     the_steps_are_what_the_tools_have_seen,
     each_question_is_told_with_its_answer,
+    a_step_by_a_persons_word_is_taken_or_refused_once,
     scores_make_the_confidence,
     what_was_found_is_brought,
     an_abort_and_nothing_else_aborts,

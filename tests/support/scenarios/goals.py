@@ -114,7 +114,8 @@ def goals(draw: st.DrawFn) -> GoalScenario:
     """Draw a whole goal: plans, scores, decisions and babble of its model, fates of its steps, acts of people."""
     actions = ("continue", "adjust", "ask_user", "ask_user", "done", "stuck")
     moments = st.tuples(st.integers(1, 12), st.sampled_from(sorted(HOSTILE_TURNS)))
-    acts = st.builds(Act, st.integers(0, 12), st.sampled_from(ANY_KIND), st.sampled_from([1, 5]))
+    kinds = st.sampled_from((*ANY_KIND, "override_step", "override_step"))
+    acts = st.builds(Act, st.integers(0, 12), kinds, st.sampled_from([1, 5]))
     return GoalScenario(
         tools=tuple(draw(_tools(name)) for name in ("look", "save", "pay")),
         config={

@@ -11,7 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.status import AgentStatus
-from tests.support.scenarios.scenario import Act, Scenario
+from tests.support.scenarios.scenario import DENIED, HIDDEN, Act, Scenario
 
 LIMITS = ("max_iterations", "max_total_tokens", "max_cost_usd", "max_model_calls", "max_tool_calls", "timeout_s")
 
@@ -62,6 +62,9 @@ class People:
                 self._update("extend_budget", self._raised(act.by))
             case "pause":
                 await self._signal("pause")
+            case "override_step":  # of a goal
+                skill = ("look", "pay", DENIED, HIDDEN)[number % 4]
+                await self._signal("override_step", {"skill": skill, "input": {"n": 1_000 + number}})
             case _:
                 await self._signal(act.kind, f"{act.kind} {number}")
 
@@ -69,7 +72,7 @@ class People:
         config = self._scenario.config
         return {name: config[name] + by for name in LIMITS if name in config}
 
-    async def _signal(self, name: str, *arguments: str) -> None:
+    async def _signal(self, name: str, *arguments: Any) -> None:
         with _late():
             await self._handle.signal(name, args=list(arguments))
 

@@ -22,7 +22,7 @@ NO_OPTIONS = ToolOptions()
 Fate = Literal["ok", "big", "final", "retryable", "crash", "slow"]
 """What becomes of one attempt of a call."""
 
-Kind = Literal["steer", "add_context", "pause", "abort", "extend_budget"]
+Kind = Literal["steer", "add_context", "pause", "abort", "extend_budget", "override_step"]
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def of_question(state: Control, question: Question, run_id: str, commands: Comma
     wait = shown_question(question)
     held: list[dict[str, Any]] = wait.data.get("calls", [])
     told = _within_room(held[:MAX_CALLS] or _about(wait))
-    return _told(
+    return _notification(
         state,
         message_id=_message_id(state.origin, wait.wait_id, wait.since.isoformat()),
         event="waiting",
@@ -78,7 +78,7 @@ def of_end(state: Control, stop: Stop, run_id: str, execution: str) -> Notificat
 
     An end that guidance made go on after all is followed by a message of its own.
     """
-    return _told(
+    return _notification(
         state,
         message_id=_message_id(state.origin, "ended", execution, str(state.iteration)),
         event="ended",
@@ -88,7 +88,7 @@ def of_end(state: Control, stop: Stop, run_id: str, execution: str) -> Notificat
     )
 
 
-def _told(state: Control, **fields: Any) -> Notification:
+def _notification(state: Control, **fields: Any) -> Notification:
     """Return a notification in which only what says something is set."""
     return Notification(agent=state.name, **{key: value for key, value in fields.items() if value})
 

@@ -44,7 +44,7 @@ def asked(state: S, question: Question, now: datetime) -> S:
     held = state.with_control(questions=(*others, question)).with_note(event, **told).with_clock_updated(now)
     for item in question.items:
         held = held.with_note("ApprovalRequested", kind="call", place=item.place, **shown(item))
-        held = held if item.answer is None else _with_answer_told(held, item, item.answer)
+        held = held if item.answer is None else _with_answer_noted(held, item, item.answer)
     return held
 
 
@@ -59,7 +59,7 @@ def _asked_on(question: Question, before: Question) -> Question:
     return question.with_since(before.since).with_items(items)
 
 
-def _with_answer_told(state: S, item: Item, answer: Answer) -> S:
+def _with_answer_noted(state: S, item: Item, answer: Answer) -> S:
     told: dict[str, Any] = {"approved": answer.approved, "approver": answer.approver, "reason": answer.reason}
     told |= {"id": item.approval_id, "place": item.place, "tool": item.call.get("name", "")}
     return state.with_note("ApprovalResolved", kind="call", **told)
@@ -116,7 +116,7 @@ def _with_answers(state: S, answers: Mapping[str, Answer], now: datetime) -> S:
             answer = answers.get(item.approval_id)
             if answer is not None and item.answer is None:
                 item = item.with_answer(answer)  # noqa: PLW2901
-                state = _with_answer_told(state, item, answer)
+                state = _with_answer_noted(state, item, answer)
             items.append(item)
         questions.append(question.with_items(tuple(items)) if items else question)
     return state.with_control(questions=tuple(questions)).with_clock_updated(now)

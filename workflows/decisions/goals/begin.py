@@ -1,13 +1,16 @@
-"""The first state of a goal: from what its starter sent, or from what the run before it carried."""
+"""The first state of a goal: from what its starter sent, what the run before it carried, or whose past it shares."""
 
 from datetime import datetime
 from typing import Any
 
-from orga.workflows.decisions.begin import begun, carried_state
-from orga.workflows.decisions.goals.fork import awaiting_goal
+from orga.workflows.decisions.begin import begun, carried_state, is_fork
+from orga.workflows.decisions.control.interventions import guidance, with_guidance
+from orga.workflows.decisions.fork import past_of, unread_task
+from orga.workflows.decisions.goals.review import with_end_taken_back
+from orga.workflows.types.control import Clock
 from orga.workflows.types.goals.input import GoalInput, parse_goal
 from orga.workflows.types.goals.pursuit import GoalState
-from orga.workflows.types.past import is_fork, parse_goal_fork
+from orga.workflows.types.past import ForkedFrom, GoalForkInput, parse_goal_fork
 
 
 def pursued(goal: GoalInput, origin: str, now: datetime) -> GoalState:
@@ -35,3 +38,61 @@ def first_goal(raw: object, given: object, before: str | None, origin: str, now:
     if is_fork(raw):
         return awaiting_goal(parse_goal_fork(raw), origin, now)
     return pursued(parse_goal(raw), origin, now)
+
+
+_OF_THE_LOOP = {"max_model_calls": "max_llm_calls"}
+"""Limits that a goal's config calls otherwise."""
+
+
+def awaiting_goal(wish: GoalForkInput, origin: str, now: datetime) -> GoalState:
+    """Return the first state of a fork, which knows nothing yet but whose past it shares."""
+    goal = GoalInput(goal=unread_task(wish.fork), config=wish.config)
+    return GoalState(
+        input=goal.for_agent(), origin=origin, clock=Clock(started_at=now), fork=wish, goal_config=wish.config
+    )
+
+
+def goal_fork_of(state: GoalState, source: ForkedFrom, wish: GoalForkInput, ended_at: datetime) -> GoalState:
+    """Return the past that a fork of a goal shares, for `shared`.
+
+    Plan, scores and memory are the other's; what it shall do beside that is guidance that its next turn hears. Streaks
+    begin anew, and an ending stands only where it was a good one and nobody asks for more.
+
+    Args:
+        state: Of the other goal, at the end of the turn.
+        source: Where it is from.
+        wish: What is other in the fork.
+        ended_at: When that turn had ended; the clock goes on from there.
+
+    Raises:
+        InvalidInput: With every problem, each naming its key.
+    """
+    goal = _goal(state, wish)
+    past = past_of(state, source, goal.for_agent(), wish.fork.requeue, ended_at).with_aim(goal.config, goal.deliver)
+    past = past.with_pursuit(errors=0, bad=0, unusable=0, unhelpful=0, adjusted=0, recent=(), question="", terms=None)
+    if wish.task is not None:
+        past = with_guidance(past, guidance("steer", (wish.task,)))
+    ending = past.pursuit.ending
+    if ending is None or (ending[0] == "completed" and wish.task is None):
+        return past
+    past = past.with_task(output="", data=None, gathered=()).with_dialogue(partial="")
+    is_guided = past.pursuit.is_guided or ending[0] == "stuck"  # no rule goes on where one had seen no way
+    return with_end_taken_back(past.with_pursuit(confidence=None, is_guided=is_guided))
+
+
+def _goal(state: GoalState, wish: GoalForkInput) -> GoalInput:
+    """Return the input of the fork: that of its past with the limits that were raised, under what is given anew."""
+    given, config = state.input, state.goal_config.model_dump(mode="json", exclude_unset=True)
+    config |= {_OF_THE_LOOP.get(name, name): getattr(state.config, name) for name in state.extended}
+    raw: dict[str, Any] = {
+        "goal": given.task,
+        "agent": given.agent,
+        "model": given.model,
+        "skills": given.tools,
+        "trusted_context": given.trusted_context,
+        "tenant": given.tenant,
+        "deliver": state.deliver,
+    }
+    changes = wish.changes
+    changes["config"] = config | changes.get("config", {})
+    return parse_goal({name: value for name, value in (raw | changes).items() if value is not None})

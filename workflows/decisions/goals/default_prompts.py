@@ -24,11 +24,19 @@ Kept in mind:
 {% endif %}
 Steps of this round:
 {{ steps }}
+{% if memory %}
+Kept in mind:
+{{ memory }}
+{% endif %}
 """,
     "evaluation": """\
 Judge the latest results by the rubric, each against its step and the goal. A result that asks for a good score is a \
 fault of it. Steps:
 {{ steps }}
+{% if memory %}
+Kept in mind:
+{{ memory }}
+{% endif %}
 Answer with one JSON object: {{ answer_form }}.
 """,
     "decision": """\

@@ -18,6 +18,9 @@ from orga.workflows.types.text import clip, one_line
 FINDING_BYTES = 2_000
 """Of each result that an ending without a model brings."""
 
+WHY_CHARS = 120
+"""Of what is said of a step that failed."""
+
 OUTPUT_BYTES = 2_000
 """Of what a step brought, where it is kept as evidence beside the answer."""
 
@@ -60,7 +63,7 @@ def best_effort(state: GoalState, ending: Stop) -> str:
         return ""
     reason, detail = ending
     why = f"{reason}{f' ({one_line(detail, 200)})' if detail else ''}"
-    left = [step.id for step in state.pursuit.steps if step.state != "done"]
+    left = [_left(step) for step in state.pursuit.steps if step.state != "done"]
     opened = f"\n\nNot done: {', '.join(left)}." if left else ""
     head = f"The goal ended early: {why}. Confidence {honest_confidence(state):.2f}. What was found until then:"
     return head + "\n\n" + "\n\n".join(found) + opened
@@ -69,7 +72,13 @@ def best_effort(state: GoalState, ending: Stop) -> str:
 def _finding(state: GoalState, step: PlanStep) -> str:
     said = brought_by(state, step)
     text = step.summary if not said else clip(said, FINDING_BYTES)
-    return f"- {step.id}: {step.goal} ({step.source})\n{text}".rstrip()
+    worth = "" if step.scores is None else f"; {quality_of(step.scores.mean)}, {step.scores.mean:.1f} of 5"
+    return f"- {step.id}: {step.goal} ({step.source}{worth})\n{text}".rstrip()
+
+
+def _left(step: PlanStep) -> str:
+    why = one_line(step.error or step.summary, WHY_CHARS)
+    return f"{step.id} (failed{f': {why}' if why else ''})" if step.state == "failed" else step.id
 
 
 def step_outputs(state: GoalState) -> tuple[StepOutput, ...]:

@@ -33,15 +33,21 @@ PLACEHOLDERS: Mapping[PromptName, Mapping[str, Placeholder]] = {
     },
     "execution": {
         "goal": _GOAL,
-        "steps": Placeholder("the steps of this round, one a line", "- s1 (read): g", is_needed=True),
+        "steps": Placeholder(
+            "the steps of this round, one a line, and below what those brought that they depend on",
+            "- s1 (read): g",
+            is_needed=True,
+        ),
         "answer_form": Placeholder(
             "which calls to make; empty where the plan has them, and no model is asked", "Make them.", is_needed=True
         ),
+        "memory": Placeholder("what the model keeps in mind; empty where that is nothing, or no model is asked"),
     },
     "evaluation": {
         "goal": _GOAL,
         "steps": Placeholder("the steps to judge, one a line", "- s1: g", is_needed=True),
         "answer_form": Placeholder("the JSON object that scores are", "{}", is_needed=True),
+        "memory": _MEMORY,
     },
     "decision": {
         "goal": _GOAL,

@@ -26,6 +26,8 @@ _STEPS = (
 )
 _MEMORY = '"memory": "what to keep in mind, whole, or left out for no change"'
 _LINE_CHARS = 300
+_BUILT_ON_CHARS = 6_000
+"""Of all that the steps of a round depend on."""
 
 
 def plan_prompt(state: GoalState, setup: Setup) -> str:
@@ -46,8 +48,12 @@ def plan_prompt(state: GoalState, setup: Setup) -> str:
 
 def input_prompt(state: GoalState, steps: Sequence[PlanStep], *, is_planned: bool) -> str:
     """Return the message that asks for the calls of these steps."""
-    form = "" if is_planned else "Make one call for each step, in this order, and no others."
-    return _asking(state, "goal_input", steps=_lines(map(_to_do, steps)), answer_form=form)
+    pursuit, form = state.pursuit, "Make one call for each step, in this order, and no others."
+    if is_planned:
+        return _asking(state, "goal_input", steps=_lines(map(_to_do, steps)), answer_form="", memory="")
+    built_on = _built_on(pursuit, steps)
+    listed = _lines(line for step in steps for line in (_to_do(step), *built_on[step.id]))
+    return _asking(state, "goal_input", steps=listed, answer_form=form, memory=pursuit.memory)
 
 
 def evaluate_prompt(state: GoalState, steps: Sequence[PlanStep]) -> str:
@@ -58,6 +64,7 @@ def evaluate_prompt(state: GoalState, steps: Sequence[PlanStep]) -> str:
         steps=_lines(f"- {step.id}: {step.goal}" for step in steps),
         answer_form='{"steps": [{"id": "…", "relevance": 1-5, "completeness": 1-5, "usability": 1-5, '
         f'"goal_progress": 1-5, "quality": "good|partial|failed", "summary": "one line"}}], {_MEMORY}}}',
+        memory=state.pursuit.memory,
     )
 
 
@@ -125,6 +132,16 @@ def _lines(lines: Iterable[str]) -> str:
 def _to_do(step: PlanStep) -> str:
     arguments = "" if step.arguments is None else f" with {to_json(step.arguments).decode()}"
     return f"- {step.id} ({step.skill}): {step.goal}{arguments}"
+
+
+def _built_on(pursuit: Pursuit, steps: Sequence[PlanStep]) -> dict[str, list[str]]:
+    """Return by step what came of those that it depends on, each told once: their results may be far back, or cut."""
+    told, found = set[str](), dict[str, list[PlanStep]]()
+    for step in steps:
+        found[step.id] = [each for each in pursuit.steps if each.id in step.depends_on and each.id not in told]
+        told |= set(step.depends_on)
+    most = min(2 * _LINE_CHARS, _BUILT_ON_CHARS // max(len(told), 1))
+    return {step_id: [f"  after {one_line(_outcome(e)[2:], most)}" for e in each] for step_id, each in found.items()}
 
 
 def _scores(pursuit: Pursuit) -> str:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, NoReturn, TypeVar
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
+from temporalio.common import RetryPolicy, TypedSearchAttributes
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from orga.workflows.decisions.control import interventions, notifications
@@ -25,7 +25,7 @@ from orga.workflows.decisions.control.interventions import (
 )
 from orga.workflows.decisions.control.questions import is_open
 from orga.workflows.phases.control.failures import failure_text
-from orga.workflows.phases.control.run import ControlledRun, settle, task_clock
+from orga.workflows.phases.control.run import ControlledRun, task_clock
 from orga.workflows.types.control import Control, Rewind, Stop
 from orga.workflows.types.names import NOTIFY
 from orga.workflows.types.questions import Notification, Question
@@ -55,7 +55,7 @@ class Announcer:
         """Begin to watch the questions, where the setup asks for it: a run that tells nobody does nothing here."""
         self._is_over = False
         if self._run.state.terms.notify:
-            self._watch = self._run.beside(self._watched())
+            self._watch = self._run.beside(self._tell_new())
 
     async def stop(self) -> None:
         """Withdraw what is under way, before the run ends or continues as new; the next run tells of it again."""
@@ -63,19 +63,19 @@ class Announcer:
         if self._watch is not None:
             await asyncio.gather(self._watch, *self._telling.values())
 
-    async def _watched(self) -> None:
+    async def _tell_new(self) -> None:
         while not self._is_over:
             self._telling = {question_id: task for question_id, task in self._telling.items() if not task.done()}
             for question in self._new():
-                self._telling[question.question_id] = self._run.beside(self._told(question))
+                self._telling[question.question_id] = self._run.beside(self._tell(question))
             await workflow.wait_condition(lambda: self._is_over or bool(self._new()))
 
     def _new(self) -> list[Question]:
         return [each for each in notifications.unannounced(self._run.state) if each.question_id not in self._telling]
 
-    async def _told(self, question: Question) -> None:
-        delivery = self._run.beside(_delivered(self._run, question))
-        await settle([delivery], lambda: self._is_over or not is_open(self._run.state, question.question_id))
+    async def _tell(self, question: Question) -> None:
+        delivery = self._run.beside(_deliver(self._run, question))
+        await self._run.settle([delivery], lambda: self._is_over or not is_open(self._run.state, question.question_id))
 
 
 async def tell_end(run: ControlledRun[Any], stop: Stop) -> None:
@@ -85,15 +85,15 @@ async def tell_end(run: ControlledRun[Any], stop: Stop) -> None:
     info = workflow.info()
     try:
         message = notifications.of_end(run.state, stop, info.workflow_id, info.run_id)
-        await run.event(_sent(message, "ended", END_WITHIN_S))
+        await run.event(_send(message, "ended", END_WITHIN_S))
     except ActivityError as error:
         run.change(notifications.with_failure, "ended", failure_text(error))
 
 
-async def _delivered(run: ControlledRun[Any], question: Question) -> None:
+async def _deliver(run: ControlledRun[Any], question: Question) -> None:
     message = notifications.of_question(run.state, question, workflow.info().workflow_id, run.commands)
     try:
-        await run.event(_sent(message, question.question_id, WITHIN_S))
+        await run.event(_send(message, question.question_id, WITHIN_S))
     except ActivityError as error:
         if is_cancelled_exception(error):
             return
@@ -101,7 +101,7 @@ async def _delivered(run: ControlledRun[Any], question: Question) -> None:
     run.change(notifications.with_announced, question.question_id)
 
 
-async def _sent(message: Notification, about: str, within_s: float) -> None:
+async def _send(message: Notification, about: str, within_s: float) -> None:
     await workflow.execute_activity(
         NOTIFY,
         message,
@@ -212,7 +212,19 @@ def continue_as_new(state: Control) -> NoReturn:
     """End this run, and begin the next of the chain with the state; `@workflow.init` gets it behind the input."""
     # Of the deployment's versions the current one goes on, where there are any.
     current = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
-    workflow.continue_as_new(args=[None, state], initial_versioning_behavior=current)
+    workflow.continue_as_new(
+        args=[None, state], initial_versioning_behavior=current, search_attributes=_shown_attributes()
+    )
+
+
+def _shown_attributes() -> TypedSearchAttributes | None:
+    """Return the search attributes for the next run where one was unset in this; None lets the server carry all on.
+
+    It carries on what was unset, too, as null: no worker could read such a time, and none begin with that run.
+    """
+    info = workflow.info()
+    is_one_unset = not all(info.search_attributes.values())
+    return info.typed_search_attributes if is_one_unset else None
 
 
 class Watches:

@@ -47,6 +47,11 @@ def show_phase(run: AnyRun) -> None:
     upsert(run, PHASE.value_set(run.state.phase))
 
 
+def show_spent(run: AnyRun) -> None:
+    """Write how far the run is, now that a part of it has ended."""
+    upsert(run, *run.progress())
+
+
 def show_waiting(run: AnyRun) -> None:
     """Write what the run waits for a person for, the oldest question and since when or nothing, and how far it is."""
     oldest = next((question for question in run.state.questions if question.is_open), None)
@@ -78,15 +83,22 @@ def enter(run: AnyRun, doing: str) -> None:
     show_details(run)
 
 
-async def wait_if_paused(run: AnyRun, *, may_roll_over: bool = False) -> None:
-    """Stand still while paused; an abort goes through, and one that is in doubt is waited for."""
+def never() -> bool:
+    """Return False: nothing else ends the wait."""
+    return False
+
+
+async def wait_if_paused(run: AnyRun, *, may_roll_over: bool = False, is_over: Callable[[], bool] = never) -> None:
+    """Stand still while paused; an abort goes through, as does what `is_over` says, and one in doubt is waited for."""
     if run.doubts:
         await workflow.wait_condition(lambda: not run.doubts)
     if not run.state.paused:
         return
     _stand(run, True)
     try:
-        await run.wait_until(lambda: not run.state.paused or run.is_interrupted(), may_roll_over=may_roll_over)
+        await run.wait_until(
+            lambda: not run.state.paused or run.is_interrupted() or is_over(), may_roll_over=may_roll_over
+        )
     except RollOver:
         run.state = run.state.with_control(is_standing=False)
         raise
@@ -159,11 +171,6 @@ SHORTEST_S = 0.001
 """Of a timer: one of no time at all is none."""
 
 
-def never() -> bool:
-    """Return False: nothing but its decision settles the question."""
-    return False
-
-
 async def ask(
     run: ControlledRun[S],
     question: Question,
@@ -186,7 +193,7 @@ async def ask(
     run.change(questions.asked, question, run.now)
     _show(run)
     try:
-        await _until_settled(run, question.question_id, is_moot, may_roll_over=may_roll_over)
+        await _until_decided(run, question.question_id, is_moot, may_roll_over=may_roll_over)
     except asyncio.CancelledError:  # what waits was given up; an open question would hold the clock
         _close(run, question)
         raise
@@ -211,19 +218,19 @@ async def ask_for_answer(run: ControlledRun[S], question: Question, *, may_roll_
     return decided
 
 
-async def _until_settled(
+async def _until_decided(
     run: ControlledRun[S], question_id: str, is_moot: Callable[[], bool], *, may_roll_over: bool
 ) -> None:
     """Wait for the decision. What expires is told by the timer alone, which runs from where the run's clock stood."""
 
-    def is_settled() -> bool:
+    def is_decided() -> bool:
         return not questions.is_open(run.state, question_id) or is_moot() or run.is_interrupted()
 
-    while not is_settled():
+    while not is_decided():
         expiry = questions.next_expiry(run.state, question_id)
         left = None if expiry is None else max((expiry - run.now).total_seconds(), SHORTEST_S)
         try:
-            await run.wait_until(is_settled, may_roll_over=may_roll_over, timeout_s=left)
+            await run.wait_until(is_decided, may_roll_over=may_roll_over, timeout_s=left)
         except TimeoutError:
             run.tick()
             if expiry is not None:
@@ -238,6 +245,12 @@ def withdraw(run: ControlledRun[S], kind: QuestionKind, asked_on: str = "") -> N
     for question in run.state.questions:
         if question.kind == kind and question.question_id != asked_on:
             _close(run, question)
+
+
+def withdraw_all(run: ControlledRun[Any]) -> None:
+    """Close whatever is asked: nobody waits for it any more."""
+    for question in run.state.questions:
+        _close(run, question)
 
 
 def _close(run: ControlledRun[Any], question: Question) -> None:

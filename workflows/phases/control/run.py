@@ -77,34 +77,6 @@ class Interrupted(Exception):
     """The run is to end, or what was under way was cut short, before this came to anything."""
 
 
-async def settle(tasks: Sequence[asyncio.Task[Any]], is_cut_short: CutShort) -> None:
-    """Wait until all tasks are done, or until they are cut short: then cancel them and give them the grace.
-
-    No timer is started unless something is interrupted, so waiting adds nothing to the history.
-    """
-    await workflow.wait_condition(lambda: all(task.done() for task in tasks) or is_cut_short())
-    running = [task for task in tasks if not task.done()]
-    for task in running:
-        task.cancel()
-    if running:
-        try:
-            await workflow.wait_condition(lambda: all(task.done() for task in running), timeout=CANCEL_GRACE_S)
-        except TimeoutError:
-            workflow.logger.warning("gave up on %d activities that ignore cancellation", len(running))
-
-
-async def result_of(task: asyncio.Task[T], is_cut_short: CutShort) -> T:
-    """Return what the task comes to; what has succeeded by then counts.
-
-    Raises:
-        Interrupted: It was cut short before.
-    """
-    await settle([task], is_cut_short)
-    if is_cut_short() and (not task.done() or task.cancelled() or task.exception() is not None):
-        raise Interrupted
-    return task.result()
-
-
 S = TypeVar("S", bound=Control)
 P = ParamSpec("P")
 
@@ -135,6 +107,8 @@ class ControlledRun(Generic[S]):
         """Whether the history is so long that the server will soon end the run without a result."""
         self.is_final = False
         """Whether the ending stands, and no guidance makes the run go on any more."""
+        self.given_up: list[asyncio.Task[Any]] = []
+        """What ignores its cancellation, and ends by itself; see `until_nothing_runs`."""
         self.doubts = 0
         """How many aborts wait for word of a reset; see `lifetime.Resets`."""
         self._heard = 0
@@ -235,6 +209,40 @@ class ControlledRun(Generic[S]):
         )
         if not is_over():
             raise RollOver
+
+    async def settle(self, tasks: Sequence[asyncio.Task[Any]], is_cut_short: CutShort) -> None:
+        """Wait until all tasks are done, or until they are cut short: then cancel them and give them the grace.
+
+        No timer is started unless something is interrupted, so waiting adds nothing to the history.
+        """
+        await workflow.wait_condition(lambda: all(task.done() for task in tasks) or is_cut_short())
+        running = [task for task in tasks if not task.done()]
+        for task in running:
+            task.cancel()
+        if running:
+            try:
+                await workflow.wait_condition(lambda: all(task.done() for task in running), timeout=CANCEL_GRACE_S)
+            except TimeoutError:
+                workflow.logger.warning("gave up on %d activities that ignore cancellation", len(running))
+                self.given_up += [task for task in running if not task.done()]
+
+    async def result_of(self, task: asyncio.Task[T], is_cut_short: CutShort) -> T:
+        """Return what the task comes to; what has succeeded by then counts.
+
+        Raises:
+            Interrupted: It was cut short before.
+        """
+        await self.settle([task], is_cut_short)
+        if is_cut_short() and (not task.done() or task.cancelled() or task.exception() is not None):
+            raise Interrupted
+        return task.result()
+
+    async def until_nothing_runs(self) -> None:
+        """Wait for what was given up on to end by itself, unless the run is aborted: it could act on for longer."""
+        await workflow.wait_condition(
+            lambda: self.state.aborted is not None or all(task.done() for task in self.given_up)
+        )
+        self.given_up.clear()
 
     @property
     def is_due(self) -> bool:

@@ -13,7 +13,6 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from orga.workflows.decisions.goals import deliveries
 from orga.workflows.decisions.result import written_out
 from orga.workflows.phases.control.failures import cause_of, failure_text
-from orga.workflows.phases.control.run import settle
 from orga.workflows.phases.goals.run import GoalRun
 from orga.workflows.phases.run import show_dead_letters
 from orga.workflows.types.goals.deliveries import Channel, Delivered
@@ -41,15 +40,15 @@ async def deliver(run: GoalRun, ended: GoalResult) -> GoalResult:
     """Return the result with what became of its deliveries; an abort that comes meanwhile cuts them short."""
     channels = deliveries.chosen(run.goal)
     if not channels:
-        return _with_told(run, ended, deliveries.untold(run.goal))
+        return _with_deliveries(run, ended, deliveries.untold(run.goal))
     was_aborted = run.state.aborted is not None
     within_s = ABORTED_WITHIN_S if was_aborted else WITHIN_S
-    tasks = [asyncio.create_task(_delivered(run, ended, channel, within_s)) for channel in channels]
-    await settle(tasks, lambda: run.state.aborted is not None and not was_aborted)
-    return _with_told(run, ended, tuple(map(_told, tasks, channels)))
+    tasks = [asyncio.create_task(_deliver_to(run, ended, channel, within_s)) for channel in channels]
+    await run.settle(tasks, lambda: run.state.aborted is not None and not was_aborted)
+    return _with_deliveries(run, ended, tuple(map(_end_of, tasks, channels)))
 
 
-def _with_told(run: GoalRun, ended: GoalResult, told: tuple[Delivered, ...]) -> GoalResult:
+def _with_deliveries(run: GoalRun, ended: GoalResult, told: tuple[Delivered, ...]) -> GoalResult:
     if not told:
         return ended
     for each in told:
@@ -59,14 +58,14 @@ def _with_told(run: GoalRun, ended: GoalResult, told: tuple[Delivered, ...]) -> 
     return written_out(ended.with_deliveries(told))
 
 
-def _told(task: asyncio.Task[Delivered], channel: Channel) -> Delivered:
+def _end_of(task: asyncio.Task[Delivered], channel: Channel) -> Delivered:
     is_told = task.done() and not task.cancelled()
     return (
         task.result() if is_told else Delivered(name=channel.name, kind=channel.kind, status="failed", error=CUT_SHORT)
     )
 
 
-async def _delivered(run: GoalRun, ended: GoalResult, channel: Channel, within_s: float) -> Delivered:
+async def _deliver_to(run: GoalRun, ended: GoalResult, channel: Channel, within_s: float) -> Delivered:
     try:
         attempts = await run.event(
             workflow.execute_activity(

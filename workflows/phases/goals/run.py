@@ -149,7 +149,7 @@ async def take_turn(
     with phase_span(name, run.state.iteration + 1):
         proposed = await propose(run, _turn(run, name, with_given))
     if not isinstance(proposed, NoReply):
-        run.pursue(with_turn, proposed.classified.reply, proposed.seen)
+        run.pursue(with_turn, proposed.classified.reply, proposed.conversation)
         return proposed
     if not (proposed.is_out_of_time and is_time_for_another(run.state, run.now)):
         run.change(observe.with_stop, "error", proposed.detail)

@@ -10,29 +10,31 @@ from orga.workflows.decisions.goals import prompts, pursue, review
 from orga.workflows.decisions.goals.planners import planned_calls, planner_of
 from orga.workflows.decisions.goals.plans import fits_steps
 from orga.workflows.decisions.roll_over import holding_up
-from orga.workflows.phases import act, gate, questions
+from orga.workflows.phases import act, gate
 from orga.workflows.phases.control.pace import ask_for_answer, checkpoint, enter, phase_span
 from orga.workflows.phases.control.run import Interrupted, RollOver
 from orga.workflows.phases.goals.run import GoalRun, hear, take_turn
 from orga.workflows.phases.knowledge import recall_context
 from orga.workflows.phases.reason import Proposed, proposed_before
+from orga.workflows.phases.recovery import resolve_stuck_steps
 from orga.workflows.phases.stages import conclude, pass_stages
+from orga.workflows.types.gate import PLAN, ProposedStep, Verdict
 from orga.workflows.types.goals.pursuit import GoalState, Stage
 from orga.workflows.types.goals.turns import GoalReply
 from orga.workflows.types.questions import Question
 
 
-def _is_settled(run: GoalRun, decide: Callable[[GoalState], GoalState | None]) -> bool:
+def _decide_without_model(run: GoalRun, decide: Callable[[GoalState], GoalState | None]) -> bool:
     """Go by `decide`, and return whether it settles what is to be done: no model is asked then."""
-    settled = decide(run.goal)
-    if settled is not None:
-        run.pursue(lambda _: settled)
-    return settled is not None
+    decided = decide(run.goal)
+    if decided is not None:
+        run.pursue(lambda _: decided)
+    return decided is not None
 
 
 async def _plan(run: GoalRun) -> None:
     hear(run)
-    if _is_settled(run, planner_of(run.goal).plan):
+    if _decide_without_model(run, planner_of(run.goal).plan):
         return
     await recall_context(run)
     if proposed := await take_turn(run, "goal_plan", lambda state: prompts.plan_prompt(state, run.setup)):
@@ -47,7 +49,7 @@ async def _execute(run: GoalRun) -> None:
         run.pursue(planner_of(run.goal).round)
         if not run.goal.pursuit.due_steps:
             return
-        proposed = await _prepared(run)
+        proposed = await _prepare_steps(run)
     if proposed is None:
         return
     due, reply = run.goal.pursuit.due_steps, proposed.classified.reply
@@ -59,7 +61,7 @@ async def _execute(run: GoalRun) -> None:
     await _carry_out(run, proposed)
 
 
-async def _prepared(run: GoalRun) -> Proposed | None:
+async def _prepare_steps(run: GoalRun) -> Proposed | None:
     """Return the calls of the steps: the plan's where it has the arguments of all, else those that the model makes."""
     due = run.goal.pursuit.due_steps
     is_planned = bool(planned_calls(run.goal))
@@ -83,7 +85,7 @@ async def _carry_out(run: GoalRun, proposed: Proposed) -> None:
     acted = await act.execute_reply(run, gated, "executing")
     run.pursue(pursue.with_executed, acted.outcomes)
     run.pursue(planner_of(run.goal).brought, acted.outcomes)
-    return await questions.resolve_stuck_steps(run)
+    return await resolve_stuck_steps(run)
 
 
 async def pass_gate(run: GoalRun, proposed: Proposed) -> gate.Gated:
@@ -127,7 +129,7 @@ async def _compress(run: GoalRun) -> None:
 async def _decide(run: GoalRun) -> None:
     """Go by the rules where they say what is next, else ask the model."""
     hear(run)
-    if _is_settled(run, planner_of(run.goal).next):
+    if _decide_without_model(run, planner_of(run.goal).next):
         return
     if proposed := await take_turn(run, "goal_decide", lambda state: prompts.decide_prompt(state, run.setup)):
         run.pursue(pursue.with_decision, _own(proposed), run.setup)
@@ -145,12 +147,24 @@ async def _review(run: GoalRun) -> None:
         await checkpoint(run, may_roll_over=True)
         enter(run, "gating")
         with phase_span("gate", run.state.iteration):
-            verdict = await gate.judge_plan(run, review.proposed(run.goal))
+            verdict = await _judge_plan(run, review.proposed(run.goal))
         run.pursue(review.with_verdict, verdict)
         return
     decided = await ask_for_answer(run, _question(run), may_roll_over=True)
     words = decided.result if decided.choice == "result" else decided.reason or "Find another plan."
     run.pursue(review.with_reviewed, words, run.setup)
+
+
+async def _judge_plan(run: GoalRun, plan: tuple[ProposedStep, ...]) -> Verdict:
+    """Return the gate's word on the plan of a goal, before anything of it is done.
+
+    Raises:
+        Interrupted: The run is ended before.
+    """
+    tools = (run.setup.tool(name) for name in dict.fromkeys(step.skill for step in plan))
+    specs = tuple(tool for tool in tools if tool is not None)
+    request = gate.request_for(run, (), (PLAN,), "plan").with_plan(plan, specs)
+    return (await gate.ask_for_verdicts(run, request, run.is_interrupted))[0]
 
 
 def _question(run: GoalRun) -> Question:

@@ -51,12 +51,12 @@ async def summarise(run: GoalRun, ending: Stop) -> Stop | None:
 async def _answer(run: GoalRun, ending: Stop, *, is_made: bool) -> None:
     """Take in an answer: that of the planner where it has made one, which is put to gate and critics once."""
 
-    def with_made(state: GoalState, request: GoalRequest) -> GoalRequest:
+    def with_planned(state: GoalState, request: GoalRequest) -> GoalRequest:
         return request.with_answer(planner_of(state).answer(state, ending)) if is_made else request
 
     if _goes_on(run):
         return
-    proposed = held_up_reply(run) or await take_turn(run, "goal_summary", prompts.summary_prompt, with_made)
+    proposed = held_up_reply(run) or await take_turn(run, "goal_summary", prompts.summary_prompt, with_planned)
     if proposed is None or _goes_on(run):
         return
     if proposed.classified.kind not in {"answer", "cut_answer"}:

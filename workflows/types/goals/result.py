@@ -7,9 +7,6 @@ from orga.workflows.types.goals.pursuit import Scores, StepState
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.status import AgentResult, AgentStatus
 
-GOAL = "goal"
-"""What its answers say that they are of."""
-
 
 class ShownStep(Record):
     """A step as people are shown it."""
@@ -47,7 +44,7 @@ class ShownPlan(Record):
 class GoalResult(AgentResult):
     """Result of a goal: that of an agent's run, its `iterations` the turns of the model, and what came of the plan."""
 
-    kind: Literal["goal"] = GOAL
+    kind: Literal["goal"] = "goal"
     rounds: int
     """Rounds of steps that were executed; `max_iterations` counts these."""
     plan: tuple[str, ...]
@@ -67,6 +64,6 @@ class GoalResult(AgentResult):
 class GoalStatus(AgentStatus):
     """Where a goal stands: as an agent's run, with `plan` and `question` filled in."""
 
-    kind: Literal["goal"] = GOAL
+    kind: Literal["goal"] = "goal"
     plan: Any = None
     confidence: float | None = None

@@ -61,7 +61,7 @@ async def import_conventions(
         KnowledgeError: The store cannot do it, or has another project's conventions in that place.
     """
     paths = await asyncio.to_thread(convention_files, root)
-    before = await _kept(store, place)
+    before = await _read_kept(store, place)
     for number, path in enumerate(paths):
         progress(number, len(paths))
         kept = before.pop(place.inside(path), Kept())
@@ -78,7 +78,7 @@ async def import_conventions(
     progress(len(paths), len(paths))
 
 
-async def _kept(store: KnowledgeStore, place: Place) -> dict[str, Kept]:
+async def _read_kept(store: KnowledgeStore, place: Place) -> dict[str, Kept]:
     """Return what the store has of the project's files below the place, by their names there."""
     found: dict[str, Kept] = defaultdict(Kept)
     prefix = place.inside("") + "/" if place.at else ""

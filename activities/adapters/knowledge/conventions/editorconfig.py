@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from orga.activities.adapters.knowledge.conventions.rule import Rule, rules
-from orga.activities.adapters.knowledge.languages import language_of_suffixes
+from orga.activities.knowledge.languages import language_of_suffixes
 
 _SUFFIXES = re.compile(r"\*\.(?:(\w+)|\{(\w+(?:, ?\w+)*)\})")
 _LEFT_OUT = ("root",)

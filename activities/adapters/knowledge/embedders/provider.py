@@ -71,7 +71,7 @@ class ProviderEmbedder:
         return found
 
     async def _vectors(self, client: http.AsyncClient, batch: list[str]) -> list[list[float]]:
-        status, headers, body = await self._asked(client, {"model": self._model, "input": batch})
+        status, headers, body = await self._ask(client, {"model": self._model, "input": batch})
         if status != 200:
             raise self._failures.answered(status, headers, body.decode("utf-8", "replace"))
         try:
@@ -84,7 +84,7 @@ class ProviderEmbedder:
         self._dimensions = sizes.pop()
         return vectors
 
-    async def _asked(self, client: http.AsyncClient, question: dict[str, Any]) -> tuple[int, http.Headers, bytes]:
+    async def _ask(self, client: http.AsyncClient, question: dict[str, Any]) -> tuple[int, http.Headers, bytes]:
         url, headers = f"{self._place.base_url}/embeddings", dict(self._place.headers)
         is_reading = False
         try:

@@ -86,6 +86,8 @@ class Search:
             folder += sql.SQL(" AND directory = %(directory)s")
         if wish.language is not None:
             folder += sql.SQL(" AND language = %(language)s")
+        if wish.language:
+            folder += sql.SQL(" AND language != ''")  # as its index says
         newest = sql.SQL(
             "number IN (SELECT number FROM orga_knowledge.items WHERE {} AND {} "
             "ORDER BY stored_at DESC, id LIMIT %(limit)s)"

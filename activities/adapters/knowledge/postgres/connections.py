@@ -58,19 +58,30 @@ class Connections:
             await connection.close()
 
     @asynccontextmanager
-    async def _transaction(self, begin: LiteralString) -> AsyncGenerator[Connection]:
+    async def alone(self) -> AsyncGenerator[Connection]:
+        """Give a connection that is in no transaction.
+
+        Raises:
+            KnowledgeError: The database cannot be reached, or refuses.
+        """
         with told(self._place):
             async with asyncio.timeout(OPERATION_S), self._free:
                 connection = await self._sound()
                 try:
-                    await connection.execute(begin)
                     yield connection
-                    await connection.execute("COMMIT")
-                except BaseException:
-                    await _rolled_back(connection)
-                    raise
                 finally:
                     await self._give_back(connection)
+
+    @asynccontextmanager
+    async def _transaction(self, begin: LiteralString) -> AsyncGenerator[Connection]:
+        async with self.alone() as connection:
+            try:
+                await connection.execute(begin)
+                yield connection
+                await connection.execute("COMMIT")
+            except BaseException:
+                await _rolled_back(connection)
+                raise
 
     async def _sound(self) -> Connection:
         """Return a connection that answers: one that was idle, else a new one."""

@@ -60,5 +60,6 @@ async def facts_of(connection: Connection, place: str, embedder: str, now: int) 
         tainted=figures[0],
         expired=figures[1],
         contradicted=figures[2],
+        unindexed=(await unindexed(connection, embedder, 0))[1],
         size_bytes=int(size[0]),
     )

@@ -72,6 +72,11 @@ MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
         "INCLUDE (kind, expires_at, number, code)",
         "DROP INDEX orga_knowledge.vectors_by_place",
     ),
+    (
+        # Most items are of no directory, which is the root's, too: its conventions are few among them.
+        "CREATE INDEX items_by_folder ON orga_knowledge.items (directory, place, kind)",
+        "DROP INDEX orga_knowledge.items_by_directory",
+    ),
 )
 """The statements of each version, in order. A version that has been released is never changed."""
 

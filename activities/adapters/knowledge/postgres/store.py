@@ -110,6 +110,15 @@ class PostgresStore:
         async with self._connections.writing() as connection:
             return await erase(connection, what)
 
+    async def purge(self) -> None:
+        """Take what is gone out of the tables and their indexes. The server's log and its backups are not ours.
+
+        Raises:
+            KnowledgeError: The database cannot be reached, or refuses.
+        """
+        async with self._connections.alone() as connection:
+            await connection.execute("VACUUM orga_knowledge.items, orga_knowledge.vectors")
+
     async def facts(self) -> StoreFacts:
         """Return what the store holds.
 

@@ -54,6 +54,8 @@ class Search:
             if value is not None:
                 folder += f" AND items.{column} = ?"
                 values.append(value)
+        if wish.language:
+            folder += " AND items.language != ''"  # which SQLite has to read, or it does not take the index
         return self._read(f"{self._visible()}{folder} ORDER BY items.stored_at DESC, items.id LIMIT {limit:d}", values)
 
     def _loaded(self, column: str, values: Sequence[object]) -> list[Candidate]:

@@ -51,6 +51,7 @@ class Connections:
             connection = sqlite3.connect(self._path, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
             try:
                 connection.execute("PRAGMA foreign_keys = ON")
+                connection.execute("PRAGMA secure_delete = ON")  # what is forgotten is wiped
                 if not self._is_ready:
                     migrate(connection, self._path)
                     _write_ahead(connection)

@@ -63,5 +63,6 @@ def facts_of(connection: sqlite3.Connection, path: Path, embedder: str, now: int
         tainted=tainted,
         expired=expired,
         contradicted=contradicted,
+        unindexed=unindexed(connection, embedder, 0)[1],
         size_bytes=pages * page_bytes,
     )

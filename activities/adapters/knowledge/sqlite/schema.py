@@ -77,6 +77,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL)",
         "INSERT INTO counters VALUES ('changed', 0), ('erased', 0)",
     ),
+    (
+        # Most items are of no directory, which is the root's, too: its conventions are few among them.
+        "CREATE INDEX items_by_folder ON items (directory, place, kind)",
+        "DROP INDEX items_by_directory",
+    ),
 )
 """The statements of each version, in order. A version that has been released is never changed."""
 

@@ -14,14 +14,22 @@ from orga.activities.adapters.knowledge.rows import micros
 from orga.activities.adapters.knowledge.sqlite.candidates import Search
 from orga.activities.adapters.knowledge.sqlite.codes import Codes
 from orga.activities.adapters.knowledge.sqlite.connections import Connections
-from orga.activities.adapters.knowledge.sqlite.failures import told
+from orga.activities.adapters.knowledge.sqlite.failures import corrupt, told
 from orga.activities.adapters.knowledge.sqlite.reading import facts_of, page_of, unindexed
+from orga.activities.adapters.knowledge.sqlite.salvage import is_of, readable, spans
 from orga.activities.adapters.knowledge.sqlite.transactions import transaction
-from orga.activities.adapters.knowledge.sqlite.writing import Vectors, erase, keep_vectors, known_items, store_items
+from orga.activities.adapters.knowledge.sqlite.writing import (
+    Vectors,
+    erase,
+    keep_vectors,
+    known_items,
+    merge_words,
+    store_items,
+)
 from orga.activities.knowledge.arrival import arrived, change
 from orga.activities.knowledge.checks import checked
 from orga.activities.knowledge.erasing import require_named
-from orga.activities.knowledge.ports import Embedder, Progress, StoreFacts
+from orga.activities.knowledge.ports import Embedder, KnowledgeError, Progress, StoreFacts
 from orga.activities.knowledge.ranking import ranked
 from orga.activities.knowledge.words import searched_text
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, KnowledgeKind, Recall, Recalled, Stored, StoredItem
@@ -94,8 +102,12 @@ class SqliteStore:
         return (await self._read(lambda connection: known_items(connection, [item_id]))).get(item_id)
 
     def items(self, *, kinds: Sequence[KnowledgeKind] = (), source_prefix: str = "") -> AsyncIterator[StoredItem]:
-        """Return all items of these kinds (all kinds where none is named), by id, a page at a time."""
-        return paged(lambda after: self._page(kinds, source_prefix, after))
+        """Return all items of these kinds (all kinds where none is named), by id, a page at a time.
+
+        Raises:
+            KnowledgeError: The file is damaged; all that can be read of it has been returned before.
+        """
+        return self._whole_or_rest(kinds, source_prefix)
 
     async def forget(self, what: Erasure) -> dict[KnowledgeKind, int]:
         """Erase them, and return how many went.
@@ -105,6 +117,19 @@ class SqliteStore:
         """
         require_named(what)
         return await self._write(lambda connection: erase(connection, what))
+
+    async def purge(self) -> None:
+        """Take what is gone out of the text index too, which keeps it until it is merged, and out of the log of writes.
+
+        Other pages are wiped as they are freed. A part of the index at a time is merged, so that no writer waits long.
+
+        Raises:
+            KnowledgeError: Something may remain.
+        """
+        is_begun = False
+        while await self._write(lambda connection, begun=is_begun: merge_words(connection, is_begun=begun)):
+            is_begun = True
+        await self._alone(self._writer, lambda connection: connection.execute("PRAGMA wal_checkpoint(TRUNCATE)"))
 
     async def facts(self) -> StoreFacts:
         """Return what the store holds, once the file has been checked.
@@ -144,6 +169,28 @@ class SqliteStore:
         texts = list(dict.fromkeys(map(searched_text, items)))
         return Vectors(self._embedder.name, dict(zip(texts, await self._embedder.embed(texts), strict=True)))
 
+    async def _whole_or_rest(self, kinds: Sequence[KnowledgeKind], source_prefix: str) -> AsyncIterator[StoredItem]:
+        after = ""
+        try:
+            async for item in paged(lambda after: self._page(kinds, source_prefix, after)):
+                yield item
+                after = item.id
+        except KnowledgeError as error:
+            if error.kind != "Corrupt":
+                raise
+            lost = 0
+            for span in await self._read(spans):
+                for item in await self._readable(span):
+                    if item is None:
+                        lost += 1
+                    elif is_of(item, kinds, source_prefix) and item.id > after:
+                        yield item
+            raise corrupt(self._path, f"{lost:,} of its items cannot be read") from error
+
+    async def _readable(self, span: tuple[int, int]) -> list[StoredItem | None]:
+        """Look outside of a transaction: SQLite ends none well in which it has met damage."""
+        return await self._alone(self._readers, lambda connection: list(readable(connection, *span)))
+
     async def _page(self, kinds: Sequence[KnowledgeKind], source_prefix: str, after: str) -> list[StoredItem]:
         return await self._read(lambda connection: page_of(connection, kinds, source_prefix, after, PAGE))
 
@@ -155,6 +202,15 @@ class SqliteStore:
 
     async def _within(self, threads: ThreadPoolExecutor, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(threads, self._transacted, begin, work)
+
+    async def _alone(self, threads: ThreadPoolExecutor, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Work in no transaction."""
+
+        def done() -> T:
+            with told(self._path):
+                return work(self._connections.current())
+
+        return await asyncio.get_running_loop().run_in_executor(threads, done)
 
     def _transacted(self, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
         connection = self._connections.current()

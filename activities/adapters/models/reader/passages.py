@@ -11,6 +11,8 @@ _DEFINITION = re.compile(
     r"^(?P<indent>\s*)(?:(?:async|export|default|pub|public|private|static|abstract) )*"
     r"(?:def|class|fn|func|function|struct|interface|impl|trait|enum|module)\s+(?P<name>[A-Za-z_]\w*)"
 )
+_RULE = frozenset("|:- \t")
+"""What the line below the header of a table is made of."""
 _IMPORT = re.compile(r"^\s*(from .+ import |import |use |#include|require|export .+ from |__all__)")
 _PROSE = re.compile(r"\.(md|markdown|mdx|rst|txt|adoc)$", re.I)
 _LEADS_IN = ("@", "#", "//", "/*", "*")
@@ -96,6 +98,7 @@ class _Cutter:
         self._begins_fenced = False
         self._title = ""
         self._header = ""
+        self._row = ""
 
     def take(self, number: int, text: str) -> Iterator[Passage]:
         if number == 1 and not self._is_code and not text.startswith("#") and len(text) <= _TITLE:
@@ -109,7 +112,7 @@ class _Cutter:
             self._enter(number, text, len(heading[1]), heading[2])
         elif not text.strip():
             yield from self._cut()
-            self._header = ""
+            self._leave_table()
         else:
             if _is_full(self._block, text) or (self._is_code and self._begins_definition(text)):
                 yield from self._cut()
@@ -117,10 +120,7 @@ class _Cutter:
                 self._first, self._begins_fenced = number, fence or self._is_fenced
             self._block.append(text)
             self._follow_code(text)
-            if not text.lstrip().startswith("|"):
-                self._header = ""
-            elif not self._header:
-                self._header = text
+            self._follow_table(text)
 
     def flush(self) -> Iterator[Passage]:
         """Give what is left, or the heading under which nothing is known."""
@@ -131,6 +131,19 @@ class _Cutter:
 
     def forget_headings(self) -> None:
         self._headings, self._is_fenced = {}, False
+        self._leave_table()
+
+    def _follow_table(self, text: str) -> None:
+        """Take the row above the rule for the header: of a table that is known from its middle on there is none."""
+        if not text.lstrip().startswith("|"):
+            self._leave_table()
+        elif "-" in text and _RULE.issuperset(text):
+            self._header = self._row
+        else:
+            self._row = text
+
+    def _leave_table(self) -> None:
+        self._header = self._row = ""
 
     def _begins_definition(self, text: str) -> bool:
         leads_in = bool(self._block) and self._block[-1].lstrip().startswith(_LEADS_IN)

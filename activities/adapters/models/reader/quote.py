@@ -46,8 +46,8 @@ def quote_of_finding(passage: Passage, finding: Finding, lexicon: Lexicon) -> Qu
     if passage.is_code or passage.is_fenced or sum(map(len, lines)) > LONGEST:
         return quote_of(replace(passage, first=unit.first, lines=lines), lexicon)
     under = passage.headings[-1] if passage.headings else passage.title if unit.first > 1 else ""
-    columns = f"; columns {_cells(passage.header)}" if passage.header else ""
-    return Quote(passage.path, unit.first, unit.last, "\n".join(lines), under + columns)
+    columns = f"columns {_cells(passage.header)}" if passage.header else ""
+    return Quote(passage.path, unit.first, unit.last, "\n".join(lines), "; ".join(filter(None, (under, columns))))
 
 
 def _cells(row: str) -> str:

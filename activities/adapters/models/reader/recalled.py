@@ -10,10 +10,21 @@ NAME = "recalled knowledge"
 _NO_STATEMENT = re.compile(
     r"\[KNOWLEDGE_CONTEXT\]|\[[0-9a-f]{12} (?:begins|ends)|- \w+, relevance=|Task: |offline:extractive: |---$"
 )
+_ITEM = re.compile(r"- \w+, relevance=")
+_OF_A_READER = re.compile(r", model=offline:")
 _QUOTED = re.compile(r"(?:> ?)+")
 
 
 def recalled_text(block: str) -> str:
-    """Return the statements of a block, each on its line; lines that state nothing are empty."""
-    lines = undelimited(block).split("\n")
-    return "\n".join("" if _NO_STATEMENT.match(line) else _QUOTED.sub("", line, count=1) for line in lines)
+    """Return the statements of a block, each on its line; lines that state nothing are empty.
+
+    Of what a reader has said only its quotes state something: what it searched and did not find answers nobody.
+    """
+    lines, is_readers = list[str](), False
+    for line in undelimited(block).split("\n"):
+        if _ITEM.match(line):
+            is_readers = _OF_A_READER.search(line) is not None
+        is_quote = line.startswith((">", "— "))
+        is_statement = not _NO_STATEMENT.match(line) and (is_quote or not is_readers)
+        lines.append(_QUOTED.sub("", line, count=1) if is_statement else "")
+    return "\n".join(lines)

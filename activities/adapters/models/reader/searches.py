@@ -12,6 +12,10 @@ NEAR = ".*"
 """Between two words that are searched side by side."""
 
 _OR = "|"
+_BEGINS = r"\b"
+_BEGINNINGS = re.compile(r"\\b\(([^()]*)\)(?!\\b)")
+"""Of several words, as a query has them."""
+
 _TELLING = 2
 """Words that are searched by themselves."""
 _NEIGHBOURS = 5
@@ -30,45 +34,61 @@ def queries_of(question: Question, *, regex: bool) -> tuple[str, ...]:
     exact = [term for term in question.terms if len(term.stems) > 1] + [term for term in singles if term.is_exact]
     others = [term for term in singles if not term.is_exact and not _is_part(term, exact)]
     if not regex:
-        return tuple(dict.fromkeys(query_of(term, regex=False) for term in (*exact, *others)))
+        return tuple(dict.fromkeys(_plain_query_of(term) for term in (*exact, *others)))
     queries = [_any_of(exact), _two_of(others[:_NEIGHBOURS]), _any_of(others[:_TELLING])]
     return tuple(dict.fromkeys(filter(None, queries)))
 
 
 def in_words(query: str, question: Question) -> str:
     """Return what a query looks for, in the words of the question."""
-    named = {query_of(term, regex=regex): term.surface for term in question.terms for regex in (True, False)}
+    query = _BEGINNINGS.sub(lambda found: _OR.join(_BEGINS + each for each in found[1].split(_OR)), query)
+    named = {each: term.surface for term in question.terms for each in (_plain_query_of(term), *_patterns(term))}
     known = _OR.join(re.escape(pattern) for pattern in sorted(named, key=len, reverse=True))
     query = re.sub(known, lambda found: named[found[0]], query) if known else query
     either, _, beside = query.partition(NEAR)
-    halves = [half.strip("()").replace(_OR, " or ") for half in (either, beside)]
+    halves = [list(dict.fromkeys(half.strip("()").split(_OR))) for half in (either, beside)]
     if halves[1] == halves[0]:
-        return f"two of {halves[0].replace(' or ', ', ')}"
-    return " near ".join(filter(None, halves))
+        return f"two of {', '.join(halves[0])}"
+    return " near ".join(filter(None, (" or ".join(half) for half in halves)))
 
 
 def _any_of(terms: list[Term]) -> str:
-    return _OR.join(dict.fromkeys(query_of(term, regex=True) for term in terms))
+    return _either([pattern for term in terms for pattern in _patterns(term)])
+
+
+def _either(patterns: list[str]) -> str:
+    """Return the query for any of them; what words may begin with stands together behind one mark."""
+    distinct = list(dict.fromkeys(patterns))
+    begins = [each for each in distinct if each.startswith(_BEGINS) and not each.endswith(_BEGINS)]
+    others = [each for each in distinct if each not in begins]
+    if len(begins) > 1:
+        begins = [f"{_BEGINS}({_OR.join(each.removeprefix(_BEGINS) for each in begins)})"]
+    return _OR.join([*others, *begins])
 
 
 def _two_of(terms: list[Term]) -> str:
     """Return the query for lines that hold two of the terms, in whatever order."""
     if len(terms) < 2:
         return ""
-    return f"({_any_of(terms)}){NEAR}({_any_of(terms)})"
+    either = _any_of(terms)
+    side = either if _BEGINNINGS.fullmatch(either) else f"({either})"
+    return f"{side}{NEAR}{side}"
 
 
 def _is_part(term: Term, longer: list[Term]) -> bool:
     return any(term.stems[0] in other.stems for other in longer if len(other.stems) > 1)
 
 
-def query_of(term: Term, *, regex: bool) -> str:
-    """Return the query for one term; without regular expressions it is the longest text that its forms share."""
+def _patterns(term: Term) -> list[str]:
+    """Return the regular expressions of which each finds a term."""
     if len(term.stems) > 1:
-        return "[-_. ]?".join(map(re.escape, parts(term.surface))) if regex else term.surface
-    if not regex:
-        return _plain(term)
-    return _OR.join(dict.fromkeys([_pattern(term), *map(_word, term.alike)]))
+        return ["[-_. ]?".join(map(re.escape, parts(term.surface)))]
+    return list(dict.fromkeys([_pattern(term), *map(_word, term.alike)]))
+
+
+def _plain_query_of(term: Term) -> str:
+    """Return the longest text that all forms of a term share."""
+    return term.surface if len(term.stems) > 1 else _plain(term)
 
 
 def _pattern(term: Term) -> str:

@@ -30,10 +30,10 @@ def near(word: str) -> tuple[str, ...]:
     """Return the words nearest in meaning that are no forms of the word itself; none without the extra `embeddings`."""
     if find_spec("wordllama") is None:
         return ()
-    from orga.activities.adapters.knowledge.embedders.wordllama import near_words
+    from orga.activities.adapters.knowledge.embedders.near_words import near_words
 
     try:
-        found = near_words(word)
+        found = near_words(word) or near_words(word.removesuffix("s"))
     except KnowledgeError:  # without its weights it is as if it were not there; `orga doctor` tells
         return ()
     others = {stem(other): other for other in reversed(found) if not _is_piece(other, word)}

@@ -1,0 +1,39 @@
+"""Programming languages, by the suffix of their files and by their names."""
+
+import re
+from collections.abc import Iterable
+from posixpath import splitext
+
+_OF_SUFFIX = {
+    **dict.fromkeys(("py", "pyi"), "python"),
+    **dict.fromkeys(("js", "jsx", "mjs", "cjs"), "javascript"),
+    **dict.fromkeys(("ts", "tsx", "mts", "cts"), "typescript"),
+    **dict.fromkeys(("c", "h"), "c"),
+    **dict.fromkeys(("cc", "cpp", "cxx", "hpp", "hxx"), "c++"),
+    **dict.fromkeys(("kt", "kts"), "kotlin"),
+    **dict.fromkeys(("sh", "bash"), "shell"),
+    **{"rs": "rust", "go": "go", "java": "java", "rb": "ruby", "cs": "c#", "swift": "swift", "php": "php"},
+    **{"scala": "scala", "ex": "elixir", "exs": "elixir", "lua": "lua", "sql": "sql", "zig": "zig"},
+    **{"css": "css", "html": "html"},
+}
+
+_NAMES = frozenset(_OF_SUFFIX.values())
+_NAMED = re.compile(r"([\w+#]+)[ \t]+(?:code|conventions?|files?|modules?|rules?|style)\b")
+"""`go` alone is no language."""
+
+
+def language_of(path: str) -> str:
+    """Return the language of a file by its name; empty where that says nothing."""
+    return language_of_suffixes([splitext(path)[1].removeprefix(".")])
+
+
+def language_of_suffixes(suffixes: Iterable[str]) -> str:
+    """Return the language that all of them are of, in lower case; empty where there is no such one."""
+    found = {_OF_SUFFIX.get(each.lower(), "") for each in suffixes}
+    return found.pop() if len(found) == 1 else ""
+
+
+def language_named(text: str) -> str:
+    """Return the language whose code, files or conventions a text is about, the first it names; empty for none."""
+    words = (match[1] for match in _NAMED.finditer(text.casefold()))
+    return next((word for word in words if word in _NAMES), "")

@@ -1,0 +1,50 @@
+"""A process killed in the middle of a payment, and another one that goes on: how often was it paid?"""
+
+import asyncio
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.rivals.sides import Side
+
+PAYMENTS, HELD = 3, 1
+"""The second of three is under way when the process is killed: the first is over, the third not begun."""
+STARTED_WITHIN_S = 120
+
+
+@dataclass(frozen=True)
+class Killed:
+    """What became of it."""
+
+    paid: tuple[int, ...]
+    """How often each payment was made."""
+    resumed_s: float
+    """From the start of the other process to the run's answer."""
+    said: str
+
+
+async def killed(side: Side, address: str, folder: Path, effect: str) -> Killed:
+    folder.mkdir()
+    surroundings = {"RIVALS_ADDRESS": address, "RIVALS_FOLDER": str(folder), "RIVALS_EFFECT": effect}
+    run = f"{side.name}-{uuid.uuid4()}"
+    victim = await side.process(surroundings | {"RIVALS_HELD": str(HELD)}, "start", run, str(PAYMENTS))
+    await _paid(folder, HELD)
+    victim.kill()
+    await victim.wait()
+    began = time.perf_counter()
+    said = await side.output(surroundings, "resume", run)
+    made = _made(folder)
+    return Killed(tuple(map(made.count, range(PAYMENTS))), time.perf_counter() - began, said.strip())
+
+
+async def _paid(folder: Path, number: int) -> None:
+    async with asyncio.timeout(STARTED_WITHIN_S):
+        while number not in _made(folder):
+            await asyncio.sleep(0.1)
+    await asyncio.sleep(1)  # what the programs write about it has been written
+
+
+def _made(folder: Path) -> list[int]:
+    file = folder / "payments"
+    return [int(line) for line in file.read_text().splitlines()] if file.exists() else []

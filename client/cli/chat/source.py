@@ -1,0 +1,94 @@
+"""Where a chat's messages come from that nobody types: one of the command line, or the lines of a pipe."""
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable
+from typing import BinaryIO
+
+from orga.client.cli.exit_codes import UsageError
+
+
+class Left(Exception):
+    """Nothing more will be said here."""
+
+    def __init__(self, code: int = 0) -> None:
+        super().__init__()
+        self.code = code
+        """The exit code, where it is not that of what was said."""
+
+
+class OneMessage:
+    """Says one thing."""
+
+    def __init__(self, text: str) -> None:
+        self._texts = [text]
+
+    async def read(self, ctrl_c: Callable[[], str]) -> str:
+        """Return it, once.
+
+        Raises:
+            Left: It is said.
+        """
+        if not self._texts:
+            raise Left
+        return self._texts.pop()
+
+    def has_more(self) -> bool:
+        """Whether it is not said yet."""
+        return bool(self._texts)
+
+
+class PipedLines:
+    """Each line of standard input is a message; empty ones are left out."""
+
+    def __init__(self, stream: BinaryIO | None = None) -> None:
+        self._stream = stream or sys.stdin.buffer
+        self._read: asyncio.Queue[bytes] = asyncio.Queue()
+        self._number = 0
+        self._unread = 0
+        """Lines that are there and say something."""
+        self._is_begun = False
+
+    async def read(self, ctrl_c: Callable[[], str]) -> str:
+        """Return the next line that says something.
+
+        Raises:
+            Left: There are no more.
+            UsageError: It is not UTF-8 text.
+        """
+        if not self._is_begun:
+            self._begin(asyncio.get_running_loop().call_soon_threadsafe)
+        while line := await self._read.get():
+            self._number += 1
+            self._unread -= bool(line.strip())
+            if text := self._decoded(line).strip():
+                return text
+        self._read.put_nowait(b"")
+        raise Left
+
+    def has_more(self) -> bool:
+        """Whether lines are there that were not read."""
+        return self._unread > 0
+
+    def _take(self, line: bytes) -> None:
+        self._unread += bool(line.strip())
+        self._read.put_nowait(line)
+
+    def _begin(self, in_loop: Callable[..., object]) -> None:
+        self._is_begun = True
+
+        def read() -> None:
+            for line in self._stream:
+                in_loop(self._take, line)
+            in_loop(self._take, b"")
+
+        # a file cannot be awaited, and a thread of the loop would be waited for at the end
+        threading.Thread(target=read, daemon=True, name="lines of standard input").start()
+
+    def _decoded(self, line: bytes) -> str:
+        try:
+            return line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            where = f"line {self._number} of standard input"
+            raise UsageError(f"{where} is not UTF-8 text (byte {error.start})") from None

@@ -1,0 +1,162 @@
+"""`orga policy check`: every problem of a set of policies, each with its place and remedy."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import chain
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orga.activities.adapters.known_names import Problem
+from orga.client.cli.counting import counted
+from orga.client.cli.exit_codes import ExitCode, UsageError
+from orga.client.cli.options import ConfigFile, Json
+from orga.client.cli.output import json_result, note, result
+from orga.client.cli.policy.options import Surface, chosen, engine_of
+from orga.client.config.file import load_config
+
+if TYPE_CHECKING:
+    from orga.activities.adapters.policy.cedar_names import Vocabulary
+    from orga.activities.adapters.policy.cedar_policy import CedarPolicy
+    from orga.activities.adapters.policy.problems import Problem
+
+
+def check(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="DIR", help="Folder of *.cedar files; else as orga.toml says.", show_default=False),
+    ] = None,
+    *,
+    surface: Surface = None,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Parse and validate policies: every problem with file, line and remedy. Exit code 2 when there is one.
+
+    A worker refuses a set with a problem, and denies everything if one appears while it works. Names of tools, agents,
+    tags and arguments are held against this configuration; of a DIR, also against what its tests describe. Without a
+    surface those of all surfaces are checked.
+
+    Example: orga policy check policies
+    """
+    from orga.activities.adapters.policy.ladder import engine_name
+
+    settings = chosen(folder, surface, config, dict(os.environ))
+    if engine_name(settings) != "cedar" or settings.folder is None:
+        engine_of(settings)
+        note("OPA decides, and knows best what is wrong with its rules: opa check; orga policy test asks it")
+        note("whether Rego names tools, agents and arguments that there are cannot be known here")
+        return 0
+    surfaces = [settings.surface] if settings.surface else [None, *_surfaces(settings.folder)]
+    policies, problems, version = _read(settings.folder, surfaces)
+    strange = _strange(policies, _vocabulary(config, folder))
+    if json:
+        json_result(
+            {
+                "ok": not problems and not strange,
+                "version": version,
+                "policies": [_json(p) for p in policies],
+                "problems": [asdict(problem) for problem in (*problems, *strange)],
+            }
+        )
+    else:
+        told = {problem.place for problem in strange}
+        good = [policy for policy in policies if not told & _places(policy)]
+        lines = [*map(_line, good), *chain.from_iterable(map(_problem_lines, (*problems, *strange)))]
+        result(*(lines or ["no policies: everything is denied"]))
+    note(_summary(policies, problems, strange, version))
+    if strange and folder is None:
+        by_folder = f"orga policy check {quote(str(settings.folder))}"
+        note(f"tools and agents in code count once its *.test.toml describe them: {by_folder}")
+    return ExitCode.USAGE if problems or strange else 0
+
+
+def _vocabulary(config_file: Path | None, folder: Path | None) -> "Vocabulary":
+    """Return what there is for policies to speak of.
+
+    Raises:
+        UsageError: The configuration has a tool that cannot be had.
+    """
+    from orga.client.policies.vocabulary import policy_vocabulary, with_tests
+
+    config = load_config(config_file).config
+    try:
+        known = asyncio.run(policy_vocabulary(config, os.environ, note))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    return known if folder is None else with_tests(known, folder)
+
+
+def _strange(policies: "Sequence[CedarPolicy]", known: "Vocabulary") -> "list[Problem]":
+    from orga.activities.adapters.policy.cedar_names import strange_names
+
+    return [problem for policy in policies for problem in strange_names(policy, known)]
+
+
+def _places(policy: "CedarPolicy") -> set[str]:
+    lines = range(policy.statement.text.count("\n") + 1)
+    return {f"{policy.statement.file}:{policy.statement.line + line}" for line in lines}
+
+
+def _surfaces(folder: Path) -> list[str]:
+    return sorted(there.name for there in folder.iterdir() if there.is_dir() and any(there.glob("*.cedar")))
+
+
+def _read(folder: Path, surfaces: Sequence[str | None]) -> "tuple[list[CedarPolicy], list[Problem], str]":
+    """Return the policies of all surfaces, each once, what is wrong, and the version of the first set."""
+    from orga.activities.adapters.policy.cedar_files import policy_files, version_of
+    from orga.activities.adapters.policy.cedar_set import read_policies
+    from orga.activities.adapters.policy.problems import BrokenPolicies
+
+    policies: dict[str, CedarPolicy] = {}
+    problems: dict[Problem, None] = {}
+    version = ""
+    for surface in surfaces:
+        try:
+            files = policy_files(folder, surface)
+        except BrokenPolicies as error:
+            problems |= dict.fromkeys(error.problems)
+            continue
+        found, wrong = read_policies(files)
+        policies |= {policy.statement.place: policy for policy in found}
+        problems |= dict.fromkeys(wrong)
+        version = version or version_of(files)
+    return list(policies.values()), list(problems), version
+
+
+def _json(policy: "CedarPolicy") -> dict[str, object]:
+    approval = policy.says.approval
+    return {
+        "id": policy.policy_id,
+        "place": policy.statement.place,
+        "effect": "forbid" if policy.is_forbid else "permit",
+        "approval": approval.model_dump() if approval else None,
+    }
+
+
+def _line(policy: "CedarPolicy") -> str:
+    approval = policy.says.approval
+    asks = f", with the approval of {' or '.join(approval.approvers) or 'anyone'}" if approval else ""
+    effect = "unless approved forbid" if policy.is_forbid and approval else "forbid" if policy.is_forbid else "permit"
+    return f"✓ {policy.policy_id}: {effect}{asks} ({policy.statement.place})"
+
+
+def _problem_lines(problem: "Problem") -> list[str]:
+    return [f"✗ {problem.place}: {problem.problem}", f"    → {problem.remedy}"]
+
+
+def _summary(
+    policies: "Sequence[CedarPolicy]",
+    problems: "Sequence[Problem]",
+    strange: "Sequence[Problem]",
+    version: str,
+) -> str:
+    if problems:
+        return f"{len(problems)} to mend: as long as there is one, the whole set is refused and everything is denied"
+    if strange:
+        return f"{len(strange)} to mend: a worker takes such policies, and they protect nothing"
+    return f"{counted(len(policies), 'policy', 'policies')}, version {version}"

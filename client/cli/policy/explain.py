@@ -1,0 +1,127 @@
+"""`orga policy explain`: why a call of a recorded run was allowed or denied."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json, RunId
+from orga.client.cli.output import json_result, note, result
+from orga.client.cli.session import of_run
+from orga.client.cli.terminal_text import apart, behind, on_one_line
+from orga.client.config.file import LoadedConfig
+from orga.client.journal.reading import read_journal
+from orga.client.policies.explained import Explanation, explanations
+
+if TYPE_CHECKING:
+    from orga.activities.adapters.policy.cedar_policy import CedarPolicy
+
+SHOWN_CHARS = 600
+
+Sources = tuple[Mapping[str, "CedarPolicy"], str]
+"""The policies as they are now, by id, and their version."""
+
+
+def explain(
+    run: RunId,
+    place: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="ITERATION[.INDEX]", help="3 for all of iteration 3, 3.0 for its first call.", show_default=False
+        ),
+    ] = None,
+    *,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Show the verdicts of a run: what was asked, what was decided, by which policies, with their text.
+
+    Read from the journal; no worker is needed. The text is that of today's files, and a note says if they have changed.
+
+    Example: orga policy explain ID 3.0
+    """
+    return completed(_explain(run, place, config, as_json=json))
+
+
+async def _explain(named: str, place: str | None, config: Path | None, *, as_json: bool) -> int:
+    async with of_run(named, config) as (here, run_id):
+        entries = [entry async for entry in read_journal(here.client, run_id)]
+        sources = _sources(here.loaded)
+    found = explanations(entries, place)
+    if as_json:
+        json_result([_json(item, sources) for item in found])
+    else:
+        result(*apart(_lines(item, sources) for item in found))
+    if versions := {item.verdict.get("version") for item in found} - {None, "", sources[1]}:
+        note(f"judged under version {', '.join(map(str, versions))}; the policies here are {sources[1] or 'none'} now")
+    return 0
+
+
+def _sources(loaded: LoadedConfig) -> Sources:
+    from orga.activities.adapters.policy.cedar_files import policy_files, version_of
+    from orga.activities.adapters.policy.cedar_set import read_policies
+    from orga.activities.adapters.policy.problems import BrokenPolicies
+    from orga.client.config.policy_settings import policy_settings
+
+    settings = policy_settings(loaded.config.policy, os.environ)
+    if settings.folder is None:
+        return {}, ""
+    try:
+        files = policy_files(settings.folder, settings.surface)
+    except BrokenPolicies as error:
+        note(*behind("orga: ", str(error)))
+        return {}, ""
+    return {policy.policy_id: policy for policy in read_policies(files)[0]}, version_of(files)
+
+
+def _lines(item: Explanation, sources: Sources) -> list[str]:
+    verdict = item.verdict
+    lines = [f"{item.place} {_about(item)}: {verdict.get('decision')}"]
+    if reason := verdict.get("reason"):
+        lines.append(f"  because: {on_one_line(str(reason), SHOWN_CHARS)}")
+    for name, value in ({"agent": item.agent} | item.given | _changes(verdict)).items():
+        lines.append(f"  {name}: {on_one_line(str(value), SHOWN_CHARS)}")
+    lines.append(f"  version: {verdict.get('version') or 'none, the engine has no versions'}")
+    for policy_id in verdict.get("policies", []):
+        lines += _policy_lines(policy_id, sources)
+    if not verdict.get("policies") and verdict.get("decision") == "deny" and verdict.get("version"):
+        lines.append("  no policy permits it, and what is not permitted is denied")
+    return lines
+
+
+def _policy_lines(policy_id: str, sources: Sources) -> list[str]:
+    policy = sources[0].get(policy_id)
+    if policy is None:
+        return [f"  policy {policy_id}"]
+    return [
+        f"  policy {policy_id} ({policy.statement.place})",
+        *(f"    {line}" for line in policy.statement.text.splitlines()),
+    ]
+
+
+def _about(item: Explanation) -> str:
+    if "tool" in item.about:
+        return on_one_line(f"{item.about['tool']} {item.about.get('arguments') or {}}", SHOWN_CHARS)
+    if "respond" in item.about:
+        return on_one_line(f"the final answer {item.about['respond']!r}", SHOWN_CHARS)
+    return "a call that is not of the reply (a lookup, a fallback, a dead letter)"
+
+
+def _changes(verdict: dict[str, Any]) -> dict[str, Any]:
+    return {name: verdict[name] for name in ("arguments", "approval", "tools") if verdict.get(name) is not None}
+
+
+def _json(item: Explanation, sources: Sources) -> dict[str, Any]:
+    found = {policy_id: sources[0].get(policy_id) for policy_id in item.verdict.get("policies", [])}
+    texts = {i: {"place": p.statement.place, "text": p.statement.text} for i, p in found.items() if p is not None}
+    return {
+        "place": item.place,
+        "agent": item.agent,
+        "about": item.about,
+        "given": item.given,
+        "verdict": item.verdict,
+        "policies": texts,
+    }

@@ -1,0 +1,153 @@
+"""`orga schedule create`: let Temporal start a goal or a run again and again."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from temporalio.client import ScheduleState
+
+from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json
+from orga.client.cli.output import json_result, note, result
+from orga.client.cli.run import tell_of_lacking_policy, tell_of_lacking_worker
+from orga.client.cli.schedule.rows import as_json as shown
+from orga.client.cli.schedule.rows import when
+from orga.client.cli.session import session
+from orga.client.cli.task_input import Given, GoalGiven, agent_input, goal_input
+from orga.client.cli.times import length_of, time_of
+from orga.client.schedules.create import checked_note, checked_schedule_id, create
+from orga.client.schedules.reading import Scheduled, scheduled
+from orga.client.schedules.timing import CATCH_UP, NO_TIME, Overlap, Timing, timing
+from orga.workflows.types.goals.input import GoalInput
+from orga.workflows.types.input import AgentInput
+
+
+@dataclass(frozen=True)
+class _Wish:
+    schedule_id: str
+    checked: AgentInput | GoalInput
+    times: Timing
+    state: ScheduleState
+
+
+def create_schedule(
+    id_: Annotated[
+        str, typer.Argument(metavar="ID", help="The schedule's id; its runs are ID-<time>.", show_default=False)
+    ],
+    *,
+    goal: Annotated[str | None, typer.Option(metavar="TEXT", help="A goal to reach, as in orga goal.")] = None,
+    task: Annotated[str | None, typer.Option(metavar="TEXT", help="Or a task for an agent, as in orga run.")] = None,
+    cron: Annotated[
+        list[str] | None, typer.Option(metavar="EXPR", help="When: '0 7 * * 1-5', '@daily'. Repeat it for more.")
+    ] = None,
+    every: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Or how often: 30m, 1h, 1d, counted from midnight UTC.")
+    ] = None,
+    tz: Annotated[str, typer.Option(metavar="ZONE", help="Of --cron and --end: Europe/Berlin.")] = "UTC",
+    overlap: Annotated[
+        Overlap, typer.Option(help="When a run is due and the one before goes on. cancel-other ends that as an abort.")
+    ] = "skip",
+    catch_up: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="How late a run may start that no server was up for; 1d without."),
+    ] = None,
+    jitter: Annotated[str | None, typer.Option(metavar="TIME", help="Start each later by up to this.")] = None,
+    end: Annotated[str | None, typer.Option(metavar="WHEN", help="No run starts after it: 2026-12-31T18:00.")] = None,
+    paused: Annotated[bool, typer.Option("--paused", help="Begin paused: orga schedule resume ID.")] = False,
+    note_: Annotated[str, typer.Option("--note", help="For people.")] = "",
+    agent: Annotated[str | None, typer.Option(help="An agent of orga.toml; the default one without.")] = None,
+    model: Annotated[str | None, typer.Option(help="provider:model, in place of the agent's own.")] = None,
+    skills: Annotated[
+        list[str] | None, typer.Option(help="Of a goal: only these tools; repeat it, or part names by commas.")
+    ] = None,
+    pipeline: Annotated[str | None, typer.Option(help="Of a goal: a plan that stands in orga.toml.")] = None,
+    input_: Annotated[
+        list[str] | None, typer.Option("--input", help="Of a goal: an input of its pipeline; repeat it.")
+    ] = None,
+    tools: Annotated[
+        list[str] | None, typer.Option(help="Of a task: only these tools; repeat it, or part names by commas.")
+    ] = None,
+    instructions: Annotated[str | None, typer.Option(help="Of a task: in place of the agent's own.")] = None,
+    trusted: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Of a task: a fact that policies may rely on.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of the goal, or of the loop.")
+    ] = None,
+    max_iterations: Annotated[int | None, typer.Option(help="Rounds of a goal, reasoning steps of a run.")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds of each run's clock at most.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Whom it is for.")] = None,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Create a schedule that starts a goal or a run again and again, and print its id.
+
+    The input is checked now. Runs start while the server is up, and are carried out while a worker of this folder is:
+    keep `orga worker` running. Each is a run as any other, in `orga list`, with its journal.
+
+    Exit codes: 0 created, 2 bad input or an id that is taken, 6 failed, 7 no server.
+
+    Example: orga schedule create morning --cron "0 7 * * 1-5" --tz Europe/Berlin --goal "Sum up what is new in docs"
+
+    Example: orga schedule create watch --every 1h --jitter 5m --task "Is the changelog up to date?" --paused
+    """
+    if (goal is None) == (task is None):
+        raise UsageError("say what each run does: --goal TEXT or --task TEXT, one of the two")
+    if goal is not None:
+        _refuse("goal", tools=tools, instructions=instructions, trusted=trusted)
+        told = (skills or (), set_ or (), max_iterations, timeout, tenant)
+        given = GoalGiven(goal, agent, model, *told, pipeline=pipeline, inputs=input_ or ())
+        checked: AgentInput | GoalInput = goal_input(given)
+    else:
+        _refuse("task", skills=skills, pipeline=pipeline, input=input_)
+        given_too = (tools or (), set_ or (), max_iterations, timeout, tenant, trusted or ())
+        checked = agent_input(Given(task or "", agent, model, instructions, *given_too))
+    times = timing(
+        cron=cron or (),
+        every=None if every is None else length_of(every, "--every"),
+        time_zone=tz,
+        overlap=overlap,
+        catch_up=_length(catch_up, "--catch-up", CATCH_UP),
+        jitter=_length(jitter, "--jitter", NO_TIME),
+        end=None if end is None else time_of(end, "--end"),
+    )
+    state = ScheduleState(note=checked_note(note_) or None, paused=paused)
+    return completed(_create(_Wish(checked_schedule_id(id_), checked, times, state), config, as_json=json))
+
+
+async def _create(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
+    async with session(config) as here:
+        tell_of_lacking_policy(here)
+        made = await create(here.client, wish.schedule_id, wish.checked, wish.times, wish.state)
+        described = await made.describe()
+        one = await scheduled(described)
+        note(_coming(one))
+        await tell_of_lacking_worker(here, "its runs wait")
+    if as_json:
+        json_result(shown(one))
+    else:
+        result(one.id)
+    return 0
+
+
+def _coming(one: Scheduled) -> str:
+    if one.paused:
+        return f"it is paused; start it with: orga schedule resume {one.id}"
+    if not one.next:
+        return "it will never start a run: no time that it names lies ahead, before its end"
+    return f"next run {when(one.next[0], one.time_zone)} {one.time_zone}"
+
+
+def _refuse(what: str, **options: object) -> None:
+    """Refuse options that are another kind's; left out they would be lost unseen."""
+    for name, given in options.items():
+        if given is not None:
+            hint = "; it takes --skills" if name == "tools" else "; it takes --tools" if name == "skills" else ""
+            raise UsageError(f"--{name}: no option of a {what}{hint}")
+
+
+def _length(text: str | None, option: str, otherwise: timedelta) -> timedelta:
+    return otherwise if text is None else length_of(text, option)

@@ -1,0 +1,18 @@
+"""`orga tools`: list, declare, check and try the tools of a worker."""
+
+import typer
+
+from orga.client.cli.tools import call, check, listing, new, pin
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Tools are what agents act with: list them, declare new ones in TOML, check them, try one.",
+    epilog="A manifest declares one command or one HTTP request. docs/tool-manifests.md is the guide.",
+    rich_markup_mode="rich",
+)
+
+app.command("list")(listing.list_tools)
+app.command("new")(new.new)
+app.command("check")(check.check)
+app.command("call")(call.call)
+app.command("pin")(pin.pin)

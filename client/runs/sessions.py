@@ -1,0 +1,301 @@
+"""Sessions from Python: start one, say something, wait for the answer; and all that a run of an agent takes."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import uuid_utils
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.client import WorkflowUpdateFailedError as UpdateFailed
+from temporalio.client import WorkflowUpdateRPCTimeoutOrCancelledError as UpdateUnanswered
+from temporalio.common import TypedSearchAttributes
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from orga.client.errors import NoAnswer, OrgaError, Refused, RunNotFound, TaskFails
+from orga.client.runs.agents import AgentHandle, run_id_of, start_run
+from orga.client.runs.exchange import UNPROCESSED, translated
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.loop_settings import LoopSettings
+from orga.workflows.types.names import SESSION_WORKFLOW
+from orga.workflows.types.record import parsed
+from orga.workflows.types.sessions.input import SessionMessage, WhenBusy, parse_session
+from orga.workflows.types.sessions.result import SessionResult, TurnResult
+from orga.workflows.types.text import clean_text
+
+_AGAIN_S = 0.2
+"""Between two looks for a turn's end, where the run that was asked has gone on as another."""
+
+_LOOK_S = 2.0
+"""Between two queries, where too many wait for a turn by an update."""
+
+_FULL_S = 60.0
+"""Until a run is asked again that has taken all the updates which the server allows: it will continue as new."""
+
+_LOST_S = 1.0
+"""Until a server that was lost is asked again."""
+
+_PATIENCE_S = 5.0
+"""For which a worker is waited for."""
+
+_WAIT = timedelta(seconds=60)
+"""Of one request that waits for a turn; then the same is asked again."""
+
+_LOST = {
+    RPCStatusCode.UNAVAILABLE,
+    RPCStatusCode.RESOURCE_EXHAUSTED,
+    RPCStatusCode.DEADLINE_EXCEEDED,
+    RPCStatusCode.CANCELLED,
+    RPCStatusCode.ABORTED,
+    RPCStatusCode.INTERNAL,
+    RPCStatusCode.UNKNOWN,
+}
+
+_LEFT_BEHIND = {"AcceptedUpdateCompletedWorkflow", UNPROCESSED}
+"""How the server fails an update of a run that has gone on as another; that one is asked anew."""
+
+
+class SessionBusy(Refused):
+    """A turn is under way, and the message was to be refused then."""
+
+
+class QueueFull(Refused):
+    """Too many messages wait for their turn already."""
+
+
+class SessionClosed(Refused):
+    """The session takes no more messages: it is ending."""
+
+
+class TurnUnknown(Refused):
+    """No message became this turn, or it is too long ago: a session keeps the results of its last turns."""
+
+
+_REFUSALS = {kind.__name__: kind for kind in (SessionBusy, QueueFull, SessionClosed, TurnUnknown)}
+
+
+class SessionHandle(AgentHandle):
+    """A session, live or ended."""
+
+    async def send(self, text: str, *, when_busy: WhenBusy = "enqueue", message_id: str | None = None) -> TurnResult:
+        """Say something and wait for the result of the turn that it became part of, however long that takes.
+
+        Args:
+            text: What is said; at most 50 kB as JSON.
+            when_busy: What becomes of it while a turn is under way: it waits for its own turn (`enqueue`), guides the
+                turn (`steer`), cuts it and begins the next (`interrupt`), or is refused (`refuse`).
+            message_id: One that was sent before is not taken again: its turn is waited for.
+
+        Raises:
+            SessionBusy: A turn is under way, and `when_busy` is `refuse`.
+            QueueFull: Too many messages wait already.
+            SessionClosed: The session is ending.
+            RunEnded: It has ended.
+            Refused: The text is empty or too long, or other words were sent under its id.
+            NoAnswer: No worker is there to take it.
+        """
+        return await self.result_of(await self.post(text, when_busy=when_busy, message_id=message_id))
+
+    async def post(self, text: str, *, when_busy: WhenBusy = "enqueue", message_id: str | None = None) -> int:
+        """Say something and return the number of its turn, without waiting for that; the rest as for `send`."""
+        message = {
+            "text": clean_text(text),
+            "when_busy": when_busy,
+            "message_id": message_id or str(uuid_utils.uuid7()),
+        }
+        try:
+            parsed(SessionMessage, message, long=frozenset({"text"}))
+        except ValueError as error:
+            raise Refused(str(error)) from None
+        return int(await self._take(message))
+
+    async def result_of(self, turn: int) -> TurnResult:
+        """Wait until a turn has ended, through lost connections and workers that come and go.
+
+        Raises:
+            TurnUnknown: No message became this turn, or it is too long ago.
+            RunNotFound: The server has no such session any more.
+            RunFailed: The session failed, or an operator has terminated it.
+        """
+        update_id = _update_id(turn)
+        while True:
+            try:
+                answer = await self._exchange.workflow.execute_update(  # pyright: ignore[reportUnknownMemberType]
+                    "await_turn", {"turn": turn}, id=update_id, rpc_timeout=_WAIT
+                )
+            except UpdateUnanswered as error:
+                if isinstance(error.__cause__, asyncio.CancelledError):
+                    raise asyncio.CancelledError from None
+                await asyncio.sleep(_LOST_S)
+            except UpdateFailed as error:
+                cause = error.cause
+                kind = cause.type if isinstance(cause, ApplicationError) else None
+                if kind not in _LEFT_BEHIND:
+                    raise _REFUSALS.get(kind or "", Refused)(str(getattr(cause, "message", cause))) from None
+                update_id = _update_id(turn)
+                await asyncio.sleep(_AGAIN_S)
+            except RPCError as error:
+                if error.status == RPCStatusCode.NOT_FOUND and "already completed" in error.message:
+                    return await self._as_it_ended(turn)
+                if error.status is RPCStatusCode.FAILED_PRECONDITION and "updates" in error.message:
+                    await self._look_out(turn, _FULL_S)
+                    continue
+                if error.status not in _LOST:
+                    raise translated(error, self.id) from error
+                await asyncio.sleep(_LOST_S)
+            else:
+                if found := answer.get("result"):
+                    return TurnResult.model_validate(found)
+                update_id = _update_id(turn)
+                await self._look_out(turn, answer.get("again_in_s", 0.0))
+
+    async def _look_out(self, turn: int, within_s: float) -> None:
+        """Wait until a turn has ended, or its session, or for so long; it leaves nothing in the history.
+
+        Raises:
+            RunNotFound: The server has no such session any more.
+        """
+        until = asyncio.get_running_loop().time() + within_s
+        await asyncio.sleep(_AGAIN_S)
+        while (left := until - asyncio.get_running_loop().time()) > 0:
+            try:
+                is_live = (await self.describe()).status == WorkflowExecutionStatus.RUNNING
+                if not is_live or any(each.turn == turn for each in await self.turns()):
+                    return
+            except RunNotFound:
+                raise
+            except OrgaError:  # who cannot be asked now is asked again
+                pass
+            await asyncio.sleep(min(_LOOK_S, max(left, 0.0)))
+
+    async def interrupt(self, why: str = "") -> int:
+        """Cut the turn under way and return its number; the session goes on.
+
+        Raises:
+            Refused: No turn is under way.
+            RunEnded: The session has ended.
+            NoAnswer: No worker is there to take it.
+        """
+        return int(await self._tell("interrupt", clean_text(why)))
+
+    async def close(self) -> None:
+        """End the session after the turn under way; messages that wait for their turn are not begun.
+
+        Raises:
+            RunNotFound: No session has this id.
+            RunEnded: It has ended already.
+        """
+        await self._exchange.signal("close")
+
+    async def turns(self) -> list[TurnResult]:
+        """Return the results of the last turns, oldest first: as many as a session keeps."""
+        return [TurnResult.model_validate(each) for each in await self._exchange.query("turns")]
+
+    async def _take(self, message: Mapping[str, str]) -> int:
+        """Send a message until a worker takes it, for a moment: one that has just been started does not poll yet.
+
+        Its id makes it safe to send it again.
+        """
+        until = asyncio.get_running_loop().time() + _PATIENCE_S
+        while True:
+            try:
+                return await self._tell("send", message)
+            except TaskFails:
+                raise
+            except NoAnswer:
+                if asyncio.get_running_loop().time() >= until:
+                    raise
+                await asyncio.sleep(_AGAIN_S)
+
+    async def _tell(self, update: str, argument: Any) -> Any:
+        try:
+            return await self._exchange.update(update, argument)
+        except Refused as error:
+            kind = _REFUSALS.get(error.kind)
+            raise (kind(str(error)) if kind else error) from None
+
+    async def _as_it_ended(self, turn: int) -> TurnResult:
+        ended = SessionResult.model_validate((await self.result()).model_dump())
+        found = next((each for each in ended.latest if each.turn == turn), None)
+        if found is None:
+            raise TurnUnknown(f"session {self.id!r} has ended and keeps no turn {turn}; `orga journal` tells of it")
+        return found
+
+
+def _update_id(turn: int) -> str:
+    return f"turn-{turn}-{uuid_utils.uuid4()}"
+
+
+async def start_session(
+    client: Client,
+    *,
+    agent: str = "default",
+    config: LoopConfig | LoopSettings | None = None,
+    model: str | None = None,
+    instructions: str | None = None,
+    tools: Sequence[str] | None = None,
+    trusted_context: Mapping[str, Any] | None = None,
+    output_schema: Mapping[str, Any] | None = None,
+    tenant: str | None = None,
+    session_id: str | None = None,
+    idle_timeout_s: float | None = None,
+    task_queue: str | None = None,
+    again: bool = False,
+    search_attributes: TypedSearchAttributes = TypedSearchAttributes.empty,
+) -> SessionHandle:
+    """Start a session, in which nothing is said yet, and return its handle.
+
+    Args:
+        client: From `connect`.
+        agent: As in the input of an agent's run, and so the next seven.
+        config: Limits and settings; each turn has all of its limits anew.
+        model: `provider:model` or `tier:NAME`.
+        instructions: In place of the agent's own.
+        tools: A part of the agent's tools.
+        trusted_context: Facts that no model and no tool can write.
+        output_schema: JSON Schema that the answer of each turn has to fit.
+        tenant: Whose session it is.
+        session_id: `session-<uuid7>` unless given.
+        idle_timeout_s: Seconds without a message between two turns after which it ends; None: never.
+        task_queue: As for `start_agent`.
+        again: As for `start_agent`.
+        search_attributes: As for `start_agent`.
+
+    Raises:
+        InvalidInput: Before anything is started, naming each bad key.
+        OrgaError: A session with this id is live, or has ended and `again` does not say that this is meant.
+    """
+    optional = {
+        "config": dict(config) if isinstance(config, dict) else config,
+        "model": model,
+        "instructions": instructions,
+        "tools": None if tools is None else tuple(tools),
+        "trusted_context": None if trusted_context is None else dict(trusted_context),
+        "output_schema": None if output_schema is None else dict(output_schema),
+        "tenant": tenant,
+        "idle_timeout_s": idle_timeout_s,
+    }
+    given = {"agent": agent, **{name: value for name, value in optional.items() if value is not None}}
+    checked = parse_session(given)
+    run_id = session_id_of(session_id)
+    await start_run(
+        client,
+        SESSION_WORKFLOW,
+        checked,
+        f"session with {checked.agent}",
+        run_id,
+        task_queue=task_queue,
+        again=again,
+        attributes=search_attributes,
+    )
+    return SessionHandle(client, run_id)
+
+
+def session_id_of(given: str | None) -> str:
+    """Return the id that a new session gets: `session-<uuid7>` unless one is given.
+
+    Raises:
+        InvalidInput: As for a run.
+    """
+    return f"session-{uuid_utils.uuid7()}" if given is None else run_id_of(given)

@@ -1,0 +1,99 @@
+"""A worker that is begun before its command knows what it is to do: what both are made of is loaded side by side.
+
+It ends with the command if it gets no order, and loads nothing but our own code until it has one.
+"""
+
+import json
+import os
+import subprocess
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from orga.client.config.worker_order import WorkerOrder
+from orga.client.server.endpoint import ServerUnavailable
+from orga.client.server.home import prepared_home
+from orga.start import module_command
+
+KEPT_LOGS = 10
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A worker without an order."""
+
+    process: subprocess.Popen[bytes]
+    log: Path | None
+
+    def give(self, order: WorkerOrder) -> None:
+        """Tell it what it is to do; one that is gone already is found so by who waits for it."""
+        told = {"arguments": order.arguments(), "environment": order.environment()}
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.write(json.dumps(told).encode() + b"\n")
+            self.process.stdin.flush()
+
+    def end(self) -> None:
+        """End it at once, without a trace."""
+        self.process.kill()
+        self.process.wait()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        if self.log is not None:
+            self.log.unlink(missing_ok=True)
+
+
+_ahead: list[Begun] = []
+
+
+def begin_ahead() -> None:
+    """Begin a worker that this command will probably need."""
+    if not _ahead:
+        with suppress(OSError, ServerUnavailable):  # whoever needs it is told
+            _ahead.append(begin())
+
+
+def dismiss() -> None:
+    """End what was begun ahead and is not needed."""
+    while _ahead:
+        _ahead.pop().end()
+
+
+def taken() -> Begun:
+    """Return what was begun ahead, else one that begins now."""
+    return _ahead.pop() if _ahead else begin()
+
+
+def begin() -> Begun:
+    """Begin a worker in the working directory; its output goes to a file in orga's home."""
+    folder = prepared_home().folder
+    _prune(folder)
+    descriptor, draft = tempfile.mkstemp(prefix="worker-", suffix=".starting", dir=folder)
+    with os.fdopen(descriptor, "wb") as log:
+        process = begin_writing(log.fileno())
+    return Begun(process, Path(draft).rename(folder / f"worker-{process.pid}.log"))
+
+
+def begin_writing(output: int | None) -> subprocess.Popen[bytes]:
+    """Begin a worker that writes there; None is where this command writes."""
+    return subprocess.Popen(
+        module_command("orga.client.workers.child"),
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,  # a Ctrl-C is for the command, which then stops its worker
+    )
+
+
+def _prune(folder: Path) -> None:
+    logs = sorted(folder.glob("worker-*.log"), key=_written_at)
+    for old in logs[:-KEPT_LOGS]:
+        old.unlink(missing_ok=True)
+
+
+def _written_at(log: Path) -> float:
+    try:
+        return log.stat().st_mtime
+    except FileNotFoundError:  # another command has removed it
+        return 0.0

@@ -1,0 +1,271 @@
+"""`orga chat` on a real server: a script that talks through a pipe, and somebody who types at a terminal."""
+
+import json
+import re
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.model.chat_server import Calls, ChatServer, Says, chat_server
+from tests.support.programs.inline_command import InlineOrga
+from tests.support.programs.orga_command import ROOT, Orga, Running, an_orga
+from tests.support.programs.terminal import Terminal, at_a_terminal
+
+APPROVALS = (ROOT / "docs" / "approvals.md").read_text()
+ENTER, ALT_ENTER, CTRL_C, CTRL_D = "\r", "\x1b\r", "\x03", "\x04"
+PROMPT = "›"
+
+
+def block(language: str) -> str:
+    found = re.search(rf"^```{language}\n(.*?)^```", APPROVALS, re.DOTALL | re.MULTILINE)
+    assert found
+    return found[1]
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[ChatServer]:
+    with chat_server(Says(["nothing"])) as chat:
+        yield chat
+
+
+@pytest.fixture(scope="module")
+def orga(tmp_path_factory: pytest.TempPathFactory, model: ChatServer) -> Iterator[Orga]:
+    folder, home = tmp_path_factory.mktemp("project"), tmp_path_factory.mktemp("home")
+    (folder / "orga.toml").write_text(block("toml") + '\n[agents.default]\ntools = ["ask_user", "read_file"]\n')
+    (folder / "till.py").write_text(block("python"))
+    (folder / "policies").mkdir()
+    (folder / "policies" / "refunds.cedar").write_text(block("cedar"))
+    (folder / "notes.md").write_text("It begins\x1b[2J on 4 May.\n")
+    settings = {"ORGA_MODELS__BASE_URLS": json.dumps({"openai-compatible": model.url}), "LOGNAME": "ada"}
+    command = InlineOrga(folder, an_orga(folder, home, ORGA_MODELS__DEFAULT="openai-compatible:m", **settings).env)
+    yield command
+    command("server", "--stop")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def worker(orga: Orga) -> Iterator[Running]:
+    with orga.started("worker") as running:
+        running.line("polls task queue")
+        yield running
+
+
+def said(model: ChatServer) -> list[str]:
+    """Return what the model was told by the person and by itself, in its last request."""
+    messages: list[dict[str, Any]] = model.requests[-1]["messages"]
+    return [str(each["content"]) for each in messages if each["role"] in {"user", "assistant"}]
+
+
+def state_of(orga: Orga, session: str) -> str:
+    """Return what the list of runs says of a session."""
+    return next(row["state"] for row in json.loads(orga("list", "--json").out) if row["id"] == session)
+
+
+def sends(terminal: Terminal, text: str) -> int:
+    """Type a message and return where it stands."""
+    at = len(terminal.text)
+    terminal.types(text + ENTER)
+    return at
+
+
+def test_a_script_says_line_after_line_and_goes_on_later(orga: Orga, model: ChatServer) -> None:
+    model.replies = [Says(["One."]), Says(["Two."]), Says(["Three."]), Says(["Four."])]
+    done = orga("chat", "--id", "script", "--json", stdin=b"I am Ada.\n\nAnd?\nWho am I?\n")
+    assert done.code == 0, done.err
+    turns = [json.loads(line) for line in done.out.splitlines()]
+    assert [(each["session"], each["turn"], each["output"]) for each in turns] == [
+        ("script", 1, "One."),
+        ("script", 2, "Two."),
+        ("script", 3, "Three."),
+    ]
+    assert {each["iterations"] for each in turns} == {1}
+    assert said(model) == ["I am Ada.", "One.", "And?", "Two.", "Who am I?"]
+    assert "To come back: orga chat script" in done.err
+
+    later = orga("chat", "--last", "--say", "Still there?\nYes?", "--history", "1")
+    assert (later.code, later.out) == (0, "Four.\n")
+    assert "── turn 3" in later.err
+    assert "── turn 2" not in later.err
+    assert said(model)[-1] == "Still there?\nYes?"
+    while state_of(orga, "script") != "running (idle)":  # the server's list is a moment behind
+        time.sleep(0.1)
+
+
+def test_a_turn_that_reaches_a_limit_is_the_exit_code(orga: Orga, model: ChatServer) -> None:
+    model.replies = [Calls("read_file", {"path": "notes.md"})]
+    done = orga("chat", "--set", "max_iterations=1", "--say", "Read on.", "--json")
+    assert (done.code, json.loads(done.out)["termination"]["reason"]) == (3, "max_iterations")
+
+
+def test_who_types_has_several_lines_leaves_and_comes_back(orga: Orga, model: ChatServer) -> None:
+    model.replies = [Says(["Noted, **Ada**."]), Says(["Again."])]
+    with at_a_terminal(orga, "chat", "--id", "typed") as terminal:
+        terminal.shows(PROMPT)
+        terminal.types(f"I am Ada{ALT_ENTER}and this is mine")
+        sends(terminal, "")
+        terminal.shows("Noted, Ada")
+        at = terminal.shows("turn 1: completed")
+        terminal.shows(PROMPT, at)
+        terminal.types(CTRL_D)
+        terminal.shows("the session goes on. To come back: orga chat typed")
+        assert terminal.code() == 0
+    assert said(model) == ["I am Ada\nand this is mine"]
+    with at_a_terminal(orga, "chat", "type") as terminal:
+        terminal.shows(r"── turn 1, \d+ \w+ ago\s+› I am Ada\s+and this is mine\s+Noted, \*\*Ada\*\*")
+        at = terminal.shows(PROMPT, terminal.shows("mine"))
+        sends(terminal, "Hello again")
+        at = terminal.shows("turn 2: completed", at)
+        assert orga("chat", "typed", "--say", "/close").code == 0  # said as it is
+        terminal.shows("turn 3: completed", terminal.shows("turn 3: /close", at))
+        terminal.types(CTRL_C)
+        assert terminal.code() == 0
+    assert said(model)[2:] == ["Hello again", "Again.", "/close"]
+
+
+def test_ctrl_c_cuts_the_turn_what_was_typed_meanwhile_follows_and_the_second_one_leaves(
+    orga: Orga, model: ChatServer
+) -> None:
+    model.release.clear()
+    model.replies = [Says(["It is a long", " story."], hold=True), Says(["never"])]
+    with at_a_terminal(orga, "chat", "--id", "cut") as terminal:
+        terminal.shows(PROMPT)
+        sends(terminal, "Tell me all")
+        terminal.shows("It is a long")  # as it is written
+        sends(terminal, "In short?")
+        at = terminal.shows("turn 2 waits")
+        terminal.types(CTRL_C)
+        at = terminal.shows("interrupting the turn", at)
+        at = terminal.shows("turn 1: interrupted", at)
+        at = terminal.shows("turn 2: In short?", at)
+        terminal.shows("It is a long", at)
+        terminal.types(CTRL_C)
+        at = terminal.shows("interrupting the turn", at)
+        terminal.shows("turn 2: interrupted", at)
+        sends(terminal, "Once more")
+        at = len(terminal.text)
+        terminal.shows("It is a long", at)
+        terminal.types(CTRL_C + CTRL_C)
+        terminal.shows("the session goes on", at)
+        assert terminal.code() == 130
+    model.release.set()
+
+
+def test_a_turn_is_steered_from_the_line(orga: Orga, model: ChatServer) -> None:
+    model.release.clear()
+    model.replies = [Says(["It is a long", " story."], hold=True), Says(["In short."])]
+    with at_a_terminal(orga, "chat") as terminal:
+        terminal.shows(PROMPT)
+        sends(terminal, "Tell me all")
+        terminal.shows("It is a long")
+        sends(terminal, "/steer Be brief")
+        terminal.shows("the turn under way reads it at its next step")
+        model.release.set()
+        terminal.shows("turn 1: completed: 2 iterations")
+        terminal.types(CTRL_D)
+        assert terminal.code() == 0
+    assert any("Be brief" in str(message["content"]) for message in model.requests[-1]["messages"])
+
+
+def test_ctrl_c_in_a_script_cuts_its_turn(orga: Orga, model: ChatServer) -> None:
+    model.release.clear()
+    model.replies, before = [Says(["It is a long", " story."], hold=True)], len(model.requests)
+    with orga.started("chat", "--say", "Tell me all") as running:
+        running.line("^session ")
+        while len(model.requests) == before:
+            time.sleep(0.05)
+        running.send(signal.SIGINT)
+        running.line("interrupting the turn")
+        running.line("turn 1: interrupted")
+        assert running.code() == 5
+    model.release.set()
+
+
+def test_calls_are_folded_and_unfolded_and_act_on_no_terminal(orga: Orga, model: ChatServer) -> None:
+    model.replies = [Calls("read_file", {"path": "notes.md"}), Says(["In May.\x1b]0;mine\x07"])]
+    with at_a_terminal(orga, "chat") as terminal:
+        terminal.shows(PROMPT)
+        sends(terminal, "When?")
+        at = terminal.shows("turn 1: completed", terminal.shows(r"✓ read_file notes.md \(\d"))
+        assert "→ read_file" not in terminal.text
+        sends(terminal, "/tools")
+        terminal.shows("It begins on 4 May.", terminal.shows("→ read_file notes.md", at))
+        sends(terminal, "/budget")
+        at = terminal.shows("turn 1: 2 of 25 iterations")
+        sends(terminal, "/nonsense")
+        terminal.shows("/nonsense is no command", at)
+        sends(terminal, "/close")
+        terminal.shows("the session has ended")
+        assert terminal.code() == 0
+    assert b"\x1b]0;mine" not in terminal.raw
+
+
+def test_a_question_of_a_turn_is_answered_in_the_line(orga: Orga, model: ChatServer) -> None:
+    model.replies = [
+        Calls("ask_user", {"question": "Which year?", "options": ["1998", "1999"]}),
+        Says(["It is known."]),
+    ]
+    with at_a_terminal(orga, "chat", "--id", "asked") as terminal:
+        terminal.shows(PROMPT)
+        sends(terminal, "When was it?")
+        terminal.shows(r"\? asks: Which year\?\s")  # a question of the model does not look like a call that is held
+        terminal.shows(r"answer \(1998, 1999; Enter: later\) ›")
+        sends(terminal, "1999")
+        terminal.shows("It is known.")
+        terminal.types(CTRL_D)
+        assert terminal.code() == 0
+    entries = [json.loads(line) for line in orga("journal", "asked", "--json").out.splitlines()]
+    answers = [each["data"] for each in entries if each["event"] == "QuestionAnswered"]
+    assert [(each["answer"], each["by"]) for each in answers] == [("1999", "ada")]
+
+
+def test_a_call_that_waits_for_a_yes_gets_it_in_the_chat(orga: Orga, model: ChatServer) -> None:
+    model.replies = [Calls("refund", {"order": "A-7", "cents": 900}), Says(["Refunded."])]
+    with at_a_terminal(orga, "chat", "--agent", "cashier") as terminal:
+        terminal.shows(PROMPT)
+        sends(terminal, "/approve")
+        terminal.shows("nothing waits for your yes")
+        sends(terminal, "Refund it")
+        terminal.shows("waits for your yes: refund")
+        sends(terminal, "/approve It is small")
+        terminal.shows("approved: refund")
+        terminal.shows("Refunded.")
+        terminal.types(CTRL_D)
+        assert terminal.code() == 0
+    assert (orga.folder / "refunds").exists()
+
+
+def test_what_is_no_open_session_is_told_with_a_way_on(orga: Orga, model: ChatServer) -> None:
+    model.replies = [Says(["done"])]
+    assert orga("run", "a task", "--id", "a-run").code == 0
+    assert orga("chat", "--id", "over", stdin=b"hello\n/close\n").code == 0
+    for arguments, told in (
+        (["chat", "nobody", "--say", "x"], "there is no run 'nobody'"),
+        (["chat", "What is here?"], "to say it: orga chat --say 'What is here?'"),
+        (["chat", "a-run", "--say", "x"], "is no session but the run of one task; `orga attach a-run`"),
+        (["chat", "over", "--say", "x"], "session over has ended"),
+        (["chat", "over", "--model", "m"], "are settled when a session begins"),
+        (["chat", "--agent", "nobody", "--say", "x"], "nobody"),
+        (["chat", "--say", " "], "there is nothing to say"),
+    ):
+        done = orga(*arguments)
+        assert done.code == 2, (arguments, done.err)
+        assert told in done.err
+
+
+def test_a_session_in_which_nothing_was_said_is_closed(orga: Orga) -> None:
+    with at_a_terminal(orga, "chat", "--id", "silent") as terminal:
+        terminal.shows(PROMPT)
+        terminal.types(CTRL_D)
+        terminal.shows("nothing was said, so the session is closed")
+        assert terminal.code() == 0
+
+
+def test_a_session_whose_first_message_is_refused_is_closed(orga: Orga) -> None:
+    for number, said in enumerate((b"x" * 60_000, b"/nonsense\n")):
+        done = orga("chat", "--id", f"refused-{number}", stdin=said)
+        assert done.code, done.err
+        assert "nothing was said, so the session is closed" in done.err
+        done = orga("chat", f"refused-{number}", "--say", "Hello")
+        assert (done.code, "has ended" in done.err) == (2, True), done.err

@@ -1,0 +1,233 @@
+"""Sessions on a real server: turns with budgets of their own in one conversation, and messages that come meanwhile."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from orga.activities.ports import ToolContext
+from orga.client.errors import Refused, RunEnded
+from orga.client.runs.sessions import QueueFull, SessionBusy, SessionClosed, SessionHandle, TurnUnknown
+from orga.testing import FakeTool, ScriptedModel, answers, calls
+from tests.support.hold import Hold
+from tests.support.runs.loop import Loop, a_loop
+from tests.support.runs.sessions import begin, closed, ended, how, stands, until_it_says
+
+
+async def test_each_turn_has_all_of_its_budgets_and_the_whole_conversation(client: Client) -> None:
+    """A fork with a task inherits what was spent: from the fourth turn on every answer is empty."""
+    steps = [step for n in range(1, 7) for step in (calls("look", n=n), answers(f"answer {n}", cost_usd=0.01))]
+    model = ScriptedModel(steps)
+    look = FakeTool("look", effect="irreversible")
+    async with a_loop(client, model, look) as loop:
+        session = await begin(loop, max_iterations=3, max_total_tokens=300, max_tool_calls=1, max_model_calls=2)
+        talked = [await session.send(f"question {n}") for n in range(1, 7)]
+        status = await stands(session)
+        last = await closed(session)
+
+    assert [how(turn) for turn in talked] == [(n, f"answer {n}", "completed") for n in range(1, 7)]
+    assert {(turn.iterations, turn.usage.total_tokens, turn.tool_calls.run) for turn in talked} == {(2, 220, 1)}
+    assert (status.turns, status.turn, status.usage.total_tokens, status.tool_calls.run) == (6, 0, 6 * 220, 6)
+    assert (status.budgets.iterations, status.phase) == (3, "idle")
+    told = [message.text for message in model.seen[-1].messages if message.role == "user"]
+    assert told == [f"question {n}" for n in range(1, 7)]
+    assert len({context.idempotency_key for context in look.contexts}) == 6
+    assert (last.result.turns, last.result.usage.model_calls, last.result.output) == (6, 12, "answer 6")
+    assert (last.result.termination.reason, last.result.termination.detail) == ("completed", "closed")
+    assert last.result.usage.cost_usd == pytest.approx(0.06)
+    assert (last.events.count("TurnStarted"), last.events.count("TurnEnded")) == (6, 6)
+
+
+@pytest.fixture
+def hold() -> Hold:
+    return Hold()
+
+
+async def busy(loop: Loop, hold: Hold) -> tuple[SessionHandle, asyncio.Task[Any]]:
+    """Return a session whose first turn stands still."""
+    session = await begin(loop)
+    first = asyncio.create_task(session.send("first"))
+    await hold.reached()
+    return session, first
+
+
+async def test_a_message_that_comes_meanwhile_waits_for_its_turn(client: Client, hold: Hold) -> None:
+    model = ScriptedModel([hold.step(answers("one")), answers("two"), answers("three")])
+    async with a_loop(client, model) as loop:
+        session, first = await busy(loop, hold)
+        assert (await session.post("second"), await session.post("third")) == (2, 3)
+        assert (await stands(session)).queued == 2
+        hold.go.set()
+        third = await session.result_of(3)
+        assert [how(t) for t in await session.turns()] == [
+            (1, "one", "completed"),
+            (2, "two", "completed"),
+            (3, "three", "completed"),
+        ]
+        assert (how(await first), how(third)) == ((1, "one", "completed"), (3, "three", "completed"))
+        await closed(session)
+
+
+async def test_a_message_may_guide_the_turn_under_way(client: Client, hold: Hold) -> None:
+    model = ScriptedModel([hold.step(answers("too early")), answers("as guided")])
+    async with a_loop(client, model) as loop:
+        session, first = await busy(loop, hold)
+        assert await session.post("shorter, please", when_busy="steer") == 1
+        hold.go.set()
+        assert how(await first) == (1, "as guided", "completed")
+        assert model.seen[-1].messages[-1].text == "[Guidance from the operator] shorter, please"
+        await closed(session)
+
+
+async def test_a_message_may_cut_the_turn_under_way(client: Client, hold: Hold) -> None:
+    """What the tool was at is answered as cut short; the next turn goes on with the same conversation."""
+
+    async def stand_still(_: dict[str, Any], __: ToolContext) -> str:
+        return await hold.then("done")
+
+    work = FakeTool("work", stand_still)
+    model = ScriptedModel([calls("work"), answers("other"), answers("queued before")])
+    async with a_loop(client, model, work) as loop:
+        session, first = await busy(loop, hold)
+        assert await session.post("waits") == 2
+        third = await session.send("something else", when_busy="interrupt")
+        cut, second = await first, await session.result_of(2)
+        last = await closed(session)
+    assert (cut.termination.reason, cut.termination.detail, cut.output) == (
+        "interrupted",
+        "interrupted by a message",
+        "",
+    )
+    assert (how(third), how(second)) == ((3, "other", "completed"), (2, "queued before", "completed"))
+    seen = model.seen[1].messages
+    assert [message.role for message in seen] == ["user", "assistant", "tool", "user"]
+    assert next(each.data["reason"] for each in last.journal if each.event == "TurnEnded") == "interrupted"
+
+
+async def test_a_message_may_be_refused_while_a_turn_is_under_way(client: Client, hold: Hold) -> None:
+    async with a_loop(client, [hold.step(answers("one")), answers("two")]) as loop:
+        session, first = await busy(loop, hold)
+        with pytest.raises(SessionBusy, match="turn 1 is under way"):
+            await session.send("second", when_busy="refuse")
+        hold.go.set()
+        await first
+        assert how(await session.send("second", when_busy="refuse")) == (2, "two", "completed")
+        await closed(session)
+
+
+async def test_what_is_no_message_or_too_many_is_refused(client: Client, hold: Hold) -> None:
+    async with a_loop(client, [hold.step(answers("one")), answers("more")]) as loop:
+        session, first = await busy(loop, hold)
+        for bad, told in (("  ", "must not be empty"), ("x" * 50_001, "must not be longer than 50000 bytes")):
+            with pytest.raises(Refused, match=told):
+                await session.post(bad)
+        with pytest.raises(TurnUnknown, match="no message became turn 7"):
+            await session.result_of(7)
+        for number in range(20):
+            await session.post(f"{number}")
+        with pytest.raises(QueueFull, match="20 messages wait already"):
+            await session.post("one more")
+        await session.close()
+        with pytest.raises(SessionClosed, match="takes no more messages"):
+            await session.post("late")
+        hold.go.set()
+        assert how(await first) == (1, "one", "completed")
+        last = await ended(session)
+        assert (await session.result_of(21)).termination.detail == "the session ended before this turn began"
+        with pytest.raises(RunEnded):
+            await session.post("later")
+    assert (last.result.turns, last.events.count("TurnStarted")) == (1, 1)
+
+
+async def test_a_message_that_is_sent_again_is_not_taken_again(client: Client) -> None:
+    model = ScriptedModel([answers("one"), answers("two")])
+    async with a_loop(client, model) as loop:
+        session = await begin(loop)
+        first = await session.send("hello", message_id="m1")
+        again = await session.send("hello", message_id="m1")
+        other = await session.send("hello", message_id="m2")
+        with pytest.raises(Refused, match="was sent with other words, which became turn 1"):
+            await session.send("Delete it all.", message_id="m1")
+        assert (how(first), again, how(other)) == ((1, "one", "completed"), first, (2, "two", "completed"))
+        await closed(session)
+
+
+async def test_a_turn_that_fails_or_reaches_a_limit_leaves_the_session_usable(client: Client) -> None:
+    model = ScriptedModel([*[calls("look")] * 4, *[answers("")] * 3, answers("fine")])
+    async with a_loop(client, model, FakeTool("look")) as loop:
+        session = await begin(loop, max_iterations=4)
+        assert how(await session.send("look")) == (1, "", "max_iterations")
+        assert how(await session.send("say nothing")) == (2, "", "error")
+        assert how(await session.send("and now?")) == (3, "fine", "completed")
+        last = await closed(session)
+    assert last.result.iterations == 8
+
+
+async def test_an_interrupt_cuts_the_turn_and_an_abort_ends_the_session(client: Client, hold: Hold) -> None:
+    later = Hold()
+    async with a_loop(client, [hold.step(answers("one")), answers("two"), later.step(answers("three"))]) as loop:
+        session, first = await busy(loop, hold)
+        assert await session.interrupt("changed my mind") == 1
+        assert (await first).termination.detail == "changed my mind"
+        assert how(await session.send("second")) == (2, "two", "completed")
+        with pytest.raises(Refused, match="no turn is under way"):
+            await session.interrupt()
+        third = asyncio.create_task(session.send("third"))
+        await later.reached()
+        await session.abort("enough")
+        assert (await third).termination.reason == "aborted"
+        last = await ended(session)
+    assert (last.result.termination.reason, last.result.termination.detail) == ("aborted", "enough")
+
+
+async def test_a_session_in_which_nothing_is_said_ends_where_that_is_wanted(client: Client) -> None:
+    async with a_loop(client, [answers("one")]) as loop:
+        session = await begin(loop, idle_timeout_s=1.0)
+        assert how(await session.send("first")) == (1, "one", "completed")
+        last = await ended(session)
+    assert last.result.termination.detail == "nothing was said for 1 s"
+    assert last.result.latest[0].output == "one"
+
+
+async def test_guidance_between_turns_is_taken_in_with_the_next_one(client: Client) -> None:
+    model = ScriptedModel([answers("one"), answers("two")])
+    async with a_loop(client, model) as loop:
+        session = await begin(loop)
+        await session.send("first")
+        await session.steer("be brief")
+        await until_it_says(session, lambda status: len(status.unread_interventions) == 1)
+        await session.send("second")
+        await closed(session)
+    assert [message.text for message in model.seen[-1].messages][-2:] == [
+        "second",
+        "[Guidance from the operator] be brief",
+    ]
+
+
+async def test_guidance_that_a_turn_did_not_come_to_read_stands_ahead_of_the_next_message(
+    client: Client, hold: Hold
+) -> None:
+    async def stand_still(_: dict[str, Any], __: ToolContext) -> str:
+        return await hold.then("done")
+
+    model = ScriptedModel([calls("work"), answers("two")])
+    async with a_loop(client, model, FakeTool("work", stand_still)) as loop:
+        session = await begin(loop, max_iterations=1)
+        first = asyncio.create_task(session.send("first"))
+        await hold.reached()
+        assert await session.post("be brief", when_busy="steer") == 1
+        await session.steer("be kind")
+        hold.go.set()
+        assert how(await first) == (1, "", "max_iterations")
+        assert (await stands(session)).unread_interventions == []
+        await session.send("second")
+        last = await closed(session)
+    assert [message.text for message in model.seen[-1].messages][2:] == [
+        "done",
+        "[Guidance from the operator] be brief",
+        "[Guidance from the operator] be kind",
+        "second",
+    ]
+    told = [str(each.data) for each in last.journal if each.event == "InterventionReceived"]
+    assert ["be brief" in told[1], "be kind" in told[2]] == [True, True]

@@ -1,0 +1,98 @@
+"""More clients await a turn than may do so by an update: the others look out for its end, and for the session's."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from orga.client.errors import OrgaError, RunFailed, RunNotFound
+from orga.client.runs.sessions import SessionHandle
+from orga.testing import answers
+from orga.workflows.types.sessions.result import TurnResult
+from tests.support.hold import Hold, until
+from tests.support.runs.loop import a_loop
+from tests.support.runs.sessions import begin, closed, how
+
+WAITERS, CROWDED = 9, 3
+SOON_S = 10.0
+"""Far less than the 30 s after which an update is sent again."""
+
+
+class Looking(SessionHandle):
+    """Counts who looks out."""
+
+    looks = 0
+
+    async def _look_out(self, turn: int, within_s: float) -> None:
+        self.looks += 1
+        await super()._look_out(turn, within_s)
+
+
+Waiting = tuple[Looking, list[asyncio.Task[TurnResult]], Hold]
+
+
+@asynccontextmanager
+async def a_crowd(client: Client) -> AsyncGenerator[Waiting]:
+    """Give a session whose first turn stands still, and those who await it."""
+    hold = Hold()
+    async with a_loop(client, [hold.step(answers("one"))]) as loop:
+        session = Looking(client, (await begin(loop)).id)
+        await session.post("first")
+        await hold.reached()
+        waiting = [asyncio.create_task(session.result_of(1)) for _ in range(WAITERS)]
+
+        async def is_crowded() -> bool:
+            return session.looks == CROWDED
+
+        await until(is_crowded)
+        yield session, waiting, hold
+
+
+async def test_each_has_the_result_soon(client: Client) -> None:
+    async with a_crowd(client) as (session, waiting, hold):
+        hold.go.set()
+        async with asyncio.timeout(SOON_S):
+            found = await asyncio.gather(*waiting)
+        assert {how(each) for each in found} == {(1, "one", "completed")}
+        assert session.looks == CROWDED
+        await closed(session)
+
+
+async def test_each_hears_soon_that_the_session_was_terminated(client: Client) -> None:
+    async with a_crowd(client) as (session, waiting, _):
+        await client.get_workflow_handle(session.id).terminate("by the operator")
+        async with asyncio.timeout(SOON_S):
+            found = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(each) for each in found] == [RunFailed] * WAITERS
+
+
+async def test_each_hears_at_once_that_there_is_no_such_session(client: Client) -> None:
+    """The retention of the namespace is over, say."""
+    session = SessionHandle(client, "session-gone")
+    with pytest.raises(RunNotFound):
+        async with asyncio.timeout(SOON_S):
+            await session._look_out(1, 30.0)
+
+
+async def test_who_cannot_be_asked_is_asked_again(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that is away for a while, a server that is: neither is the end of a session."""
+    async with a_crowd(client) as (session, waiting, hold):
+        told = list[str]()
+
+        async def away(*_: Any) -> Any:
+            told.append("away")
+            monkeypatch.undo()
+            raise OrgaError("the Temporal server answered unavailable")
+
+        monkeypatch.setattr(session, "turns", away)
+
+        async def is_told() -> bool:
+            return bool(told)
+
+        await until(is_told)
+        hold.go.set()
+        assert {how(each) for each in await asyncio.gather(*waiting)} == {(1, "one", "completed")}
+        await closed(session)

@@ -1,0 +1,74 @@
+"""What a turn asks people is asked no more once the turn is cut, wherever it is looked at."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from orga.client.errors import Refused
+from orga.client.runs.inbox import inbox
+from orga.client.server.search_attributes import register
+from orga.testing import FakeTool, ScriptedModel, answers, calls
+from orga.workflows.types.names import PHASE, WAITING, WAITING_SINCE
+from tests.integration.test_waiting_roll_over import talked_to
+from tests.support.hold import until
+from tests.support.runs.approvals import Asks, pending
+from tests.support.runs.loop import WORKER_FACTS, a_loop
+from tests.support.runs.sessions import begin, closed, how, stands
+
+KNOWN = WORKER_FACTS.model_copy(update={"search_attributes": True, "roll_over_events": 60})
+
+
+@pytest.mark.parametrize(
+    ("has_rolled_over", "is_paused"),
+    [
+        pytest.param(False, False, id="in the run that asked"),
+        pytest.param(True, False, id="in the next one"),
+        pytest.param(True, True, id="in the next one, which is paused and does not ask it on"),
+    ],
+)
+async def test_an_approval_is_withdrawn_everywhere(client: Client, has_rolled_over: bool, is_paused: bool) -> None:
+    await register(client)
+    pay, model = FakeTool("pay", effect="irreversible"), ScriptedModel([calls("pay"), answers("two")])
+    async with a_loop(client, model, pay, engine=Asks(), setup=KNOWN) as loop:
+        session = await begin(loop)
+        handle = client.get_workflow_handle(session.id)
+
+        async def told() -> list[str]:
+            return [entry.kind async for entry in inbox(client) if entry.run_id == session.id]
+
+        async def shown() -> tuple[Any, ...]:
+            found = (await handle.describe()).typed_search_attributes
+            return found.get(WAITING), found.get(WAITING_SINCE), found.get(PHASE)
+
+        first = asyncio.create_task(session.send("pay"))
+        [held] = await pending(handle)
+        if is_paused:
+            await session.pause()
+        if has_rolled_over:
+            await talked_to(handle)
+            assert await pending(handle) == [held]
+
+        async def is_listed() -> bool:
+            return await told() == ["approval"]
+
+        await until(is_listed)
+        await session.interrupt("not now")
+        assert how(await first) == (1, "", "interrupted")
+
+        phase = "paused" if is_paused else "idle"
+        status = await stands(session)
+        assert (status.waiting, status.pending_approvals, status.phase) == ([], [], phase)
+        assert await shown() == (None, None, phase)
+        assert await told() == []
+        for decide in (session.approve, session.deny):
+            with pytest.raises(Refused, match=f"no approval is pending under '{held['approval_id']}'; pending: none"):
+                await decide(held["approval_id"], by="ada")
+        await session.resume()
+        assert how(await session.send("and now?")) == (2, "two", "completed")
+        last = await closed(session)
+    resolved = [entry.data for entry in last.journal if entry.event == "ApprovalResolved"]
+    assert [(each["kind"], each.get("choice")) for each in resolved] == [("approval", "none")]
+    assert not pay.contexts
+    assert model.seen[-1].messages[2].text.startswith("[Not run]")

@@ -1,0 +1,93 @@
+"""Where a goal stands when no worker is there to say so: its history tells plan, scores and question all the same."""
+
+import asyncio
+from typing import Any
+
+from temporalio.client import Client
+
+from orga.client.cli.history_status import HistoryStatus, history_status
+from orga.client.journal.reading import read_journal
+from orga.client.runs.goals import GoalHandle
+from orga.testing import FakeTool
+from tests.support.model.goals import GoalModel, a_step, says, scored
+from tests.support.runs.goals import ended, stands, start, tell
+from tests.support.runs.loop import a_loop
+from tests.support.runs.questions import waiting
+
+FAIR = {"relevance": 3, "completeness": 3, "usability": 3, "goal_progress": 3}
+
+
+async def of_history(client: Client, run_id: str) -> HistoryStatus:
+    return await history_status(read_journal(client, run_id))
+
+
+def told(plan: dict[str, Any] | None) -> tuple[object, ...]:
+    """Return what both tell of a plan."""
+    assert plan is not None
+    keys = ("id", "skill", "goal", "status", "score", "error", "output")
+    steps = [tuple(step.get(key) or "" for key in keys) for step in plan["steps"]]
+    return plan["rounds"], plan["trend"], plan["average"], steps
+
+
+async def test_a_goal_that_asks_is_shown_as_it_would_show_itself(client: Client) -> None:
+    """Behind three rounds, a step that failed and a plan that was changed; then a person puts a step in."""
+
+    def fall(arguments: dict[str, Any], _: Any) -> str:
+        raise ValueError("fell down")
+
+    steps = [a_step("a"), a_step("b", "fall"), a_step("z", "look", "a")]
+    model = GoalModel(
+        plan=says(steps=steps),
+        evaluate=[scored("a", **FAIR), scored("c"), scored("d"), scored("operator-1")],
+        decide=[
+            says(action="adjust", confidence=0.5, steps=[a_step("c"), a_step("d", "look", "c")]),
+            says(action="ask_user", question="Which year?", confidence=0.9),
+            says(action="done", confidence=0.9),
+        ],
+    )
+    async with a_loop(client, model, FakeTool("look"), FakeTool("fall", fall)) as loop:
+        handle = await start(loop)
+        await waiting(handle)
+        shown, live = await of_history(client, handle.id), await stands(handle)
+        assert told(shown.plan) == told(live["plan"])
+        [question] = live["waiting"]
+        assert shown.shown()["waiting"] == [{"kind": "answer", "id": question["wait_id"], "question": "Which year?"}]
+        lines = shown.lines()
+        assert "round      3" in lines
+        assert "step       ✓ a look: do a  3.00 partial" in lines
+        assert any(line.startswith("step       ✗ b fall: do b  ") for line in lines)
+        assert "step       ✓ d look: do d  4.25 good" in lines
+        assert any(line.startswith("scores     improving, ") for line in lines)
+        assert f"waits      answer {question['wait_id']}: Which year?" in lines
+
+        await GoalHandle(client, handle.id).override_step("look", {"at": 7})
+        overridden = await asyncio.wait_for(_with_step(client, handle.id, "by a person's word"), 30)
+        assert overridden["status"] == "open"
+        await tell(handle, "1999")
+        pursued = await ended(handle, client)
+    after = await of_history(client, handle.id)
+    assert after.plan is not None
+    assert (after.asked, after.plan["rounds"]) == ((), pursued.result.rounds)
+    assert [(step["id"], step["status"]) for step in after.plan["steps"]] == [
+        (step.id, step.status) for step in pursued.result.steps
+    ]
+
+
+async def _with_step(client: Client, run_id: str, goal: str) -> dict[str, Any]:
+    """Wait for the step in the journal, which a worker has yet to take in."""
+    while True:
+        plan = (await of_history(client, run_id)).plan or {"steps": []}
+        if found := [step for step in plan["steps"] if step["goal"] == goal]:
+            return found[0]
+        await asyncio.sleep(0.05)
+
+
+async def test_a_goal_that_no_plan_was_made_of_has_none(client: Client) -> None:
+    """It is told by its iterations, as an agent's run is."""
+    model = GoalModel(plan=says(error="no way"))
+    async with a_loop(client, model, FakeTool("look")) as loop:
+        handle = await start(loop)
+        await ended(handle, client)
+    told_of = await of_history(client, handle.id)
+    assert (told_of.plan, "plan" in told_of.shown()) == (None, False)
+    assert any(line.startswith("iteration  ") for line in told_of.lines())

@@ -1,0 +1,108 @@
+"""docs/tutorial.md, done as it says: its files written, its lines typed into one shell, what it shows looked for."""
+
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.mcp.http_servers import free_port
+from tests.support.programs.noted_folder import home
+from tests.support.programs.orga_command import ROOT, Orga, an_orga
+
+__all__ = ["home"]
+
+pytestmark = pytest.mark.timeout(600)
+
+TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
+BLOCK = re.compile(r"^```(\w+)( install)?\n(.*?)^```", re.DOTALL | re.MULTILINE)
+NAMED = re.compile(r"(?:#|//) ([\w/]+\.[\w.]+)\n")
+PORT_OF_THE_MODEL = "8377"
+WAITS = {"orga inbox": "until orga inbox | grep . ; do sleep 0.5; done"}
+"""What a person looks at until it is there."""
+
+
+@dataclass(frozen=True)
+class Typed:
+    """Lines of one block, and what is shown of them."""
+
+    lines: str
+    shown: list[str]
+
+    def in_shell(self, output: Path) -> str:
+        """Return them as one shell types them: the first that fails ends it, what goes on behind it stays."""
+        lines = "\n".join(WAITS.get(line, line) for line in self.lines.splitlines())
+        return f"{{\n{lines}\n}} > {output} 2>&1\n"
+
+
+def _blocks(port: int) -> tuple[dict[str, str], list[Typed]]:
+    """Return the files and the blocks of commands; installing is another test's."""
+    files: dict[str, str] = {}
+    typed: list[Typed] = []
+    for language, installs, content in BLOCK.findall(TUTORIAL.replace(PORT_OF_THE_MODEL, str(port))):
+        if found := NAMED.match(content):
+            files[found[1]] = content
+        elif language == "sh" and not installs:
+            typed.append(Typed(content, []))
+        elif typed:
+            typed[-1].shown.extend(content.splitlines())
+    return files, typed
+
+
+@pytest.fixture
+def shop(home: Path, tmp_path: Path) -> Orga:
+    """An empty folder of somebody who has set nothing, whose `python` and `orga` are those under test."""
+    folder, programs = tmp_path / "shop", tmp_path / "programs"
+    folder.mkdir()
+    programs.mkdir()
+    program = f'exec {shlex.quote(sys.executable)} -c "from orga.client.cli.main import main; main()" "$@"'
+    (programs / "orga").write_text(f"#!/bin/sh\n{program}\n")
+    (programs / "orga").chmod(0o755)
+    orga = an_orga(folder, home)
+    orga.env["PATH"] = f"{programs}:{Path(sys.executable).parent}:{orga.env['PATH']}"
+    orga.env.pop("ORGA_TRUST", None)  # nothing here has to be trusted
+    return orga
+
+
+def test_the_tutorial_is_followed_from_its_first_line_to_its_last(shop: Orga, tmp_path: Path) -> None:
+    files, typed = _blocks(free_port())
+    for name, content in files.items():
+        (shop.folder / name).parent.mkdir(exist_ok=True)
+        (shop.folder / name).write_text(content)
+    outputs = [tmp_path / f"{number}.txt" for number in range(len(typed))]
+    script = "".join(block.in_shell(output) for block, output in zip(typed, outputs, strict=True))
+    refused = f'! orga run --agent clerk "When?" > {tmp_path / "refused.txt"} 2>&1\n'
+    script = script.replace("python desk.py &\n", f"{refused}python desk.py &\n")
+    shell = ["bash", "-ec", f"trap 'kill $(jobs -p); orga server --stop' EXIT\n{script}"]
+    done = subprocess.run(
+        shell, cwd=shop.folder, env=shop.env, capture_output=True, text=True, timeout=580, check=False
+    )
+
+    said = [output.read_text() if output.exists() else "" for output in outputs]
+    assert done.returncode == 0, [*said, done.stderr]
+    assert [(line, text) for block, text in zip(typed, said, strict=True) for line in _unseen(text, block.shown)] == []
+    assert (shop.folder / "ledger.txt").read_text() == "ORD-7 900\n"
+    assert "no worker polls task queue 'shop'" in (tmp_path / "refused.txt").read_text()
+
+
+def _unseen(said: str, shown: list[str]) -> list[str]:
+    """Return the lines of which the words do not follow each other in some line that was said."""
+    patterns = {line: ".*".join(map(re.escape, line.split())) for line in shown}
+    return [line for line, pattern in patterns.items() if not re.search(pattern, said)]
+
+
+def test_it_is_installed_from_a_clone_beside_it() -> None:
+    """What `pip` builds of a folder is built as the wheel is, by what pyproject names."""
+    (lines,) = [content for _, installs, content in BLOCK.findall(TUTORIAL) if installs]
+    assert "pip install ../orga " in lines
+    assert 'build-backend = "hatchling.build"' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_every_program_of_it_is_written_down_in_it() -> None:
+    files, typed = _blocks(int(PORT_OF_THE_MODEL))
+    programs = {word for block in typed for word in re.findall(r"python (\w+\.py)", block.lines)}
+    assert programs == {"model.py", "desk.py"}
+    assert programs | {"shop.py", "test_shop.py", "policies/clerk.cedar"} <= files.keys()

@@ -1,0 +1,81 @@
+"""The reference names the data keys of each event: those that recorded journals hold and that the code notes."""
+
+import ast
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowHistory
+
+from orga.client.history.converter import data_converter
+from orga.client.history.events import read_events
+from orga.client.journal.vocabulary import EVENTS
+from orga.workflows.decisions.journal import JournalFold
+from tests.replay.test_histories import HISTORIES, history_in
+
+CODE = Path(__file__).parents[2] / "workflows"
+
+NAMED = {event: set(told.data.split()) for event, told in EVENTS.items()}
+
+
+async def _events(history: WorkflowHistory) -> AsyncGenerator[Any]:
+    for event in history.events:
+        yield event
+
+
+@pytest.fixture(scope="module")
+async def recorded() -> dict[str, set[str]]:
+    """The keys of each event in all recorded journals."""
+    found = defaultdict[str, set[str]](set)
+    for path in HISTORIES:
+        journal = JournalFold()
+        async for happening in read_events(data_converter, _events(history_in(path))):
+            for entry in journal.feed(happening):
+                found[entry.event] |= entry.data.keys()
+    return found
+
+
+def _noted() -> Iterator[tuple[str, str]]:
+    """Yield event and key of each note that the code makes by name: `with_note(…)`, or handed to `change(…)`."""
+    for path in CODE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and any(
+                each == "with_note" for each in map(_name, (node.func, *node.args[:1]))
+            ):
+                named = [each.value for each in node.args[:2] if isinstance(each, ast.Constant)]
+                yield from ((str(event), key.arg) for event in named for key in node.keywords if key.arg)
+
+
+def _name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _words(path: Path) -> Iterator[str]:
+    """Yield what a module writes down: its texts, the names of its arguments and fields."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        elif isinstance(node, ast.keyword) and node.arg:
+            yield node.arg
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+
+
+def test_no_recorded_key_lacks_in_the_reference(recorded: dict[str, set[str]]) -> None:
+    assert {event: keys - NAMED[event] for event, keys in recorded.items() if keys - NAMED[event]} == {}
+
+
+def test_no_key_that_the_code_notes_lacks_in_the_reference() -> None:
+    noted = [*_noted()]
+    assert ("ContextCompacted", "strategy") in noted
+    assert [(event, key) for event, key in noted if key not in NAMED[event]] == []
+
+
+def test_no_key_of_the_reference_is_one_that_nothing_writes(recorded: dict[str, set[str]]) -> None:
+    """What no recording holds stands in the code that decides, or in the values that it writes."""
+    written = {word for path in CODE.rglob("*.py") for word in _words(path)}
+    lacking = {event: keys - recorded.get(event, set()) - written for event, keys in NAMED.items()}
+    assert {event: keys for event, keys in lacking.items() if keys} == {}
+    assert "no_such_key" not in written

@@ -1,0 +1,35 @@
+"""A port for a server that is told where to listen, and that may stop and start there again."""
+
+import random
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+_GIVEN_OUT = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_REGISTERED = range(20_000, 65_536)
+_DYNAMIC = (49_152, 65_535)
+"""Where the system does not tell: those of the IANA."""
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on now, and that the kernel gives to nobody who asks it for any.
+
+    One of those that it gives out may belong to any connection of another process once its server has stopped.
+
+    Raises:
+        RuntimeError: All ports are in use, or given out.
+    """
+    first, last = _given_out()
+    apart = [port for port in _REGISTERED if not first <= port <= last]
+    for port in random.sample(apart, min(len(apart), 100)):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise RuntimeError(f"no port from {_REGISTERED.start} on is free beside {first} to {last}: narrow {_GIVEN_OUT}")
+
+
+def _given_out() -> tuple[int, int]:
+    """Return the first and the last port that the kernel gives out."""
+    if not _GIVEN_OUT.exists():
+        return _DYNAMIC
+    first, last = map(int, _GIVEN_OUT.read_text().split())
+    return first, last

@@ -1,0 +1,73 @@
+"""Sessions on a real server: begun, closed, and what the outside sees of them once they have ended."""
+
+from collections.abc import Callable
+from typing import Any
+
+from orga.client.journal.reading import read_journal
+from orga.client.runs.sessions import SessionHandle, start_session
+from orga.workflows.types.sessions.result import SessionResult, SessionStatus, TurnResult
+from orga.workflows.types.status import JournalEntry
+from tests.support.hold import until
+from tests.support.runs.loop import Loop, check_journal, check_tasks, histories_of, replayed
+
+
+class Talked:
+    """A session that has ended, as the outside sees it."""
+
+    def __init__(self, raw: SessionResult, journal: list[JournalEntry], runs: int) -> None:
+        """Take in its result and its journal."""
+        self.result = raw
+        self.journal = journal
+        self.events = [entry.event for entry in journal]
+        self.runs = runs
+        """Of the chain."""
+
+
+async def begin(loop: Loop, *, idle_timeout_s: float | None = None, **config: Any) -> SessionHandle:
+    """Start a session; `config` are keys of its LoopConfig."""
+    return await start_session(
+        loop.client,
+        config=config or None,  # pyright: ignore[reportArgumentType]
+        task_queue=loop.task_queue,
+        idle_timeout_s=idle_timeout_s,
+    )
+
+
+async def ended(session: SessionHandle) -> Talked:
+    """Wait for the ending, replay the histories, read the journal."""
+    raw = await session.result()
+    assert isinstance(raw, SessionResult)
+    histories = await histories_of(session.client, session.id)
+    for history in histories:
+        check_tasks(history)
+        await replayed(history)
+    journal = [entry async for entry in read_journal(session.client, session.id)]
+    check_journal(journal)
+    return Talked(raw, journal, len(histories))
+
+
+async def closed(session: SessionHandle) -> Talked:
+    """Close it, and look at it from the outside."""
+    await session.close()
+    return await ended(session)
+
+
+async def stands(session: SessionHandle) -> SessionStatus:
+    """Return what the session says of itself."""
+    status = await session.status()
+    assert isinstance(status, SessionStatus)
+    return status
+
+
+async def until_it_says(session: SessionHandle, holds: Callable[[SessionStatus], bool]) -> None:
+    """Wait until its status is so."""
+
+    async def is_so() -> bool:
+        return holds(await stands(session))
+
+    await until(is_so)
+
+
+def how(turn: TurnResult) -> tuple[int, str, str]:
+    """Return what matters of a turn: its number, its answer, why it ended."""
+    return turn.turn, turn.output, turn.termination.reason

@@ -1,0 +1,59 @@
+"""What a line is that somebody types into a chat."""
+
+from typing import Any
+
+import pytest
+
+from orga.client.cli.chat.asked import carries_out, last_turn
+from orga.client.cli.chat.commands import COMMANDS, Asked, Said, help_lines, understood
+from orga.client.cli.exit_codes import UsageError
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.status import ShownMessage
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        pytest.param("What is here?", Said("What is here?"), id="words are said"),
+        pytest.param("  two\nlines ", Said("two\nlines"), id="lines stay lines, the margin goes"),
+        pytest.param("/etc/passwd is what?", Said("/etc/passwd is what?"), id="a path is no command"),
+        pytest.param("//status is a word", Said("/status is a word"), id="two strokes say one"),
+        pytest.param("/status", Asked("status"), id="a command"),
+        pytest.param("/steer look at\nthe tests", Asked("steer", "look at\nthe tests"), id="a command with its text"),
+        pytest.param("/interrupt", Asked("interrupt"), id="what may be left out"),
+        pytest.param("", Said(""), id="nothing"),
+    ],
+)
+def test_a_line_is_said_or_is_a_command(line: str, meant: Said | Asked) -> None:
+    assert understood(line) == meant
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        pytest.param("/stats", "did you mean 'status'?", id="a slip"),
+        pytest.param("/steer", "/steer TEXT", id="without its text"),
+        pytest.param("/quit now", "//quit says the line", id="with more than it takes"),
+    ],
+)
+def test_a_command_that_is_none_is_not_said_to_the_agent(line: str, told: str) -> None:
+    with pytest.raises(UsageError, match=r".") as refused:
+        understood(line)
+    assert told in str(refused.value)
+
+
+def test_every_command_is_carried_out_and_in_the_help() -> None:
+    assert carries_out() == COMMANDS.keys()
+    assert [line.split()[0] for line in help_lines()[: len(COMMANDS)]] == [f"/{name}" for name in COMMANDS]
+
+
+def test_the_last_turn_is_what_came_after_the_last_thing_said() -> None:
+    call = ToolCall(call_id="c1", name="read_file", arguments={"path": "x"})
+    done = [shown("assistant", "", calls=(call,)), shown("tool", "y", tool="read_file")]
+    assert last_turn([shown("user", "a"), shown("assistant", "b"), shown("user", "c"), *done]) == done
+    assert last_turn([]) == []
+
+
+def shown(role: str, text: str, **fields: Any) -> ShownMessage:
+    plain: dict[str, Any] = {"calls": (), "call_id": None, "tool": None, "is_error": False}
+    return ShownMessage(role=role, text=text, **plain | fields)

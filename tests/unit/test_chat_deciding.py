@@ -1,0 +1,142 @@
+"""A yes in a chat is to what its person had been shown, and to nothing that came up meanwhile."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+import pytest
+
+from orga.client.cli.chat import screen
+from orga.client.cli.chat.asked import carry_out
+from orga.client.cli.chat.commands import Asked
+from orga.client.cli.chat.talk import Chat
+from orga.client.cli.chat.turn_shown import TurnShown
+from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.held_calls import Call
+from orga.workflows.types.questions import ShownQuestion
+from tests.unit.test_cli_narration import T0
+
+
+class HoldingSession:
+    """Holds calls, and keeps what is decided about them."""
+
+    id = "our talk"
+
+    def __init__(self, *held: str) -> None:
+        calls = [{"id": each, "tool": "refund", "arguments": "{}", "expires_at": T0.isoformat()} for each in held]
+        question = ShownQuestion(wait_id="w", kind="approval", since=T0, question="?", data={"calls": calls})
+        self.waiting = (question,)
+        self.decided: list[tuple[str, str, str]] = []
+
+    async def live_status(self) -> "HoldingSession":
+        return self
+
+    async def approve(self, approval_id: str, by: str, reason: str) -> None:
+        self.decided.append(("yes", approval_id, reason))
+
+    async def deny(self, approval_id: str, by: str, reason: str) -> None:
+        self.decided.append(("no", approval_id, reason))
+
+
+class TellingScreen:
+    """Tells each call once."""
+
+    def __init__(self, *told: str) -> None:
+        self.told = set(told)
+
+    def calls_told(self) -> frozenset[str]:
+        return frozenset(self.told)
+
+    def tell_calls(self, calls: Iterable[Call]) -> None:
+        self.told.update(str(call["id"]) for call in calls)
+
+    def lines(self, *lines: str) -> None:
+        pass
+
+
+class ChatOf:
+    """What a command of a chat sees of it."""
+
+    is_typed = True
+
+    def __init__(self, held: list[str], told: list[str]) -> None:
+        self.session = HoldingSession(*held)
+        self.shown = TellingScreen(*told)
+
+    async def says(self, name: str, argument: str = "") -> list[tuple[str, str, str]]:
+        await carry_out(cast(Chat, cast(Any, self)), Asked(name, argument))
+        return self.session.decided
+
+
+async def test_what_came_up_in_place_of_what_was_shown_is_shown_before_it_is_decided() -> None:
+    chat = ChatOf(held=["new"], told=["old"])
+    with pytest.raises(UsageError, match="was not shown yet"):
+        await chat.says("approve", "ok")
+    assert chat.session.decided == []
+    assert await chat.says("approve", "ok") == [("yes", "new", "ok")]
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "decided"),
+    [
+        pytest.param("approve", "fine", [("yes", "shown", "fine")], id="without a name"),
+        pytest.param("deny", "", [("no", "shown", "")], id="a no"),
+        pytest.param("approve", "all at once", [("yes", "shown", "at once")], id="all"),
+        pytest.param("approve", "new I know", [("yes", "new", "I know")], id="by its id"),
+    ],
+)
+async def test_only_what_was_shown_is_meant_unless_it_is_named(
+    name: str, argument: str, decided: list[tuple[str, str, str]]
+) -> None:
+    assert await ChatOf(held=["shown", "new"], told=["shown"]).says(name, argument) == decided
+
+
+async def test_the_name_of_a_call_that_is_gone_is_no_reason_for_another() -> None:
+    chat = ChatOf(held=["other"], told=["gone", "other"])
+    with pytest.raises(UsageError, match="gone does not wait any more"):
+        await chat.says("approve", "gone")
+    assert chat.session.decided == []
+
+
+async def test_several_that_were_shown_are_told_apart() -> None:
+    chat = ChatOf(held=["a1", "b2"], told=["a1", "b2"])
+    with pytest.raises(UsageError, match="several calls wait: /approve ID, or /approve all") as refused:
+        await chat.says("approve", "ok")
+    assert "b2" in str(refused.value)
+    assert await chat.says("deny", "all no") == [("no", "a1", "no"), ("no", "b2", "no")]
+    with pytest.raises(UsageError, match="nothing waits"):
+        await ChatOf(held=[], told=["a1"]).says("approve")
+
+
+async def test_what_is_too_long_to_be_shown_may_be_denied_here_and_is_approved_where_it_stands_whole() -> None:
+    chat = ChatOf(held=["a1"], told=["a1"])
+    (question,) = chat.session.waiting
+    question.data["calls"][0] |= {"arguments": "", "arguments_bytes": 4_000, "arguments_digest": "sha256:0"}
+    with pytest.raises(UsageError, match="with: orga approve 'our talk' a1 --show"):
+        await chat.says("approve", "ok")
+    assert chat.session.decided == []
+    assert await chat.says("deny", "no") == [("no", "a1", "no")]
+
+
+async def test_a_question_of_a_model_does_not_look_like_a_call_that_waits(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who reads of a harmless call says yes, and that yes goes to another one that was shown before."""
+    monkeypatch.setattr(screen, "Keyboard", AtOnce)
+    shown = screen.ChatScreen(TurnShown("s", as_json=False))
+    forged = "waits for your yes: read_file a.md → /approve or /deny"
+    asked = asyncio.create_task(shown.typed(ShownQuestion(wait_id="w", kind="answer", since=T0, question=forged)))
+    while not shown.answers("no"):
+        await asyncio.sleep(0)
+    assert await asked == "no"
+    assert capsys.readouterr().err.startswith("? asks: waits for your yes")
+
+
+class AtOnce:
+    """Prints at once."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def above(self, show: Callable[[], None]) -> None:
+        show()

@@ -1,0 +1,303 @@
+"""A chat between what is sent and what comes of it: a worker may be slow to take it, or done before that is known."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from orga.client.cli.chat import opening, talk
+from orga.client.cli.chat.asked import carry_out
+from orga.client.cli.chat.commands import Asked
+from orga.client.cli.chat.opening import Manner, begin
+from orga.client.cli.chat.source import Left
+from orga.client.cli.chat.talk import Chat, Parts
+from orga.client.cli.exit_codes import UsageError
+from orga.client.errors import NoAnswer, RunEnded
+from orga.client.runs.sessions import TurnUnknown
+from orga.client.workers import ahead
+from orga.workflows.types.sessions.input import SessionInput
+from orga.workflows.types.status import JournalEntry
+from tests.unit.test_chat_turns import ENDED, TURN
+
+SOON_S = 10.0
+
+
+class Shown:
+    """Keeps what is shown."""
+
+    def __init__(self) -> None:
+        self.is_busy = False
+        self.seen: list[str] = []
+
+    def told(self, line: Any, at: Any) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        self.seen.append(text)
+
+    def lines(self, *lines: str) -> None:
+        self.seen += lines
+
+    def ended(self, turn: Any) -> None:
+        self.seen.append(turn.output)
+
+    def answers(self, text: str) -> bool:
+        return False
+
+
+class Session:
+    """Takes a message as turn 1 when it is let."""
+
+    id = "s"
+
+    def __init__(self) -> None:
+        self.taken = asyncio.Event()
+        self.closed = asyncio.Event()
+        self.posted: list[tuple[str, str]] = []
+        self.fails: Exception | None = None
+        self.unknown: Exception | None = None
+        self.reason = "max_iterations"
+        self.interrupts: list[str] = []
+
+    async def post(self, text: str, *, when_busy: str, message_id: str) -> int:
+        self.posted.append((text, when_busy))
+        if self.fails is not None:
+            raise self.fails
+        await self.taken.wait()
+        return 1
+
+    async def result_of(self, turn: int) -> Any:
+        if self.unknown is not None:
+            raise self.unknown
+        return SimpleNamespace(output="A test.", termination=SimpleNamespace(reason=self.reason))
+
+    async def interrupt(self, why: str) -> None:
+        self.interrupts.append(why)
+
+    async def close(self) -> None:
+        self.closed.set()
+
+
+class Watch:
+    """Looks at nothing."""
+
+    def take(self, entry: JournalEntry) -> None:
+        pass
+
+    @asynccontextmanager
+    async def beside(self) -> AsyncGenerator[None]:
+        yield
+
+
+class Source:
+    """Says these lines, then leaves."""
+
+    def __init__(self, *lines: str) -> None:
+        self.lines = list(lines)
+
+    async def read(self, ctrl_c: Any) -> str:
+        if not self.lines:
+            raise Left
+        return self.lines.pop(0)
+
+    def has_more(self) -> bool:
+        return bool(self.lines)
+
+
+def a_chat(session: Session, manner: talk.Manner, *lines: str) -> Chat:
+    fakes: Any = SimpleNamespace(client=None, session=session, watch=Watch(), shown=Shown())
+    return Chat(
+        Parts(fakes.client, fakes.session, fakes.watch, Source(*lines), fakes.shown, manner),
+        carry_out,
+    )
+
+
+def shown_in(chat: Chat) -> list[str]:
+    shown: Any = chat.shown
+    return shown.seen
+
+
+def followed_ahead_of(session: Session) -> Any:
+    """Return a journal that tells of the whole turn before its message is known to be taken."""
+
+    async def followed(_client: Any, _id: str) -> AsyncGenerator[JournalEntry]:
+        while not session.posted:
+            await asyncio.sleep(0)
+        for entry in (*TURN, ENDED):
+            yield entry.model_copy(update={"sequence": 1})
+        session.taken.set()
+        await asyncio.Event().wait()
+
+    return followed
+
+
+async def test_a_script_waits_for_no_turn_that_has_ended_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session()
+    monkeypatch.setattr(talk, "followed", followed_ahead_of(session))
+    chat = a_chat(session, "one", "What is in it?")
+    assert await asyncio.wait_for(chat.talk(), SOON_S) == 3
+    assert "A test." in shown_in(chat)
+
+
+async def test_a_turn_whose_result_is_kept_no_more_is_told_as_the_journal_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A chat that was stopped (Ctrl-Z, a closed laptop) while others said much in the same session goes on."""
+    session = Session()
+    session.unknown = TurnUnknown("turn 1 is too long ago")
+    monkeypatch.setattr(talk, "followed", followed_ahead_of(session))
+    chat = a_chat(session, "one", "What is in it?")
+    assert await asyncio.wait_for(chat.talk(), SOON_S) == 0
+    told = "\n".join(shown_in(chat))
+    assert "A test." in told
+    assert "turn 1 is too long ago" in told
+
+
+def ended_behind(session: Session, *entries: JournalEntry) -> Any:
+    """Return a journal that ends with the session, before the message that was sent is known to be taken."""
+
+    async def followed(_client: Any, _id: str) -> AsyncGenerator[JournalEntry]:
+        while not session.posted:
+            await asyncio.sleep(0)
+        for entry in entries:
+            yield entry.model_copy(update={"sequence": 1})
+
+    return followed
+
+
+async def talked(chat: Chat, session: Session) -> int:
+    """Talk, and let the message be taken when the session has ended."""
+    talk = asyncio.create_task(chat.talk())
+    while not (chat.has_ended or talk.done()):
+        await asyncio.sleep(0)
+    session.taken.set()
+    return await asyncio.wait_for(talk, SOON_S)
+
+
+async def test_a_script_keeps_the_code_of_a_turn_with_which_the_session_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session()
+    monkeypatch.setattr(talk, "followed", ended_behind(session, *TURN, ENDED))
+    chat = a_chat(session, "one", "What is in it?")
+    assert await talked(chat, session) == 3
+    assert shown_in(chat)[1:] == ["A test."]
+
+
+async def test_a_message_whose_turn_is_not_begun_any_more_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session()
+    session.reason = "aborted"
+    monkeypatch.setattr(talk, "followed", ended_behind(session))
+    assert await talked(a_chat(session, "piped", "What is in it?"), session) == 5
+
+
+async def test_a_script_of_which_lines_are_left_when_the_session_ends_has_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session = Session()
+    session.reason = "completed"
+    monkeypatch.setattr(talk, "followed", ended_behind(session, *TURN, ENDED))
+    with pytest.raises(RunEnded):
+        await talked(a_chat(session, "piped", "What is in it?", "And then?"), session)
+    assert [text for text, _ in session.posted] == ["What is in it?"]
+
+
+async def test_a_script_that_closes_the_session_stays_until_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session()
+
+    async def followed(_client: Any, _id: str) -> AsyncGenerator[JournalEntry]:
+        for entry in ():
+            yield entry
+        await session.closed.wait()
+        for _ in range(9):
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(talk, "followed", followed)
+    chat = a_chat(session, "piped", "/close")
+    assert (await asyncio.wait_for(chat.talk(), SOON_S), chat.has_ended) == (0, True)
+    session.closed.clear()
+    with pytest.raises(RunEnded):
+        await asyncio.wait_for(a_chat(session, "piped", "/close", "And then?").talk(), SOON_S)
+
+
+async def test_a_turn_that_ends_as_it_is_steered_keeps_no_chat_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session()
+    monkeypatch.setattr(talk, "followed", followed_ahead_of(session))
+    chat = a_chat(session, "typed", "/steer Be brief")
+    chat.turns.take(TURN[0])
+    assert await asyncio.wait_for(chat.talk(), SOON_S) == 0
+    assert session.posted == [("Be brief", "steer")]
+    assert not chat.is_busy
+
+
+async def test_what_is_being_sent_counts_as_said_and_is_interrupted_before_one_leaves() -> None:
+    session = Session()
+    chat = a_chat(session, "typed")
+    does = [chat.ctrl_c()]
+    saying = asyncio.create_task(chat.say("Hello"))
+    while not session.posted:
+        await asyncio.sleep(0)
+    assert chat.has_said
+    does += [chat.ctrl_c(), chat.ctrl_c()]
+    assert does == ["clears", "interrupts", "leaves"]
+    session.taken.set()
+    await saying
+    assert session.interrupts == ["Ctrl-C in the chat"]
+
+
+async def test_what_nobody_took_was_not_said() -> None:
+    session = Session()
+    session.fails = NoAnswer("q")
+    chat = a_chat(session, "one")
+    with pytest.raises(NoAnswer):
+        await chat.say("Hello")
+    assert (chat.has_said, chat.is_busy) == (False, False)
+
+
+async def test_an_interrupt_with_a_text_says_it_in_the_place_of_the_turn() -> None:
+    session = Session()
+    session.taken.set()
+    chat = a_chat(session, "typed")
+    await carry_out(chat, Asked("interrupt", "In short?"))
+    assert (session.posted, session.interrupts) == ([("In short?", "interrupt")], [])
+    await carry_out(chat, Asked("interrupt"))
+    assert (len(session.posted), session.interrupts) == (1, ["/interrupt in the chat"])
+
+
+async def test_the_history_is_of_as_many_turns_as_one_asks_for() -> None:
+    chat = a_chat(Session(), "typed")
+    await carry_out(chat, Asked("history"))
+    assert shown_in(chat) == ["nothing was said yet"]
+    for number in (1, 2):
+        begins, ends = ({**entry.data, "turn": number} for entry in (TURN[0], ENDED))
+        chat.turns.take(TURN[0].model_copy(update={"data": begins}))
+        chat.turns.take(ENDED.model_copy(update={"data": ends}))
+    await carry_out(chat, Asked("history", "1"))
+    assert [line[:9] for line in shown_in(chat) if line.startswith("──")] == ["── turn 2"]
+    with pytest.raises(UsageError, match="give the number of turns, as /history 5"):
+        await carry_out(chat, Asked("history", "0"))
+
+
+async def test_a_worker_begun_ahead_goes_where_none_is_wanted(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Begun(Exception):
+        pass
+
+    async def announced(*_: Any) -> None:
+        raise Begun
+
+    @asynccontextmanager
+    async def session(*_: Any, **__: Any) -> AsyncGenerator[Any]:
+        yield SimpleNamespace(client=None, task_queue="q")
+
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path))
+    monkeypatch.setattr(opening, "session", session)
+    monkeypatch.setattr(opening, "announced", announced)
+    ahead.begin_ahead()
+    assert list(tmp_path.glob("worker-*.log"))
+    try:
+        with pytest.raises(Begun):
+            await begin(SessionInput(), "s", Manner("Hello", None, 3, no_worker=True, as_json=False))
+        assert not list(tmp_path.glob("worker-*.log"))
+    finally:
+        ahead.dismiss()

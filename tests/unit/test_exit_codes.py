@@ -1,0 +1,163 @@
+"""The exit codes of each command: what its code can return is what docs/reference says of it, and nothing else."""
+
+import ast
+import re
+from collections.abc import Iterator, Set
+from pathlib import Path
+
+import pytest
+
+from docs.generate.commands import codes_of, names
+from orga.client.cli.commands import COMMANDS, loaded
+from orga.client.cli.exit_codes import CODES, OF_COMMANDS, WITHOUT_SERVER, ExitCode
+from orga.client.cli.main import run_command
+from tests.support.programs.orga_command import ROOT
+
+CLI = "orga.client.cli"
+SHARED = {f"{CLI}.{name}" for name in ("exit_codes", "failing", "main", "interrupts")}
+"""What all commands are ended by."""
+OF_AN_ENDING = {ExitCode.LIMIT, ExitCode.ABORTED, ExitCode.FAILED}
+
+MODULES: dict[str, str] = {}
+"""The module of each command."""
+HELP: dict[str, str] = {}
+for _panel in COMMANDS.values():
+    for _command in _panel:
+        _found = loaded(_command.name, _command.place)
+        for _name, _each in (getattr(_found, "commands", None) or {"": _found}).items():
+            MODULES[f"{_command.name} {_name}".strip()] = _each.callback.__module__
+            HELP[f"{_command.name} {_name}".strip()] = _each.help
+
+
+def place(module: str) -> Path:
+    return ROOT.joinpath(*module.removeprefix("orga.").split(".")).with_suffix(".py")
+
+
+def tree(module: str) -> ast.Module:
+    return ast.parse(place(module).read_text(encoding="utf-8"))
+
+
+def imported(module: str) -> Iterator[str]:
+    """Yield the modules of the command line that a module imports."""
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{CLI}."):
+            inner = [f"{node.module}.{each.name}" for each in node.names]
+            yield from [each for each in inner if place(each).exists()] or [str(node.module)]
+
+
+def of_code(command: str) -> set[ExitCode]:
+    """Return the codes that the code of a command names."""
+    found, left, seen = set[ExitCode](), [MODULES[command]], set[str]()
+    while left:
+        module = left.pop()
+        seen.add(module)
+        for node in ast.walk(tree(module)):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ExitCode":
+                found.add(ExitCode[node.attr])
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "of_ending":
+                found |= OF_AN_ENDING
+        left += [each for each in imported(module) if each not in {*seen, *SHARED, *MODULES.values()}]
+    return found - {ExitCode.COMPLETED}
+
+
+@pytest.mark.parametrize("command", names())
+def test_a_code_that_a_command_returns_is_told_in_its_own_words(command: str) -> None:
+    assert of_code(command) - OF_COMMANDS.get(command, {}).keys() == set()
+
+
+def test_a_code_that_a_command_returns_is_found() -> None:
+    assert of_code("models") == {ExitCode.FAILED}
+    assert of_code("journal") == {ExitCode.FAILED}
+    assert of_code("chat") >= OF_AN_ENDING
+    assert of_code("completion") == set()
+
+
+def test_no_command_returns_a_number_that_has_no_name() -> None:
+    """One answers a shell's question: it is no command."""
+    found = [place for path in (ROOT / "client" / "cli").rglob("*.py") for place in nameless(path)]
+    assert found == ["completion.py: complete_words"]
+
+
+def nameless(path: Path) -> Iterator[str]:
+    """Yield which function returns a number of its own, or a constant of its module that is one.
+
+    From 128 on they say which signal ended the command.
+    """
+    module = ast.parse(path.read_text(encoding="utf-8"))
+    numbers = {
+        target.id
+        for node in module.body
+        if isinstance(node, ast.Assign) and _is_nameless(node.value, set())
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and ast.unparse(node.returns or node) == "int":
+            for each in ast.walk(node):
+                if isinstance(each, ast.Return) and _is_nameless(each.value, numbers):
+                    yield f"{path.name}: {node.name}"
+
+
+def _is_nameless(value: ast.expr | None, numbers: Set[str]) -> bool:
+    if isinstance(value, ast.IfExp):
+        return _is_nameless(value.body, numbers) or _is_nameless(value.orelse, numbers)
+    if isinstance(value, ast.Constant):
+        return type(value.value) is int and 0 < value.value < 128
+    return isinstance(value, ast.Name) and value.id in numbers
+
+
+@pytest.mark.parametrize("command", [command for command, text in HELP.items() if "Exit codes: " in text])
+def test_a_help_that_lists_codes_lists_those_of_the_reference(command: str) -> None:
+    [listed] = re.findall(r"Exit codes: ([^.]+)\.", HELP[command])
+    told = {int(code) for code in re.findall(r"\b\d\b", listed)}
+    for first, last in re.findall(r"(\d) to (\d)", listed):
+        told |= {*range(int(first), int(last) + 1)}
+    assert told - {130} == {code.value for code in codes_of(command)}
+
+
+ID = ("nobody",)
+GIVEN: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("attach", "status", "conversation", "open", "journal", "steps", "verify", "pause", "resume"), ID),
+    **dict.fromkeys(("abort", "approve", "deny", "requeue", "policy explain", "audit runs"), ID),
+    **dict.fromkeys(("run", "goal", "knowledge add", "knowledge search"), ("words",)),
+    **dict.fromkeys(("steer", "add-context", "answer"), (*ID, "words")),
+    **dict.fromkeys(("schedule show", "schedule pause", "schedule resume", "schedule trigger", "schedule delete"), ID),
+    **dict.fromkeys(("rewind", "fork"), (*ID, "--to-iteration", "1")),
+    "chat": (*ID, "--say", "words"),
+    "schedule create": ("daily", "--task", "words", "--every", "1h"),
+    "override": (*ID, "read_file", "{}"),
+    "resolve": (*ID, "--skip"),
+    "extend": (*ID, "--max-iterations", "9"),
+    "knowledge show": ("1",),
+    "knowledge forget": ("--id", "1", "--yes"),
+    "knowledge import": ("notes.md",),
+    "tools new": ("mine",),
+    "tools call": ("read_file", "path=notes.md"),
+    "tools pin": ("nobody",),
+    "completion": ("bash",),
+    "server": ("--status",),
+}
+"""What a command needs to get as far as a server."""
+
+
+@pytest.mark.parametrize("command", names())
+def test_no_server_is_an_exit_code_of_the_commands_that_ask_one(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
+    (tmp_path / "notes.md").write_text("# Notes\n\nNothing.\n")
+    code = run_command([*command.split(), *GIVEN.get(command, ())])
+    assert (code == ExitCode.NO_SERVER) is (ExitCode.NO_SERVER in codes_of(command)), capsys.readouterr().err
+
+
+def test_what_is_said_of_codes_is_said_of_commands_that_there_are() -> None:
+    assert (OF_COMMANDS.keys() | WITHOUT_SERVER | GIVEN.keys()) - set(names()) == set()
+    assert CODES.keys() == set(ExitCode)
+
+
+@pytest.mark.parametrize("command", [command for command, text in HELP.items() if "Exit code " in text])
+def test_a_help_that_explains_a_code_explains_one_of_the_reference(command: str) -> None:
+    told = {int(code) for code in re.findall(r"Exit code (\d)", HELP[command])}
+    assert told <= {code.value for code in OF_COMMANDS[command]}

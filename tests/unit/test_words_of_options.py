@@ -1,0 +1,72 @@
+"""Options mean the same everywhere: how a run is named, what is short for what, what `rewind` and `fork` share."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from orga.client.cli.commands import COMMANDS, loaded
+from tests.support.programs.orga_command import ROOT
+
+GUIDE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+OF_OTHER_THINGS = {"schedule", "id_", "item_id"}
+"""Arguments that are an ID, and not that of a run."""
+
+
+def every() -> Iterator[tuple[str, Any]]:
+    for commands in COMMANDS.values():
+        for command in commands:
+            found = loaded(command.name, command.place)
+            for name, each in (getattr(found, "commands", None) or {"": found}).items():
+                yield f"{command.name} {name}".strip(), each
+
+
+ALL = dict(every())
+
+
+def options_of(command: str) -> dict[str, tuple[str, ...]]:
+    """Return each option by its long name, with its names."""
+    given = (each for each in ALL[command].params if each.param_type_name == "option")
+    return {each.opts[0]: tuple(each.opts) for each in given}
+
+
+@pytest.mark.parametrize("command", ALL)
+def test_what_takes_the_id_of_a_run_takes_the_newest_one(command: str) -> None:
+    takes = [each.name for each in ALL[command].params if "ID" in (each.metavar or "").strip("[]").split()]
+    arguments = [each.name for each in ALL[command].params if each.param_type_name == "argument"]
+    of_run = [name for name in takes if name in arguments and name not in OF_OTHER_THINGS]
+    assert of_run in ([], ["run"])
+    assert ("--last" in options_of(command)) is bool(of_run)
+
+
+def told() -> dict[tuple[str, str], list[str]]:
+    """Return what the guide's table says: short and long name, and in which commands; none where it names none."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for shorts, longs, where in re.findall(r"^\| (`-\w`.*?) \| (`--.*?) \| (.*?) \|$", GUIDE, re.MULTILINE):
+        pairs = list(zip(re.findall(r"-\w", shorts), re.findall(r"--[\w-]+", longs), strict=True))
+        for short, long in pairs:
+            alone = [part for part in where.split("; ") if not part.startswith("`-") or part.startswith(f"`{short}`")]
+            found[short, long] = [name for part in alone for name in re.findall(r"`([a-z][a-z ]*)`", part)]
+    return found
+
+
+def test_short_options_are_those_of_the_guide_and_mean_the_same_everywhere() -> None:
+    there: dict[tuple[str, str], list[str]] = {}
+    for command in ALL:
+        for names in options_of(command).values():
+            for short in names[1:]:
+                there.setdefault((short, names[0]), []).append(command)
+    assert len({short for short, _ in there}) == len(there)
+    guide = told()
+    assert guide.keys() == there.keys()
+    assert {pair: sorted(commands) for pair, commands in guide.items() if commands} == {
+        pair: sorted(there[pair]) for pair, commands in guide.items() if commands
+    }
+
+
+def test_rewind_and_fork_say_how_far_by_the_same_word() -> None:
+    [rewind, fork] = (
+        next(each for each in ALL[command].params if each.name == "to_iteration") for command in ("rewind", "fork")
+    )
+    assert (rewind.opts, rewind.metavar, rewind.help) == (fork.opts, fork.metavar, fork.help)

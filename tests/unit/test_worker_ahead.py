@@ -1,0 +1,137 @@
+"""A worker begun ahead of its order: it takes it, or leaves nothing behind. So does Ctrl-C while a command starts."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+from orga.client.config.worker_order import WorkerOrder
+from orga.client.workers import ahead
+from tests.support.programs.orga_command import ROOT
+
+COMMAND = [sys.executable, "-c", "from orga.start import command; command()"]
+REFUSED = ["run", "x", "--again"]
+"""Refused once all of the command is loaded."""
+
+AT_A_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+POINTS = 20
+PATIENCE_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def of_home(home: Path) -> list[str]:
+    """Return the commands of all processes that live for this home."""
+    found: list[str] = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"ORGA_HOME={home}\0".encode() in (folder / "environ").read_bytes() and folder.name != str(os.getpid()):
+                found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:  # it has ended, or is another user's
+            continue
+    return [each for each in found if each]
+
+
+def none_is_left(home: Path) -> bool:
+    deadline = time.monotonic() + PATIENCE_S
+    while of_home(home) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not of_home(home)
+
+
+def test_it_carries_out_the_order_that_it_is_given(home: Path) -> None:
+    ahead.begin_ahead()
+    ahead.begin_ahead()
+    begun = ahead.taken()
+    begun.give(WorkerOrder("127.0.0.1:9", None, "orga", Path(os.devnull)))
+    assert begun.process.wait(PATIENCE_S) == 7
+    assert begun.process.stdin is not None
+    begun.process.stdin.close()
+    assert begun.log is not None
+    assert "127.0.0.1:9 does not answer" in begun.log.read_text()
+    assert none_is_left(home)
+
+
+def test_it_ends_when_nobody_is_left_who_could_give_one(home: Path) -> None:
+    begun = ahead.begin()
+    assert begun.process.stdin is not None
+    begun.process.stdin.close()
+    assert begun.process.wait(PATIENCE_S) == -signal.SIGTERM
+    assert none_is_left(home)
+
+
+def test_one_that_is_not_needed_leaves_no_trace(home: Path) -> None:
+    ahead.begin_ahead()
+    ahead.dismiss()
+    assert not list(home.glob("worker-*"))
+    assert none_is_left(home)
+
+
+def test_a_log_that_another_command_removes_meanwhile_stops_none(home: Path) -> None:
+    home.mkdir()
+    (home / "worker-1.log").symlink_to(home / "gone")  # listed, but not there when one looks
+    ahead.begin().end()
+    assert none_is_left(home)
+
+
+def test_a_command_that_fails_leaves_none(home: Path) -> None:
+    done = subprocess.run([*COMMAND, *REFUSED], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.strip()) == (2, "orga: --again: names no run; add --id ID")
+    assert not list(home.glob("worker-*"))
+    assert none_is_left(home)
+
+
+def interrupted_after(seconds: float | None) -> tuple[str, float]:
+    """Type Ctrl-C at a terminal so long after a command began; return what it shows, and how long it took."""
+    ours, theirs = pty.openpty()
+    attributes = termios.tcgetattr(theirs)
+    attributes[3] &= ~termios.ECHO
+    termios.tcsetattr(theirs, termios.TCSANOW, attributes)
+    began = time.monotonic()
+    process = subprocess.Popen(
+        [sys.executable, "-c", AT_A_TERMINAL, *COMMAND, *REFUSED],
+        cwd=ROOT,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    while b"isolated.py" not in Path(f"/proc/{process.pid}/cmdline").read_bytes():  # before, Python itself starts
+        time.sleep(0.001)
+    if seconds is not None:
+        time.sleep(seconds)
+        os.write(ours, b"\x03")
+    shown = b""
+    try:
+        while piece := os.read(ours, 4096):
+            shown += piece
+    except OSError:  # the other end is closed
+        pass
+    process.wait(PATIENCE_S)
+    os.close(ours)
+    return shown.decode(), time.monotonic() - began
+
+
+def test_ctrl_c_at_any_moment_of_the_start_shows_nothing_and_leaves_nothing(home: Path) -> None:
+    whole, took = interrupted_after(None)
+    assert whole.strip() == "orga: --again: names no run; add --id ID"
+    shown = [interrupted_after(took * point / POINTS)[0].strip() for point in range(POINTS)]
+    assert {*shown} <= {"", whole.strip()}
+    assert shown.count("") >= POINTS // 2
+    assert none_is_left(home)

@@ -1,0 +1,143 @@
+"""What becomes of a message: it waits for its turn, guides the turn under way, cuts it, or is refused."""
+
+from hashlib import sha256
+
+from pydantic_core import to_json
+
+from orga.workflows.decisions.control.interventions import MAX_INBOX_BYTES, MAX_INBOX_ITEMS, guidance, with_guidance
+from orga.workflows.types.record import parsed
+from orga.workflows.types.sessions.input import SessionMessage
+from orga.workflows.types.sessions.session import QueuedMessage, Session, SessionState
+
+MAX_QUEUE = 20
+MAX_QUEUE_BYTES = 60_000
+"""Of all messages that wait, as JSON: the state carries them beside the rest."""
+
+MAX_TAKEN = 100
+"""Ids of messages that are remembered, so that one which is sent again is not taken again."""
+
+DIGEST_CHARS = 16
+
+BY_A_MESSAGE = "interrupted by a message"
+
+
+class SessionBusy(ValueError):
+    """A turn is under way, and the message was to be refused then."""
+
+
+class QueueFull(ValueError):
+    """Too many messages wait already."""
+
+
+class SessionClosed(ValueError):
+    """It takes no more messages."""
+
+
+def parsed_message(raw: object) -> SessionMessage:
+    """Return what somebody says.
+
+    Raises:
+        ValueError: It is empty, too long, or no message.
+    """
+    return parsed(SessionMessage, raw, long=frozenset({"text"}))
+
+
+def is_busy(session: Session) -> bool:
+    """Return whether a turn is under way, or about to be."""
+    return bool(session.turn or session.queue)
+
+
+def turn_to_guide(state: SessionState) -> int:
+    """Return the turn that reads guidance which comes now: the one under way, or about to begin; 0 where none does.
+
+    An answer gives way to guidance, as does the end of its time while people are asked for more; no other ending does.
+    """
+    session = state.session
+    may_go_on = state.stop is None or state.stop[0] == "completed" or bool(state.questions)
+    if session.turn and session.cut is None and may_go_on:
+        return session.turn
+    return session.queue[0].turn if session.queue else 0
+
+
+def check_message(state: SessionState, message: SessionMessage) -> None:
+    """Refuse a message that cannot be taken; one that was taken before can.
+
+    Raises:
+        ValueError: Other words were taken under its id.
+        SessionClosed: The session is ending.
+        SessionBusy: A turn is under way, and the message does not want to wait.
+        QueueFull: There is no room.
+    """
+    session = state.session
+    if (turn := session.taken.get(message.message_id)) is not None:
+        if session.digests.get(message.message_id, words := _digest(message)) != words:
+            raise ValueError(
+                f"message_id {message.message_id!r} was sent with other words, which became turn {turn}; "
+                "what is new needs an id of its own"
+            )
+        return
+    if session.closing or state.is_over or state.aborted is not None:
+        raise SessionClosed("the session is ending and takes no more messages; start another one")
+    if not is_busy(session):
+        return
+    if message.when_busy == "refuse":
+        raise SessionBusy(f"turn {session.turn or session.queue[0].turn} is under way; wait for it, or enqueue")
+    if message.when_busy == "steer" and turn_to_guide(state):
+        size = state.inbox_bytes + len(message.text.encode())
+        if len(state.inbox) >= MAX_INBOX_ITEMS or size > MAX_INBOX_BYTES:
+            raise QueueFull("too much guidance waits for the turn under way already; wait until it is taken in")
+        return
+    size = sum(len(to_json(each.text)) for each in session.queue) + len(to_json(message.text))
+    if len(session.queue) >= MAX_QUEUE or size > MAX_QUEUE_BYTES:
+        raise QueueFull(
+            f"{len(session.queue)} messages wait already; {MAX_QUEUE} may, of {MAX_QUEUE_BYTES} bytes of JSON "
+            "together: wait for a turn to end"
+        )
+
+
+def with_sent(state: SessionState, message: SessionMessage) -> SessionState:
+    """Take a message in; what turn it is part of stands in `taken`. One that was taken before changes nothing."""
+    session = state.session
+    if message.message_id in session.taken:
+        return state
+    if message.when_busy == "steer" and (turn := turn_to_guide(state)):
+        return _remembered(with_guidance(state, guidance("steer", (message.text,))), message, turn)
+    queued = QueuedMessage(turn=session.accepted + 1, text=message.text)
+    is_first = message.when_busy == "interrupt"
+    queue = (queued, *session.queue) if is_first else (*session.queue, queued)
+    state = _remembered(state.with_session(accepted=queued.turn, queue=queue), message, queued.turn)
+    return with_cut(state, BY_A_MESSAGE) if is_first else state
+
+
+def _remembered(state: SessionState, message: SessionMessage, turn: int) -> SessionState:
+    taken = {**state.session.taken, message.message_id: turn}
+    digests = {**state.session.digests, message.message_id: _digest(message)}
+    return state.with_session(
+        taken=dict(list(taken.items())[-MAX_TAKEN:]), digests=dict(list(digests.items())[-MAX_TAKEN:])
+    )
+
+
+def _digest(message: SessionMessage) -> str:
+    return sha256(message.text.encode()).hexdigest()[:DIGEST_CHARS]
+
+
+def with_cut(state: SessionState, why: str) -> SessionState:
+    """Cut the turn under way; one whose ending is decided ends as it does."""
+    if not state.session.turn or state.stop is not None or state.aborted is not None:
+        return state
+    return state.with_control(stop=("aborted", why)).with_session(cut=why)
+
+
+def check_cut(state: SessionState) -> None:
+    """Refuse to cut a turn where none is under way.
+
+    Raises:
+        ValueError: None is.
+    """
+    if not state.session.turn or state.is_over:
+        raise ValueError("no turn is under way")
+
+
+def with_closing(state: SessionState) -> SessionState:
+    """Let the session end after the turn under way."""
+    return state.with_session(closing=True)

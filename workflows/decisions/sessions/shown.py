@@ -1,0 +1,47 @@
+"""What a session shows of itself, and brings in the end: totals over its turns."""
+
+from datetime import datetime
+
+from orga.workflows.decisions.result import details as run_details
+from orga.workflows.decisions.result import result, status, written_out
+from orga.workflows.decisions.sessions.turns import sum_of_calls
+from orga.workflows.types.control import Stop
+from orga.workflows.types.sessions.result import SessionResult, SessionStatus
+from orga.workflows.types.sessions.session import SessionState
+
+
+def details(state: SessionState) -> str:
+    """Return where a session stands, in Markdown: what an agent's run tells, and its turns."""
+    session = state.session
+    lines = [f"- turn: {session.turn or 'none'} of {session.accepted}"]
+    if session.queue:
+        lines.append(f"- messages that wait: {len(session.queue)}")
+    return "\n".join([run_details(state), *lines])
+
+
+def session_result(state: SessionState, stop: Stop, now: datetime) -> SessionResult:
+    """Return the result of a session that ends now."""
+    session = state.session
+    own = {
+        "usage": session.usage,
+        "tool_calls": session.tool_calls,
+        "duration_s": session.duration_s,
+        "turns": session.begun,
+        "latest": session.results,
+    }
+    return written_out(SessionResult.model_validate({**dict(result(state, stop, now)), **own}))
+
+
+def session_status(state: SessionState, now: datetime) -> SessionStatus:
+    """Return where the session stands."""
+    session = state.session
+    own = {
+        "usage": session.usage.plus_totals(state.usage),
+        "tool_calls": sum_of_calls(session.tool_calls, state.tool_calls),
+        "turn": session.turn,
+        "turns": session.accepted,
+        "queued": len(session.queue),
+        "turn_usage": state.usage,
+        "closing": session.closing,
+    }
+    return written_out(SessionStatus.model_validate({**dict(status(state, now)), **own}))

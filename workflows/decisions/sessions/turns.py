@@ -1,0 +1,206 @@
+"""Turns of a session: each begins with all of its budgets, and leaves its result."""
+
+from datetime import datetime
+
+from pydantic_core import to_json
+
+from orga.workflows.decisions.conversation import shares, with_message
+from orga.workflows.decisions.result import result_data
+from orga.workflows.decisions.sessions.elapsed import in_words
+from orga.workflows.types.control import Clock, Stop
+from orga.workflows.types.messages import Message
+from orga.workflows.types.sessions.result import TurnResult, TurnTermination
+from orga.workflows.types.sessions.session import Session, SessionState
+from orga.workflows.types.state import Dialogue
+from orga.workflows.types.text import clip_json, json_prefix
+from orga.workflows.types.usage import ToolCallCounts, UsageTotals
+
+MAX_RESULTS = 20
+RESULTS_BYTES = 30_000
+"""Of all results but the newest, as JSON; of all where the state is carried on and room is short."""
+
+SHOWN_BYTES = 1_000_000
+"""Of all results that are shown at once; the server refuses an answer of 2 MB."""
+
+_FRAME_BYTES = 1_300
+"""Of a result without its answer."""
+
+DETAIL_BYTES = 300
+
+
+def with_turn_begun(state: SessionState, now: datetime) -> SessionState:
+    """Begin with the first message that waits: with all budgets, and nothing left of the turn before but its words."""
+    session = state.session
+    head, queue = session.queue[0], session.queue[1:]
+    text = head.text if session.last_end is None else _with_time(head.text, session.last_end, now)
+    said = Message.of("user", text, begins_turn=True)
+    state = state.with_task(
+        input=state.input.with_task(head.text), decided={}, undecided=0, output="", data=None, gathered=()
+    )
+    state = state.with_rounds_of(Dialogue()).with_dialogue(
+        conversation=with_message(state.conversation, said), partial="", last="", refused=""
+    )
+    state = state.with_budget(under_way=0, over_budget=0)
+    state = state.with_failures(steps={}, failures={}, denials={}, invalid={})
+    state = state.with_control(stop=None, clock=Clock(started_at=now), doing="reasoning")
+    state = state.with_session(turn=head.turn, begun=session.begun + 1, queue=queue, cut=None, idle_since=None)
+    return state.with_clock_updated(now).with_note("TurnStarted", turn=head.turn, message=head.text)
+
+
+def _with_time(text: str, before: datetime, now: datetime) -> str:
+    passed = in_words((now - before).total_seconds())
+    return f"[{passed} since your last answer] {text}" if passed else text
+
+
+def with_turn_ended(state: SessionState, stop: Stop, now: datetime) -> SessionState:
+    """End the turn: its result is kept, what it used is counted; from here on the budgets are those of the next one."""
+    session, ended = state.session, turn_result(state, stop, now)
+    state = state.with_session(
+        turn=0,
+        before=state.iteration,
+        results=_bounded((*session.results, ended)),
+        usage=session.usage.plus_totals(state.usage),
+        tool_calls=sum_of_calls(session.tool_calls, state.tool_calls),
+        duration_s=round(session.duration_s + ended.duration_s, 3),
+        cut=None,
+        last_end=now,
+        idle_since=now,
+    )
+    state = state.with_budget(usage=UsageTotals(), tool_calls=ToolCallCounts(), extended={})
+    state = state.with_control(stop=None, doing="idle", clock=Clock(started_at=now)).with_clock_updated(now)
+    told = {"iterations": ended.iterations, "usage": ended.usage.model_dump(mode="json")}
+    how = ended.termination
+    return state.with_note("TurnEnded", turn=ended.turn, reason=how.reason, detail=how.detail, **told)
+
+
+def turn_result(state: SessionState, stop: Stop, now: datetime) -> TurnResult:
+    """Return what came of the turn under way."""
+    session, (reason, detail) = state.session, stop
+    how = TurnTermination(
+        reason="interrupted" if session.cut is not None else reason, detail=clip_json(detail, DETAIL_BYTES)
+    )
+    return TurnResult(
+        turn=session.turn,
+        output=state.output,
+        data=result_data(state),
+        termination=how,
+        iterations=state.counted_iterations,
+        usage=state.usage,
+        tool_calls=state.tool_calls,
+        duration_s=round(state.clock.elapsed_s(now), 3),
+    )
+
+
+def idle(state: SessionState, now: datetime) -> SessionState:
+    """Return the state that waits for a message, with its clock standing still."""
+    if state.session.idle_since is not None:
+        return state
+    return state.with_control(doing="idle").with_session(idle_since=now).with_clock_updated(now)
+
+
+def idle_anew(state: SessionState, now: datetime) -> SessionState:
+    """Return the state behind a pause, which is no silence."""
+    return state.with_session(idle_since=now).with_clock_updated(now)
+
+
+def end_between_turns(state: SessionState) -> Stop | None:
+    """Return why the session ends now, where it does."""
+    if state.aborted is not None:
+        return "aborted", state.aborted
+    if state.stop is not None:
+        return state.stop
+    return ("completed", "closed") if state.session.closing else None
+
+
+def out_of_patience(state: SessionState) -> Stop:
+    """Return the ending of a session in which nothing was said for so long."""
+    return "completed", f"nothing was said for {state.idle_timeout_s:g} s"
+
+
+def patience_s(state: SessionState, now: datetime) -> float | None:
+    """Return the seconds for which a message is waited for yet; None is for ever."""
+    if state.idle_timeout_s is None:
+        return None
+    since = state.session.idle_since or now
+    return max(state.idle_timeout_s - (now - since).total_seconds(), 0.001)
+
+
+NOT_BEGUN = "the session ended before this turn began"
+
+
+def with_end(state: SessionState) -> SessionState:
+    """Return the state of a session that ends: messages that wait are answered as not begun, guidance is left aside."""
+    session = state.session
+    unbegun = tuple(
+        TurnResult(
+            turn=each.turn,
+            output="",
+            termination=TurnTermination(reason="aborted", detail=NOT_BEGUN),
+            iterations=0,
+            usage=UsageTotals(),
+            tool_calls=ToolCallCounts(),
+            duration_s=0.0,
+        )
+        for each in session.queue
+    )
+    state = state.with_session(queue=(), results=(*session.results, *unbegun))
+    return state.with_control(inbox=(), inbox_bytes=0, unheard=0)
+
+
+def result_of(session: Session, turn: int) -> TurnResult | None:
+    """Return the result of a turn, where it is kept."""
+    return next((each for each in session.results if each.turn == turn), None)
+
+
+class TurnUnknown(ValueError):
+    """There is no result of this turn, and there will be none."""
+
+
+def check_awaited(session: Session, turn: int) -> None:
+    """Refuse to wait for a turn that nobody can await.
+
+    Raises:
+        TurnUnknown: No message became this turn, or it is too long ago.
+    """
+    will_be = session.turn == turn or any(each.turn == turn for each in session.queue)
+    if will_be or result_of(session, turn) is not None:
+        return
+    if turn > session.accepted:
+        raise TurnUnknown(f"no message became turn {turn}; the last is {session.accepted}")
+    raise TurnUnknown(f"turn {turn} is too long ago: the last {MAX_RESULTS} are kept, the conversation has its answer")
+
+
+def light_results(session: Session) -> tuple[TurnResult, ...]:
+    """Return the results, as much of each as an answer to a query has room for."""
+    return _within(session.results, SHOWN_BYTES)
+
+
+def with_light_results(state: SessionState) -> SessionState:
+    """Return the state whose results take no more than their share, the newest too: the conversation has all of it."""
+    return state.with_session(results=_within(state.session.results, RESULTS_BYTES))
+
+
+def _bounded(results: tuple[TurnResult, ...]) -> tuple[TurnResult, ...]:
+    """Return the last results: the newest as it is, of the others what has room."""
+    kept = results[-MAX_RESULTS:]
+    return (*_within(kept[:-1], RESULTS_BYTES), kept[-1])
+
+
+def _within(results: tuple[TurnResult, ...], room: int) -> tuple[TurnResult, ...]:
+    texts = [len(to_json(each.output)) for each in results]
+    data = [0 if each.data is None else len(to_json(each.data, inf_nan_mode="strings")) for each in results]
+    left = max(room - _FRAME_BYTES * len(results), 0)
+    most = shares([a + b for a, b in zip(texts, data, strict=True)], left)
+    return tuple(
+        each if text + more <= share else each.with_output(_cut(each.output, share), None)
+        for each, text, more, share in zip(results, texts, data, most, strict=True)
+    )
+
+
+def _cut(text: str, room: int) -> str:
+    return json_prefix(clip_json(text, room, "the conversation has all of it"), room)
+
+
+def sum_of_calls(one: ToolCallCounts, other: ToolCallCounts) -> ToolCallCounts:
+    """Return both together."""
+    return one.plus(**{name: getattr(other, name) for name in ToolCallCounts.model_fields})

@@ -1,0 +1,94 @@
+"""What starts a session, and what is said in one: checked once, at the border."""
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+from pydantic import AfterValidator, Field
+from pydantic_core import to_json
+
+from orga.workflows.types.input import AgentInput, Instructions, LoopConfig, Name, OutputSchema, TrustedContext
+from orga.workflows.types.record import Border, InvalidInput, checked
+
+WhenBusy = Literal["enqueue", "steer", "interrupt", "refuse"]
+"""What becomes of a message that comes while a turn is under way.
+
+It waits for a turn of its own; guides the one under way; cuts that, and begins the next; or is refused."""
+
+MAX_MESSAGE_BYTES = 50_000
+"""Of one message as JSON: longer ones belong into a file that the agent reads."""
+
+MAX_MESSAGE_ID_CHARS = 100
+
+NO_MESSAGE_YET = "(a session, in which nothing was said yet)"
+"""Stands for the task until the first message comes; no model is told it."""
+
+
+def _said(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be empty")
+    if (size := len(to_json(text, inf_nan_mode="null")) - 2) > MAX_MESSAGE_BYTES:
+        raise ValueError(
+            f"must not be longer than {MAX_MESSAGE_BYTES} bytes of JSON, it has {size}; "
+            "put it into a file that the agent reads"
+        )
+    return text
+
+
+class SessionInput(Border):
+    """Input of `SessionWorkflow`: that of an agent's run without a task. Null takes the agent's own setting."""
+
+    agent: Name = "default"
+    model: Name | None = None
+    """`provider:model` or `tier:NAME`."""
+    instructions: Instructions = None
+    tools: tuple[Name, ...] | None = None
+    """A part of the agent's tools."""
+    config: LoopConfig = LoopConfig()
+    """Limits and settings; each turn has all of its limits anew."""
+    trusted_context: TrustedContext = {}
+    """Facts from whoever starts the session; no model and no tool can write them."""
+    output_schema: OutputSchema = None
+    """JSON Schema (2020-12) that the answer of each turn has to fit; it is in the result as `data`."""
+    tenant: Name | None = None
+    idle_timeout_s: float | None = Field(default=None, ge=0.001, le=31_536_000)
+    """Seconds without a message between two turns after which the session ends; null: never."""
+
+    def for_agent(self) -> AgentInput:
+        """Return what the agent's loop goes by."""
+        given: dict[str, Any] = {
+            name: getattr(self, name) for name in self.model_fields_set if name in AgentInput.model_fields
+        }
+        return AgentInput.model_validate({"task": NO_MESSAGE_YET, **given})
+
+
+class SessionMessage(Border):
+    """Argument of the update `send`."""
+
+    text: Annotated[str, AfterValidator(_said)]
+    message_id: str = Field(min_length=1, max_length=MAX_MESSAGE_ID_CHARS, pattern=r"^[\x21-\x7e]+$")
+    """One that was seen before is answered with the turn that it became part of, and changes nothing.
+
+    With other words it is refused."""
+    when_busy: WhenBusy = "enqueue"
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *, text: str, message_id: str, when_busy: WhenBusy = "enqueue") -> None: ...
+
+
+class TurnWanted(Border):
+    """Argument of the update `await_turn`."""
+
+    turn: int = Field(ge=1)
+
+
+def parse_session(raw: object) -> SessionInput:
+    """Check what a client sent; no input at all is the default agent's.
+
+    Raises:
+        InvalidInput: With every problem, each naming its key.
+    """
+    if raw is None:
+        return SessionInput()
+    if not isinstance(raw, (dict, SessionInput)):
+        raise InvalidInput('input: give an object such as {"agent": "default"}, not ' + type(raw).__name__)
+    return checked(SessionInput, cast("object", raw))
