@@ -1,5 +1,6 @@
 """A worker begun ahead of its order: it takes it, or leaves nothing behind. So does Ctrl-C while a command starts."""
 
+import math
 import os
 import pty
 import signal
@@ -96,13 +97,18 @@ def test_a_command_that_fails_leaves_none(home: Path) -> None:
     assert none_is_left(home)
 
 
-def interrupted_after(seconds: float | None) -> tuple[str, float]:
-    """Type Ctrl-C at a terminal so long after a command began; return what it shows, and how long it took."""
+def work_done(process: "subprocess.Popen[bytes]") -> float:
+    """Return the seconds of processor time that it has taken: how far it is, whatever else the machine is doing."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def interrupted_after(work_s: float) -> tuple[str, float]:
+    """Type Ctrl-C at a terminal once a command has done so much work; return what it shows, and its work in all."""
     ours, theirs = pty.openpty()
     attributes = termios.tcgetattr(theirs)
     attributes[3] &= ~termios.ECHO
     termios.tcsetattr(theirs, termios.TCSANOW, attributes)
-    began = time.monotonic()
     process = subprocess.Popen(
         [sys.executable, "-c", AT_A_TERMINAL, *COMMAND, *REFUSED],
         cwd=ROOT,
@@ -114,24 +120,32 @@ def interrupted_after(seconds: float | None) -> tuple[str, float]:
     os.close(theirs)
     while b"isolated.py" not in Path(f"/proc/{process.pid}/cmdline").read_bytes():  # before, Python itself starts
         time.sleep(0.001)
-    if seconds is not None:
-        time.sleep(seconds)
-        os.write(ours, b"\x03")
+    while not has_ended(process) and work_done(process) < work_s:
+        time.sleep(0.001)
+    os.write(ours, b"\x03")
     shown = b""
     try:
         while piece := os.read(ours, 4096):
             shown += piece
     except OSError:  # the other end is closed
         pass
+    while not has_ended(process):
+        time.sleep(0.001)
+    work = work_done(process)
     process.wait(PATIENCE_S)
     os.close(ours)
-    return shown.decode(), time.monotonic() - began
+    return shown.decode(), work
+
+
+def has_ended(process: "subprocess.Popen[bytes]") -> bool:
+    """Without taking its last word, so that its work can still be read."""
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def test_ctrl_c_at_any_moment_of_the_start_shows_nothing_and_leaves_nothing(home: Path) -> None:
-    whole, took = interrupted_after(None)
+    whole, work = interrupted_after(math.inf)
     assert whole.strip() == "orga: --again: names no run; add --id ID"
-    shown = [interrupted_after(took * point / POINTS)[0].strip() for point in range(POINTS)]
+    shown = [interrupted_after(work * point / POINTS)[0].strip() for point in range(POINTS)]
     assert {*shown} <= {"", whole.strip()}
     assert shown.count("") >= POINTS // 2
     assert none_is_left(home)
