@@ -15,7 +15,7 @@ from temporalio import workflow
 from orga.workflows.agent import AgentLoop
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.control.interventions import reopened, signal_text
-from orga.workflows.decisions.recall import learnings
+from orga.workflows.decisions.recall import learning_call
 from orga.workflows.decisions.roll_over import MAX_CARRIED_BYTES, weight
 from orga.workflows.decisions.sessions import messages, turns
 from orga.workflows.decisions.sessions.begin import first_session, opened
@@ -30,6 +30,7 @@ from orga.workflows.types.definition import define_workflow
 from orga.workflows.types.record import InvalidInput, parsed
 from orga.workflows.types.sessions.input import SessionInput, TurnWanted
 from orga.workflows.types.sessions.result import SessionResult, SessionStatus, TurnResult
+from orga.workflows.types.versions import LEARNT_BY_TURN
 
 MAX_AWAITING = 6
 """Updates that wait for a turn at a time: the server allows ten, and messages need some. Others ask again."""
@@ -143,19 +144,28 @@ class SessionWorkflow(AgentLoop[SessionResult]):
             await super().bring(stop)
             run.change(reopened)
             if run.state.stop is not None:
-                self._end_turn(stop)
+                await self._end_turn(stop)
         run.change(observe.drain_inbox)
         run.converse(turns.with_end)
         return ending
 
-    def _end_turn(self, stop: Stop) -> None:
+    async def _end_turn(self, stop: Stop) -> None:
         """End it: what it did not come to read stands ahead of the next message, what it asked is asked no more."""
-        run = self._session
+        run, turn = self._session, self._session.talk.session.turn
         run.change(observe.drain_inbox)
         withdraw_all(run)
         run.converse(turns.with_turn_ended, stop, run.now)
         show_spent(run)
         self._has_ended_one = True
+        await self._learn(turn)
+
+    async def _learn(self, turn: int) -> None:
+        """Store what the turn has taught: its result is there already, the next one waits."""
+        run = self._session
+        text = turns.unlearnt(run.talk)
+        if learning_call(run.talk, text) is not None and workflow.patched(LEARNT_BY_TURN):
+            run.converse(turns.with_learnt)
+            await persist_learnings(run, text, turn)
 
     async def _begin_turn(self) -> Stop | None:
         """Begin the next turn as soon as there is a message, unless one is under way; return why the session ends."""
@@ -207,9 +217,10 @@ class SessionWorkflow(AgentLoop[SessionResult]):
             self._session.converse(turns.with_light_results)
 
     async def finish(self, ended: SessionResult) -> SessionResult:
-        """Store what the session has learnt, and answer all who wait."""
-        if self._run.config.uses_knowledge:
-            await persist_learnings(self._run, learnings(self._run.state))
+        """Store what was learnt and no end of a turn has stored, and answer all who wait."""
+        run, session = self._session, self._session.talk.session
+        if session.turn or not session.learns_by_turn:  # it could not go on amid a turn; or is from before
+            await persist_learnings(run, turns.unlearnt(run.talk), session.turn)
         await workflow.wait_condition(workflow.all_handlers_finished)
         return ended
 

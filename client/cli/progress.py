@@ -31,7 +31,7 @@ _PHASES = {
     "Terminated": "done",
 }
 _CLOSING = {"ApprovalResolved", QUESTION_ANSWERED}
-_QUIET = {"waiting", "hydrating", "reviewing"}
+_QUIET = {"waiting", "hydrating", "reviewing", "idle"}
 """Phases that only the run's own word tells."""
 
 

@@ -94,7 +94,7 @@ async def step_limit_counted(client: Client) -> Ran:
 
 async def step_limit_before(client: Client) -> Ran:
     """As a run goes on that was started before `STOPPED_STEPS_COUNTED`: it may be told as often as it likes."""
-    return await _stopped_again_and_again(client, patch_activation_callback=_in_none)
+    return await _stopped_again_and_again(client, patch_activation_callback=in_none)
 
 
 async def _stopped_again_and_again(client: Client, **options: Any) -> Ran:
@@ -114,7 +114,7 @@ async def circuit_shown(client: Client) -> Ran:
 async def circuit_shown_before(client: Client) -> Ran:
     """As a run goes on that was started before `CLOSED_CIRCUIT_SHOWN`: a closed circuit stays listed."""
     facts = await _known(client)
-    return await _with_a_circuit(client, facts, patch_activation_callback=_in_none)
+    return await _with_a_circuit(client, facts, patch_activation_callback=in_none)
 
 
 async def first_calls_shown(client: Client) -> Ran:
@@ -125,7 +125,8 @@ async def first_calls_shown(client: Client) -> Ran:
         return await loop.run()
 
 
-def _in_none(change: PatchActivationInput) -> bool:
+def in_none(change: PatchActivationInput) -> bool:
+    """Take part in no change of the loop's rules, as runs from before them."""
     return False
 
 

@@ -57,6 +57,8 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[Ran]]] = {
     "piped": goals.piped,
     "asked-by-templates": goals.asked_by_templates,
     "talked": sessions.talked,
+    "taught": sessions.taught,
+    "taught-before": sessions.taught_before,
 }
 
 

@@ -1,4 +1,4 @@
-"""A session whose history is recorded: three turns, one of them cut, guidance, a message that waits."""
+"""Sessions whose histories are recorded: turns, one of them cut, guidance, a message that waits; what turns taught."""
 
 import asyncio
 from typing import Any
@@ -9,9 +9,12 @@ from temporalio.client import Client
 from orga.activities.ports import ToolContext
 from orga.client.runs.sessions import start_session
 from orga.testing import FakeTool, answers, calls
+from orga.workflows.types.input import LoopConfig, RunKnowledge
+from tests.replay.features import in_none
 from tests.replay.plain import a_stage, look
 from tests.support.hold import Hold
 from tests.support.runs.loop import Ran
+from tests.support.values.shelf import Shelf
 
 
 async def talked(client: Client) -> Ran:
@@ -29,5 +32,30 @@ async def talked(client: Client) -> Ran:
         await hold.reached()
         await session.send("never mind", when_busy="interrupt")
         await second
+        await session.close()
+        return await loop.ended(client.get_workflow_handle(session.id))
+
+
+async def taught(client: Client) -> Ran:
+    """What each turn has taught is stored at its end; the second taught nothing."""
+    return await _taught(client)
+
+
+async def taught_before(client: Client) -> Ran:
+    """As a session goes on that was started before `LEARNT_BY_TURN`: all of it is stored at the end of the session."""
+    return await _taught(client, patch_activation_callback=in_none)
+
+
+async def _taught(client: Client, **options: Any) -> Ran:
+    steps = [calls("look", text="I look."), answers("green"), calls("look"), calls("look"), answers("blue")]
+    async with a_stage(client, steps, look(), knowledge=Shelf().as_store, **options) as loop:
+        session = await start_session(
+            client,
+            task_queue=loop.task_queue,
+            session_id=f"session-{uuid4()}",
+            config=LoopConfig(knowledge=RunKnowledge(), max_iterations=2),
+        )
+        for text in ("first", "second", "third"):
+            await session.send(text)
         await session.close()
         return await loop.ended(client.get_workflow_handle(session.id))

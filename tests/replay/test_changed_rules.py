@@ -12,7 +12,7 @@ from temporalio.client import Client
 from orga.workflows.phases import run as phases_run
 from orga.workflows.types import versions
 from orga.workflows.types.names import OPEN_CIRCUITS
-from orga.workflows.types.versions import CLOSED_CIRCUIT_SHOWN, LOOP_VERSION, STOPPED_STEPS_COUNTED
+from orga.workflows.types.versions import CLOSED_CIRCUIT_SHOWN, LEARNT_BY_TURN, LOOP_VERSION, STOPPED_STEPS_COUNTED
 from tests.replay.features import circuit_shown
 from tests.replay.test_histories import HISTORIES, history_in
 from tests.support.runs.loop import replayed
@@ -99,9 +99,30 @@ def test_a_model_that_proposes_nothing_but_stopped_steps_is_stopped_itself() -> 
     assert (ending("step-limit-counted"), patches("step-limit-counted")) == ("error", [STOPPED_STEPS_COUNTED])
 
 
+def turns_and_learnings(name: str) -> list[str]:
+    """Return what a history of a session tells of the ends of turns, and where what was learnt is stored."""
+    told: list[str] = []
+    for event in events(name):
+        notes = event.workflow_properties_modified_event_attributes.upserted_memo.fields.values()
+        told += [note["event"] for each in notes for note in json.loads(each.data)]
+        told += [event.activity_task_scheduled_event_attributes.activity_id]
+    return [each for each in told if each in {"TurnEnded", "learnings"}]
+
+
+def test_what_a_turn_has_taught_is_stored_behind_it() -> None:
+    """The second of the three turns taught nothing."""
+    ends, learns = "TurnEnded", "learnings"
+    assert turns_and_learnings("taught") == [ends, learns, ends, ends, learns]
+    assert turns_and_learnings("taught-before") == [ends, ends, ends, learns]
+    assert (patches("taught"), patches("taught-before")) == ([LEARNT_BY_TURN], [])
+
+
 @pytest.mark.parametrize(
     ("name", "is_taken_part_in"),
-    [(BEFORE, True), (AFTER, False), ("step-limit-before", True), ("step-limit-counted", False)],
+    [
+        *((BEFORE, True), (AFTER, False), ("step-limit-before", True), ("step-limit-counted", False)),
+        *(("taught-before", True), ("taught", False)),
+    ],
 )
 async def test_neither_replays_without_the_guard(
     monkeypatch: pytest.MonkeyPatch, name: str, is_taken_part_in: bool

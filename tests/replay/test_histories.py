@@ -43,6 +43,8 @@ SHOWS = {
     "piped": ("director_critic", "StepEvaluated", "PlanAdjusted", "DelegationEnded", "mind the gap"),
     "pursued": ("PlanMade", "PlanAdjusted", "StepEvaluated", "QuestionAnswered", "MemoryCompressed", "DecisionMade"),
     "talked": ("TurnStarted", "TurnEnded", "interrupted", "be brief", "never mind"),
+    "taught": ("TurnStarted", "KnowledgeStored", "memory"),
+    "taught-before": ("TurnStarted", "KnowledgeStored", "memory"),
     "asked-by-templates": ("'own': ['compression', 'decision', 'evaluation', 'execution'", "MemoryCompressed"),
 }
 """What the journals of these recordings tell of."""

@@ -190,6 +190,7 @@ def test_a_delegated_run_that_waits_is_shown_by_its_own_id(capsys: pytest.Captur
         pytest.param("preparing", "hydrating", "hydrating", id="it looks references up"),
         pytest.param("waiting", "acting", "acting", id="it waits no more"),
         pytest.param("acting", "reasoning", "acting", id="what is in flight knows better"),
+        pytest.param("acting", "idle", "idle", id="a session has stored what its turn has taught"),
     ],
 )
 def test_phases_in_which_nothing_is_in_flight_come_from_the_run_itself(phase: str, seen: str, shown: str) -> None:

@@ -16,6 +16,7 @@ from orga.workflows.decisions.recall import (
     behalf_of,
     due_recall,
     learning_call,
+    learning_key,
     learnings,
     reader_of,
     search_terms,
@@ -170,6 +171,12 @@ LEARNT: dict[str, tuple[tuple[Message, ...], str]] = {
 @pytest.mark.parametrize(("messages", "expected"), LEARNT.values(), ids=LEARNT)
 def test_what_was_learnt(messages: tuple[Message, ...], expected: str) -> None:
     assert learnings(a_knowing(*messages)) == expected
+
+
+def test_what_a_turn_has_taught_begins_with_its_message() -> None:
+    state = a_knowing(user("first"), assistant("one"), user("second"), assistant("two"))
+    assert learnings(state, since=3) == "two"
+    assert (learning_key(state), learning_key(state, 2)) == (f"learnings/{state.origin}", f"learnings/{state.origin}/2")
 
 
 def learnt_text(state: AgentState, text: str) -> str:

@@ -9,6 +9,7 @@ from pydantic_core import from_json, to_json
 from orga.client.cli.status_lines import status_lines
 from orga.client.journal.laws import law_faults
 from orga.workflows.decisions.compaction import messages_to_drop
+from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.roll_over import carried, shrunk
 from orga.workflows.decisions.sessions.begin import first_session, opened
 from orga.workflows.decisions.sessions.elapsed import in_words
@@ -33,7 +34,9 @@ from orga.workflows.decisions.sessions.turns import (
     idle,
     patience_s,
     result_of,
+    unlearnt,
     with_end,
+    with_learnt,
     with_light_results,
     with_turn_begun,
     with_turn_ended,
@@ -111,6 +114,18 @@ def test_a_turn_begins_with_all_budgets_and_keeps_what_a_run_keeps() -> None:
     assert (after.failures, after.taint, after.origin) == ({}, ("web",), "origin")
     assert (after.iteration, after.counted_iterations, after.clock.elapsed_s(at(65))) == (7, 0, 5.0)
     assert (after.session.usage.total_tokens, after.session.duration_s) == (99, 30.0)
+
+
+def answering(state: SessionState, text: str) -> SessionState:
+    return state.with_dialogue(conversation=with_message(state.conversation, Message.of("assistant", text)))
+
+
+def test_the_first_end_of_a_turn_that_stores_takes_in_all_before_it_and_each_later_one_its_own() -> None:
+    """A session that continued as new from rules under which nothing was stored loses nothing."""
+    first = with_turn_ended(answering(begun(a_session()), "one"), DONE, at(10))
+    second = with_turn_ended(answering(begun(first, "next", 20), "two"), DONE, at(30))
+    assert (unlearnt(first), unlearnt(second)) == ("one", "one\n\n---\n\ntwo")
+    assert unlearnt(with_learnt(second)) == "two"
 
 
 def test_between_turns_the_clock_stands_still_also_where_somebody_pauses_and_resumes() -> None:

@@ -211,9 +211,10 @@ BETWEEN_LEARNINGS = "\n\n---\n\n"
 CUT = "..."
 
 
-def learnings(state: AgentState) -> str:
-    """Return what the model has said that is worth keeping, "" for nothing; the oldest first."""
-    said = [message.text.strip() for message in state.conversation.messages if message.role == "assistant"]
+def learnings(state: AgentState, since: int = 0) -> str:
+    """Return what the model has said that is worth keeping, "" for nothing; the oldest first, from a message on."""
+    messages = state.conversation.messages[since:]
+    said = [message.text.strip() for message in messages if message.role == "assistant"]
     return BETWEEN_LEARNINGS.join(filter(None, said))
 
 
@@ -240,6 +241,6 @@ def learning_call(state: AgentState, text: str) -> ToolCall | None:
     return ToolCall(call_id=LEARNINGS, name=STORE_KNOWLEDGE, arguments=arguments)
 
 
-def learning_key(state: AgentState) -> str:
-    """Return the key of what the run has learnt: that of the run, so that it stands there once, however it ends."""
-    return f"{LEARNINGS}/{state.origin}"
+def learning_key(state: AgentState, turn: int = 0) -> str:
+    """Return the key of what the run has learnt, or a turn of a session: so it stands there once, however that ends."""
+    return f"{LEARNINGS}/{state.origin}/{turn}" if turn else f"{LEARNINGS}/{state.origin}"

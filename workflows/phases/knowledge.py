@@ -1,4 +1,4 @@
-"""Knowledge: what may concern a reasoning step is recalled ahead of it; what a run has learnt is stored at its end.
+"""Knowledge: what may concern a reasoning step is recalled ahead of it; what was learnt is stored at the end.
 
 A store that is down changes nothing but that: a run goes on without, and says so in its journal.
 """
@@ -63,8 +63,8 @@ async def _recall(request: RecallRequest) -> RecalledContext:
         return RecalledContext(terms=request.terms, error=failure_text(error))
 
 
-async def persist_learnings(run: Run, text: str) -> None:
-    """Store what the run has learnt, once, where the config asks for it and the gate allows it.
+async def persist_learnings(run: Run, text: str, turn: int = 0) -> None:
+    """Store what the run has learnt, or a turn of a session, once, where the config asks for it and the gate allows it.
 
     It is a call of `store_knowledge`, so a run that is not offered that tool stores nothing; nor is there anything
     where somebody behind the gate would have to look at the call first: nobody is asked behind the end.
@@ -79,10 +79,10 @@ async def persist_learnings(run: Run, text: str) -> None:
     except Interrupted:
         return
     if results[0].permitted is not None:
-        await _store(run, results[0].permitted, deadline.done)
+        place = Place(LEARNINGS, recall.learning_key(run.state, turn), deadline.done)
+        await _store(run, results[0].permitted, place, deadline.done)
     deadline.cancel()
 
 
-async def _store(run: Run, permitted: AllowedCall, is_late: CutShort) -> None:
-    place = Place(LEARNINGS, recall.learning_key(run.state), is_late)
+async def _store(run: Run, permitted: AllowedCall, place: Place, is_late: CutShort) -> None:
     await run.settle([asyncio.create_task(execute_attempt(run, permitted, place))], is_late)

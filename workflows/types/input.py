@@ -152,7 +152,7 @@ class RunKnowledge(Border):
     relevance_threshold: float = Field(default=0.3, ge=0, le=1)
     """Of the score, below which nothing is shown."""
     auto_persist: bool = True
-    """Whether what the model has said is stored when the run ends."""
+    """Whether what the model has said is stored when the run ends, or a turn of a session does."""
 
 
 class LoopConfig(Border):

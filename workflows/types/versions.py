@@ -4,7 +4,7 @@ A change of workflow code that gives a history other commands is guarded by `wor
 the place before go on as they began. See "How the loop's rules change" in ARCHITECTURE.md.
 """
 
-LOOP_VERSION = 3
+LOOP_VERSION = 4
 """Of the loop's rules; one more with each change that a history could tell. A run's setup records it."""
 
 FIRST_CALLS_SHOWN = 3
@@ -16,3 +16,6 @@ CLOSED_CIRCUIT_SHOWN = "closed-circuit-shown"
 
 STOPPED_STEPS_COUNTED = "stopped-steps-counted"
 """Replies that hold nothing but calls of stopped steps end the run; before, it went on to a limit."""
+
+LEARNT_BY_TURN = "learnt-by-turn"
+"""What a turn of a session has taught is stored at its end; before, all of it was at the end of the session."""

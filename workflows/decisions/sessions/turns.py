@@ -4,7 +4,8 @@ from datetime import datetime
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.conversation import shares, with_message
+from orga.workflows.decisions.conversation import latest_turn, shares, with_message
+from orga.workflows.decisions.recall import learnings
 from orga.workflows.decisions.result import result_data
 from orga.workflows.decisions.sessions.elapsed import in_words
 from orga.workflows.types.control import Clock, Stop
@@ -89,6 +90,16 @@ def turn_result(state: SessionState, stop: Stop, now: datetime) -> TurnResult:
         tool_calls=state.tool_calls,
         duration_s=round(state.clock.elapsed_s(now), 3),
     )
+
+
+def unlearnt(state: SessionState) -> str:
+    """Return what the latest turn has taught, "" for nothing; with it what no end of a turn before has stored."""
+    return learnings(state, latest_turn(state.conversation.messages) if state.session.learns_by_turn else 0)
+
+
+def with_learnt(state: SessionState) -> SessionState:
+    """Return the state of a session in which the ends of turns store what was learnt."""
+    return state.with_session(learns_by_turn=True)
 
 
 def idle(state: SessionState, now: datetime) -> SessionState:

@@ -36,6 +36,7 @@ class SessionChanges(TypedDict, total=False):
     duration_s: float
     cut: str | None
     closing: bool
+    learns_by_turn: bool
     last_end: datetime | None
     idle_since: datetime | None
 
@@ -66,6 +67,8 @@ class Session(Record):
     cut: str | None = None
     """Why somebody has cut the turn under way."""
     closing: bool = False
+    learns_by_turn: bool = False
+    """Whether the ends of turns have stored what was learnt so far; the first that does takes in all before it."""
     last_end: datetime | None = None
     """When the last turn ended."""
     idle_since: datetime | None = None

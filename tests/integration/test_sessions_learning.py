@@ -1,0 +1,203 @@
+"""What a turn of a session has taught is stored at its end, once, whichever that is; none is left for the last one."""
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from temporalio.client import Client
+
+from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
+from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.ports import ToolContext
+from orga.client.errors import NoAnswer
+from orga.client.proof.verify import verify
+from orga.client.runs.sessions import start_session
+from orga.testing import FakeTool, ScriptedModel, answers, calls
+from orga.workflows.phases.knowledge import LEARNING_S
+from orga.workflows.types.knowledge import KnowledgeItem, Stored
+from tests.support.crash.stage import NEVER, everyone
+from tests.support.crash.worker import CrashWorker, Fate
+from tests.support.hold import Hold, until
+from tests.support.runs.knowing import ON, Judging, all_of, store
+from tests.support.runs.loop import WORKER_FACTS, a_loop, histories_of
+from tests.support.runs.sessions import Talked, begin, closed, ended, how, stands
+
+__all__ = ["store"]
+
+ALWAYS = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
+
+
+def stored(last: Talked) -> list[str]:
+    """Return what the journal tells of turns, and of what was stored."""
+    told = [entry for entry in last.journal if entry.event in {"TurnStarted", "TurnEnded", "KnowledgeStored"}]
+    return [f"turn {e.data['turn']}" if "turn" in e.data else str(e.data["kind"]) for e in told]
+
+
+async def texts_of(store: SqliteStore) -> list[str]:
+    return sorted(item.text for item in await all_of(store))
+
+
+async def until_it_has(store: SqliteStore, count: int) -> list[str]:
+    """Wait until the store has so many items: who awaits a turn does not wait for that."""
+
+    async def is_there() -> bool:
+        return len(await all_of(store)) == count
+
+    await until(is_there)
+    return await texts_of(store)
+
+
+async def test_each_turn_is_learnt_from_at_its_end(client: Client, store: SqliteStore) -> None:
+    """Another run knows of it while the session goes on; the end of that has nothing left to store."""
+    engine = Judging()
+    model = ScriptedModel([calls("look", text="The door is green."), answers("Green."), answers("Blue.")])
+    async with a_loop(client, model, FakeTool("look"), knowledge=store, engine=engine) as loop:
+        session = await begin(loop, **ON)
+        await session.send("Which colour is the door?")
+        first = await until_it_has(store, 1)
+        await session.send("And the gate?")
+        both = await until_it_has(store, 2)
+        last = await closed(session)
+        found = await verify(client, session.id, exported=last.journal)
+    assert first == ["Task: Which colour is the door?\nThe door is green.\n\n---\n\nGreen."]
+    assert both == sorted([*first, "Task: And the gate?\nBlue."])
+    assert await texts_of(store) == both
+    assert stored(last) == ["turn 1", "turn 1", "memory", "turn 2", "turn 2", "memory"]
+    assert [each.purpose for each in engine.asked].count("learning") == 2
+    assert (last.result.tool_calls.proposed, last.result.tool_calls.run) == (1, 1)
+    assert found.ok, [check for check in found.checks if not check.ok]
+
+
+async def test_a_turn_that_taught_nothing_has_no_event_more(client: Client, store: SqliteStore) -> None:
+    """Neither a call nor a timer, nor the mark of a changed rule."""
+    async with a_loop(client, [calls("look")], FakeTool("look"), knowledge=store) as loop:
+        session = await begin(loop, **ON, max_iterations=1)
+        await session.send("look")
+        last = await closed(session)
+        [history] = await histories_of(client, session.id)
+    marks = [event.marker_recorded_event_attributes.marker_name for event in history.events]
+    begun = [event.activity_task_scheduled_event_attributes.activity_id for event in history.events]
+    timers = [event.timer_started_event_attributes.start_to_fire_timeout.seconds for event in history.events]
+    assert "core_patch" not in marks
+    assert "learnings" not in begun
+    assert LEARNING_S not in timers
+    assert (stored(last), await all_of(store)) == (["turn 1", "turn 1"], [])
+
+
+async def test_through_runs_nothing_is_stored_twice(client: Client, store: SqliteStore) -> None:
+    steps = [calls("look", n=1, text="I look."), answers("one"), calls("look", n=2, text="Again."), answers("two")]
+    async with a_loop(client, ScriptedModel(steps), FakeTool("look"), knowledge=store, setup=ALWAYS) as loop:
+        session = await begin(loop, **ON)
+        for text in ("first", "second"):
+            await session.send(text)
+        last = await closed(session)
+    assert last.runs >= 4
+    assert await texts_of(store) == [
+        "Task: first\nI look.\n\n---\n\none",
+        "Task: second\nAgain.\n\n---\n\ntwo",
+    ]
+    assert [each for each in stored(last) if each == "memory"] == ["memory"] * 2
+
+
+@pytest.mark.parametrize("reason", ["interrupted", "aborted", "error"])
+async def test_whichever_end_a_turn_has_it_is_learnt_from(client: Client, store: SqliteStore, reason: str) -> None:
+    hold = Hold()
+
+    async def stand_still(_: dict[str, Any], __: ToolContext) -> str:
+        return await hold.then("done")
+
+    says = "The door is green."
+    steps = [calls("look", text=says)] if reason == "error" else [calls("work", text=says), answers("Blue.")]
+    tools = FakeTool("look"), FakeTool("work", stand_still)
+    async with a_loop(client, ScriptedModel([*steps]), *tools, knowledge=store) as loop:
+        session = await begin(loop, **ON)
+        first = asyncio.create_task(session.send("Which colour?"))
+        if reason != "error":
+            await hold.reached()
+            await (session.interrupt("enough") if reason == "interrupted" else session.abort("enough"))
+        assert (await first).termination.reason == reason
+        last = await (ended(session) if reason == "aborted" else closed(session))
+    assert await texts_of(store) == [f"Task: Which colour?\n{says}"]
+    assert stored(last) == ["turn 1", "turn 1", "memory"]
+
+
+async def test_what_the_gate_denies_is_not_stored_and_no_later_end_tries_again(
+    client: Client, store: SqliteStore
+) -> None:
+    engine = Judging("store_knowledge")
+    async with a_loop(client, [answers("Green.")], knowledge=store, engine=engine) as loop:
+        session = await begin(loop, **ON)
+        await session.send("Which colour?")
+        last = await closed(session)
+    assert (await all_of(store), stored(last)) == ([], ["turn 1", "turn 1"])
+    assert [each.purpose for each in engine.asked].count("learning") == 1
+
+
+class HeldStore(SqliteStore):
+    """Stands still before it stores what a turn has taught."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, HashingEmbedder())
+        self.hold = Hold()
+
+    async def store(self, items: Sequence[KnowledgeItem]) -> list[Stored]:
+        await self.hold.then(None)
+        return await super().store(items)
+
+
+async def test_the_result_of_a_turn_does_not_wait_for_the_store_and_what_is_said_meanwhile_is_a_turn(
+    client: Client, tmp_path: Path
+) -> None:
+    """Guidance, too: the turn that taught has ended and reads none any more."""
+    held, model = HeldStore(tmp_path / "knowledge.db"), ScriptedModel([answers("Green."), answers("Blue.")])
+    async with a_loop(client, model, knowledge=held) as loop:
+        session = await begin(loop, **ON)
+        assert how(await session.send("Which colour?")) == (1, "Green.", "completed")
+        await held.hold.reached()
+        assert await session.post("And the gate?", when_busy="steer") == 2
+        assert ((await stands(session)).turn, len(model.seen)) == (0, 1)
+        held.hold.go.set()
+        assert how(await session.result_of(2)) == (2, "Blue.", "completed")
+        last = await closed(session)
+        kept = await texts_of(held)
+    await held.close()
+    assert kept == ["Task: And the gate?\nBlue.", "Task: Which colour?\nGreen."]
+    assert stored(last) == ["turn 1", "turn 1", "memory", "turn 2", "turn 2", "memory"]
+
+
+async def test_what_a_turn_has_taught_is_there_once_though_the_worker_dies_behind_it(
+    client: Client, tmp_path: Path
+) -> None:
+    queue, effects = f"sessions-{uuid4()}", tmp_path / "effects"
+    effects.touch()
+    address = client.service_client.config.target_host
+    fates = Fate("stored memory"), Fate()
+    first, second = (CrashWorker(address, queue, effects, NEVER, fate, everyone, remembers=True) for fate in fates)
+    session = await start_session(client, task_queue=queue, config={"knowledge": {}})  # pyright: ignore[reportArgumentType]
+    dying = first.started()
+
+    async def is_taken() -> bool:
+        with suppress(NoAnswer):
+            return await session.post("look", message_id="m1") == 1
+        return False
+
+    await until(is_taken)
+    await asyncio.to_thread(dying.join, 60)
+    assert dying.exitcode == -signal.SIGKILL
+    living = second.started()
+    assert (await asyncio.wait_for(session.result_of(1), 120)).termination.reason == "completed"
+    last = await closed(session)
+    living.kill()
+    await asyncio.to_thread(living.join)
+    kept = SqliteStore(tmp_path / "knowledge.db", HashingEmbedder())
+    try:
+        items = await all_of(kept)
+    finally:
+        await kept.close()
+    assert [item.kind for item in items] == ["memory"]
+    assert stored(last) == ["turn 1", "turn 1", "memory"]
