@@ -57,6 +57,8 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[Ran]]] = {
     "piped": goals.piped,
     "asked-by-templates": goals.asked_by_templates,
     "talked": sessions.talked,
+    "looked-up": sessions.looked_up,
+    "looked-up-before": sessions.looked_up_before,
     "taught": sessions.taught,
     "taught-before": sessions.taught_before,
 }

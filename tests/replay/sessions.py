@@ -1,4 +1,4 @@
-"""Sessions whose histories are recorded: turns, one of them cut, guidance, a message that waits; what turns taught."""
+"""Sessions whose histories are recorded: a turn that is cut, guidance, messages that wait, references, learnings."""
 
 import asyncio
 from typing import Any
@@ -32,6 +32,27 @@ async def talked(client: Client) -> Ran:
         await hold.reached()
         await session.send("never mind", when_busy="interrupt")
         await second
+        await session.close()
+        return await loop.ended(client.get_workflow_handle(session.id))
+
+
+async def looked_up(client: Client) -> Ran:
+    """What each message refers to is looked up ahead of its turn; of the second nothing new."""
+    return await _looked_up(client)
+
+
+async def looked_up_before(client: Client) -> Ran:
+    """As a session goes on that was started before `EACH_MESSAGE_LOOKED_UP`: that of the first message alone is."""
+    return await _looked_up(client, patch_activation_callback=in_none)
+
+
+async def _looked_up(client: Client, **options: Any) -> Ran:
+    parameters = {"type": "object", "required": ["url"]}
+    fetch = FakeTool("fetch_url", lambda arguments, context: f"page of {arguments['url']}", parameters=parameters)
+    async with a_stage(client, [answers("one"), answers("two"), answers("three")], fetch, **options) as loop:
+        session = await start_session(client, task_queue=loop.task_queue, session_id=f"session-{uuid4()}")
+        for text in ("See https://a.io", "Is https://a.io all?", "No: see https://b.io and https://c.io"):
+            await session.send(text)
         await session.close()
         return await loop.ended(client.get_workflow_handle(session.id))
 

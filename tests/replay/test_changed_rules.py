@@ -12,7 +12,13 @@ from temporalio.client import Client
 from orga.workflows.phases import run as phases_run
 from orga.workflows.types import versions
 from orga.workflows.types.names import OPEN_CIRCUITS
-from orga.workflows.types.versions import CLOSED_CIRCUIT_SHOWN, LEARNT_BY_TURN, LOOP_VERSION, STOPPED_STEPS_COUNTED
+from orga.workflows.types.versions import (
+    CLOSED_CIRCUIT_SHOWN,
+    EACH_MESSAGE_LOOKED_UP,
+    LEARNT_BY_TURN,
+    LOOP_VERSION,
+    STOPPED_STEPS_COUNTED,
+)
 from tests.replay.features import circuit_shown
 from tests.replay.test_histories import HISTORIES, history_in
 from tests.support.runs.loop import replayed
@@ -117,11 +123,24 @@ def test_what_a_turn_has_taught_is_stored_behind_it() -> None:
     assert (patches("taught"), patches("taught-before")) == ([LEARNT_BY_TURN], [])
 
 
+def places_of(name: str, tool: str) -> list[str]:
+    """Return where a history has calls of a tool."""
+    begun = [event.activity_task_scheduled_event_attributes for event in events(name)]
+    return [each.activity_id for each in begun if each.activity_type.name == tool]
+
+
+def test_what_each_message_refers_to_is_looked_up_and_once_in_a_session() -> None:
+    assert places_of("looked-up", "fetch_url") == ["0.0", "0.3.0", "0.3.1"]
+    assert places_of("looked-up-before", "fetch_url") == ["0.0"]
+    assert (patches("looked-up"), patches("looked-up-before")) == ([EACH_MESSAGE_LOOKED_UP], [])
+
+
 @pytest.mark.parametrize(
     ("name", "is_taken_part_in"),
     [
         *((BEFORE, True), (AFTER, False), ("step-limit-before", True), ("step-limit-counted", False)),
         *(("taught-before", True), ("taught", False)),
+        *(("looked-up-before", True), ("looked-up", False)),
     ],
 )
 async def test_neither_replays_without_the_guard(

@@ -43,6 +43,8 @@ SHOWS = {
     "piped": ("director_critic", "StepEvaluated", "PlanAdjusted", "DelegationEnded", "mind the gap"),
     "pursued": ("PlanMade", "PlanAdjusted", "StepEvaluated", "QuestionAnswered", "MemoryCompressed", "DecisionMade"),
     "talked": ("TurnStarted", "TurnEnded", "interrupted", "be brief", "never mind"),
+    "looked-up": ("PreHydrationComplete", "https://a.io", "https://b.io", "TurnStarted"),
+    "looked-up-before": ("PreHydrationComplete", "https://a.io", "TurnStarted"),
     "taught": ("TurnStarted", "KnowledgeStored", "memory"),
     "taught-before": ("TurnStarted", "KnowledgeStored", "memory"),
     "asked-by-templates": ("'own': ['compression', 'decision', 'evaluation', 'execution'", "MemoryCompressed"),

@@ -1,7 +1,7 @@
 """Turns of a session: what a message does, what a turn begins with and leaves, what is carried on."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pydantic_core import from_json, to_json
@@ -26,6 +26,7 @@ from orga.workflows.decisions.sessions.messages import (
 )
 from orga.workflows.decisions.sessions.shown import session_result, session_status
 from orga.workflows.decisions.sessions.turns import (
+    MAX_RESOLVED,
     MAX_RESULTS,
     RESULTS_BYTES,
     TurnUnknown,
@@ -35,14 +36,17 @@ from orga.workflows.decisions.sessions.turns import (
     patience_s,
     result_of,
     unlearnt,
+    unresolved,
     with_end,
     with_learnt,
     with_light_results,
+    with_resolved,
     with_turn_begun,
     with_turn_ended,
 )
 from orga.workflows.types.control import Stop
 from orga.workflows.types.conversation import Conversation
+from orga.workflows.types.hydration import PreHydration, Reference, Resolved
 from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.ranges import indexes
 from orga.workflows.types.record import InvalidInput
@@ -275,6 +279,20 @@ def test_an_id_stands_for_the_words_that_it_was_sent_with() -> None:
     assert len(state.session.digests) == MAX_TAKEN
 
 
+def a_page(url: str, status: Literal["resolved", "failed"] = "resolved") -> Resolved:
+    return Resolved(reference=Reference(ref_type="url", value=url), status=status)
+
+
+def test_a_reference_that_was_found_is_none_for_a_later_turn() -> None:
+    """What failed is; and what is known takes none of the room for new ones."""
+    state = with_resolved(begun(a_session()), [a_page("https://a.io"), a_page("https://b.io", "failed")])
+    assert (state.later_turn, len(state.session.resolved)) == (0, 1)
+    state = begun(with_turn_ended(state, DONE, at(10)), "https://a.io https://b.io https://c.io", 20)
+    assert (state.later_turn, state.hydrated) == (2, False)
+    found = unresolved(state, PreHydration(max_references=1))
+    assert [each.value for each in found] == ["https://b.io"]
+
+
 def largest() -> SessionState:
     state = a_session()
     for number in range(MAX_RESULTS + 5):
@@ -286,7 +304,7 @@ def largest() -> SessionState:
         state = with_sent(
             state.with_session(queue=state.session.queue[:19]), says(message_id=f"z{number}".ljust(100, "x"))
         )
-    return state
+    return with_resolved(state, [a_page(f"https://a.io/{n}") for n in range(MAX_RESOLVED + 9)])
 
 
 def test_what_a_session_knows_beside_a_run_has_its_room_in_the_payload() -> None:
@@ -349,6 +367,24 @@ def test_what_the_turn_under_way_was_begun_with_stays_while_it_lasts() -> None:
     gone = indexes(messages_to_drop(conversation, 1_000))
     assert {1, 2, 4, 5} <= set(gone)
     assert 3 not in gone
+
+
+def with_lookups(conversation: Conversation) -> Conversation:
+    """Return it where something was looked up for each of the three messages."""
+    old, first = (Message.of("user", text, pinned=True, begins_turn=True) for text in ("old page", "new page"))
+    messages = conversation.messages
+    page = Message.of("user", "first page", pinned=True)
+    found = (messages[0], page, messages[1], old, *messages[2:4], first, *messages[4:])
+    return conversation_of(*found, sent=len(found))
+
+
+def test_what_was_looked_up_for_a_turn_stays_while_that_lasts() -> None:
+    conversation = with_lookups(a_long_turn())
+    gone = indexes(messages_to_drop(conversation, 1_000))
+    assert {2, 3, 4} <= set(gone)
+    assert not {0, 1, 5, 6} & set(gone)
+    texts = [message.text for message in shrunk(conversation, 3_000).messages]
+    assert [text for text in texts if "page" in text] == ["first page", "new page"]
 
 
 def test_it_is_carried_on_ahead_of_calls_that_came_after_it() -> None:

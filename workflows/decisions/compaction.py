@@ -7,6 +7,7 @@ from typing import Any
 from orga.workflows.decisions.conversation import (
     MAX_CONVERSATION_BYTES,
     fits,
+    goes_last,
     latest_turn,
     sent_tokens,
     size_of,
@@ -89,7 +90,7 @@ def _groups(conversation: Conversation, pinned: bool) -> list[tuple[int, int]]:
     bounds = list(pairwise([*starts, len(messages)]))[1:]
     may_go = [group for group in (bounds if has_replied else bounds[:-1]) if group[0] < latest]
     turn = latest_turn(conversation.messages)
-    return [group for group in may_go if (messages[group[0]].pinned or group[0] == turn) == pinned]
+    return [group for group in may_go if goes_last(messages, group[0], turn) == pinned]
 
 
 UNTOUCHED = 6

@@ -218,9 +218,22 @@ def full_digest(conversation: Conversation) -> str:
     return digest_of(conversation.messages[conversation.sent :], conversation.digest)
 
 
-def latest_turn(messages: tuple[Message, ...]) -> int:
-    """Return which message began the turn under way; the first, which is the task, where no message began one."""
-    return max((i for i, message in enumerate(messages) if message.begins_turn), default=0)
+def latest_turn(messages: tuple[Message, ...]) -> range:
+    """Return what the turn under way began with: its message, with what was looked up for it; where none did, the task.
+
+    What was looked up stands right behind its message, and is pinned.
+    """
+    last = max((i for i, message in enumerate(messages) if message.begins_turn), default=0)
+    has_lookups = last > 0 and messages[last].pinned and messages[last - 1].begins_turn
+    return range(last - has_lookups, last + 1)
+
+
+def goes_last(messages: tuple[Message, ...], index: int, turn: range) -> bool:
+    """Return whether a message stays as long as others can go: pinned, or of the turn under way from its beginning.
+
+    What was looked up for a turn before goes with that.
+    """
+    return index in turn or (messages[index].pinned and not messages[index].begins_turn)
 
 
 LEAST_ROOM_BYTES = 4_000
@@ -233,7 +246,7 @@ def news_room(state: AgentState) -> int:
         return MAX_NEWS_BYTES
     messages, sent = state.conversation.messages, state.conversation.sent
     turn = latest_turn(messages)
-    pinned = [m for i, m in enumerate(messages[1:sent], 1) if m.pinned or i == turn]
+    pinned = [messages[i] for i in range(1, sent) if goes_last(messages, i, turn)]
     stays = [*messages[:1], *pinned, *messages[max(sent, 1) :]]
     return min(max(bytes_for(message_budget(state)) - sum(map(size_of, stays)), LEAST_ROOM_BYTES), MAX_NEWS_BYTES)
 

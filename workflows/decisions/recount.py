@@ -125,8 +125,8 @@ class ContextFold:
 _ALTERNATIVE = re.compile(r"\.f\d+$")
 """At the end of the place of a call that a recovery made."""
 
-_LOOKUP = re.compile(r"0\.\d+")
-"""The place of a lookup before the first step."""
+_LOOKUP = re.compile(r"0\.\d+(?:\.\d+)?")
+"""The place of a lookup before the first step, of a later turn of a session too."""
 
 
 class Recount:

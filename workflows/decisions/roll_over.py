@@ -14,7 +14,7 @@ from orga.workflows.decisions.carried_parts import (
     Part,
 )
 from orga.workflows.decisions.compaction import latest_group
-from orga.workflows.decisions.conversation import as_base, latest_turn, shares, weight_of, with_messages
+from orga.workflows.decisions.conversation import as_base, goes_last, latest_turn, shares, weight_of, with_messages
 from orga.workflows.decisions.observe import MAX_REPAIRS_IN_A_ROW
 from orga.workflows.types.context import EMPTY
 from orga.workflows.types.conversation import Conversation
@@ -137,7 +137,7 @@ def _without_oldest(messages: tuple[Message, ...], room: int) -> tuple[Message, 
     size = _weight(messages)
     gone: set[int] = set()
     turn = latest_turn(messages)
-    for start, stop in sorted(groups, key=lambda group: (messages[group[0]].pinned or group[0] == turn, group[0])):
+    for start, stop in sorted(groups, key=lambda group: (goes_last(messages, group[0], turn), group[0])):
         if size <= room:
             break
         size -= _weight(messages[start:stop])

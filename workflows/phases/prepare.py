@@ -18,7 +18,6 @@ from orga.workflows.decisions.calls import refused
 from orga.workflows.decisions.decision import unfounded
 from orga.workflows.decisions.dispatch import with_under_way
 from orga.workflows.decisions.fork import shared
-from orga.workflows.decisions.hydration import references_in
 from orga.workflows.decisions.limits import tool_calls_left
 from orga.workflows.phases import gate
 from orga.workflows.phases.act import execute_call
@@ -129,11 +128,11 @@ async def _prepare(run: Run) -> Setup:
 
 
 async def hydrate(run: Run) -> None:
-    """Look up, once in a run, what its task refers to; a task that refers to nothing leaves no trace in the history."""
+    """Look up, once in a run or a turn, what its task refers to; one that refers to nothing leaves no trace."""
     if run.state.hydrated or run.is_interrupted():
         return
     config = run.config.pre_hydration or PreHydration()
-    references = references_in(run.state.input.task, config) if config.enabled else ()
+    references = run.references(config) if config.enabled else ()
     looked_up = hydration.lookups(references, config, run.setup.tools, tool_calls_left(run.state))
     calls = tuple(lookup.call for lookup in looked_up if lookup.call is not None)
     outcomes: tuple[Outcome, ...] = ()
@@ -144,13 +143,13 @@ async def hydrate(run: Run) -> None:
         run.change(hydration.with_calls, outcomes)
     late = "the run was ended before" if run.is_interrupted() else f"not there within {config.timeout_s:g} s"
     by_id = {outcome.call.call_id: outcome for outcome in outcomes}
-    run.change(hydration.with_hydration, hydration.found(looked_up, by_id, late), config.max_context_tokens)
+    run.take_lookups(hydration.found(looked_up, by_id, late), config.max_context_tokens)
     await wait_if_paused(run)
 
 
 async def _look_up(run: Run, calls: tuple[ToolCall, ...], timeout_s: float) -> tuple[Outcome, ...]:
     """Return an outcome for each call that was judged; none when the run is ended before."""
-    places = tuple(f"0.{index}" for index in range(len(calls)))
+    places = tuple(f"{run.lookups_place}.{index}" for index in range(len(calls)))
     try:
         results = await gate.judge_calls(run, calls, places, "hydration")
         await checkpoint(run)

@@ -1,7 +1,7 @@
 """The agent's run: what `ControlledRun` needs of its state, the room of its calls, why it ends, what it shows."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -11,12 +11,14 @@ from temporalio.common import SearchAttributeUpdate
 
 from orga.activities.instruments import count_opened_circuit, count_recovery
 from orga.workflows.decisions import limits, roll_over
+from orga.workflows.decisions.hydration import references_in, with_hydration
 from orga.workflows.decisions.result import details
 from orga.workflows.phases.control.pace import ask, upsert, withdraw
 from orga.workflows.phases.control.run import ControlledRun, Interrupted, Length
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.control import Note, Stop
 from orga.workflows.types.gate import Verdict
+from orga.workflows.types.hydration import PreHydration, Reference, Resolved
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.knowledge import StepOutput
 from orga.workflows.types.names import AGENT, COST_USD, DEAD_LETTERS, OPEN_CIRCUITS, TENANT
@@ -106,6 +108,19 @@ class Run(ControlledRun[AgentState]):
     def limit_reached(self) -> Stop | None:
         """Return which limit is reached, an abort among them."""
         return limits.stop_reason(self.state, self.state.config, self.now)
+
+    @property
+    def lookups_place(self) -> str:
+        """What the places of lookups begin with: they stand ahead of the first iteration."""
+        return "0"
+
+    def references(self, config: PreHydration) -> tuple[Reference, ...]:
+        """Return what is to be looked up of what its task refers to."""
+        return references_in(self.state.input.task, config)
+
+    def take_lookups(self, items: Sequence[Resolved], max_context_tokens: int) -> None:
+        """Take in what was found."""
+        self.change(with_hydration, items, max_context_tokens)
 
     def outputs(self) -> tuple[StepOutput, ...]:
         """Return what is kept as evidence beside what it has learnt."""

@@ -51,7 +51,7 @@ class Message(InParts, Record):
     knowledge: bool = False
     """Is the block of what was recalled."""
     begins_turn: bool = False
-    """Is what a turn of a session answers: never dropped while no later one stands."""
+    """Is what a turn of a session answers, or was looked up for it: never dropped while no later one stands."""
 
     @classmethod
     def of(

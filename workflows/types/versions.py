@@ -4,7 +4,7 @@ A change of workflow code that gives a history other commands is guarded by `wor
 the place before go on as they began. See "How the loop's rules change" in ARCHITECTURE.md.
 """
 
-LOOP_VERSION = 4
+LOOP_VERSION = 5
 """Of the loop's rules; one more with each change that a history could tell. A run's setup records it."""
 
 FIRST_CALLS_SHOWN = 3
@@ -19,3 +19,6 @@ STOPPED_STEPS_COUNTED = "stopped-steps-counted"
 
 LEARNT_BY_TURN = "learnt-by-turn"
 """What a turn of a session has taught is stored at its end; before, all of it was at the end of the session."""
+
+EACH_MESSAGE_LOOKED_UP = "each-message-looked-up"
+"""What each message of a session refers to is looked up ahead of its turn; before, that of the first one alone."""

@@ -1,14 +1,18 @@
 """Turns of a session: each begins with all of its budgets, and leaves its result."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from pydantic_core import to_json
 
 from orga.workflows.decisions.conversation import latest_turn, shares, with_message
+from orga.workflows.decisions.hydration import references_in
 from orga.workflows.decisions.recall import learnings
 from orga.workflows.decisions.result import result_data
 from orga.workflows.decisions.sessions.elapsed import in_words
+from orga.workflows.types.context import text_digest
 from orga.workflows.types.control import Clock, Stop
+from orga.workflows.types.hydration import PreHydration, Reference, Resolved
 from orga.workflows.types.messages import Message
 from orga.workflows.types.sessions.result import TurnResult, TurnTermination
 from orga.workflows.types.sessions.session import Session, SessionState
@@ -36,7 +40,13 @@ def with_turn_begun(state: SessionState, now: datetime) -> SessionState:
     text = head.text if session.last_end is None else _with_time(head.text, session.last_end, now)
     said = Message.of("user", text, begins_turn=True)
     state = state.with_task(
-        input=state.input.with_task(head.text), decided={}, undecided=0, output="", data=None, gathered=()
+        input=state.input.with_task(head.text),
+        hydrated=False,
+        decided={},
+        undecided=0,
+        output="",
+        data=None,
+        gathered=(),
     )
     state = state.with_rounds_of(Dialogue()).with_dialogue(
         conversation=with_message(state.conversation, said), partial="", last="", refused=""
@@ -94,12 +104,34 @@ def turn_result(state: SessionState, stop: Stop, now: datetime) -> TurnResult:
 
 def unlearnt(state: SessionState) -> str:
     """Return what the latest turn has taught, "" for nothing; with it what no end of a turn before has stored."""
-    return learnings(state, latest_turn(state.conversation.messages) if state.session.learns_by_turn else 0)
+    return learnings(state, latest_turn(state.conversation.messages).start if state.session.learns_by_turn else 0)
 
 
 def with_learnt(state: SessionState) -> SessionState:
     """Return the state of a session in which the ends of turns store what was learnt."""
     return state.with_session(learns_by_turn=True)
+
+
+MAX_RESOLVED = 200
+"""References that are remembered."""
+
+DIGEST_CHARS = 16
+
+
+def unresolved(state: SessionState, config: PreHydration) -> tuple[Reference, ...]:
+    """Return what the message of the turn under way refers to and no turn before has resolved."""
+    known = frozenset(state.session.resolved)
+    return references_in(state.input.task, config, lambda value: _digest(value) in known)
+
+
+def with_resolved(state: SessionState, items: Sequence[Resolved]) -> SessionState:
+    """Remember what was looked up and found, so that no later turn does so again."""
+    found = [_digest(each.reference.value) for each in items if each.status == "resolved"]
+    return state.with_session(resolved=(*state.session.resolved, *found)[-MAX_RESOLVED:])
+
+
+def _digest(value: str) -> str:
+    return text_digest(value)[:DIGEST_CHARS]
 
 
 def idle(state: SessionState, now: datetime) -> SessionState:

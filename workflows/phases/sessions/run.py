@@ -6,11 +6,15 @@ from typing import Any, Concatenate, ParamSpec
 
 from temporalio import workflow
 
+from orga.workflows.decisions.hydration import with_hydration
+from orga.workflows.decisions.sessions import turns
 from orga.workflows.decisions.sessions.shown import details
 from orga.workflows.phases.control.run import CutShort
 from orga.workflows.phases.run import Run
+from orga.workflows.types.hydration import PreHydration, Reference, Resolved
 from orga.workflows.types.sessions.session import SessionState
 from orga.workflows.types.usage import UsageTotals
+from orga.workflows.types.versions import EACH_MESSAGE_LOOKED_UP
 
 P = ParamSpec("P")
 
@@ -44,6 +48,24 @@ class SessionRun(Run):
         await super().settle(tasks, is_cut_short)
         if self.is_interrupted() and not all(task.done() for task in tasks):
             await workflow.wait_condition(lambda: self.state.aborted is not None or all(task.done() for task in tasks))
+
+    @property
+    def lookups_place(self) -> str:
+        """Those of later turns have places of their own, so that no key comes twice."""
+        place, turn = super().lookups_place, self.talk.later_turn
+        return f"{place}.{turn}" if turn else place
+
+    def references(self, config: PreHydration) -> tuple[Reference, ...]:
+        """Return what the message of the turn refers to and no turn before has resolved."""
+        due = turns.unresolved(self.talk, config)
+        if due and self.talk.later_turn and not workflow.patched(EACH_MESSAGE_LOOKED_UP):
+            return ()
+        return due
+
+    def take_lookups(self, items: Sequence[Resolved], max_context_tokens: int) -> None:
+        """Take in what was found, as a part of the turn behind the first one."""
+        self.converse(turns.with_resolved, items)
+        self.change(with_hydration, items, max_context_tokens, is_of_turn=bool(self.talk.later_turn))
 
     def spent(self) -> UsageTotals:
         """Return what all turns have used."""

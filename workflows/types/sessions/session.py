@@ -9,7 +9,7 @@ from orga.workflows.types.sessions.result import TurnResult
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
-SESSION_BYTES = 105_000
+SESSION_BYTES = 109_000
 """That the state of a session may take as JSON beside that of a run: messages that wait, ids, results that were cut."""
 
 
@@ -37,6 +37,7 @@ class SessionChanges(TypedDict, total=False):
     cut: str | None
     closing: bool
     learns_by_turn: bool
+    resolved: tuple[str, ...]
     last_end: datetime | None
     idle_since: datetime | None
 
@@ -69,6 +70,8 @@ class Session(Record):
     closing: bool = False
     learns_by_turn: bool = False
     """Whether the ends of turns have stored what was learnt so far; the first that does takes in all before it."""
+    resolved: tuple[str, ...] = ()
+    """Digests of the last references that were looked up and found."""
     last_end: datetime | None = None
     """When the last turn ended."""
     idle_since: datetime | None = None
@@ -97,6 +100,11 @@ class SessionState(AgentState):
     def counted_iterations(self) -> int:
         """Those of the turn; their numbers go on through the session."""
         return self.iteration - self.session.before
+
+    @property
+    def later_turn(self) -> int:
+        """The turn under way where it is not the first that was begun; else 0."""
+        return self.session.turn if self.session.begun > 1 else 0
 
     @property
     def is_held_elsewhere(self) -> bool:
