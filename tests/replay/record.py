@@ -61,6 +61,8 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[Ran]]] = {
     "looked-up-before": sessions.looked_up_before,
     "taught": sessions.taught,
     "taught-before": sessions.taught_before,
+    "delegate-awaited": sessions.delegate_awaited,
+    "delegate-awaited-before": sessions.delegate_awaited_before,
 }
 
 

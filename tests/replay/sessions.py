@@ -1,6 +1,7 @@
 """Sessions whose histories are recorded: a turn that is cut, guidance, messages that wait, references, learnings."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
@@ -12,7 +13,8 @@ from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.input import LoopConfig, RunKnowledge
 from tests.replay.features import in_none
 from tests.replay.plain import a_stage, look
-from tests.support.hold import Hold
+from tests.support.hold import Hold, happens
+from tests.support.runs.delegates import Cast, agent, delegates
 from tests.support.runs.loop import Ran
 from tests.support.values.shelf import Shelf
 
@@ -78,5 +80,44 @@ async def _taught(client: Client, **options: Any) -> Ran:
         )
         for text in ("first", "second", "third"):
             await session.send(text)
+        await session.close()
+        return await loop.ended(client.get_workflow_handle(session.id))
+
+
+GOES_ON_S = 7.0
+"""Longer than a run's grace."""
+
+
+async def delegate_awaited(client: Client) -> Ran:
+    """A turn is cut while the call of its delegate goes on, which is waited for."""
+    return await _with_a_delegate(client)
+
+
+async def delegate_awaited_before(client: Client) -> Ran:
+    """As a session goes on that was started before `DELEGATES_AWAITED`: the delegate is cancelled after the grace."""
+    return await _with_a_delegate(client, patch_activation_callback=in_none)
+
+
+async def _with_a_delegate(client: Client, **options: Any) -> Ran:
+    entered = asyncio.Event()
+
+    async def go_on(_: dict[str, Any], __: ToolContext) -> str:
+        work = asyncio.ensure_future(asyncio.sleep(GOES_ON_S))
+        while not work.done():
+            entered.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.shield(work)
+        return "booked"
+
+    agents = {"lead": agent("lead", "helper"), "helper": agent("helper", tools=["book"])}
+    cast = Cast({"lead": [delegates("helper"), answers("other")], "helper": [calls("book")]})
+    book = FakeTool("book", go_on, effect="irreversible")
+    async with a_stage(client, cast, book, agents=agents, **options) as loop:
+        session_id = f"session-{uuid4()}"
+        session = await start_session(client, agent="lead", task_queue=loop.task_queue, session_id=session_id)
+        first = asyncio.create_task(session.send("book it"))
+        await happens(entered)
+        await session.send("something else", when_busy="interrupt")
+        await first
         await session.close()
         return await loop.ended(client.get_workflow_handle(session.id))

@@ -14,6 +14,7 @@ from orga.workflows.types import versions
 from orga.workflows.types.names import OPEN_CIRCUITS
 from orga.workflows.types.versions import (
     CLOSED_CIRCUIT_SHOWN,
+    DELEGATES_AWAITED,
     EACH_MESSAGE_LOOKED_UP,
     LEARNT_BY_TURN,
     LOOP_VERSION,
@@ -135,12 +136,24 @@ def test_what_each_message_refers_to_is_looked_up_and_once_in_a_session() -> Non
     assert (patches("looked-up"), patches("looked-up-before")) == ([EACH_MESSAGE_LOOKED_UP], [])
 
 
+def cancelled_delegates(name: str) -> int:
+    """Return how many delegates a history cancels."""
+    asked = "request_cancel_external_workflow_execution_initiated_event_attributes"
+    return sum(event.HasField(asked) for event in events(name))
+
+
+def test_a_delegate_whose_turn_is_cut_is_not_cancelled_after_the_grace() -> None:
+    assert (cancelled_delegates("delegate-awaited"), patches("delegate-awaited")) == (0, [DELEGATES_AWAITED])
+    assert (cancelled_delegates("delegate-awaited-before"), patches("delegate-awaited-before")) == (1, [])
+
+
 @pytest.mark.parametrize(
     ("name", "is_taken_part_in"),
     [
         *((BEFORE, True), (AFTER, False), ("step-limit-before", True), ("step-limit-counted", False)),
         *(("taught-before", True), ("taught", False)),
         *(("looked-up-before", True), ("looked-up", False)),
+        *(("delegate-awaited-before", True), ("delegate-awaited", False)),
     ],
 )
 async def test_neither_replays_without_the_guard(

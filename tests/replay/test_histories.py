@@ -47,6 +47,8 @@ SHOWS = {
     "looked-up-before": ("PreHydrationComplete", "https://a.io", "TurnStarted"),
     "taught": ("TurnStarted", "KnowledgeStored", "memory"),
     "taught-before": ("TurnStarted", "KnowledgeStored", "memory"),
+    "delegate-awaited": ("TurnStarted", "DelegationEnded", "interrupted"),
+    "delegate-awaited-before": ("TurnStarted", "DelegationEnded", "interrupted"),
     "asked-by-templates": ("'own': ['compression', 'decision', 'evaluation', 'execution'", "MemoryCompressed"),
 }
 """What the journals of these recordings tell of."""

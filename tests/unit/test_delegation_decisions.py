@@ -79,6 +79,8 @@ def test_a_delegate_is_given_its_task_and_whom_it_works_for() -> None:
         },
     }
     assert given_input.lineage.depth == 2
+    awaited = child_input(state, CHILD, "write it all", ceiling, parent="run", key="k", is_awaited=True)
+    assert awaited.lineage.model_dump(exclude_unset=True)["is_awaited"] is True
 
 
 @pytest.mark.parametrize("task", [pytest.param(" \n", id="blank"), pytest.param("x" * 200_001, id="far too long")])

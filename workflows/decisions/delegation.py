@@ -181,14 +181,17 @@ def child_tools(state: AgentState, target: str, verdict: Verdict) -> tuple[str, 
     return narrowed_tools(verdict.tools, spec.tools if spec else (), state.input.lineage.ceiling.tools)
 
 
-def child_input(state: AgentState, child: Child, task: str, ceiling: Ceiling, *, parent: str, key: str) -> AgentInput:
+def child_input(
+    state: AgentState, child: Child, task: str, ceiling: Ceiling, *, parent: str, key: str, is_awaited: bool = False
+) -> AgentInput:
     """Return what the delegate is started with. One that does the step of a plan has the time of a step, not its own.
 
     Raises:
         InvalidInput: The task is none.
     """
-    tainted: dict[str, Any] = {"taint": state.taint} if state.taint else {}
-    lineage = Lineage(parent=parent, chain=chain_below(state), key=key, ceiling=ceiling, **tainted)
+    optional = {"taint": state.taint, "is_awaited": is_awaited}
+    more: dict[str, Any] = {name: value for name, value in optional.items() if value}
+    lineage = Lineage(parent=parent, chain=chain_below(state), key=key, ceiling=ceiling, **more)
     given: dict[str, object] = {"task": task, "agent": child.agent, "lineage": lineage}
     if state.step_timeout_s is not None and ceiling.timeout_s is not None:
         given["config"] = {"timeout_s": ceiling.timeout_s}

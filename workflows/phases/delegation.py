@@ -26,6 +26,7 @@ from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult
 from orga.workflows.types.text import one_line
+from orga.workflows.types.versions import DELEGATES_AWAITED
 
 REUSE = WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
 """A run that was reset makes the same call under the same id. Whoever still works on it there has lost its parent, and
@@ -91,10 +92,11 @@ async def _start_child(
     run: Run, permitted: AllowedCall, place: Place, child: Child, ceiling: Ceiling
 ) -> workflow.ChildWorkflowHandle[Any, Any]:
     _, task = delegate_arguments(permitted.call.arguments)
-    parent = workflow.info().workflow_id
+    parent, is_awaited = workflow.info().workflow_id, run.awaits_calls
+    given = delegation.child_input(run.state, child, task, ceiling, parent=parent, key=place.key, is_awaited=is_awaited)
     return await workflow.start_child_workflow(
         AGENT_WORKFLOW,
-        delegation.child_input(run.state, child, task, ceiling, parent=parent, key=place.key),
+        given,
         id=child.workflow_id,
         id_reuse_policy=REUSE,
         parent_close_policy=CLOSE,
@@ -154,6 +156,7 @@ async def attend(run: Run, child: Handle) -> None:
 async def _end_child(run: Run, child: Handle) -> None:
     """Abort the child and wait for what it has by then; one that says nothing within the grace is cancelled.
 
+    Within a turn of a session it has the time of its own calls, and is cancelled once nobody waits for the turn either.
     The call has its outcome then, and this goes on behind it: what the child used is settled whenever it has ended.
     """
     await _tell(child, "abort", abort_reason(run.state))
@@ -161,8 +164,11 @@ async def _end_child(run: Run, child: Handle) -> None:
         await workflow.wait_condition(child.done, timeout=CANCEL_GRACE_S)
     except TimeoutError:
         run.tick()
-        child.cancel()
-        await workflow.wait_condition(child.done)
+        if run.awaits_calls and not run.waits_no_more and workflow.patched(DELEGATES_AWAITED):
+            await workflow.wait_condition(lambda: child.done() or run.waits_no_more)
+        if not child.done():
+            child.cancel()
+            await workflow.wait_condition(child.done)
 
 
 class _Relay:

@@ -14,7 +14,7 @@ from orga.workflows.decisions import limits, roll_over
 from orga.workflows.decisions.hydration import references_in, with_hydration
 from orga.workflows.decisions.result import details
 from orga.workflows.phases.control.pace import ask, upsert, withdraw
-from orga.workflows.phases.control.run import ControlledRun, Interrupted, Length
+from orga.workflows.phases.control.run import ControlledRun, CutShort, Interrupted, Length
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.control import Note, Stop
 from orga.workflows.types.gate import Verdict
@@ -97,8 +97,22 @@ class Run(ControlledRun[AgentState]):
 
     @property
     def awaits_calls(self) -> bool:
-        """Whether what is cut short is waited for until it has ended; a run that ends does not wait for it."""
-        return False
+        """Whether what is cut short is waited for until it has ended: for a turn of a session; no other run waits.
+
+        A fork of a delegate has no parent.
+        """
+        return self.state.input.lineage.is_awaited and self.state.forked_from is None
+
+    @property
+    def waits_no_more(self) -> bool:
+        """Whether that is given up: who delegated says so by a cancellation, behind an abort."""
+        return self.is_cancelled
+
+    async def settle(self, tasks: Sequence[asyncio.Task[Any]], is_cut_short: CutShort) -> None:
+        """Settle them; where calls are awaited, wait for what ignores that it is cut, too: it could act behind that."""
+        await super().settle(tasks, is_cut_short)
+        if self.awaits_calls and self.is_interrupted() and not all(task.done() for task in tasks):
+            await workflow.wait_condition(lambda: self.waits_no_more or all(task.done() for task in tasks))
 
     def stop_reason(self) -> Stop | None:
         """Return why the run has to end now; None while it may go on."""

@@ -72,6 +72,8 @@ class Lineage(Border):
     ceiling: Ceiling = Ceiling()
     taint: tuple[str, ...] = ()
     """Tools whose untrusted content may stand behind the task: what the parent has read goes with its words."""
+    is_awaited: bool = False
+    """Whether its calls that are cut short are waited for: it works for a turn of a session, which others follow."""
 
     @property
     def depth(self) -> int:

@@ -4,7 +4,7 @@ A change of workflow code that gives a history other commands is guarded by `wor
 the place before go on as they began. See "How the loop's rules change" in ARCHITECTURE.md.
 """
 
-LOOP_VERSION = 5
+LOOP_VERSION = 6
 """Of the loop's rules; one more with each change that a history could tell. A run's setup records it."""
 
 FIRST_CALLS_SHOWN = 3
@@ -22,3 +22,6 @@ LEARNT_BY_TURN = "learnt-by-turn"
 
 EACH_MESSAGE_LOOKED_UP = "each-message-looked-up"
 """What each message of a session refers to is looked up ahead of its turn; before, that of the first one alone."""
+
+DELEGATES_AWAITED = "delegates-awaited"
+"""A delegate whose turn of a session is cut has the time of its calls to end in; before, it had the grace."""

@@ -204,6 +204,7 @@ async def run_to_an_end(run: ControlledRun[Any], loop: Coroutine[Any, Any, T]) -
         return await run.until_done(task)
     except asyncio.CancelledError:
         run.tick()
+        run.is_cancelled = True
         run.change(with_abort, "cancelled")
         return await run.until_done(task)
 

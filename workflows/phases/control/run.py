@@ -109,6 +109,8 @@ class ControlledRun(Generic[S]):
         """Whether the ending stands, and no guidance makes the run go on any more."""
         self.given_up: list[asyncio.Task[Any]] = []
         """What ignores its cancellation, and ends by itself; see `until_nothing_runs`."""
+        self.is_cancelled = False
+        """Whether Temporal has cancelled it, which is an abort that waits for nothing more."""
         self.doubts = 0
         """How many aborts wait for word of a reset; see `lifetime.Resets`."""
         self._heard = 0

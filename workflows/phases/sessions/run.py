@@ -1,15 +1,13 @@
 """The run of a session: an agent's run that knows of turns."""
 
-import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, ParamSpec
+from typing import Concatenate, ParamSpec
 
 from temporalio import workflow
 
 from orga.workflows.decisions.hydration import with_hydration
 from orga.workflows.decisions.sessions import turns
 from orga.workflows.decisions.sessions.shown import details
-from orga.workflows.phases.control.run import CutShort
 from orga.workflows.phases.run import Run
 from orga.workflows.types.hydration import PreHydration, Reference, Resolved
 from orga.workflows.types.sessions.session import SessionState
@@ -40,14 +38,10 @@ class SessionRun(Run):
         """The next turn begins once nothing of the one before it runs any more."""
         return True
 
-    async def settle(self, tasks: Sequence[asyncio.Task[Any]], is_cut_short: CutShort) -> None:
-        """Settle them; of a turn that is cut wait for what ignores that, too, as its model has to read what came of it.
-
-        An abort is no such end: the session ends, and nobody reads on.
-        """
-        await super().settle(tasks, is_cut_short)
-        if self.is_interrupted() and not all(task.done() for task in tasks):
-            await workflow.wait_condition(lambda: self.state.aborted is not None or all(task.done() for task in tasks))
+    @property
+    def waits_no_more(self) -> bool:
+        """An abort ends the session, and nobody reads on."""
+        return self.state.aborted is not None
 
     @property
     def lookups_place(self) -> str:

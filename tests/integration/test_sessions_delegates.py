@@ -1,0 +1,158 @@
+"""A turn that is cut while the call of a delegate ignores it: nothing of the turn acts within the next one."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from orga.activities.ports import ModelRequest, Tool, ToolContext
+from orga.client.proof.verify import verify
+from orga.client.runs.sessions import SessionHandle, start_session
+from orga.testing import FakeTool, answers, calls
+from orga.workflows.phases import delegation
+from orga.workflows.types.messages import Reply
+from tests.integration.test_sessions_cut import MORE_S, Stubborn, impatient
+from tests.support.hold import PATIENCE_S, happens
+from tests.support.runs.delegates import PAIR, Cast, a_cast, agent, delegates, leading, result_of
+from tests.support.runs.loop import Loop, histories_of, replayed
+from tests.support.runs.sessions import Talked, closed, ended, how
+
+__all__ = ["impatient"]
+
+AGENTS = PAIR | {"helper": agent("helper", tools=["book"])}
+OVER_ONE = PAIR | {"helper": agent("helper", "clerk"), "clerk": agent("clerk", tools=["book"])}
+
+
+@pytest.fixture(autouse=True)
+def impatient_with_delegates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a run cancel soon a delegate that does not end."""
+    monkeypatch.setattr(delegation, "CANCEL_GRACE_S", 0.3)
+
+
+async def with_lead(loop: Loop) -> SessionHandle:
+    return await start_session(loop.client, agent="lead", task_queue=loop.task_queue)
+
+
+async def descendants_replay(client: Client, session: SessionHandle, *places: str) -> None:
+    for place in places:
+        for history in await histories_of(client, f"{session.id}{place}"):
+            await replayed(history)
+
+
+@pytest.mark.parametrize("where", ["awaited", "in_a_thread"])
+@pytest.mark.parametrize(
+    ("agents", "places"),
+    [
+        pytest.param(AGENTS, (".1.0",), id="of a delegate"),
+        pytest.param(OVER_ONE, (".1.0", ".1.0.1.0"), id="of a delegate's delegate"),
+    ],
+)
+async def test_the_next_turn_begins_once_the_call_has_ended(
+    client: Client, where: str, agents: Any, places: tuple[str, ...]
+) -> None:
+    stubborn, had_ended = Stubborn(), list[bool]()
+
+    def other(_: ModelRequest) -> Reply:
+        had_ended.append(stubborn.has_ended)
+        return answers("other")
+
+    tool: Callable[[], Tool] = getattr(stubborn, where)
+    scripts = {"lead": [delegates("helper"), other], "helper": [calls("book")], "clerk": [calls("book")]}
+    if agents is OVER_ONE:
+        scripts["helper"] = [delegates("clerk")]
+    async with a_cast(client, agents, scripts, tool()) as (loop, cast):
+        session = await with_lead(loop)
+        first = asyncio.create_task(session.send("book it"))
+        await asyncio.to_thread(stubborn.entered.wait, PATIENCE_S)
+        turn = await session.post("something else", when_busy="interrupt")
+        stubborn.cut.set()
+        assert how(await first) == (1, "", "interrupted")
+        assert how(await session.result_of(turn)) == (2, "other", "completed")
+        last = await closed(session)
+        found = await verify(client, session.id, exported=last.journal)
+        await descendants_replay(client, session, *places)
+    assert had_ended == [True]
+    assert told_to_lead(cast).startswith("[Error] agent 'helper' did not finish: aborted")
+    assert "it may have taken effect" in told_to_lead(cast)
+    assert found.ok, [check for check in found.checks if not check.ok]
+    assert ends_of_delegates(last) == ["aborted"]
+
+
+def told_to_lead(cast: Cast) -> str:
+    return cast.told("lead")[1]
+
+
+def ends_of_delegates(last: Talked) -> list[str]:
+    return [e.data["reason"] for e in last.journal if e.event == "DelegationEnded" and "run" not in e.data]
+
+
+async def test_a_call_that_never_ends_holds_the_next_turn_for_its_time_limit_alone(client: Client) -> None:
+    entered, let_go = asyncio.Event(), asyncio.Event()
+
+    async def hang(_: dict[str, Any], __: ToolContext) -> str:
+        while not let_go.is_set():
+            entered.set()
+            with suppress(asyncio.CancelledError):
+                await let_go.wait()
+        return "late"
+
+    agents = PAIR | {"helper": agent("helper", tools=["hang"], tool_timeout_s=MORE_S)}
+    scripts = {"lead": [delegates("helper"), answers("other")], "helper": [calls("hang")]}
+    try:
+        async with a_cast(client, agents, scripts, FakeTool("hang", hang, effect="irreversible")) as (loop, cast):
+            session = await with_lead(loop)
+            first = asyncio.create_task(session.send("hang"))
+            await happens(entered)
+            began = time.monotonic()
+            assert how(await session.send("something else", when_busy="interrupt")) == (2, "other", "completed")
+            assert time.monotonic() - began > MORE_S / 2
+            assert how(await first) == (1, "", "interrupted")
+            last = await closed(session)
+            await descendants_replay(client, session, ".1.0")
+    finally:
+        let_go.set()
+    assert ends_of_delegates(last) == ["aborted"]
+    assert "it may have taken effect" in told_to_lead(cast)
+
+
+@pytest.mark.parametrize("is_cut_first", [True, False])
+async def test_an_abort_of_the_session_waits_for_no_such_call(client: Client, is_cut_first: bool) -> None:
+    """The delegate is cancelled, and waits no more either."""
+    stubborn = Stubborn()
+    scripts = {"lead": [delegates("helper")], "helper": [calls("book")]}
+    try:
+        async with a_cast(client, AGENTS, scripts, stubborn.awaited()) as (loop, _):
+            session = await with_lead(loop)
+            await session.post("book it")
+            await asyncio.to_thread(stubborn.entered.wait, PATIENCE_S)
+            if is_cut_first:
+                await session.interrupt()
+                await asyncio.sleep(1)
+            await session.abort("enough")
+            last = await ended(session)
+            found = await result_of(client, f"{session.id}.1.0")
+            await descendants_replay(client, session, ".1.0")
+            assert not stubborn.has_ended
+    finally:
+        stubborn.cut.set()
+    assert (last.result.termination.reason, found["termination"]["reason"]) == ("aborted", "aborted")
+
+
+async def test_a_delegate_of_a_run_has_the_grace_as_ever(client: Client) -> None:
+    """Behind a run comes no turn in which its calls could act unheard."""
+    stubborn = Stubborn()
+    scripts = {"lead": [delegates("helper")], "helper": [calls("book")]}
+    try:
+        async with a_cast(client, AGENTS, scripts, stubborn.awaited()) as (loop, _):
+            handle = await leading(loop)
+            await asyncio.to_thread(stubborn.entered.wait, PATIENCE_S)
+            await handle.signal("abort", "enough")
+            ran = await loop.ended(handle)
+            assert not stubborn.has_ended
+    finally:
+        stubborn.cut.set()
+    assert ran.result.termination.reason == "aborted"
