@@ -75,3 +75,18 @@ def test_what_people_said_meanwhile_refines_it() -> None:
 def test_a_text_that_is_no_such_task_is_asked_as_it_is() -> None:
     text = "What is the goal:\nand what begins a step?"
     assert question_of([Message.of("user", text)]).text == text
+
+
+def test_calls_for_the_steps_of_a_plan_are_asked_for_by_the_words_of_these_steps() -> None:
+    said = [
+        Message.of("user", "Tell what the library says of loans and of holidays", pinned=True),
+        Message.of("user", "[goal_plan] Plan how the goal above is reached. Skills:\n- search_text: searches"),
+        Message.of("assistant", '{"steps": []}'),
+        Message.of(
+            "user",
+            "[goal_input] Make one call for each step, in this order, and no others.\nSteps of this round:\n"
+            '- o1 (search_text): late returns\n- o2 (read_file): keys with {"path":"x"}\nKept in mind:\nKafka',
+        ),
+    ]
+    assert [term.surface for term in question_of(said).terms] == ["late", "returns", "keys"]
+    assert [term.surface for term in question_of(said[:2]).terms] == ["library", "loans", "holidays"]
