@@ -97,14 +97,23 @@ class TaskFails(NoAnswer):
 
 
 class NotTakenYet(NoAnswer):
-    """A decision was sent, but no worker took it in time: a worker that was there a moment ago has gone."""
+    """What was sent no worker took in time: one that was there a moment ago has gone."""
 
-    def __init__(self, task_queue: str, command: str = "orga worker") -> None:
+    def __init__(self, task_queue: str, command: str = "orga worker", *, message_id: str = "") -> None:
         super().__init__(task_queue, command)
+        self._place = (task_queue, command)
+        self.message_id = message_id
+        """Of what was said to a session, "" of a decision: sent again under this id it is taken once."""
+        what = "message" if message_id else "decision"
+        or_so = f", or send it with message_id={message_id!r}: so it is taken once" if message_id else ""
         self.args = (
-            f"no worker on task queue {task_queue!r} has taken the decision yet; it may take effect when one comes: "
-            f"start one with `{command}`, and look at `orga status` before you send it again",
+            f"no worker on task queue {task_queue!r} has taken the {what} yet; it may take effect when one comes: "
+            f"start one with `{command}`, and look at `orga status` before you send it again{or_so}",
         )
+
+    def of_message(self, message_id: str) -> "NotTakenYet":
+        """Return the same of what was said to a session under this id."""
+        return NotTakenYet(*self._place, message_id=message_id)
 
 
 class RunFailed(OrgaError):

@@ -22,6 +22,25 @@ def pipeline_problems(pipelines: Mapping[str, Pipeline], agents: Mapping[str, Ag
                 yield Problem(place, f"no such agent: {step.agent}", there_are(step.agent, agents))
 
 
+def require_pipeline(name: str, agent: str, pipelines: Mapping[str, Pipeline]) -> Pipeline:
+    """Return the pipeline of that name, for a goal of that agent.
+
+    Raises:
+        InvalidInput: There is none, or one of its steps is the goal's own agent.
+    """
+    pipeline = pipelines.get(name)
+    if pipeline is None:
+        known = there_are(name, pipelines) if pipelines else "there are none: [pipelines]"
+        raise InvalidInput(f"pipeline: there is no pipeline {name!r}; {known}")
+    for key, step in pipeline.parts.items():
+        if step.agent == agent:
+            raise InvalidInput(
+                f"pipeline: {name}.{key} is done by {agent!r}, the goal's own agent, which cannot delegate to itself; "
+                "start the goal with another agent"
+            )
+    return pipeline
+
+
 class ConfiguredPipelines:
     """The pipelines of `orga.toml`."""
 
@@ -32,21 +51,9 @@ class ConfiguredPipelines:
         """Return the pipeline that a goal names, None where it names none.
 
         Raises:
-            InvalidInput: There is none of that name, or one of its steps is the goal's own agent.
+            InvalidInput: As `require_pipeline` says it.
         """
-        if request.pipeline is None:
-            return None
-        pipeline = self._pipelines.get(request.pipeline)
-        if pipeline is None:
-            known = there_are(request.pipeline, self._pipelines) if self._pipelines else "there are none: [pipelines]"
-            raise InvalidInput(f"pipeline: there is no pipeline {request.pipeline!r}; {known}")
-        for key, step in pipeline.parts.items():
-            if step.agent == request.agent:
-                raise InvalidInput(
-                    f"pipeline: {request.pipeline}.{key} is done by {step.agent!r}, the goal's own agent, which cannot "
-                    "delegate to itself; start the goal with another agent"
-                )
-        return pipeline
+        return None if request.pipeline is None else require_pipeline(request.pipeline, request.agent, self._pipelines)
 
     def require_delegation(self, pipeline: Pipeline | None, offered: Offered) -> None:
         """Refuse a goal that has a pipeline and cannot delegate.

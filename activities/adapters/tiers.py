@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from orga.activities.adapters.known_names import there_are
 from orga.activities.adapters.models.settings import EMBEDDED_MODEL
 from orga.workflows.types.agents import AgentConfig, Asker
 from orga.workflows.types.record import InvalidInput
@@ -119,7 +120,7 @@ class ModelChoice:
     def _tier(self, key: str, wanted: str) -> Tier:
         known: TierName | None = next((tier for tier in TIERS if tier == wanted), None)
         if known is None:
-            raise InvalidInput(f"{key}: there is no tier {wanted!r}; there are: {', '.join(TIERS)}")
+            raise InvalidInput(f"{key}: there is no tier {wanted!r}; {there_are(wanted, TIERS)}")
         if not self.tiers.configured:
             return Tier(name=known, models=(self.default,), is_default=True)
         if models := self.tiers.models(known):

@@ -71,7 +71,7 @@ async def all_checks(config: Path | None, *, deep: bool) -> AsyncGenerator[Check
         for check in (*_parts(await worker_report(loaded.path or NO_FILE)), *idle_models(os.environ)):
             yield check
     try:
-        forward_core_logs()
+        forward_core_logs(with_retries=False)
         async with connection(loaded.config, note) as connected:
             async for check in _server(Session(loaded, connected), deep=deep):
                 yield check

@@ -12,12 +12,9 @@ from orga.client.cli.options import ConfigFile, Json, NoWorker, Quiet
 from orga.client.cli.run import detached, followed
 from orga.client.cli.session import Session
 from orga.client.cli.task_input import GoalGiven, goal_input
-from orga.client.config.known_input import Wanted
+from orga.client.config.known_input import wanted_by
 from orga.client.runs.goals import goal_id_of, start_goal
-from orga.workflows.decisions.goals.deliveries import unknown_deliveries
-from orga.workflows.decisions.goals.pipelines.plans import unknown_pipeline
 from orga.workflows.types.goals.input import GoalInput
-from orga.workflows.types.record import InvalidInput
 
 
 @dataclass(frozen=True)
@@ -27,16 +24,7 @@ class _Wish:
     again: bool
 
     async def start(self, here: Session) -> str:
-        """Start it and return its id.
-
-        Raises:
-            InvalidInput: The worker is this configuration's own, and has no delivery or no pipeline of that name.
-        """
-        config, wanted = here.loaded.config, self.checked
-        unknown = unknown_deliveries(wanted.deliver, tuple(config.goals.deliveries))
-        unknown = unknown or unknown_pipeline(wanted.pipeline, config.pipelines)
-        if here.connection.endpoint.embedded and unknown:
-            raise InvalidInput(unknown)
+        """Start it and return its id."""
         return (await start_goal(here.client, self.checked, workflow_id=self.run_id, again=self.again)).id
 
 
@@ -100,7 +88,7 @@ def goal(
     )
     checked = goal_input(given)
     wish = _Wish(checked, goal_id_of(id_), again)
-    wanted = Wanted(checked.agent, checked.model, checked.skills or (), is_goal=True)
+    wanted = wanted_by(checked)
     if detach:
         return completed(detached(wish.start, config, wanted, as_json=json))
     return completed(followed(wish.start, config, wanted, no_worker=no_worker, as_json=json))

@@ -88,9 +88,16 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _usage(error: TyperException) -> int:
-    if message := error.format_message():
+    if message := _told(error):
         alarm(f"orga: {message.replace('Value error, ', '')} (orga COMMAND --help explains)")
     return ExitCode.USAGE
+
+
+def _told(error: TyperException) -> str:
+    """Return what is wrong; the options nearest to one that there is not are offered as typer offers commands."""
+    near = getattr(error, "possibilities", None)  # of an option alone, the nearest first
+    told = f"{error.message}. Did you mean {', '.join(near)}?" if near else error.format_message()
+    return told.replace(". Did you mean", "; did you mean")
 
 
 def _flush(stream: Any) -> None:

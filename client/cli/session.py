@@ -77,7 +77,7 @@ async def session(
     loaded = load_config(config_file)
     if check is not None and not names_server(loaded.config.temporal.address):
         check(loaded.config)
-    forward_core_logs()
+    forward_core_logs(with_retries=False)
     async with connection(loaded.config, note, root=root) as connected:
         yield Session(loaded, connected)
 

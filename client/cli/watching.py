@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from time import monotonic
 
-from temporalio.client import Client
-from temporalio.service import RPCError
+from temporalio.client import Client, WorkflowExecutionDescription
+from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.cli.answering import Answering
 from orga.client.cli.in_flight import in_flight
@@ -56,6 +56,7 @@ class Watch:
         self._keeper = keeper
         self._progress = Progress(run_id=run.id, task_queue=task_queue)
         self._misses = 0
+        self._lacks_server = False
         self._answering = Answering(client, screen)
 
     async def to_the_end(self) -> AgentResult:
@@ -104,9 +105,23 @@ class Watch:
                     self._screen.told(replace(line, text=indent + line.text), entry.timestamp)
 
     async def _flight(self) -> None:
-        description = await self._run.describe()
+        description = await self._described()
         activities = await in_flight(description, self._client.data_converter)
         self._show(self._progress.with_in_flight(activities, datetime.now(UTC)))
+
+    async def _described(self) -> WorkflowExecutionDescription:
+        """Return what the server says of the run; that it is away, and back, is told once."""
+        try:
+            described = await self._run.describe()
+        except OrgaError as error:
+            if not self._lacks_server and _is_away(error):
+                self._lacks_server = True
+                self._screen.note("the Temporal server does not answer: waiting for it")
+            raise
+        if self._lacks_server:
+            self._lacks_server = False
+            self._screen.note("the Temporal server answers again")
+        return described
 
     async def _status(self) -> None:
         if not self._progress.lacks_worker and self._progress.agent:
@@ -174,6 +189,11 @@ async def followed(client: Client, workflow_id: str) -> AsyncGenerator[JournalEn
             await asyncio.sleep(AGAIN_S)
         else:
             return
+
+
+def _is_away(error: OrgaError) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, RPCError) and cause.status in {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED}
 
 
 def _is_told_at_the_end(entry: JournalEntry) -> bool:

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from orga.client.config.known_models import misnamed, model_problem
 from orga.client.config.sections import OrgaConfig
 from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.goals.input import GoalInput
+from orga.workflows.types.input import AgentInput
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.sessions.input import SessionInput
 from orga.workflows.types.tools import matches
 
 Environment = Mapping[str, str]
@@ -21,6 +24,18 @@ class Wanted:
     model: str | None = None
     tools: Sequence[str] = ()
     is_goal: bool = False
+    deliver: Sequence[str] = ()
+    pipeline: str | None = None
+    inputs: tuple[str, ...] | None = None
+    """Of its pipeline; None for the pipeline's own."""
+
+
+def wanted_by(given: AgentInput | GoalInput | SessionInput) -> Wanted:
+    """Return what an input that was checked asks for by name."""
+    if not isinstance(given, GoalInput):
+        return Wanted(given.agent, given.model, given.tools or ())
+    of_a_goal = (given.deliver or (), given.pipeline, given.inputs)
+    return Wanted(given.agent, given.model, given.skills or (), True, *of_a_goal)
 
 
 def refuse_unknown(wanted: Wanted, config: OrgaConfig) -> None:
@@ -40,6 +55,22 @@ def refuse_unknown(wanted: Wanted, config: OrgaConfig) -> None:
     for model in models_of(wanted, agent, config, {}):
         if problem := misnamed(model):
             raise InvalidInput(f"model: {problem}")
+    for delivery in wanted.deliver:
+        if delivery not in (known := config.goals.deliveries):
+            there = there_are(delivery, known) if known else "there are none: [goals.deliveries]"
+            raise InvalidInput(f"deliver: there is no delivery {delivery!r}; {there}")
+    _refuse_pipeline(wanted, config)
+
+
+def _refuse_pipeline(wanted: Wanted, config: OrgaConfig) -> None:
+    if wanted.pipeline is None:
+        return
+    from orga.activities.adapters.pipelines import require_pipeline
+    from orga.workflows.decisions.goals.pipelines.plans import inputs_problem
+
+    pipeline = require_pipeline(wanted.pipeline, wanted.agent, config.pipelines)
+    if problem := inputs_problem(wanted.pipeline, wanted.inputs, pipeline):
+        raise InvalidInput(problem)
 
 
 def refuse_unready(wanted: Wanted, config: OrgaConfig, env: Environment) -> None:

@@ -13,7 +13,7 @@ from temporalio.common import TypedSearchAttributes
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.errors import NoAnswer, OrgaError, Refused, RunNotFound, TaskFails
+from orga.client.errors import NoAnswer, NotTakenYet, OrgaError, Refused, RunNotFound, TaskFails
 from orga.client.runs.agents import AgentHandle, run_id_of, start_run
 from orga.client.runs.exchange import UNPROCESSED, translated
 from orga.workflows.types.input import LoopConfig
@@ -93,7 +93,8 @@ class SessionHandle(AgentHandle):
             SessionClosed: The session is ending.
             RunEnded: It has ended.
             Refused: The text is empty or too long, or other words were sent under its id.
-            NoAnswer: No worker is there to take it.
+            NoAnswer: No worker is there to take it; `NotTakenYet`, with the `message_id` that it was sent under, where
+                one was there a moment ago: it may take effect yet.
         """
         return await self.result_of(await self.post(text, when_busy=when_busy, message_id=message_id))
 
@@ -198,14 +199,17 @@ class SessionHandle(AgentHandle):
         Its id makes it safe to send it again.
         """
         until = asyncio.get_running_loop().time() + _PATIENCE_S
+        untaken: NotTakenYet | None = None
         while True:
             try:
                 return await self._tell("send", message)
             except TaskFails:
                 raise
-            except NoAnswer:
+            except NoAnswer as error:
+                if isinstance(error, NotTakenYet):
+                    untaken = error.of_message(message["message_id"])
                 if asyncio.get_running_loop().time() >= until:
-                    raise
+                    raise untaken or error from None
                 await asyncio.sleep(_AGAIN_S)
 
     async def _tell(self, update: str, argument: Any) -> Any:

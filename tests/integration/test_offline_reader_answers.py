@@ -1,5 +1,7 @@
 """The offline reader answers one of its questions in a whole run: real tools, a real server."""
 
+from collections.abc import Callable
+
 from temporalio.client import Client
 
 from bench.reading import CALLS, DOCUMENTS, Asked
@@ -8,7 +10,10 @@ from orga.activities.adapters.tools.list_files import ListFiles
 from orga.activities.adapters.tools.read_file import ReadFile
 from orga.activities.adapters.tools.root import Root
 from orga.activities.adapters.tools.search_text import SearchText
+from orga.activities.ports import ModelRequest
+from orga.workflows.types.messages import Reply
 from tests.support.runs.loop import a_loop
+from tests.support.runs.pipelines import Told, a_pipeline, line
 
 ASKED = Asked("office", "What is Maria Keller's extension?", ("417",), ("471", "714"))
 
@@ -20,3 +25,36 @@ async def test_a_run_answers_with_few_calls(client: Client) -> None:
 
     assert ASKED.is_right(ran.result.output), ran.result.output
     assert ran.result.tool_calls.run <= CALLS
+
+
+class _Heard(ExtractiveProvider):
+    """The reader, and what it has searched for."""
+
+    def __init__(self) -> None:
+        self.searched = ""
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Return its reply."""
+        reply = await super().complete(request, on_text)
+        self.searched += "".join(str(call.arguments.get("query", "")) for call in reply.calls)
+        return reply
+
+
+async def test_each_step_of_a_pipeline_is_searched_for_by_its_own_words(client: Client) -> None:
+    root = Root(DOCUMENTS[ASKED.set])
+    own, mapped, teller = _Heard(), _Heard(), Told(lambda task: task)
+    chain = {"kind": "chain", "steps": [{"agent": "own", "task": ASKED.question}, "teller"]}
+    async with a_pipeline(
+        client, chain, {"own": own, "teller": teller}, ListFiles(root), SearchText(root), ReadFile(root)
+    ) as (loop, _, _):
+        await line(loop, "Tell newcomers all that they have to know of rooms, holidays and expenses")
+    assert ASKED.is_right(teller.tasks[0]), teller.tasks[0]
+    survey = {"kind": "map_reduce", "map": "reader", "reduce": "teller", "inputs": ["staff.md"]}
+    async with a_pipeline(
+        client, survey, {"reader": mapped, "teller": teller}, ListFiles(root), SearchText(root), ReadFile(root)
+    ) as (loop, _, _):
+        await line(loop, ASKED.question)
+    assert ASKED.is_right(teller.tasks[1]), teller.tasks[1]
+    for searched in (own.searched, mapped.searched):
+        assert "Keller" in searched
+        assert not [word for word in ("goal", "instruct", "begin", "input", "newcom", "holid") if word in searched]

@@ -86,7 +86,10 @@ def test_a_pipeline_on_the_command_line(orga: Orga) -> None:
     verified = orga("verify", "s")
     assert verified.code == 0, verified.out + verified.err
     for arguments, said in (
-        (("--pipeline", "brie"), "there is no pipeline 'brie'; there are: brief, survey, leaflet"),
+        (
+            ("--pipeline", "brie"),
+            "there is no pipeline 'brie'; did you mean 'brief'? there are: brief, leaflet, survey",
+        ),
         (("--input", "notes.md"), "inputs are of a pipeline"),
         (("--pipeline", "brief", "--skills", "read_file"), "leave skills out"),
     ):

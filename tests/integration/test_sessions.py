@@ -1,17 +1,18 @@
 """Sessions on a real server: turns with budgets of their own in one conversation, and messages that come meanwhile."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from temporalio.client import Client
 
 from orga.activities.ports import ToolContext
-from orga.client.errors import Refused, RunEnded
+from orga.client.errors import NotTakenYet, Refused, RunEnded
 from orga.client.runs.sessions import QueueFull, SessionBusy, SessionClosed, SessionHandle, TurnUnknown
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from tests.support.hold import Hold
-from tests.support.runs.loop import Loop, a_loop
+from tests.support.runs.loop import Loop, a_loop, a_worker
 from tests.support.runs.sessions import begin, closed, ended, how, stands, until_it_says
 
 
@@ -151,6 +152,26 @@ async def test_a_message_that_is_sent_again_is_not_taken_again(client: Client) -
             await session.send("Delete it all.", message_id="m1")
         assert (how(first), again, how(other)) == ((1, "one", "completed"), first, (2, "two", "completed"))
         await closed(session)
+
+
+async def test_a_message_that_no_worker_took_tells_the_id_under_which_it_counts_once(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server lists a worker for a while after it has gone, so the message is sent."""
+    monkeypatch.setattr("orga.client.runs.exchange.ANSWER_TIMEOUT", timedelta(seconds=1))
+    monkeypatch.setattr("orga.client.runs.sessions._PATIENCE_S", 1.0)
+    async with a_loop(client, ScriptedModel([answers("one")])) as loop:
+        session = await begin(loop)
+        await stands(session)
+    with pytest.raises(NotTakenYet) as untaken:
+        await session.send("hello")
+    given = untaken.value.message_id
+    assert given
+    assert f"or send it with message_id={given!r}: so it is taken once" in str(untaken.value)
+    async with a_worker(loop):
+        assert how(await session.send("hello", message_id=given)) == (1, "one", "completed")
+        last = await closed(session)
+    assert last.result.turns == 1
 
 
 async def test_a_turn_that_fails_or_reaches_a_limit_leaves_the_session_usable(client: Client) -> None:

@@ -28,7 +28,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     [
         (["--agent", "nobody"], "agent: there is no agent 'nobody'; there are: default"),
         (["--model", "foo:bar"], "model: 'foo:bar' names no model: write provider:model"),
-        (["--model", "tier:huge"], "model: there is no tier 'huge'"),
+        (["--model", "tier:hevy"], "model: there is no tier 'hevy'; did you mean 'heavy'? there are: heavy, light"),
         (["--tools", "delete"], "tools: agent 'default' does not list 'delete'; there are: list_files"),
     ],
 )
@@ -45,12 +45,84 @@ def test_it_is_one_line_and_nothing_was_started(
     assert [left.name for left in tmp_path.glob("home/*")] == ["leases.lock"]
 
 
+TOML = """
+[agents.reviewer]
+tools = ["read_file"]
+
+[pipelines.review]
+kind = "chain"
+steps = ["reviewer"]
+
+[pipelines.survey]
+kind = "map_reduce"
+map = "reviewer"
+reduce = "reviewer"
+
+[goals.deliveries.report]
+kind = "file"
+path = "{goal_id}.md"
+"""
+SCHEDULE = ["schedule", "create", "s", "--every", "1h"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["goal", "x", "--pipeline", "reviw"], "pipeline: there is no pipeline 'reviw'; did you mean 'review'? there"),
+        (
+            ["goal", "x", "--pipeline", "review", "--agent", "reviewer"],
+            "pipeline: review.steps.0 is done by 'reviewer'",
+        ),
+        (["goal", "x", "--pipeline", "review", "--input", "a"], "inputs: pipeline 'review' is a chain, which takes"),
+        (["goal", "x", "--pipeline", "survey"], "inputs: pipeline 'survey' has none of its own"),
+        (["goal", "x", "--deliver", "reprot"], "deliver: there is no delivery 'reprot'; did you mean 'report'? there"),
+        (["goal", "x", "--pipeline", "reviw", "--detach"], "pipeline: there is no pipeline 'reviw'"),
+        (["goal", "x", "--agent", "reviwer"], "agent: there is no agent 'reviwer'; did you mean 'reviewer'?"),
+        (["chat", "--agent", "reviwer"], "agent: there is no agent 'reviwer'; did you mean 'reviewer'?"),
+        ([*SCHEDULE, "--task", "x", "--agent", "reviwer"], "agent: there is no agent 'reviwer'; did you mean 'rev"),
+        ([*SCHEDULE, "--task", "x", "--tools", "read_fil"], "tools: agent 'default' does not list 'read_fil'; did"),
+        ([*SCHEDULE, "--goal", "x", "--skills", "read_fil"], "tools: agent 'default' does not list 'read_fil'; did"),
+        ([*SCHEDULE, "--goal", "x", "--model", "tier:hevy"], "model: there is no tier 'hevy'; did you mean 'heavy'?"),
+        ([*SCHEDULE, "--goal", "x", "--pipeline", "reviw"], "pipeline: there is no pipeline 'reviw'; did you mean"),
+    ],
+)
+def test_what_stands_in_the_file_is_told_with_the_nearest_name(
+    arguments: list[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "orga.toml").write_text(TOML)
+    monkeypatch.setenv("ORGA_TRUST", "1")
+    assert run_command(arguments) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"orga: {says}")
+    assert shown.count("\n") == 1
+    assert {left.name for left in tmp_path.glob("home/*")} <= {"leases.lock"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--pipeline", "review"], "pipeline: there is no pipeline 'review'; there are none: [pipelines]"),
+        (["--deliver", "report"], "deliver: there is no delivery 'report'; there are none: [goals.deliveries]"),
+    ],
+)
+def test_where_nothing_is_configured_the_place_for_it_is_told(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["goal", "x", *arguments]) == 2
+    assert capsys.readouterr().err == f"orga: {says}\n"
+
+
 def test_workers_of_a_configured_server_may_know_more(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
-    assert run_command(["run", "x", "--agent", "nobody"]) == 7
-    assert "connection refused" in capsys.readouterr().err
+    for arguments in (["run", "x", "--agent", "nobody"], ["goal", "x", "--pipeline", "p", "--deliver", "d"]):
+        assert run_command(arguments) == 7
+        assert "connection refused" in capsys.readouterr().err
     assert sessions.names_server("127.0.0.1:9")
 
 

@@ -82,7 +82,11 @@ async def test_a_tier_where_none_is_configured_says_that_it_is_the_default_model
 @pytest.mark.parametrize(
     ("model", "says"),
     [
-        pytest.param("tier:hevy", "model: there is no tier 'hevy'; there are: local, light, medium, heavy", id="none"),
+        pytest.param(
+            "tier:hevy",
+            r"model: there is no tier 'hevy'; did you mean 'heavy'\? there are: heavy, light, local, medium",
+            id="none",
+        ),
         pytest.param(
             "tier:medium",
             r"model: tier medium has no models; give it some, \[models.tiers\] medium = \[...\], or name one of local,",

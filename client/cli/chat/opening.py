@@ -29,7 +29,7 @@ from orga.client.cli.run import announced, refuse_for_ours
 from orga.client.cli.screen import PlainScreen
 from orga.client.cli.session import Session, of_run, session
 from orga.client.cli.watching import Watch
-from orga.client.config.known_input import Wanted, refuse_unknown
+from orga.client.config.known_input import refuse_unknown, wanted_by
 from orga.client.config.workplace import home_of
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
 from orga.client.runs.named import newest_session
@@ -56,7 +56,7 @@ class Manner:
 
 async def begin(given: SessionInput, session_id: str, manner: Manner) -> int:
     """Talk in a new session, and return the exit code."""
-    wanted = Wanted(given.agent, given.model, given.tools or ())
+    wanted = wanted_by(given)
     async with session(manner.config, check=partial(refuse_unknown, wanted)) as here:
         if not manner.no_worker and not await may_be_polled(here.client, here.task_queue):
             refuse_for_ours(wanted, here)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +19,7 @@ from orga.client.cli.schedule.rows import when
 from orga.client.cli.session import session
 from orga.client.cli.task_input import Given, GoalGiven, agent_input, goal_input
 from orga.client.cli.times import length_of, time_of
+from orga.client.config.known_input import refuse_unknown, wanted_by
 from orga.client.schedules.create import checked_note, checked_schedule_id, create
 from orga.client.schedules.reading import Scheduled, scheduled
 from orga.client.schedules.timing import CATCH_UP, NO_TIME, Overlap, Timing, timing
@@ -119,7 +121,7 @@ def create_schedule(
 
 
 async def _create(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
-    async with session(config) as here:
+    async with session(config, check=partial(refuse_unknown, wanted_by(wish.checked))) as here:
         tell_of_lacking_policy(here)
         made = await create(here.client, wish.schedule_id, wish.checked, wish.times, wish.state)
         described = await made.describe()

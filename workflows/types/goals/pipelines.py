@@ -33,6 +33,12 @@ MAX_TASK_CHARS = 2_000
 MAX_RUBRIC_CHARS = 8_000
 """Of all descriptions together: the critic is told them each time."""
 
+THE_GOAL, FROM_OPERATOR = "The goal:", "From the operator:"
+"""Lines of the task that the agent of a step is given: behind them stand the goal, and what people said meanwhile."""
+
+INPUT = "your input"
+"""How the source of the input begins that a step sees to."""
+
 PipelineInput = Annotated[str, Field(min_length=1, max_length=MAX_INPUT_CHARS)]
 
 

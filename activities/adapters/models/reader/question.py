@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
+from orga.activities.adapters.models.reader.framed import asked_by_steps, asked_in
 from orga.activities.adapters.models.reader.languages import TASK_WORDS, Language, language_of
 from orga.activities.adapters.models.reader.names import names_in
 from orga.activities.adapters.models.reader.words import folded, is_content, parts, stem, words
+from orga.workflows.types.goals.turns import turn_asked_for
 from orga.workflows.types.messages import Message
 
 Wanted = Literal["passages", "overview", "listing"]
@@ -82,9 +84,10 @@ def question_of(messages: Iterable[Message]) -> Question:
     for message in messages:
         if message.role == "assistant":
             answered = not message.calls
+        elif message.role == "user" and turn_asked_for(message.text):
+            asked = asked_by_steps(message.text) or asked
         elif message.role == "user" and (not asked or not message.pinned):
-            text = _LABEL.sub("", message.text).strip()
-            if text:
+            for text in filter(None, asked_in(_LABEL.sub("", message.text).strip())):
                 asked = [text] if answered or _REPLACES.search(text) else [*asked, text]
                 answered = False
     return _question(asked)

@@ -1,6 +1,6 @@
 """The plans that pipelines stand for, and what is wrong with what a starter wants of one."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 from orga.workflows.types.goals.pipelines import MAX_ROUNDS, Pipeline, PipelineKind, PipelineStep
 from orga.workflows.types.goals.pursuit import MAX_GOAL_CHARS, OPERATOR, GoalState, PlanStep
@@ -18,14 +18,6 @@ _DOES = {
     "critique": "review it",
 }
 """What a step without a task is for, as people are shown it."""
-
-
-def unknown_pipeline(wanted: str | None, known: Collection[str]) -> str:
-    """Return what is wrong with the name that a starter gave, "" where it is known, or none was given."""
-    if not wanted or wanted in known:
-        return ""
-    there = f"there are: {', '.join(known)}" if known else "none is configured, see [pipelines] of orga.toml"
-    return f"pipeline: there is no pipeline {wanted!r}; {there}"
 
 
 def pipeline_of(state: GoalState) -> Pipeline | None:
@@ -54,7 +46,7 @@ def pipeline_problem(state: GoalState, setup: Setup) -> str:
         return f"pipeline: the worker that prepared the goal is of a version without pipelines, so there is no {name!r}"
     if changed := _changed(state, pipeline):
         return f"pipeline: {name!r} is another by now, {changed} is none of its steps as it was; start a goal anew"
-    return _input_problem(state, pipeline)
+    return inputs_problem(name, state.inputs, pipeline)
 
 
 def _changed(state: GoalState, pipeline: Pipeline) -> str:
@@ -68,10 +60,11 @@ def _changed(state: GoalState, pipeline: Pipeline) -> str:
     return next(iter(is_other), f"map-{len(inputs)}" if is_more else "")
 
 
-def _input_problem(state: GoalState, pipeline: Pipeline) -> str:
-    name, number = state.pipeline, len(inputs_of(state.inputs, pipeline))
+def inputs_problem(name: str, given: tuple[str, ...] | None, pipeline: Pipeline) -> str:
+    """Return what is wrong with the inputs that a starter gave a pipeline of that name, "" where it can have them."""
+    number = len(inputs_of(given, pipeline))
     if not pipeline.takes_inputs:
-        return "" if state.inputs is None else f"inputs: pipeline {name!r} is a {pipeline.kind}, which takes none"
+        return "" if given is None else f"inputs: pipeline {name!r} is a {pipeline.kind}, which takes none"
     if not number:
         return f"inputs: pipeline {name!r} has none of its own, and the goal gives none; give at least one"
     if number > pipeline.max_inputs:

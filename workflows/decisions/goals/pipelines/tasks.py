@@ -9,7 +9,7 @@ from pydantic_core import to_json
 
 from orga.workflows.decisions.conversation import shares
 from orga.workflows.decisions.goals.pipelines.plans import inputs_of, part_of, role_of
-from orga.workflows.types.goals.pipelines import Pipeline
+from orga.workflows.types.goals.pipelines import FROM_OPERATOR, INPUT, THE_GOAL, Pipeline
 from orga.workflows.types.goals.pursuit import Course, GoalState, PlanStep
 from orga.workflows.types.text import clip_json, delimited
 
@@ -38,9 +38,9 @@ def task_of(state: GoalState, pipeline: Pipeline, step: PlanStep) -> str:
     """Return what the agent of a step is given to do."""
     role, _ = role_of(step.id)
     course = state.pursuit.course or Course()
-    said = [part_of(pipeline, step.id).task or _DEFAULTS[role], f"The goal:\n{state.input.task}"]
+    said = [part_of(pipeline, step.id).task or _DEFAULTS[role], f"{THE_GOAL}\n{state.input.task}"]
     if course.guidance:
-        said.append("From the operator:\n" + "\n".join(course.guidance))
+        said.append("\n".join([FROM_OPERATOR, *course.guidance]))
     if role == "critique":
         said.append(_asked_for(pipeline))
         said += [step.error] if step.error.startswith(UNUSABLE) else []
@@ -72,7 +72,7 @@ def _of_step(_: GoalState, __: Pipeline, course: Course, step: PlanStep) -> Sequ
 
 def _of_map(state: GoalState, pipeline: Pipeline, _: Course, step: PlanStep) -> Sequence[Material]:
     inputs, (_role, number) = inputs_of(state.inputs, pipeline), role_of(step.id)
-    return [(f"your input, {number} of {len(inputs)}", inputs[number - 1])]
+    return [(f"{INPUT}, {number} of {len(inputs)}", inputs[number - 1])]
 
 
 def _of_reduce(state: GoalState, pipeline: Pipeline, course: Course, step: PlanStep) -> Sequence[Material]:

@@ -1,0 +1,89 @@
+"""A live view while its server is away: one line of ours when it goes, one when it is back, nothing of the SDK's."""
+
+import subprocess
+import sys
+from pathlib import Path
+from uuid import uuid4
+
+from temporalio.client import Client
+
+VIEWS = """
+import asyncio, os, sys
+from orga.client.cli.screen import PlainScreen
+from orga.client.cli.session import session
+from orga.client.cli.watching import Watch
+
+ADDRESS, RUN = sys.argv[1:]
+LINES = set()
+
+
+class Way:
+    # Leads to the server, and can be cut.
+    def __init__(self):
+        self.port, self.open = 0, []
+
+    async def begin(self):
+        self.server = await asyncio.start_server(self.pass_on, "127.0.0.1", self.port)
+        self.port = self.server.sockets[0].getsockname()[1]
+
+    async def pass_on(self, reader, writer):
+        host, port = ADDRESS.rsplit(":", 1)
+        there, back = await asyncio.open_connection(host, int(port))
+        self.open += [writer, back]
+        await asyncio.gather(self.copy(reader, back), self.copy(there, writer), return_exceptions=True)
+
+    async def copy(self, source, target):
+        while data := await source.read(65536):
+            target.write(data)
+            await target.drain()
+
+    def cut(self):
+        self.server.close()
+        for each in self.open:
+            each.transport.abort()
+        self.open.clear()
+
+
+class Screen(PlainScreen):
+    def note(self, text):
+        super().note(text)
+        LINES.add(text)
+
+
+async def until(told):
+    while not any(told in line for line in LINES):
+        await asyncio.sleep(0.1)
+
+
+async def main():
+    way = Way()
+    await way.begin()
+    os.environ["TEMPORAL_ADDRESS"] = f"127.0.0.1:{way.port}"
+    async with session(None) as here, Watch(here.client, here.run(RUN), "q", Screen()).beside():
+        await asyncio.sleep(1)
+        way.cut()
+        await until("does not answer")
+        await asyncio.sleep(3)
+        await way.begin()
+        await until("answers again")
+    await asyncio.sleep(0.5)  # what the core says comes a moment later
+    os._exit(0)  # the way is still open
+
+
+asyncio.run(asyncio.wait_for(main(), 60))
+"""
+
+
+async def test_the_view_tells_that_the_server_is_away_and_back(client: Client, tmp_path: Path) -> None:
+    handle = await client.start_workflow("AgentWorkflow", {"task": "t"}, id=f"away-{uuid4()}", task_queue="nobody")
+    program = tmp_path / "views.py"
+    program.write_text(VIEWS)
+    command = [sys.executable, str(program), client.service_client.config.target_host, handle.id]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=90, check=False)
+    await handle.terminate()
+    assert ran.returncode == 0, ran.stderr
+    lines = [line for line in ran.stderr.splitlines() if "waiting for a worker" not in line]
+    assert [line[9:] for line in lines] == [
+        "the Temporal server does not answer: waiting for it",
+        "the Temporal server answers again",
+    ]
