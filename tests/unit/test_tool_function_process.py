@@ -22,6 +22,7 @@ from orga.activities.ports import ToolContext
 from orga.activities.tools import tool_activities
 from orga.activities.tools_api import tool
 from orga.workflows.types.tools import PROCESS_CRASHED, REPORT_S, TIME_LIMIT, ToolRequest
+from tests.support.hold import PATIENCE_S
 from tests.support.programs.processes import begun, is_alive, is_running, open_files
 from tests.support.tools import blocking as blocking_tools
 from tests.support.tools import sample as sample_tools
@@ -100,10 +101,13 @@ async def test_the_context_is_there_and_notes_come_through() -> None:
 
 
 async def test_an_async_function_that_blocks_its_loop_leaves_the_workers_alone() -> None:
-    blocked = asyncio.create_task(result(load("blocks_its_loop"), seconds=1.0))
+    blocked = asyncio.create_task(result(load("blocks_its_loop"), seconds=PATIENCE_S))
     assert await result(load("echo"), text="a") == "a"
     assert not blocked.done()
-    assert await blocked == "async"
+    blocked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await blocked
+    assert await result(load("blocks_its_loop"), seconds=0.0) == "async"
 
 
 async def test_what_a_function_writes_is_logged_and_taken_for_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
