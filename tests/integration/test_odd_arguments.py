@@ -73,7 +73,9 @@ async def test_a_run_goes_on_behind_every_odd_signal(client: Client, name: str) 
 FLOODS = {kind: data for kind, data in odd(1_900_000).items() if kind != "text"}
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of a task that a slow machine does twice
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # of a task that a slow machine does twice
 @pytest.mark.parametrize("kind", FLOODS)
 async def test_all_that_fits_a_history_is_read(client: Client, kind: str) -> None:
     """All of it comes in one workflow task; tests/unit/test_bounded_arguments.py measures what that takes."""
