@@ -1,0 +1,36 @@
+"""A worker that is told to stop ends: the SDK now and then never does, though all that it had to do is done."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from typing import Protocol, cast
+
+from temporalio.worker import Worker
+
+LAST_S = 10.0
+"""For the last step of a shutdown, behind all polls and completions; it usually takes milliseconds."""
+
+_log = logging.getLogger(__name__)
+
+
+class _Bridge(Protocol):
+    def finalize_shutdown(self) -> Awaitable[None]: ...
+
+
+def ends(worker: Worker) -> Worker:
+    """Return the worker, whose last step is bounded.
+
+    The SDK's core (sdk-rust issue 1537) may wait forever there for the word of an activity that completed while the
+    shutdown began. The SDK for Python has no API for that step, and takes an error in it for its end.
+    """
+    bridge = cast("_Bridge", worker._bridge_worker)
+    finalize = bridge.finalize_shutdown
+
+    async def finalize_in_time() -> None:
+        try:
+            await asyncio.wait_for(finalize(), LAST_S)
+        except TimeoutError:
+            _log.warning("the worker of %r has ended, but for the SDK's own clean-up", worker.task_queue)
+
+    bridge.finalize_shutdown = finalize_in_time
+    return worker
