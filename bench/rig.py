@@ -1,6 +1,5 @@
 """The rig: one real server, on it a worker of ours and one of the floor, runs of both."""
 
-import shutil
 import uuid
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ from bench.ours import our_input, our_worker
 from bench.script import RESULT, Script
 from orga.client.history.converter import data_converter
 from orga.client.runners.sandbox import workflow_runner
+from orga.client.server.locate import locate
 from orga.client.server.search_attributes import KEYS
 from orga.client.workers.garbage import collect_ended_runs
 from orga.workflows.agent import AgentWorkflow
@@ -79,7 +79,7 @@ class Rig:
 async def rig() -> AsyncGenerator[Rig]:
     """Start the server and both workers; run each side once, so that what is measured is warm."""
     async with await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]
-        dev_server_existing_path=shutil.which("temporal"),
+        dev_server_existing_path=str(await locate(print)),
         data_converter=data_converter,
         search_attributes=KEYS,
         dev_server_extra_args=SERVER_ARGUMENTS,

@@ -39,4 +39,4 @@ def _checked(values: dict[str, Any], place: str) -> LoopConfig:
     try:
         return LoopConfig.model_validate(values)
     except ValidationError as error:
-        raise InvalidInput("; ".join(f"{place}.{problem}" for problem in problems(error))) from None
+        raise InvalidInput("; ".join(f"{place}.{problem}" for problem in problems(error, LoopConfig))) from None

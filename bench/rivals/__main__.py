@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import resource
-import shutil
 import sys
 import tempfile
 import time
@@ -20,6 +19,7 @@ from temporalio.testing import WorkflowEnvironment
 from bench.rig import SERVER_ARGUMENTS
 from bench.rivals.killed import Killed, killed
 from bench.rivals.sides import SIDES, Side
+from orga.client.server.locate import locate
 from orga.client.server.search_attributes import KEYS
 
 SHORT, LONG = 1, 51
@@ -43,7 +43,7 @@ def _options() -> argparse.Namespace:
 
 async def _measure(rounds: int, folder: Path) -> None:
     async with await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]
-        dev_server_existing_path=shutil.which("temporal"),
+        dev_server_existing_path=str(await locate(print)),
         search_attributes=KEYS,
         dev_server_extra_args=SERVER_ARGUMENTS,
     ) as environment:

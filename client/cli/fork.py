@@ -14,14 +14,14 @@ from orga.client.cli.output import json_result, note, result
 from orga.client.cli.session import of_run
 from orga.client.cli.task_input import pair_of, settings, task_text
 from orga.client.config.problems import nearest
-from orga.client.config.text_values import annotation_at, from_text
+from orga.client.config.text_values import from_text
 from orga.client.config.workplace import home_of, worker_command
 from orga.client.past.fork import fork as fork_run
 from orga.client.runs.agents import run_id_of
 from orga.client.server.pollers import may_be_polled
 from orga.workflows.types.goals.input import GoalConfig, GoalInput
 from orga.workflows.types.input import AgentInput, LoopConfig
-from orga.workflows.types.record import Border
+from orga.workflows.types.record import Border, annotation_at
 from orga.workflows.types.text import clean_text
 
 OF_THE_INPUT: Mapping[str, type[Border]] = {

@@ -8,10 +8,10 @@ from typing import Any
 
 from orga.client.cli.exit_codes import UsageError
 from orga.client.config.problems import nearest
-from orga.client.config.text_values import annotation_at, from_text, known_keys
+from orga.client.config.text_values import from_text
 from orga.workflows.types.goals.input import GoalConfig, GoalInput, parse_goal
 from orga.workflows.types.input import AgentInput, LoopConfig, parse_input
-from orga.workflows.types.record import Border
+from orga.workflows.types.record import Border, annotation_at, known_keys
 from orga.workflows.types.sessions.input import SessionInput, parse_session
 from orga.workflows.types.text import clean_text
 

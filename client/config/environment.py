@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from orga.client.config.sections import OrgaConfig
-from orga.client.config.text_values import annotation_at, from_text
+from orga.client.config.text_values import from_text
+from orga.workflows.types.record import annotation_at
 
 PREFIX = "ORGA_"
 SEPARATOR = "__"

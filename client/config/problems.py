@@ -5,13 +5,11 @@ from collections.abc import Callable
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from orga.client.config.text_values import known_keys
+from orga.workflows.types.record import known_keys
+from orga.workflows.types.text import close_to
 
 Place = Callable[[tuple[str, ...]], str]
 """Says where a key was written: `orga.toml:12`, or the variable."""
-
-NEAR = 60.0
-"""rapidfuzz score above which a known key is offered in place of an unknown one."""
 
 
 def explained(error: ValidationError, model: type[BaseModel], place: Place) -> list[str]:
@@ -23,14 +21,6 @@ def nearest(key: str, known: list[str]) -> str:
     """Return the remedy for an unknown key: the nearest known one, and what there is."""
     hint = close_to(key.lower(), known)
     return f"{hint}allowed: {', '.join(known)}" if known else f"{hint}no key is allowed here"
-
-
-def close_to(word: str, known: list[str]) -> str:
-    """Return the nearest known word as `did you mean 'this'? `, or ""."""
-    from rapidfuzz import process  # a command line without a mistake in it needs it not
-
-    near = process.extractOne(word, known, score_cutoff=NEAR)
-    return f"did you mean {near[0]!r}? " if near else ""
 
 
 def _line(details: ErrorDetails, model: type[BaseModel], place: Place) -> str:

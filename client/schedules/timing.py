@@ -13,9 +13,8 @@ from temporalio.client import (
     ScheduleSpec,
 )
 
-from orga.client.config.problems import close_to
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.text import as_line, can_be_typed
+from orga.workflows.types.text import as_line, can_be_typed, close_to
 
 Overlap = Literal["skip", "buffer-one", "buffer-all", "cancel-other", "terminate-other", "allow-all"]
 """What is done when a run is due and the one before has not ended. `cancel-other` ends that as an abort does, with a

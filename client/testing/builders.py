@@ -36,7 +36,7 @@ def orga_config(text: str = "", **sections: Any) -> OrgaConfig:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"orga_config: this is no TOML: {error}") from None
     except ValidationError as error:
-        raise ConfigError("\n".join(f"orga_config: {each}" for each in problems(error))) from None
+        raise ConfigError("\n".join(f"orga_config: {each}" for each in problems(error, OrgaConfig))) from None
 
 
 def permits(*tools: str, rule: str = "permitted") -> str:

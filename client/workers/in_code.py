@@ -163,4 +163,4 @@ def _checked(kind: type[M], given: Mapping[str, Any], place: str) -> M:
     try:
         return kind.model_validate(given, extra="forbid")
     except ValidationError as error:
-        raise ConfigError("\n".join(f"{place}: {each}" for each in problems(error))) from None
+        raise ConfigError("\n".join(f"{place}: {each}" for each in problems(error, kind))) from None

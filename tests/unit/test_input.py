@@ -1,10 +1,13 @@
 """The border: what starts a run is checked once, and every refusal names its key."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from orga.client.history.converter import data_converter
+from orga.workflows.types.goals.input import GoalInput
 from orga.workflows.types.input import (
     MAX_REST_BYTES,
     MAX_SCHEMA_BYTES,
@@ -15,6 +18,8 @@ from orga.workflows.types.input import (
     LoopConfig,
     parse_input,
 )
+from orga.workflows.types.record import Border
+from orga.workflows.types.sessions.input import SessionInput
 
 CONTRACT = json.loads("""
 {"task": "...", "agent": "default", "model": null, "instructions": null, "tools": null,
@@ -34,6 +39,50 @@ def test_the_example_of_the_contract_is_the_default_of_every_key() -> None:
     recovery = contract.pop("recovery")
     assert defaults.items() >= contract.items()
     assert defaults["recovery"].items() >= recovery.items()
+
+
+MISSPELT: dict[str, tuple[Callable[..., object], dict[str, Any], str]] = {
+    "a setting": (LoopConfig, {"max_iteration": 1}, "max_iteration: unknown key (did you mean 'max_iterations'?)"),
+    "a key of an agent's input": (
+        AgentInput,
+        {"task": "t", "modell": "m"},
+        "modell: unknown key (did you mean 'model'?)",
+    ),
+    "a setting in it": (
+        AgentInput,
+        {"task": "t", "config": {"max_iteration": 1}},
+        "config.max_iteration: unknown key (did you mean 'max_iterations'?)",
+    ),
+    "a setting of a goal": (
+        GoalInput,
+        {"goal": "g", "config": {"recovery": {"strateg": "retry"}}},
+        "config.recovery.strateg: unknown key (did you mean 'strategy'?)",
+    ),
+    "a setting of a session": (
+        SessionInput,
+        {"config": {"timeout": 1}},
+        "config.timeout: unknown key (did you mean 'timeout_s'?)",
+    ),
+    "one that is near to none": (LoopConfig, {"zzz": 1}, "zzz: unknown key"),
+}
+
+
+@pytest.mark.parametrize(("kind", "given", "told"), MISSPELT.values(), ids=MISSPELT)
+def test_a_misspelt_key_is_refused_where_it_is_written(
+    kind: Callable[..., object], given: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        kind(**given)
+    assert str(refused.value) == told
+
+
+@pytest.mark.parametrize("kind", [LoopConfig, AgentInput, GoalInput, SessionInput])
+def test_a_key_of_another_version_is_ignored_where_a_history_is_read(kind: type[Border]) -> None:
+    recorded = {"task": "t", "goal": "g", "of_tomorrow": 1, "max_iterations": 3, "config": {"of_tomorrow": 1}}
+    (payload,) = data_converter.payload_converter.to_payloads([recorded])
+    (read,) = data_converter.payload_converter.from_payloads([payload], [kind])
+    assert not hasattr(read, "of_tomorrow")
+    assert kind.model_validate(recorded) == read
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,12 @@ sends, whatever key it stands under, and read it again.
 from collections.abc import Iterable, Mapping, Set, Sized
 from math import inf, isfinite
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TypeGuard, TypeVar, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic_core import ErrorDetails
+
+from orga.workflows.types.text import close_to
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -23,11 +26,24 @@ class Record(BaseModel):
 class Border(BaseModel):
     """What people write (input, `orga.toml`): frozen; NaN and infinity are refused, and `true` where a number belongs.
 
-    Where it is written, `model_validate(..., extra="forbid")` refuses an unknown key by name. Read back from a history,
-    an unknown key is one of another version and is ignored.
+    Where it is written, by a call of the class or by `model_validate(..., extra="forbid")`, an unknown key is refused.
+    Read back from a history, it is one of another version and is ignored.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+    if not TYPE_CHECKING:  # for type checkers the fields are the signature
+
+        def __init__(self, /, **given: Any) -> None:
+            """Take what somebody writes in code; a key that there is not, however deep, is `InvalidInput`."""
+            try:
+                self.__pydantic_validator__.validate_python(given, self_instance=self, extra="forbid")
+            except ValidationError as error:
+                if all(each["type"] != "extra_forbidden" for each in error.errors(include_url=False)):
+                    raise
+                raise InvalidInput("; ".join(problems(error, type(self)))) from None
+
+        __init__.__pydantic_base_init__ = True  # else pydantic calls it where it reads a history, too
 
     @field_validator("*", mode="before")
     @classmethod
@@ -61,25 +77,56 @@ def replace_differing_fields(record: M, changes: Mapping[str, object]) -> M:
     return replace_fields(record, differences) if differences else record
 
 
-def _is_truth_among(value: object) -> bool:
-    if isinstance(value, (list, tuple)):
-        return any(isinstance(item, bool) for item in cast("list[object]", value))
+def annotation_at(model: type[BaseModel], path: tuple[str, ...]) -> Any:
+    """Return the type of the key at `path`, or None when there is no such key."""
+    here: Any = model
+    for key in path:
+        here = next((below for kind in kinds_of(here) if (below := _below(kind, key))), None)
+    return here
+
+
+def known_keys(model: type[BaseModel], path: tuple[str, ...]) -> list[str]:
+    """Return the keys that the table at `path` can hold; none when it takes names of any kind."""
+    return [key for kind in kinds_of(annotation_at(model, path)) if is_model(kind) for key in kind.model_fields]
+
+
+def kinds_of(annotation: Any) -> tuple[Any, ...]:
+    """Return the alternatives of a type, without `Annotated`."""
+    if get_origin(annotation) is Annotated:
+        return kinds_of(get_args(annotation)[0])
+    if get_origin(annotation) in {Union, UnionType}:
+        return tuple(kind for part in get_args(annotation) for kind in kinds_of(part))
+    return (annotation,)
+
+
+def is_model(kind: Any) -> TypeGuard[type[BaseModel]]:
+    """Return whether a type is that of tables with known keys."""
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def _below(kind: Any, key: str) -> Any:
+    if is_model(kind):
+        return kind.model_fields[key].annotation if key in kind.model_fields else None
+    return get_args(kind)[1] if get_origin(kind) is dict else get_args(kind)[0] if key.isdecimal() else None
+
+
+def _is_truth_among(value: Any) -> bool:
     if isinstance(value, dict):
-        return any(isinstance(item, bool) for item in cast("dict[str, object]", value).values())
-    return isinstance(value, bool)
+        return _is_truth_among([*cast("dict[str, Any]", value).values()])
+    return any(
+        isinstance(item, bool) for item in cast("list[Any]", value if isinstance(value, (list, tuple)) else [value])
+    )
 
 
 def _is_numeric(annotation: object) -> bool:
     """Return whether numbers are all that a field takes, or all that its items may be."""
-    origin, parts = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _is_numeric(parts[0])
-    if origin in {Union, UnionType}:
-        kinds = [part for part in parts if part is not NoneType]
-        return bool(kinds) and all(map(_is_numeric, kinds))
-    if origin in {tuple, list}:
-        return _is_numeric(parts[0])
-    return _is_numeric(parts[1]) if origin is dict else annotation is int or annotation is float
+    return {*map(_is_numeric_kind, kinds_of(annotation))} - {None} == {True}
+
+
+def _is_numeric_kind(kind: Any) -> bool | None:
+    if get_origin(kind) in {tuple, list, dict}:
+        return _is_numeric(get_args(kind)[1 if get_origin(kind) is dict else 0])
+    return None if kind is NoneType else kind is int or kind is float
 
 
 B = TypeVar("B", bound=Border)
@@ -204,18 +251,16 @@ def checked(kind: type[B], raw: object) -> B:
     Raises:
         InvalidInput: With every problem, each naming its key.
     """
-    if isinstance(raw, dict) and (problem := bounds_problem(cast("dict[Any, Any]", raw))):
-        raise InvalidInput(problem)
     try:
-        return kind.model_validate(raw, extra="forbid")
-    except ValidationError as error:
-        raise InvalidInput("; ".join(problems(error))) from None
+        return parsed(kind, raw, long=_BOUNDED_BY_BYTES)
+    except ValueError as error:
+        raise InvalidInput(str(error)) from None
 
 
-def problems(error: ValidationError) -> list[str]:
-    """Return one `place: what is wrong` a problem."""
+def problems(error: ValidationError, kind: type[BaseModel] | None = None) -> list[str]:
+    """Return one `place: what is wrong` a problem; of a `kind` that is known also which key was meant."""
     found = error.errors(include_url=False, include_input=False)
-    told = [f"{_key(e['loc'])}: {_reason(e['type'], e['msg'])}"[:MAX_PROBLEM_CHARS] for e in found[:MAX_PROBLEMS]]
+    told = [f"{_key(e['loc'])}: {_reason(e, kind)}"[:MAX_PROBLEM_CHARS] for e in found[:MAX_PROBLEMS]]
     return [*told, f"and {len(found) - MAX_PROBLEMS:,} more"] if len(found) > MAX_PROBLEMS else told
 
 
@@ -223,13 +268,12 @@ def _key(loc: tuple[int | str, ...]) -> str:
     return ".".join(str(part) for part in loc) or "input"
 
 
-def _reason(kind: str, message: str) -> str:
-    if kind == "extra_forbidden":
-        return "unknown key"
-    return message.removeprefix("Value error, ")
-
-
-_SENT_CHARS = 100
+def _reason(details: ErrorDetails, kind: type[BaseModel] | None) -> str:
+    if details["type"] != "extra_forbidden":
+        return details["msg"].removeprefix("Value error, ")
+    *path, key = map(str, details["loc"])
+    hint = close_to(key, known_keys(kind, tuple(path))).strip() if kind else ""
+    return f"unknown key ({hint})" if hint else "unknown key"
 
 
 def parsed(kind: type[M], raw: object, *, long: frozenset[str] = frozenset()) -> M:
@@ -244,10 +288,10 @@ def parsed(kind: type[M], raw: object, *, long: frozenset[str] = frozenset()) ->
     try:
         return kind.model_validate(raw, extra="forbid")
     except ValidationError as error:
-        raise ValueError("; ".join(problems(error))) from None
+        raise ValueError("; ".join(problems(error, kind))) from None
 
 
 def _problem_of(raw: object, long: frozenset[str]) -> str:
     if isinstance(raw, str):
-        return f"input: give an object, not the text {raw[:_SENT_CHARS]!r}"
+        return f"input: give an object, not the text {raw[:100]!r}"
     return bounds_problem(cast("dict[Any, Any]", raw), long) if isinstance(raw, dict) else ""

@@ -250,3 +250,15 @@ def undelimited(text: str) -> str:
     data, ended, after = rest.rpartition(f"\n[{mark} ends]")
     is_block = start >= 0 and found and ended and "\n" not in head
     return f"{text[:start]}{data}{after}" if is_block else text
+
+
+NEAR = 60.0
+"""rapidfuzz score above which a known key is offered in place of an unknown one."""
+
+
+def close_to(word: str, known: list[str]) -> str:
+    """Return the nearest known word as `did you mean 'this'? `, or ""."""
+    from rapidfuzz import fuzz, process  # what has no mistake in it needs it not
+
+    near = process.extractOne(word, known, scorer=fuzz.ratio, score_cutoff=NEAR)
+    return f"did you mean {near[0]!r}? " if near else ""

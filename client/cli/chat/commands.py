@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from orga.client.cli.exit_codes import UsageError
-from orga.client.config.problems import close_to
+from orga.workflows.types.text import close_to
 
 
 class ChatCommand(NamedTuple):
