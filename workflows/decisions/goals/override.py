@@ -4,11 +4,12 @@ from typing import Any, cast
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.control.interventions import guidance, with_guidance
+from orga.workflows.decisions.control.interventions import with_guidance
 from orga.workflows.decisions.goals.plans import skills_of
+from orga.workflows.types.control import Intervention
 from orga.workflows.types.goals.pursuit import MAX_ARGUMENTS_BYTES, MAX_GOAL_CHARS, OPERATOR, GoalState, PlanStep
 from orga.workflows.types.setup import Setup
-from orga.workflows.types.text import one_line
+from orga.workflows.types.text import clean_text, one_line
 
 
 def with_override(state: GoalState, raw: object) -> GoalState:
@@ -41,7 +42,7 @@ def with_override(state: GoalState, raw: object) -> GoalState:
     told = f"By the operator's word step {replaced.id} {what} {skill}: {one_line(_shown(given), MAX_GOAL_CHARS)}"
     state = state.with_pursuit(steps=tuple(others), is_guided=True)
     state = state.with_note("StepOverridden", step=replaced.id, skill=skill)
-    return with_guidance(state, guidance("steer", (told,)))
+    return with_guidance(state, Intervention(kind="steer", text=clean_text(told), is_for_delegates=False))
 
 
 def _wanted(raw: object, setup: Setup) -> tuple[str, dict[str, Any] | str]:
