@@ -6,7 +6,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from orga.client.cli.terminal_text import on_one_line
-from orga.client.journal.phases import GoalPhases, Phase
+from orga.client.journal.phases import OVERRIDE, GoalPhases, Phase
 
 COLUMNS = 80
 _HEADS = ("TURN", "PHASE", "TIME", "SCORE", "WHAT")
@@ -40,7 +40,7 @@ def _rows(phase: Phase, goals: dict[str, str]) -> list[tuple[str, ...]]:
 def _told(phase: Phase, goals: dict[str, str]) -> list[_Told]:
     """Return what the phase heard, brought, decided and keeps in mind, and what went wrong."""
     return [
-        *(("", f"heard {each.get('kind')}: {_heard(each.get('text'))}") for each in phase.guidance),
+        *(("", _heard(each)) for each in phase.guidance),
         *(("", f"✗ {error}") for error in phase.errors),
         *(_executed(each, goals) for each in phase.executed),
         *(("", f"{each.get('step')} is now {each.get('skill')}, by the operator") for each in phase.overridden),
@@ -66,8 +66,12 @@ def _executed(step: Data, goals: dict[str, str]) -> _Told:
     return "", f"{'✓' if is_ok else '✗'} {name} {step.get('skill')}: {why}"
 
 
-def _heard(said: object) -> str:
-    return said if isinstance(said, str) else to_json(said).decode()
+def _heard(said: Data) -> str:
+    text = said.get("text")
+    words = text if isinstance(text, str) else to_json(text).decode()
+    if "refused" not in said:
+        return f"heard {said.get('kind')}: {words}"
+    return f"refused {said.get('kind')}: {said['refused'].removeprefix(f'{OVERRIDE}: ')}: {words}"
 
 
 def _planned(step: Data) -> str:

@@ -29,7 +29,9 @@ _BRINGS = {
 }
 """What the journal tells once the reply of a phase was used."""
 
-_GUIDANCE = {"steer", "add_context", "override_step"}
+OVERRIDE = "override_step"
+
+_GUIDANCE = {"steer", "add_context", OVERRIDE}
 _FINE = {"stop", "tool_calls"}
 
 Data = dict[str, Any]
@@ -67,7 +69,7 @@ class Phase:
     overridden: list[Data] = field(default_factory=list[Data])
     """Steps that were put in by people meanwhile."""
     guidance: list[Data] = field(default_factory=list[Data])
-    """What people had said since the turn before."""
+    """What people had said since the turn before; `refused` tells why it was of no use."""
     repaired: bool = False
 
 
@@ -98,6 +100,8 @@ class _PhaseFold:
         """Events of the latest phase."""
         self._guidance: list[tuple[int, Data]] = []
         """With the turn before which each came."""
+        self._unanswered: list[Data] = []
+        """Of these, what may be refused yet."""
         self._kept = ""
 
     def feed(self, entry: JournalEntry) -> None:
@@ -106,7 +110,8 @@ class _PhaseFold:
             self.found.goal = str(entry.data.get("task", ""))
         elif entry.event == "InterventionReceived":
             if entry.data.get("kind") in _GUIDANCE:
-                self._guidance.append((entry.iteration, entry.data))
+                self._guidance.append((entry.iteration, said := dict(entry.data)))
+                self._unanswered.append(said)
             return
         elif entry.event == "Terminated":
             self.found.ending = {key: entry.data.get(key, "") for key in ("reason", "detail")}
@@ -119,9 +124,21 @@ class _PhaseFold:
             self._open(entry, ASK)
         elif entry.event == "PlanMade" and "pipeline" in entry.data:
             self._open(entry, "plan")  # no turn: nobody was asked for it
+        self._answered(entry)
         if self.found.phases:
             self._add(entry)
         self._latest_end = entry.timestamp
+
+    def _answered(self, entry: JournalEntry) -> None:
+        """Say of what people said that it was refused: overrides are answered one by one, guidance only where it is."""
+        kind = {"StepOverridden": OVERRIDE, "InterventionRefused": entry.data.get("kind")}.get(entry.event)
+        asked = [each for each in self._unanswered if each["kind"] == kind]
+        if not asked:
+            return
+        said = asked[0] if kind == OVERRIDE else asked[-1]
+        self._unanswered = [each for each in self._unanswered if each is not said]
+        if entry.event == "InterventionRefused":
+            said["refused"] = str(entry.data.get("reason", ""))
 
     def _open(self, entry: JournalEntry, name: str) -> None:
         phase = Phase(entry.iteration, name, entry.timestamp, 0.0)

@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 from pydantic_core import to_json
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowHandle
 
 from orga.activities.ports import ToolContext
 from orga.client.runs.goals import GoalHandle
-from orga.testing import FakeTool
-from tests.support.hold import Hold
+from orga.testing import FakeTool, answers
+from tests.support.hold import Hold, until
 from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
+from tests.support.runs.delegates import a_cast, agent, status_of
 from tests.support.runs.goals import ended, start, tell
 from tests.support.runs.loop import Deny, a_loop
 from tests.support.runs.questions import waiting
@@ -144,3 +145,29 @@ async def test_a_step_by_a_persons_word_outlives_a_change_of_the_plan(client: Cl
         pursued = await ended(handle, client)
     assert "{'at': 'once'}" in seen
     assert pursued.reason == "completed"
+
+
+async def test_a_step_by_a_persons_word_is_told_to_no_agent_at_work_on_another(client: Client) -> None:
+    """Guidance that is sent behind it shows that the agent would have been told by then."""
+    hold = Hold()
+    plan = says(steps=[{"id": "a", "goal": "first", "skill": "scout"}, a_step("b", "look", "a", at=2)])
+    look = FakeTool("look")
+    agents = {"lead": agent("lead", "scout", tools=["look"]), "scout": agent("scout")}
+    model = a_model(plan=plan, evaluate=[scored("a"), scored("b")])
+    scripts = {"lead": model, "scout": [hold.step(answers("seen")), answers("seen, with care")]}
+    async with a_cast(client, agents, scripts, look) as (loop, cast):
+        handle = await start(loop, agent="lead")
+        await hold.reached()
+        await GoalHandle(client, handle.id).override_step("look", {"at": "Wipe the folder of 1999."})
+        await handle.signal("steer", "mind the gap")
+        child = client.get_workflow_handle(f"{handle.id}.2.0")
+        await until(lambda: _has_heard(child, "mind the gap"))
+        hold.go.set()
+        pursued = await ended(handle, client)
+    assert pursued.reason == "completed"
+    assert cast.told("scout") == ["seen", "[Guidance from the operator] mind the gap"]
+    assert "By the operator's word step b is now look" in model.asked[-1][1]
+
+
+async def _has_heard(child: WorkflowHandle[Any, Any], text: str) -> bool:
+    return any(item["text"] == text for item in (await status_of(child)).unread_interventions)

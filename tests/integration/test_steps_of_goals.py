@@ -136,6 +136,7 @@ async def test_a_step_by_a_persons_word_is_shown_and_so_is_what_a_shorter_memory
     async with a_loop(client, model, FakeTool("look", look), FakeTool("new")) as loop:
         handle = await start(loop)
         await under_way.wait()
+        await GoalHandle(client, handle.id).override_step("fly", "away")
         await GoalHandle(client, handle.id).override_step("new", {"at": 3})
         goes_on.set()
         await ended(handle, client)
@@ -144,6 +145,9 @@ async def test_a_step_by_a_persons_word_is_shown_and_so_is_what_a_shorter_memory
     assert [phase.kept for phase in named(shown, "compress")] == [kept.strip()]
     lines = "\n".join(table(shown))
     assert 'heard override_step: {"skill":"new"' in lines
+    assert "refused override_step: skill 'fly' is none" in lines
+    said = [told for phase in shown.phases for told in phase.guidance]
+    assert [("refused" in told, told["text"]["skill"]) for told in said] == [(True, "fly"), (False, "new")]
     assert "b is now new, by the operator" in lines
     assert "it would lose reports/1999.md" in lines
 

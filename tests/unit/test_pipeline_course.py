@@ -235,8 +235,9 @@ def test_a_step_by_a_person_is_done_in_place_of_the_one_that_is_due() -> None:
     [call] = calls_of(due)
     assert call is not None
     assert (call.call_id, call.name, call.arguments) == ("step-1", "read", {"path": "x"})
-    state = after_round(state, "seen")
+    state = after_round(with_heard(state, state.inbox), "seen")
     assert "seen" in told(state, "step-2")
+    assert "By the operator's word" not in told(state, "step-2")
 
 
 def test_the_plan_of_a_pipeline_is_approved_or_nothing() -> None:

@@ -34,6 +34,8 @@ class Intervention(Record):
     text: str = ""
     size: int = 0
     """UTF-8 bytes that were sent, where the text was cut; 0 where all of it is there."""
+    is_for_delegates: bool = True
+    """Whether delegates at work are told, too; else it is for the model of this run alone."""
 
     def with_cut(self, text: str, size: int) -> Self:
         """Return it with what is kept of its text, of which there were `size` bytes."""

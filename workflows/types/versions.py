@@ -25,3 +25,6 @@ EACH_MESSAGE_LOOKED_UP = "each-message-looked-up"
 
 DELEGATES_AWAITED = "delegates-awaited"
 """A delegate whose turn of a session is cut has the time of its calls to end in; before, it had the grace."""
+
+KEPT_FROM_DELEGATES = "kept-from-delegates"
+"""A step by a person's word is told to the model of the goal alone; before, to the agents at work on others, too."""

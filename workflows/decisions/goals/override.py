@@ -4,11 +4,16 @@ from typing import Any, cast
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.control.interventions import guidance, with_guidance
-from orga.workflows.decisions.goals.plans import skills_of
+from orga.workflows.decisions.control.interventions import with_guidance
+from orga.workflows.decisions.goals.plans import skills_of, tool_of
+from orga.workflows.types.control import Intervention
 from orga.workflows.types.goals.pursuit import MAX_ARGUMENTS_BYTES, MAX_GOAL_CHARS, OPERATOR, GoalState, PlanStep
+from orga.workflows.types.loop_tools import DELEGATE
 from orga.workflows.types.setup import Setup
-from orga.workflows.types.text import one_line
+from orga.workflows.types.text import MOST_IN_JSON, clean_text, one_line
+
+MAX_LINE_CHARS = MOST_IN_JSON * MAX_ARGUMENTS_BYTES
+"""Of an input on one line, which nothing of it is cut from."""
 
 
 def with_override(state: GoalState, raw: object) -> GoalState:
@@ -16,10 +21,11 @@ def with_override(state: GoalState, raw: object) -> GoalState:
 
     Args:
         state: The goal's.
-        raw: `{"skill": ..., "input": ...}`: the arguments of a call as an object, or what it is to do as a text.
+        raw: `{"skill": ..., "input": ...}`: the arguments of a call as an object, or what it is to do as a text, which
+            is the task of an agent as it stands, and of a tool what the model makes the arguments of.
 
     Raises:
-        ValueError: There is no plan yet, no such skill, or no input.
+        ValueError: There is no plan yet, no such skill, no input, or too much of it.
     """
     setup = state.setup
     if setup is None or not state.pursuit.steps:
@@ -33,15 +39,17 @@ def with_override(state: GoalState, raw: object) -> GoalState:
     known = {step.id for step in pursuit.steps}
     number = next(n for n in range(1, len(known) + 2) if f"{OPERATOR}-{n}" not in known)
     step = due or PlanStep(id=f"{OPERATOR}-{number}", goal="", skill="")
-    arguments = given if isinstance(given, dict) else None
     text = given if isinstance(given, str) else f"call {skill}"
-    replaced = step.with_fields(skill=skill, goal=one_line(text, MAX_GOAL_CHARS), arguments=arguments, by=OPERATOR)
+    arguments, goal = (given, text) if isinstance(given, dict) else (None, one_line(text, MAX_LINE_CHARS))
+    if arguments is None and tool_of(step.with_fields(skill=skill), setup) == DELEGATE:
+        arguments, goal = {"task": text}, one_line(text, MAX_GOAL_CHARS)
+    replaced = step.with_fields(skill=skill, goal=goal, arguments=arguments, by=OPERATOR)
     others = [*pursuit.steps, replaced] if due is None else [replaced if s.id == due.id else s for s in pursuit.steps]
     what = "is now" if due is not None else "is added to the plan:"
-    told = f"By the operator's word step {replaced.id} {what} {skill}: {one_line(_shown(given), MAX_GOAL_CHARS)}"
+    told = f"By the operator's word step {replaced.id} {what} {skill}: {one_line(_shown(given), MAX_LINE_CHARS)}"
     state = state.with_pursuit(steps=tuple(others), is_guided=True)
     state = state.with_note("StepOverridden", step=replaced.id, skill=skill)
-    return with_guidance(state, guidance("steer", (told,)))
+    return with_guidance(state, Intervention(kind="steer", text=clean_text(told), is_for_delegates=False))
 
 
 def _wanted(raw: object, setup: Setup) -> tuple[str, dict[str, Any] | str]:
@@ -51,14 +59,14 @@ def _wanted(raw: object, setup: Setup) -> tuple[str, dict[str, Any] | str]:
         raise ValueError(f"override_step: skill {skill!r} is none of {', '.join(skills)}")
     match given:
         case str() if given.strip():
-            return skill, given
+            wanted = clean_text(given)
         case dict():
-            arguments = cast("dict[str, Any]", given)
+            wanted = cast("dict[str, Any]", given)
         case _:
             raise ValueError("override_step: input: give the arguments as an object, or what it is to do as a text")
-    if len(to_json(arguments, inf_nan_mode="strings")) > MAX_ARGUMENTS_BYTES:
-        raise ValueError(f"override_step: input: at most {MAX_ARGUMENTS_BYTES} bytes of JSON")
-    return skill, arguments
+    if len(to_json(wanted, inf_nan_mode="strings")) > MAX_ARGUMENTS_BYTES:
+        raise ValueError(f"override_step: input: at most {MAX_ARGUMENTS_BYTES} bytes of JSON; put documents into files")
+    return skill, wanted
 
 
 def _shown(given: dict[str, Any] | str) -> str:

@@ -65,13 +65,17 @@ def _step(said: object, number: int, skills: Mapping[str, str], problems: list[s
     given = cast("dict[str, Any]", said)
     step_id = line(given.get("id"), MAX_ID_CHARS + 1) or f"s{number}"
     skill = next((found for name in _SKILL if (found := line(given.get(name), 200))), "")
-    goal = next((found for name in _GOAL if (found := line(given.get(name), MAX_GOAL_CHARS))), "")
+    goal = next((found for name in _GOAL if (found := line(given.get(name), MAX_GOAL_CHARS + 1))), "")
     arguments: Any = given.get("arguments")
     needs: Any = given.get("depends_on") or list[str]()
     wrong = [
         (len(step_id) > MAX_ID_CHARS, f"id: at most {MAX_ID_CHARS} characters"),
         (skill not in skills, f"skill {skill!r} is none of {', '.join(skills)}"),
         (not goal, "goal: what it is for is missing"),
+        (
+            len(goal) > MAX_GOAL_CHARS,
+            f"goal: at most {MAX_GOAL_CHARS} characters; what is longer belongs into arguments",
+        ),
         (arguments is not None and not isinstance(arguments, dict), "arguments: an object, or null"),
         (not _are_names(needs), "depends_on: a list of ids"),
     ]

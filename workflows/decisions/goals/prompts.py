@@ -101,6 +101,8 @@ def summary_prompt(state: GoalState) -> str:
     """Return the message that asks for the final answer."""
     pursuit = state.pursuit
     reason, detail = pursuit.ending or ("completed", "")
+    if state.pipeline and reason == "stuck":
+        detail = ""  # it tells people what the failures said
     ending = "" if reason == "completed" else f"{reason} ({detail})" if detail else reason
     return _asking(state, "goal_summary", ending=ending, steps=_over(pursuit), memory=pursuit.memory)
 
@@ -157,9 +159,9 @@ def _over(pursuit: Pursuit) -> str:
 
 
 def _outcome(step: PlanStep) -> str:
+    """Return what became of a step; of a failure that alone: what it says stands in its result, as data."""
     worth = "" if step.scores is None else f", {quality_of(step.scores.mean)} {step.scores.mean:.1f}"
-    told = step.error or step.summary
-    words = f": {one_line(told, _LINE_CHARS)}" if told else ""
+    words = f": {one_line(step.summary, _LINE_CHARS)}" if step.summary and not step.error else ""
     return f"- {step.id} ({step.source or step.skill}): {step.state}{worth}{words}"
 
 

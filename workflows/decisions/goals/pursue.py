@@ -38,6 +38,7 @@ from orga.workflows.types.conversation import Conversation, source_of
 from orga.workflows.types.goals.pursuit import (
     MAX_KEPT_STEPS,
     MAX_MEMORY_CHARS,
+    MAX_SUMMARY_CHARS,
     OPERATOR,
     GoalState,
     PlanStep,
@@ -49,6 +50,7 @@ from orga.workflows.types.messages import Reply
 from orga.workflows.types.names import PLANNED
 from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.setup import Setup
+from orga.workflows.types.text import one_line
 
 SHOWN_LOST = 5
 
@@ -125,7 +127,7 @@ def with_executed(state: GoalState, outcomes: Sequence[Outcome]) -> GoalState:
                 call_id=outcome.call.call_id,
                 place=f"{state.iteration}.{index}",
                 source=source_of(outcome.call, spec),
-                error="" if is_done else outcome.text[:300],
+                error="" if is_done else one_line(outcome.text, MAX_SUMMARY_CHARS),
             )
         )
     done = [step for step in found if step.state == "done"]

@@ -11,8 +11,20 @@ from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import one_line
 from orga.workflows.types.value import Value
 
-YES = frozenset({"yes", "y", "ok", "approve", "approved"})
-"""What approves a plan, in any case."""
+YES = (
+    *("yes", "y", "yep", "yeah", "ok", "okay", "sure", "approve", "approved", "fine", "good", "great", "perfect"),
+    *("go", "go ahead", "go on", "do it", "proceed", "continue", "lgtm", "looks good", "looks fine", "sounds good"),
+    *("it looks good", "that looks good", "this looks good", "the plan looks good", "i approve", "of course"),
+)
+"""What an answer begins with that approves a plan, in any case."""
+
+ADDS_NOTHING = frozenset(
+    {
+        *" ".join(YES).split(),
+        *("please", "thanks", "thank", "you", "and", "then", "now", "all", "is", "to", "me", "with", "right", "very"),
+    }
+)
+"""Words that may stand behind it. Any other may say what is to change, and nothing is done that nobody has approved."""
 
 HOW = 'answer "yes", or what is to change, or {"steps": [...]} in its place'
 
@@ -66,9 +78,16 @@ def with_verdict(state: GoalState, verdict: Verdict) -> GoalState:
 
 def with_reviewed(state: GoalState, answer: str, setup: Setup) -> GoalState:
     """Take in what a person says of the plan; another plan that is none is asked about once more."""
-    if answer.strip().casefold() in YES:
+    if is_yes(answer):
         return _let_through(state)
     return _changes_of(state).answered(state, answer, setup)
+
+
+def is_yes(answer: str) -> bool:
+    """Return whether an answer approves a plan as it stands, and says no more: `OK, do it!`."""
+    words = "".join(each if each.isalnum() else " " for each in answer.casefold().replace("'", "")).split()
+    begins = any(words[: len(yes)] == yes for yes in map(str.split, YES))
+    return begins and "?" not in answer and ADDS_NOTHING.issuperset(words)
 
 
 def _given_anew(state: GoalState, answer: str, setup: Setup) -> GoalState:

@@ -51,9 +51,10 @@ def with_pipeline_plan(state: GoalState) -> GoalState:
 
 
 def with_heard(state: GoalState, said: Sequence[Intervention]) -> GoalState:
-    """Keep what people said for all steps to come; of too much the latest."""
+    """Keep what people said for all steps to come, but for what is for the goal's own model; of too much the latest."""
     _, course = _known(state)
-    kept = [*course.guidance, *(clip(each.text, GUIDANCE_BYTES, "the rest is in the journal") for each in said)]
+    texts = [each.text for each in said if each.is_for_delegates]
+    kept = [*course.guidance, *(clip(text, GUIDANCE_BYTES, "the rest is in the journal") for text in texts)]
     while sum(len(text.encode()) for text in kept) > GUIDANCE_BYTES and len(kept) > 1:
         del kept[0]
     return state.with_pursuit(course=course.with_fields(guidance=tuple(kept)))
