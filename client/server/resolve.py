@@ -9,7 +9,7 @@ from temporalio.envconfig import ClientConfig, ClientConnectConfig
 from orga.client.errors import ConfigError
 from orga.client.server.embedded import ensure_server
 from orga.client.server.endpoint import Endpoint, Report, ServerUnavailable
-from orga.client.server.readiness import connect_failure
+from orga.client.server.readiness import told_failure
 
 CONNECT_TIMEOUT_S = 10.0
 EMBEDDED_NAMESPACE = "default"
@@ -37,7 +37,7 @@ async def resolve_endpoint(configured: str | None, report: Report, *, namespace:
     except TimeoutError as error:
         raise _unreachable(endpoint, f"no answer within {CONNECT_TIMEOUT_S:g} s", bool(configured)) from error
     except (RuntimeError, ValueError) as error:
-        raise _unreachable(endpoint, connect_failure(error), bool(configured)) from error
+        raise _unreachable(endpoint, await told_failure(error, address), bool(configured)) from error
     return endpoint
 
 

@@ -1,5 +1,6 @@
 """Which server is used, and what is said when it does not answer."""
 
+import asyncio
 import socket
 from collections.abc import Generator
 from pathlib import Path
@@ -105,6 +106,27 @@ async def test_a_server_that_takes_connections_and_says_nothing_is_told_apart() 
 
 
 @pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "something other than a Temporal server answers"),
+        (b"", "it closes the connection without an answer"),
+    ],
+)
+async def test_who_closes_the_connection_is_told_by_what_it_answers_to_the_web(answer: bytes, told: str) -> None:
+    """A web server may close before the SDK has read its answer: so it is asked in its own words."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if (await reader.read(4)) == b"HEAD":
+            writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        host, port = server.sockets[0].getsockname()
+        assert await why_silent(f"{host}:{port}", 30) == told
+
+
+@pytest.mark.parametrize(
     ("message", "cause"),
     [
         pytest.param('Os { code: 111, message: "Connection refused" }', "connection refused", id="nobody listens"),
@@ -112,6 +134,21 @@ async def test_a_server_that_takes_connections_and_says_nothing_is_told_apart() 
         pytest.param("FRAME_SIZE_ERROR", "something other than a Temporal server answers", id="a web server"),
         pytest.param("InvalidMessage(InvalidContentType)", "it does not speak TLS", id="TLS to a plain port"),
         pytest.param("code: Unauthenticated", "it refuses our credentials", id="a wrong key"),
+        pytest.param(
+            'tonic::transport::Error(Transport, hyper::Error(Io, Custom { kind: BrokenPipe, error: "stream closed" }))',
+            "it closes the connection without an answer",
+            id="who writes no more",
+        ),
+        pytest.param(
+            "tonic::transport::Error(Transport, hyper::Error(Io, Os { code: 104, kind: ConnectionReset }))",
+            "it closes the connection without an answer",
+            id="who resets",
+        ),
+        pytest.param(
+            "tonic::transport::Error(Transport, hyper::Error(Parse(Version)))",
+            "something other than a Temporal server answers",
+            id="whatever else a library says",
+        ),
         pytest.param("a\n  b", "a b", id="anything else, on one line"),
     ],
 )
