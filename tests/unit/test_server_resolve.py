@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from orga.client.errors import ConfigError
 from orga.client.server import resolve
 from orga.client.server.endpoint import Endpoint, Report, ServerUnavailable
 from orga.client.server.readiness import connect_failure, wait_ready, why_silent
@@ -74,6 +75,29 @@ async def test_temporals_own_configuration_counts_as_configured(
     with pytest.raises(ServerUnavailable, match=rf"{closed} does not answer .* TEMPORAL_\* environment or profile"):
         await resolve_endpoint(None, silent)
     assert started == []
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_the_address_of_the_embedded_server_is_that_server_with_its_ui(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def connected(**_: object) -> None:
+        return None
+
+    monkeypatch.setattr(resolve.Client, "connect", connected)
+    monkeypatch.setattr(resolve, "running", lambda: EMBEDDED)
+    monkeypatch.setenv("TEMPORAL_ADDRESS", f"{host}:7233")
+    assert (await resolve_endpoint(None, silent)).ui == EMBEDDED.ui
+    assert (await resolve_endpoint("127.0.0.1:7234", silent)).ui is None
+
+
+async def test_an_address_with_a_scheme_is_refused_with_what_to_write(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "http://127.0.0.1:7233/")
+    with pytest.raises(ConfigError, match=r"is no address of a Temporal server; write HOST:PORT, as 127\.0\.0\.1:7233"):
+        await resolve_endpoint(None, silent)
+    assert not list(recwarn)
 
 
 async def test_a_profile_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
