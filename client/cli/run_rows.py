@@ -12,6 +12,7 @@ from orga.client.config.workplace import home_of, worker_command
 from orga.client.errors import OrgaError
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
 from orga.client.runs.named import quoted
+from orga.client.runs.newest import newest_of
 from orga.client.server.lacking import reason_of
 from orga.workflows.types import names as known
 from orga.workflows.types.names import RUNS
@@ -79,14 +80,13 @@ async def rows(client: Client, wanted: Filter, limit: int) -> list[Row]:
         UsageError: The server does not understand the query.
     """
     try:
-        found = [await _row(run) async for run in client.list_workflows(wanted.visibility(), limit=limit)]
+        found = [await _row(run) for run in await newest_of(client, wanted.visibility(), limit)]
     except RPCError as error:
         if error.status != RPCStatusCode.INVALID_ARGUMENT:
             raise OrgaError(f"the server does not list runs: {reason_of(error)}; see `orga doctor`") from error
         raise UsageError(f"the server refuses the query: {error.message}") from None
     failing = await failing_tasks(client, [row.id for row in found if row.state.startswith(LIVE)])
-    found = [_stuck(row, failing[row.id]) if row.id in failing else row for row in found]
-    return sorted(found, key=lambda row: row.started, reverse=True)
+    return [_stuck(row, failing[row.id]) if row.id in failing else row for row in found]
 
 
 def _stuck(row: Row, failing: FailingTask) -> Row:

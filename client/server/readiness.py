@@ -1,6 +1,7 @@
-"""Does a server answer yet?"""
+"""Does a server answer yet, and if not, what keeps it from doing so?"""
 
 import asyncio
+from contextlib import suppress
 
 from temporalio.client import Client
 
@@ -11,11 +12,7 @@ async def why_silent(address: str, timeout_s: float = 2.0) -> str | None:
     """Return None when a Temporal server answers at `address`, else the reason in one line."""
     try:
         async with asyncio.timeout(timeout_s):
-            reason = await _try_to_connect(address)
-            for _ in range(TRIES - 1):
-                if reason == CLOSED:
-                    reason = await _try_to_connect(address)
-            return reason
+            return await _try_to_connect(address)
     except TimeoutError:
         return f"no answer within {timeout_s:g} s"
 
@@ -24,7 +21,7 @@ async def _try_to_connect(address: str) -> str | None:
     try:
         await Client.connect(address)
     except (RuntimeError, ValueError) as error:
-        return connect_failure(error)
+        return await told_failure(error, address)
     return None
 
 
@@ -44,30 +41,62 @@ async def wait_ready(address: str, timeout_s: float) -> None:
         await asyncio.sleep(0.1)
 
 
+async def told_failure(error: Exception, address: str) -> str:
+    """Return the cause; where the connection was closed, who is there is asked again in the words of the web."""
+    told = connect_failure(error)
+    return OTHER if told == CLOSED and await _is_web_server(address) else told
+
+
 def connect_failure(error: Exception) -> str:
-    """Return the cause that the SDK's nested message ends in."""
+    """Return the cause that the SDK's nested message ends in; never that message where a library wrote it."""
     text = str(error)
     for sign, cause in _CAUSES.items():
         if sign in text:
             return cause
-    return " ".join(text.split())[:200]
+    return OTHER if any(sign in text for sign in _RAW) else " ".join(text.split())[:200]
 
+
+async def _is_web_server(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    with suppress(OSError, ValueError, TimeoutError):
+        async with asyncio.timeout(_ASKED_S):
+            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            try:
+                writer.write(f"HEAD / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode())
+                return (await reader.read(5)) == b"HTTP/"
+            finally:
+                writer.close()
+    return False
+
+
+_ASKED_S = 2.0
+
+OTHER = "something other than a Temporal server answers"
 
 CLOSED = "it closes the connection without an answer"
 """So do a server that is ending, and a web server whose own answer came too late to be read."""
 
-TRIES = 3
-"""Where the connection was closed: the next one may bring the answer of whoever is there."""
-
 _CAUSES = {
     "Connection refused": "connection refused",
     "failed to lookup address": "unknown host",
-    "HTTP status code 404": "something other than a Temporal server answers",
-    "FRAME_SIZE_ERROR": "something other than a Temporal server answers",
-    "http2 error": "something other than a Temporal server answers",
+    "HTTP status code 404": OTHER,
+    "FRAME_SIZE_ERROR": OTHER,
+    "http2 error": OTHER,
     "hyper::Error(Canceled": CLOSED,
+    "BrokenPipe": CLOSED,
+    "Broken pipe": CLOSED,
+    "ConnectionReset": CLOSED,
+    "ConnectionAborted": CLOSED,
+    "NotConnected": CLOSED,
+    "UnexpectedEof": CLOSED,
+    "IncompleteMessage": CLOSED,
+    "ChannelClosed": CLOSED,
     "InvalidContentType": "it does not speak TLS",
     "certificate": "its certificate is not accepted",
     "Unauthenticated": "it refuses our credentials",
     "PermissionDenied": "it refuses our credentials",
+    "Network is unreachable": "the network does not reach it",
+    "No route to host": "the network does not reach it",
 }
+
+_RAW = ("tonic::", "hyper::", "h2::")

@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
 
 from orga.client.errors import ConfigError
-from orga.client.server.embedded import ensure_server
+from orga.client.server.embedded import ensure_server, running
 from orga.client.server.endpoint import Endpoint, Report, ServerUnavailable
-from orga.client.server.readiness import connect_failure
+from orga.client.server.readiness import told_failure
 
 CONNECT_TIMEOUT_S = 10.0
 EMBEDDED_NAMESPACE = "default"
@@ -23,21 +24,22 @@ async def resolve_endpoint(configured: str | None, report: Report, *, namespace:
 
     Raises:
         ServerUnavailable: The configured server does not answer, or the embedded one cannot be had.
-        ConfigError: A namespace is named, and no server.
+        ConfigError: A namespace is named, and no server; or what is named is no address.
     """
     options = _standard_options()
     address = configured or options.get("target_host")
     if address is None:
         _require_no_namespace(namespace, options.get("namespace"))
         return await ensure_server(report)
-    endpoint = Endpoint(address, None, namespace or options.get("namespace") or "default")
+    _require_no_scheme(address)
+    endpoint = Endpoint(address, _own_ui(address), namespace or options.get("namespace") or "default")
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             await Client.connect(**connect_options(endpoint))
     except TimeoutError as error:
         raise _unreachable(endpoint, f"no answer within {CONNECT_TIMEOUT_S:g} s", bool(configured)) from error
     except (RuntimeError, ValueError) as error:
-        raise _unreachable(endpoint, connect_failure(error), bool(configured)) from error
+        raise _unreachable(endpoint, await told_failure(error, address), bool(configured)) from error
     return endpoint
 
 
@@ -57,6 +59,24 @@ def connect_options(endpoint: Endpoint) -> ClientConnectConfig:
     options["target_host"] = endpoint.address
     options["namespace"] = endpoint.namespace
     return options
+
+
+def _own_ui(address: str) -> str | None:
+    """Return where the UI is, where the server that is named is the embedded one, which runs."""
+    with suppress(ServerUnavailable):
+        ours = running()
+        if ours is not None and ours.address == address.replace("localhost:", "127.0.0.1:"):
+            return ours.ui
+    return None
+
+
+def _require_no_scheme(address: str) -> None:
+    scheme, is_there, rest = address.partition("://")
+    if is_there:
+        tls = " (TLS: set TEMPORAL_TLS=true)" if scheme == "https" else ""
+        raise ConfigError(
+            f"{address!r} is no address of a Temporal server; write HOST:PORT, as {rest.rstrip('/')}{tls}"
+        )
 
 
 def _require_no_namespace(configured: str | None, standard: str | None) -> None:

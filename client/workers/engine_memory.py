@@ -10,6 +10,7 @@ from temporalio.service import RPCError
 from orga.client.config.sections import OrgaConfig
 from orga.client.errors import ConfigError
 from orga.client.past.aftermath import recorded_setup
+from orga.client.runs.newest import newest_of
 from orga.client.server.endpoint import ServerUnavailable
 from orga.client.server.home import server_home
 from orga.client.server.state_table import read_table, write_table
@@ -34,7 +35,7 @@ async def recorded_engine(client: Client, task_queue: str) -> str:
     """Return the engine that the latest run of a task queue began under; empty where there is none."""
     name = task_queue.replace("\\", "\\\\").replace('"', '\\"')
     try:
-        async for run in client.list_workflows(f'WorkflowType = "AgentWorkflow" AND TaskQueue = "{name}"', limit=1):
+        for run in await newest_of(client, f'WorkflowType = "AgentWorkflow" AND TaskQueue = "{name}"', 1):
             setup = await recorded_setup(client, await _first_events(client, run.id, run.run_id))
             return setup.policy if setup else ""
     except RPCError:

@@ -1,11 +1,13 @@
 """Which server is used, and what is said when it does not answer."""
 
+import asyncio
 import socket
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
+from orga.client.errors import ConfigError
 from orga.client.server import resolve
 from orga.client.server.endpoint import Endpoint, Report, ServerUnavailable
 from orga.client.server.readiness import connect_failure, wait_ready, why_silent
@@ -75,6 +77,29 @@ async def test_temporals_own_configuration_counts_as_configured(
     assert started == []
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_the_address_of_the_embedded_server_is_that_server_with_its_ui(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def connected(**_: object) -> None:
+        return None
+
+    monkeypatch.setattr(resolve.Client, "connect", connected)
+    monkeypatch.setattr(resolve, "running", lambda: EMBEDDED)
+    monkeypatch.setenv("TEMPORAL_ADDRESS", f"{host}:7233")
+    assert (await resolve_endpoint(None, silent)).ui == EMBEDDED.ui
+    assert (await resolve_endpoint("127.0.0.1:7234", silent)).ui is None
+
+
+async def test_an_address_with_a_scheme_is_refused_with_what_to_write(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "http://127.0.0.1:7233/")
+    with pytest.raises(ConfigError, match=r"is no address of a Temporal server; write HOST:PORT, as 127\.0\.0\.1:7233"):
+        await resolve_endpoint(None, silent)
+    assert not list(recwarn)
+
+
 async def test_a_profile_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEMPORAL_PROFILE", "nope")
     with pytest.raises(ServerUnavailable, match=r"Profile 'nope' not found.*; correct it, or check TEMPORAL_PROFILE"):
@@ -105,6 +130,27 @@ async def test_a_server_that_takes_connections_and_says_nothing_is_told_apart() 
 
 
 @pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "something other than a Temporal server answers"),
+        (b"", "it closes the connection without an answer"),
+    ],
+)
+async def test_who_closes_the_connection_is_told_by_what_it_answers_to_the_web(answer: bytes, told: str) -> None:
+    """A web server may close before the SDK has read its answer: so it is asked in its own words."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if (await reader.read(4)) == b"HEAD":
+            writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        host, port = server.sockets[0].getsockname()
+        assert await why_silent(f"{host}:{port}", 30) == told
+
+
+@pytest.mark.parametrize(
     ("message", "cause"),
     [
         pytest.param('Os { code: 111, message: "Connection refused" }', "connection refused", id="nobody listens"),
@@ -112,6 +158,21 @@ async def test_a_server_that_takes_connections_and_says_nothing_is_told_apart() 
         pytest.param("FRAME_SIZE_ERROR", "something other than a Temporal server answers", id="a web server"),
         pytest.param("InvalidMessage(InvalidContentType)", "it does not speak TLS", id="TLS to a plain port"),
         pytest.param("code: Unauthenticated", "it refuses our credentials", id="a wrong key"),
+        pytest.param(
+            'tonic::transport::Error(Transport, hyper::Error(Io, Custom { kind: BrokenPipe, error: "stream closed" }))',
+            "it closes the connection without an answer",
+            id="who writes no more",
+        ),
+        pytest.param(
+            "tonic::transport::Error(Transport, hyper::Error(Io, Os { code: 104, kind: ConnectionReset }))",
+            "it closes the connection without an answer",
+            id="who resets",
+        ),
+        pytest.param(
+            "tonic::transport::Error(Transport, hyper::Error(Parse(Version)))",
+            "something other than a Temporal server answers",
+            id="whatever else a library says",
+        ),
         pytest.param("a\n  b", "a b", id="anything else, on one line"),
     ],
 )

@@ -1,0 +1,40 @@
+"""The newest runs are the newest by their start: the server lists what is live first, and what has ended by its end."""
+
+import asyncio
+import uuid
+
+from temporalio.client import Client
+
+from orga.client.cli.run_rows import Filter, rows
+from orga.workflows.types.names import AGENT_WORKFLOW, SESSION_WORKFLOW
+
+
+async def test_a_limit_leaves_the_newest_whatever_became_of_them(client: Client) -> None:
+    queue = f"newest-{uuid.uuid4()}"
+
+    async def begun(name: str, workflow: str = AGENT_WORKFLOW) -> str:
+        await client.start_workflow(workflow, id=f"{name}-{queue}", task_queue=queue)
+        return f"{name}-{queue}"
+
+    async def end(run_id: str) -> None:
+        await client.get_workflow_handle(run_id).terminate()
+
+    async def shown(limit: int) -> list[str]:
+        found = await rows(client, Filter(query=f"TaskQueue = '{queue}'"), limit)
+        return [row.id.removesuffix(f"-{queue}") for row in found]
+
+    idle = [await begun(name, SESSION_WORKFLOW) for name in ("s1", "s2", "s3")]
+    late, early = [await begun(name) for name in ("ended-late", "ended-early")]
+    await end(early)
+    await end(late)
+    ended = f"TaskQueue = '{queue}' AND ExecutionStatus = 'Terminated'"
+    async with asyncio.timeout(30):
+        while len([run async for run in client.list_workflows(ended)]) < 2:
+            await asyncio.sleep(0.05)
+
+    assert await shown(1) == ["ended-early"]
+    assert await shown(2) == ["ended-early", "ended-late"]
+    assert await shown(4) == ["ended-early", "ended-late", "s3", "s2"]
+    assert await shown(20) == ["ended-early", "ended-late", "s3", "s2", "s1"]
+    for run_id in idle:
+        await end(run_id)
