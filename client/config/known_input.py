@@ -1,5 +1,6 @@
 """What is wrong with the input of a run by its own configuration: refused before a server, a worker or a run begins."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -40,6 +41,16 @@ def refuse_unknown(wanted: Wanted, config: OrgaConfig) -> None:
     for model in models_of(wanted, agent, config, {}):
         if problem := misnamed(model):
             raise InvalidInput(f"model: {problem}")
+
+
+def refuse_here(config: OrgaConfig, wanted: Wanted) -> None:
+    """Refuse what a worker of this process would.
+
+    Raises:
+        InvalidInput: As the worker would say it.
+    """
+    refuse_unknown(wanted, config)
+    refuse_unready(wanted, config, os.environ)
 
 
 def refuse_unready(wanted: Wanted, config: OrgaConfig, env: Environment) -> None:
