@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from pydantic_core import to_json
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from orga.activities.conversations import Conversations
 from orga.activities.ports import Agents, OtherPlace
@@ -17,6 +17,9 @@ MAX_SETUP_BYTES = 500_000
 
 LARGEST = 5
 """Parts of a setup that is too large that are named with their sizes."""
+
+EXPECTED = ApplicationErrorCategory.BENIGN
+"""The starter is told; the SDK logs no traceback."""
 
 OTHER_PLACE_DELAY = timedelta(seconds=1)
 
@@ -34,12 +37,12 @@ class PrepareActivities:
         try:
             setup = await self._agents.setup(request, is_goal=activity.info().workflow_type == GOAL_WORKFLOW)
         except InvalidInput as error:
-            raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None
+            raise ApplicationError(str(error), type="InvalidInput", non_retryable=True, category=EXPECTED) from None
         except OtherPlace as error:  # tried again: a worker of that place may be there, too
             raise ApplicationError(str(error), type="OtherPlace", next_retry_delay=OTHER_PLACE_DELAY) from None
         size = len(setup.model_dump_json(exclude_unset=True).encode())
         if size > MAX_SETUP_BYTES:
-            raise ApplicationError(_too_large(setup, size), type="InvalidInput", non_retryable=True)
+            raise ApplicationError(_too_large(setup, size), type="InvalidInput", non_retryable=True, category=EXPECTED)
         self._conversations.keep_setup(setup)
         return setup
 

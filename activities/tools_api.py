@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, overload
 
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.tools import Effect
@@ -25,17 +25,35 @@ class ToolMarks:
     """It may block for long: it runs in a process of its own, which can be killed."""
 
 
+@overload
+def tool(function: _F, /) -> _F: ...
+@overload
 def tool(
     *, effect: Effect = "irreversible", name: str | None = None, timeout_s: float | None = None, blocking: bool = False
-) -> Callable[[_F], _F]:
-    """Mark a function as a tool: `@tool(effect="read_only")`. It can still be called as before."""
+) -> Callable[[_F], _F]: ...
+def tool(
+    function: _F | None = None,
+    /,
+    *,
+    effect: Effect = "irreversible",
+    name: str | None = None,
+    timeout_s: float | None = None,
+    blocking: bool = False,
+) -> _F | Callable[[_F], _F]:
+    """Mark a function as a tool: `@tool(effect="read_only")`, or bare. It can still be called as before.
+
+    Raises:
+        ValueError: There is no such effect.
+    """
+    if effect not in get_args(Effect):
+        raise ValueError(f"tool(effect={effect!r}): there is no such effect; use one of {', '.join(get_args(Effect))}")
     marks = ToolMarks(effect, name, timeout_s, blocking)
 
     def mark(function: _F) -> _F:
         setattr(function, _ATTRIBUTE, marks)
         return function
 
-    return mark
+    return mark if function is None else mark(function)
 
 
 def marks_of(function: Callable[..., Any]) -> ToolMarks:

@@ -1,5 +1,6 @@
 """What is wrong with the input of a run by its own configuration: refused before a server, a worker or a run begins."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -71,6 +72,16 @@ def _refuse_pipeline(wanted: Wanted, config: OrgaConfig) -> None:
     pipeline = require_pipeline(wanted.pipeline, wanted.agent, config.pipelines)
     if problem := inputs_problem(wanted.pipeline, wanted.inputs, pipeline):
         raise InvalidInput(problem)
+
+
+def refuse_here(config: OrgaConfig, wanted: Wanted) -> None:
+    """Refuse what a worker of this process would.
+
+    Raises:
+        InvalidInput: As the worker would say it.
+    """
+    refuse_unknown(wanted, config)
+    refuse_unready(wanted, config, os.environ)
 
 
 def refuse_unready(wanted: Wanted, config: OrgaConfig, env: Environment) -> None:

@@ -6,12 +6,14 @@ All folders share the embedded server, so each has a queue of its own there: no 
 import hashlib
 import shlex
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from temporalio.client import Client, WorkflowExecution
 
 from orga.client.config.file import NO_FILE, find_config
+from orga.client.config.known_input import Wanted
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.worker_order import ROOT_VARIABLE
 from orga.client.user_path import user_path
@@ -95,6 +97,24 @@ def _text(path: Path) -> str:
 
 
 _HOMES: "WeakKeyDictionary[Client, tuple[str, Workplace | None]]" = WeakKeyDictionary()
+
+
+_CHECKS: "WeakKeyDictionary[Client, Callable[[Wanted], None]]" = WeakKeyDictionary()
+
+
+def check_by(client: Client, check: Callable[[Wanted], None]) -> None:
+    """Keep in mind what the worker beside a client would refuse."""
+    _CHECKS[client] = check
+
+
+def refuse_by_worker(client: Client, wanted: Wanted, task_queue: str | None) -> None:
+    """Refuse what the worker beside a client would, where there is one and the run is to go to it.
+
+    Raises:
+        InvalidInput: As the worker would say it.
+    """
+    if client in _CHECKS and task_queue in (None, settled(client)[0]):
+        _CHECKS[client](wanted)
 
 
 def settle(client: Client, queue: str, place: Workplace | None) -> None:

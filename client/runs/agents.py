@@ -9,7 +9,8 @@ from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy
 from temporalio.exceptions import TerminatedError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from orga.client.config.workplace import settled
+from orga.client.config.known_input import Wanted
+from orga.client.config.workplace import refuse_by_worker, settled
 from orga.client.errors import RunFailed
 from orga.client.runs.exchange import Exchange, translated
 from orga.client.runs.ids import MAX_ID_BYTES, id_taken, reuse_policy
@@ -218,6 +219,7 @@ async def start_agent(
     given = {"task": agent_input} if isinstance(agent_input, str) else agent_input
     checked = parse_input(given if isinstance(given, AgentInput) else dict(given))
     run_id = run_id_of(workflow_id)
+    refuse_by_worker(client, Wanted(checked.agent, checked.model, checked.tools or ()), task_queue)
     await start_run(
         client,
         AGENT_WORKFLOW,

@@ -71,11 +71,15 @@ def assert_called(
     fitting = [call for call in made if call.tool == tool and call.fate == "called" and _has(call, arguments)]
     if (len(fitting) == times) if times is not None else fitting:
         return
-    wanted = "at least once" if times is None else f"{times} times"
+    wanted = "at least once" if times is None else _often(times)
     with_these = f" with {json.dumps(dict(arguments), ensure_ascii=False, default=str)}" if arguments else ""
     raise AssertionError(
-        f"{tool} should be called {wanted}{with_these}, was called {len(fitting)} times; {_told(made)}"
+        f"{tool} should be called {wanted}{with_these}, was called {_often(len(fitting))}; {_told(made)}"
     )
+
+
+def _often(times: int) -> str:
+    return "once" if times == 1 else f"{times} times"
 
 
 def assert_denied(journal: Iterable[JournalEntry], tool: str, *, rule: str | None = None) -> None:

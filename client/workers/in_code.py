@@ -3,16 +3,19 @@
 They become entries of the configuration, and functions, so that they count like what a file says.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from orga.activities.adapters.agent_problems import agent_problems
+from orga.activities.adapters.mcp.names import is_of_some_server
 from orga.activities.adapters.tools.python_function import PythonFunction
 from orga.activities.ports import Tool
+from orga.client.config.known_models import misnamed
 from orga.client.config.sections import OrgaConfig, PolicyConfig
 from orga.client.errors import ConfigError
 from orga.workflows.types.agents import DEFAULT_INSTRUCTIONS, READ_ONLY_TOOLS, AgentConfig, Critic
@@ -22,6 +25,8 @@ from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.loop_settings import LoopSettings
 from orga.workflows.types.mcp import McpServer
 from orga.workflows.types.record import problems
+from orga.workflows.types.tiers import PREFIX
+from orga.workflows.types.tools import ToolSpec
 
 Function = Callable[..., Any] | Tool
 """A function for agents: plain, marked by `@tool`, or any `@activity.defn`, methods of objects too; or a whole tool."""
@@ -56,6 +61,10 @@ class Agent:
         """
         if not self.name.strip():
             raise ConfigError("Agent(name=...): give it a name, by which runs ask for it")
+        if not _is_list(self.tools):
+            raise ConfigError(f"Agent({self.name!r}): tools={self.tools!r} is no list; write tools=[{self.tools!r}]")
+        if self.model is not None and not self.model.startswith(PREFIX) and (problem := misnamed(self.model)):
+            raise ConfigError(f"Agent({self.name!r}): model: {problem}, or tier:NAME")
         _ = self.settings
 
     @cached_property
@@ -72,6 +81,10 @@ class Agent:
             "config": self.config,
         }
         return _checked(AgentConfig, given, f"Agent({self.name!r})")
+
+
+def _is_list(given: object) -> bool:
+    return isinstance(given, Iterable) and not isinstance(given, str)
 
 
 def as_tool(function: Function) -> Tool:
@@ -99,6 +112,17 @@ class InCode:
     mcp_servers: Mapping[str, McpServer | Mapping[str, Any]] = field(default_factory=dict[str, McpServer])
     policy: Path | None = None
 
+    def __post_init__(self) -> None:
+        """Check that what is a list is one.
+
+        Raises:
+            ConfigError: One agent, or one function, stands where a list of them belongs.
+        """
+        for key, given in (("agents", self.agents), ("tools", self.tools)):
+            if not _is_list(given):
+                told = f"Agent({given.name!r}, ...)" if isinstance(given, Agent) else getattr(given, "__name__", "...")
+                raise ConfigError(f"{key} takes a list; write {key}=[{told}]")
+
     @property
     def is_empty(self) -> bool:
         """Whether nothing is: the file alone says what there is."""
@@ -112,6 +136,18 @@ class InCode:
             if each not in found:
                 found.append(each)
         return [as_tool(each) for each in found]
+
+    def refuse_unknown_tools(self, tools: Mapping[str, ToolSpec], servers: Mapping[str, McpServer]) -> None:
+        """Refuse agents that name a tool which the worker does not have.
+
+        Raises:
+            ConfigError: One line an agent.
+        """
+        for agent in self.agents:
+            listed = {agent.name: agent.settings}
+            found = agent_problems(listed, tools, partial(is_of_some_server, servers=servers))
+            if told := [each for each in found if each.place == f"agents.{agent.name}.tools"]:
+                raise ConfigError("\n".join(f"Agent({agent.name!r}): {each.problem}; {each.remedy}" for each in told))
 
     def beside(self, config: OrgaConfig) -> OrgaConfig:
         """Return the configuration with all of it.

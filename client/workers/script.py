@@ -5,14 +5,16 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from temporalio.client import Client
 from temporalio.worker import Worker
 
+from orga.client.config.known_input import refuse_here
 from orga.client.config.sections import OrgaConfig
-from orga.client.config.workplace import settle
+from orga.client.config.workplace import check_by, settle
 from orga.client.connect import connection
 from orga.client.telemetry.start import telemetry
 from orga.client.workers.build import build_id
@@ -65,6 +67,7 @@ async def worker(
         async with connection(plugin.config, lambda _: None, observed.plugins, root=plugin.root) as connected:
             queue = task_queue or connected.task_queue + (_mark_of_program() if has_own else "")
             settle(connected.client, queue, connected.workplace if connected.endpoint.embedded else None)
+            check_by(connected.client, partial(refuse_here, plugin.config))
             at_work = Worker(
                 connected.client,
                 task_queue=queue,

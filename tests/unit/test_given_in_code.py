@@ -2,22 +2,27 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from temporalio import activity
+from temporalio.client import Client
 
-from orga import Agent, AgentInput, LoopConfig, tool
+from orga import Agent, AgentInput, LoopConfig, OrgaPlugin, tool
+from orga.client.config.known_input import Wanted, refuse_here
 from orga.client.config.sections import McpConfig, OrgaConfig, PolicyConfig
 from orga.client.config.trust.rules_in_use import rules_in_use
+from orga.client.config.workplace import check_by, refuse_by_worker, settle
 from orga.client.errors import ConfigError
-from orga.client.workers.in_code import InCode
+from orga.client.workers.in_code import InCode, as_tool
 from orga.client.workers.parts import configured_parts
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.loop_settings import LoopSettings
 from orga.workflows.types.mcp import McpServer
+from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest
 
 EMPTY = OrgaConfig()
@@ -114,6 +119,34 @@ REFUSED: Mapping[str, tuple[Callable[[], object], str]] = {
         lambda: a_clerk(tools=[untyped]),
         "tool 'untyped': parameter item has no annotation",
     ),
+    "one tool where a list belongs": (
+        lambda: a_clerk(tools="read_file"),
+        "Agent('clerk'): tools='read_file' is no list; write tools=['read_file']",
+    ),
+    "a number where tools belong": (
+        lambda: a_clerk(tools=3),
+        "Agent('clerk'): tools=3 is no list",
+    ),
+    "a model without a provider": (
+        lambda: a_clerk(model="gpt"),
+        "Agent('clerk'): model: 'gpt' names no model: write provider:model",
+    ),
+    "one agent where a list belongs": (
+        lambda: OrgaPlugin(agents=a_clerk()),  # type: ignore[arg-type]  # pyright: ignore
+        "agents takes a list; write agents=[Agent('clerk', ...)]",
+    ),
+    "one function where a list belongs": (
+        lambda: OrgaPlugin(tools=stock),  # type: ignore[arg-type]  # pyright: ignore
+        "tools takes a list; write tools=[stock]",
+    ),
+    "a file that there is not": (
+        lambda: OrgaPlugin(config="nosuch.toml"),
+        "config='nosuch.toml' names no file; correct the path, or leave it out",
+    ),
+    "a tool that the worker does not have": (
+        lambda: InCode([a_clerk(tools=["nosuch"])]).refuse_unknown_tools({"stock": as_tool(stock).spec}, {}),
+        "Agent('clerk'): no such tool: nosuch; use stock",
+    ),
     "a tool that is no function": (
         lambda: a_clerk(tools=[7]),
         "tool 7: ",
@@ -166,3 +199,42 @@ def test_agents_do_not_write_the_application_that_they_run_in(tmp_path: Path, mo
     assert not before.forbid(tmp_path / "billing.py", tmp_path)
     assert rules.forbid(tmp_path / "billing.py", tmp_path)
     assert not rules.forbid(tmp_path / "notes.md", tmp_path)
+
+
+def test_a_tool_may_be_marked_without_parentheses() -> None:
+    @tool
+    def look(item: str) -> str:
+        """Look."""
+        return item
+
+    assert as_tool(look).spec.effect == "irreversible"
+    assert look("a") == "a"
+
+
+def test_an_effect_that_there_is_not_is_refused_where_it_is_written() -> None:
+    with pytest.raises(ValueError, match=r"effect='readonly'.*use one of read_only, idempotent, irreversible"):
+        tool(effect="readonly")  # type: ignore[call-overload]  # pyright: ignore
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        pytest.param(Wanted("nosuch"), "agent: there is no agent 'nosuch'", id="an agent"),
+        pytest.param(Wanted("clerk", "gpt-5"), "model: 'gpt-5' names no model", id="a model"),
+        pytest.param(Wanted("clerk", None, ("nosuch",)), "tools: agent 'clerk' does not list 'nosuch'", id="a tool"),
+    ],
+)
+def test_what_the_worker_beside_a_client_would_refuse_is_refused_before(wanted: Wanted, told: str) -> None:
+    client, config = cast("Client", _Connected()), InCode([Agent("clerk", model="offline:extractive")]).beside(EMPTY)
+    settle(client, "ours", None)
+    check_by(client, partial(refuse_here, config))
+    for queue in (None, "ours"):
+        with pytest.raises(InvalidInput) as refused:
+            refuse_by_worker(client, wanted, queue)
+        assert told in str(refused.value)
+    refuse_by_worker(client, wanted, "of-others")
+    refuse_by_worker(client, Wanted("clerk"), None)
+
+
+class _Connected:
+    """Stands for a client."""

@@ -49,10 +49,10 @@ def test_a_call_that_was_carried_out_counts() -> None:
 @pytest.mark.parametrize(
     ("wanted", "told"),
     [
-        pytest.param({"times": 2}, "called 2 times, was called 1 times", id="another number of times"),
+        pytest.param({"times": 2}, "called 2 times, was called once", id="another number of times"),
         pytest.param({"arguments": {"cents": 8}}, 'with {"cents": 8}, was called 0 times', id="another argument"),
         pytest.param({"arguments": {"euros": None}}, "was called 0 times", id="an argument that is not there"),
-        pytest.param({"times": 0}, "called 0 times, was called 1 times", id="not at all"),
+        pytest.param({"times": 0}, "called 0 times, was called once", id="not at all"),
     ],
 )
 def test_one_that_does_not_fit_is_told_with_what_was_called_instead(wanted: dict[str, Any], told: str) -> None:

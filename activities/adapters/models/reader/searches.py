@@ -3,7 +3,7 @@
 import re
 
 from orga.activities.adapters.models.reader.question import Question, Term
-from orga.activities.adapters.models.reader.words import NUMBERS, SHORT_FORMS, parts, shared_start, stem
+from orga.activities.adapters.models.reader.words import IRREGULAR, NUMBERS, SHORT_FORMS, parts, shared_start, stem
 
 _SPECIFIC = 6
 """Letters from which a stem is searched inside words too: `timeout` in `readTimeout`, not `gate` in `delegate`."""
@@ -22,6 +22,7 @@ _NEIGHBOURS = 5
 """Words of which two have to stand on a line."""
 
 _WRITTEN = {"funf": "fünf", "zwolf": "zwölf", "dreissig": "dreißig"}
+_FORMS = {stem(verb): forms.split() for verb, forms in IRREGULAR.items()}
 _LONG_STEMS = {stem(long): short for short, long in SHORT_FORMS.items()}
 
 
@@ -83,7 +84,11 @@ def _patterns(term: Term) -> list[str]:
     """Return the regular expressions of which each finds a term."""
     if len(term.stems) > 1:
         return ["[-_. ]?".join(map(re.escape, parts(term.surface)))]
-    return list(dict.fromkeys([_pattern(term), *map(_word, term.alike)]))
+    return list(dict.fromkeys([_pattern(term), *map(_word, (*_forms(term), *term.alike))]))
+
+
+def _forms(term: Term) -> list[str]:
+    return [] if term.is_exact else _FORMS.get(term.stems[0], [])
 
 
 def _plain_query_of(term: Term) -> str:

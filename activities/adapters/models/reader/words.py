@@ -93,10 +93,90 @@ SHORT_FORMS = {
 """Each begins its long form, so a search for it finds both."""
 
 
+IRREGULAR = {
+    "become": "became",
+    "begin": "began begun",
+    "break": "broke broken",
+    "bring": "brought",
+    "build": "built",
+    "burn": "burnt",
+    "buy": "bought",
+    "catch": "caught",
+    "choose": "chose chosen",
+    "come": "came",
+    "deal": "dealt",
+    "draw": "drew drawn",
+    "drink": "drank drunk",
+    "drive": "drove driven",
+    "eat": "ate eaten",
+    "fall": "fallen",
+    "fight": "fought",
+    "find": "found",
+    "fly": "flew flown",
+    "forbid": "forbade forbidden",
+    "forget": "forgot forgotten",
+    "freeze": "froze frozen",
+    "give": "gave given",
+    "go": "went gone",
+    "grow": "grew grown",
+    "hang": "hung",
+    "hear": "heard",
+    "hide": "hid hidden",
+    "hold": "held",
+    "keep": "kept",
+    "know": "knew known",
+    "lay": "laid",
+    "learn": "learnt",
+    "lend": "lent",
+    "lose": "lost",
+    "make": "made",
+    "mean": "meant",
+    "meet": "met",
+    "overcome": "overcame",
+    "pay": "paid",
+    "ride": "rode ridden",
+    "rise": "risen",
+    "run": "ran",
+    "say": "said",
+    "seek": "sought",
+    "sell": "sold",
+    "send": "sent",
+    "shake": "shook shaken",
+    "shoot": "shot",
+    "show": "shown",
+    "sing": "sang sung",
+    "sleep": "slept",
+    "speak": "spoke spoken",
+    "spend": "spent",
+    "stand": "stood",
+    "steal": "stole stolen",
+    "stick": "stuck",
+    "strike": "struck",
+    "sweep": "swept",
+    "swim": "swam swum",
+    "take": "took taken",
+    "teach": "taught",
+    "tear": "tore torn",
+    "tell": "told",
+    "think": "thought",
+    "throw": "threw thrown",
+    "undergo": "underwent undergone",
+    "understand": "understood",
+    "undertake": "undertook undertaken",
+    "wake": "woke woken",
+    "wear": "wore worn",
+    "win": "won",
+    "withdraw": "withdrew withdrawn",
+    "write": "wrote written",
+}
+"""Forms of verbs that no ending tells; not those that mean something else, too (left, rose, saw)."""
+_VERBS = {form: verb for verb, forms in IRREGULAR.items() for form in forms.split()}
+
+
 @functools.lru_cache(maxsize=65536)
 def stem(word: str) -> str:
     """Return a light English stem: plural, tense and the commonest endings go, so `decided` meets `decision`."""
-    word = NUMBERS.get(word, SHORT_FORMS.get(word, word))
+    word = NUMBERS.get(word, SHORT_FORMS.get(word, _VERBS.get(word, word)))
     if len(word) <= 3 or not word.isascii():
         return word
     return _end(_derived(_tense(_singular(word))))
