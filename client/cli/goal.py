@@ -74,7 +74,7 @@ def goal(
     Steps and their scores go to stderr, the answer to stdout. All that takes a run takes a goal, too: status, journal,
     steer, pause, abort, attach; `orga answer` answers what it asks.
 
-    Exit codes: 0 completed, 2 bad input, 3 a limit, 5 aborted, 6 failed or stuck, 7 no server, 130 detached.
+    Exit codes: 0 completed, 2 bad input, 3 a limit, 4 denied, 5 aborted, 6 failed or stuck, 7 no server, 130 detached.
 
     Example: orga goal "Compare what the README says of limits with the code" --max-iterations 5
     """

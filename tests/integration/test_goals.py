@@ -9,6 +9,7 @@ from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailed
 
 from orga.activities.ports import ToolContext
 from orga.testing import FakeTool, answers, calls
+from orga.workflows.types.tools import REPORT_S, ToolOptions
 from tests.support.hold import until
 from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
 from tests.support.runs.approvals import Asks, pending, yes
@@ -330,3 +331,24 @@ async def test_a_reply_that_is_nearly_json_is_repaired_and_the_journal_tells(cli
     told = [entry.data for entry in pursued.journal if entry.event == "ReasoningComplete"]
     assert [each["turn"] for each in told if "repaired" in each] == ["goal_plan"]
     assert told[0]["actions"][0]["respond"].startswith('{"steps":[{"id":"a"')
+
+
+@pytest.mark.parametrize(
+    ("own_s", "limit_s"),
+    [
+        pytest.param(200.0, 50.0, id="a longer one of the tool"),
+        pytest.param(5.0, 5.0, id="a shorter one of the tool"),
+        pytest.param(None, 50.0, id="none of its own"),
+    ],
+)
+async def test_an_attempt_of_a_step_has_no_more_than_the_time_of_a_step(
+    client: Client, own_s: float | None, limit_s: float
+) -> None:
+    model = GoalModel(plan=says(steps=[a_step("a", at=1)]), evaluate=scored("a"))
+    async with a_loop(client, model, FakeTool("look", options=ToolOptions(timeout_s=own_s))) as loop:
+        handle = await start(loop, step_timeout_s=50)
+        await ended(handle, client)
+        [history] = await histories_of(client, handle.id)
+    begun = [event.activity_task_scheduled_event_attributes for event in history.events]
+    [look] = [each for each in begun if each.activity_type.name == "look"]
+    assert look.start_to_close_timeout.ToTimedelta().total_seconds() == limit_s + REPORT_S

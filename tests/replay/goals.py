@@ -6,12 +6,14 @@ from uuid import uuid4
 from temporalio.client import Client
 
 from orga.activities.ports import ToolContext
-from orga.testing import FakeTool, calls
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.decisions.goals.default_prompts import DEFAULTS
 from orga.workflows.types.goals.prompts import PromptName, PromptTemplates
+from tests.replay.features import in_none
 from tests.replay.plain import a_stage
-from tests.support.hold import until
+from tests.support.hold import Hold, until
 from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
+from tests.support.runs.delegates import Cast, agent
 from tests.support.runs.goals import start
 from tests.support.runs.loop import EXECUTION_TIMEOUT, WORKER_FACTS, Ran
 from tests.support.runs.pipelines import Told, a_pipeline, start_line
@@ -95,3 +97,35 @@ async def asked_by_templates(client: Client) -> Ran:
     setup = WORKER_FACTS.with_prompts(PromptTemplates.of(own))
     async with a_stage(client, model, FakeTool("look", _look), setup=setup) as loop:
         return await loop.ended(await start(loop, "find {{ 7*7 }} out"))
+
+
+async def overridden(client: Client) -> Ran:
+    """A step is put in by a person while an agent is at work on another."""
+    return await _with_an_override(client)
+
+
+async def overridden_before(client: Client) -> Ran:
+    """As a goal goes on that was started before `GUIDANCE_OF_GOALS`: the agent is told."""
+    return await _with_an_override(client, patch_activation_callback=in_none)
+
+
+async def _with_an_override(client: Client, **options: Any) -> Ran:
+    hold = Hold()
+    model = GoalModel(
+        plan=says(steps=[{"id": "a", "goal": "first", "skill": "scout"}, a_step("b", "look", "a", at=1)]),
+        evaluate=[scored("a"), scored("b")],
+        decide=[says(action="continue", confidence=0.9), says(action="done", confidence=0.9)],
+    )
+    agents = {"lead": agent("lead", "scout", tools=["look"]), "scout": agent("scout")}
+    cast = Cast({"lead": model, "scout": [hold.step(answers("seen")), answers("seen anew")]})
+    async with a_stage(client, cast, FakeTool("look", _look), agents=agents, **options) as loop:
+        handle = await start(loop, agent="lead")
+        await hold.reached()
+        await handle.signal("override_step", {"skill": "look", "input": {"at": 7}})
+
+        async def is_told() -> bool:
+            return bool((await handle.query("status"))["unread_interventions"])
+
+        await until(is_told)
+        hold.go.set()
+        return await loop.ended(handle)

@@ -55,6 +55,8 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[Ran]]] = {
     "held-below": trust.held_below,
     "pursued": goals.pursued,
     "piped": goals.piped,
+    "overridden": goals.overridden,
+    "overridden-before": goals.overridden_before,
     "asked-by-templates": goals.asked_by_templates,
     "talked": sessions.talked,
     "looked-up": sessions.looked_up,

@@ -16,6 +16,7 @@ from orga.workflows.types.versions import (
     CLOSED_CIRCUIT_SHOWN,
     DELEGATES_AWAITED,
     EACH_MESSAGE_LOOKED_UP,
+    GUIDANCE_OF_GOALS,
     LEARNT_BY_TURN,
     LOOP_VERSION,
     STOPPED_STEPS_COUNTED,
@@ -147,6 +148,17 @@ def test_a_delegate_whose_turn_is_cut_is_not_cancelled_after_the_grace() -> None
     assert (cancelled_delegates("delegate-awaited-before"), patches("delegate-awaited-before")) == (1, [])
 
 
+def signals_to_delegates(name: str) -> int:
+    """Return how many signals a history sends to delegates."""
+    asked = "signal_external_workflow_execution_initiated_event_attributes"
+    return sum(event.HasField(asked) for event in events(name))
+
+
+def test_a_step_by_a_persons_word_is_told_to_no_delegate() -> None:
+    assert (signals_to_delegates("overridden"), patches("overridden")) == (0, [GUIDANCE_OF_GOALS])
+    assert (signals_to_delegates("overridden-before"), patches("overridden-before")) == (1, [])
+
+
 @pytest.mark.parametrize(
     ("name", "is_taken_part_in"),
     [
@@ -154,6 +166,7 @@ def test_a_delegate_whose_turn_is_cut_is_not_cancelled_after_the_grace() -> None
         *(("taught-before", True), ("taught", False)),
         *(("looked-up-before", True), ("looked-up", False)),
         *(("delegate-awaited-before", True), ("delegate-awaited", False)),
+        *(("overridden-before", True), ("overridden", False)),
     ],
 )
 async def test_neither_replays_without_the_guard(

@@ -227,6 +227,18 @@ def test_of_too_much_guidance_the_latest_is_kept() -> None:
     assert course is not None
     assert [text[0] for text in course.guidance] == ["7", "8", "9"]
     assert sum(map(len, course.guidance)) <= GUIDANCE_BYTES
+    notes = noted(state, "InterventionReceived")
+    cut = [(each["kind"], each["text"][0], each["bytes"], each["kept"]) for each in notes]
+    assert cut == [("cut", str(number), 1_002, 0) for number in range(7)]
+
+
+def test_guidance_that_is_too_long_is_cut_and_the_journal_tells() -> None:
+    state = with_heard(piped(CHAIN), (guidance("steer", ("x" * 5_000,)),))
+    assert state.pursuit.course is not None
+    [text] = state.pursuit.course.guidance
+    assert (len(text), text.endswith("the rest is in the journal]")) == (GUIDANCE_BYTES, True)
+    [cut] = noted(state, "InterventionReceived")
+    assert (cut["kind"], cut["bytes"], cut["kept"]) == ("cut", 5_000, GUIDANCE_BYTES)
 
 
 def test_a_step_by_a_person_is_done_in_place_of_the_one_that_is_due() -> None:

@@ -209,6 +209,8 @@ async def _execute_activity(run: Run, permitted: AllowedCall, place: Place) -> A
         given["left_s"] = round(remaining_s(run.state, run.now), 1)
     request = ToolRequest(call_id=call.call_id, arguments=call.arguments, key=place.key, **given)
     limit_s = options.timeout_s or run.config.tool_timeout_s
+    if (step_s := run.state.step_timeout_s) is not None:
+        limit_s = min(limit_s, step_s)  # whatever a tool asks for, a step of a goal has no more
     if options.execution == "local":
         return await workflow.execute_local_activity(
             spec.name,

@@ -26,7 +26,7 @@ from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult
 from orga.workflows.types.text import one_line
-from orga.workflows.types.versions import DELEGATES_AWAITED, KEPT_FROM_DELEGATES
+from orga.workflows.types.versions import DELEGATES_AWAITED, GUIDANCE_OF_GOALS
 
 REUSE = WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
 """A run that was reset makes the same call under the same id. Whoever still works on it there has lost its parent, and
@@ -194,7 +194,7 @@ class _Relay:
         elif len(state.inbox) > self._told:
             item = state.inbox[self._told]
             self._told += 1
-            if not item.is_for_delegates and workflow.patched(KEPT_FROM_DELEGATES):
+            if not item.is_for_delegates and workflow.patched(GUIDANCE_OF_GOALS):
                 return
             await _tell(self._child, item.kind, item.text)
 

@@ -26,5 +26,6 @@ EACH_MESSAGE_LOOKED_UP = "each-message-looked-up"
 DELEGATES_AWAITED = "delegates-awaited"
 """A delegate whose turn of a session is cut has the time of its calls to end in; before, it had the grace."""
 
-KEPT_FROM_DELEGATES = "kept-from-delegates"
-"""A step by a person's word is told to the model of the goal alone; before, to the agents at work on others, too."""
+GUIDANCE_OF_GOALS = "guidance-of-goals"
+"""A step by a person's word is told to the model of the goal alone, and the journal tells what guidance the steps of a
+pipeline are not told; before, agents at work on other steps were told, too, and what was left out nobody told."""

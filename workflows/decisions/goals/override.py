@@ -5,10 +5,9 @@ from typing import Any, cast
 from pydantic_core import to_json
 
 from orga.workflows.decisions.control.interventions import with_guidance
-from orga.workflows.decisions.goals.plans import skills_of, tool_of
+from orga.workflows.decisions.goals.plans import skills_of
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.goals.pursuit import MAX_ARGUMENTS_BYTES, MAX_GOAL_CHARS, OPERATOR, GoalState, PlanStep
-from orga.workflows.types.loop_tools import DELEGATE
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import MOST_IN_JSON, clean_text, one_line
 
@@ -41,7 +40,7 @@ def with_override(state: GoalState, raw: object) -> GoalState:
     step = due or PlanStep(id=f"{OPERATOR}-{number}", goal="", skill="")
     text = given if isinstance(given, str) else f"call {skill}"
     arguments, goal = (given, text) if isinstance(given, dict) else (None, one_line(text, MAX_LINE_CHARS))
-    if arguments is None and tool_of(step.with_fields(skill=skill), setup) == DELEGATE:
+    if arguments is None and setup.tool(skill) is None:  # an agent
         arguments, goal = {"task": text}, one_line(text, MAX_GOAL_CHARS)
     replaced = step.with_fields(skill=skill, goal=goal, arguments=arguments, by=OPERATOR)
     others = [*pursuit.steps, replaced] if due is None else [replaced if s.id == due.id else s for s in pursuit.steps]

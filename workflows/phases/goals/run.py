@@ -29,6 +29,7 @@ from orga.workflows.types.goals.turns import GoalReply, GoalRequest
 from orga.workflows.types.knowledge import StepOutput
 from orga.workflows.types.names import GoalTurn
 from orga.workflows.types.setup import PrepareRequest, Setup
+from orga.workflows.types.versions import GUIDANCE_OF_GOALS
 
 P = ParamSpec("P")
 
@@ -108,7 +109,9 @@ def hear(run: GoalRun) -> None:
         return
     run.pursue(with_guidance_seen)
     run.change(observe.drain_inbox)
-    run.pursue(planner_of(run.goal).heard, said[: len(said) - len(run.state.inbox)])
+    heard = planner_of(run.goal).heard(run.goal, said[: len(said) - len(run.state.inbox)])
+    is_told = bool(heard.notes) and workflow.patched(GUIDANCE_OF_GOALS)
+    run.pursue(lambda _: heard if is_told else heard.with_control(notes=()))
 
 
 With = Callable[[GoalState, GoalRequest], GoalRequest]

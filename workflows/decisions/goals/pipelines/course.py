@@ -51,13 +51,24 @@ def with_pipeline_plan(state: GoalState) -> GoalState:
 
 
 def with_heard(state: GoalState, said: Sequence[Intervention]) -> GoalState:
-    """Keep what people said for all steps to come, but for what is for the goal's own model; of too much the latest."""
+    """Keep what people said for all steps to come, but for what is for the goal's own model.
+
+    Of too much the latest: the journal tells what is left out, or cut.
+    """
     _, course = _known(state)
     texts = [each.text for each in said if each.is_for_delegates]
-    kept = [*course.guidance, *(clip(text, GUIDANCE_BYTES, "the rest is in the journal") for text in texts)]
+    kept = [*course.guidance, *texts]
     while sum(len(text.encode()) for text in kept) > GUIDANCE_BYTES and len(kept) > 1:
-        del kept[0]
+        state = _with_cut(state, kept.pop(0), "")
+    if kept and len(kept[0].encode()) > GUIDANCE_BYTES:
+        whole, kept[0] = kept[0], clip(kept[0], GUIDANCE_BYTES, "the rest is in the journal")
+        state = _with_cut(state, whole, kept[0])
     return state.with_pursuit(course=course.with_fields(guidance=tuple(kept)))
+
+
+def _with_cut(state: GoalState, text: str, kept: str) -> GoalState:
+    told = {"bytes": len(text.encode()), "kept": len(kept.encode()), "text": one_line(text, WHY_CHARS)}
+    return state.with_note("InterventionReceived", kind="cut", of="guidance", **told)
 
 
 def with_pipeline_round(state: GoalState) -> GoalState:
