@@ -70,6 +70,8 @@ def init(
 
     Example: orga init --model openai:gpt-6.1-terra --write --commands git,pytest --yes
     """
+    if show and json:
+        raise UsageError("--print writes the text of the file, which is TOML; leave out --json")
     given = _Given(model, base_url, write, web, None if programs is None else _programs(programs), approval)
     file = folder / FILE_NAME
     if not show:

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.options import Json
 from orga.client.cli.output import json_result, note, result
 from orga.client.server.home import server_home
 
@@ -28,7 +27,7 @@ def logs(
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many, of the end.")] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="Show which logs there are, newest first.")] = False,
-    json: Json = False,
+    json: Annotated[bool, typer.Option("--json", "-j", help="With --list: the logs as JSON on stdout.")] = False,
 ) -> int:
     """Show the log of a worker that a command brought along, or of the embedded server.
 

@@ -22,7 +22,7 @@ class OfRun(TyperCommand):
         places = [at for at, each in enumerate(self.params) if isinstance(each, TyperArgument)]
         self._takes_run = any(self.params[at].name == ARGUMENT for at in places)
         if self._takes_run:
-            self.params.insert(max(places) + 1, _option())
+            self.params.insert(max(places) + 1, _option(_HELP_OF.get(str(self.name), _HELP)))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the newest run in the place of the ID, which comes first."""
@@ -35,10 +35,14 @@ class OfRun(TyperCommand):
 _NAME = "last"
 
 
-def _option() -> Any:
-    def declared(
-        last: Annotated[bool, typer.Option(OPTION, help="In place of ID: this folder's newest run.")] = False,
-    ) -> None: ...
+_HELP = "In place of ID: this folder's newest run."
+
+_HELP_OF = {"chat": "In place of ID: this folder's newest session that has not ended."}
+"""Of the command that takes another run for it."""
+
+
+def _option(told: str) -> Any:
+    def declared(last: Annotated[bool, typer.Option(OPTION, help=told)] = False) -> None: ...
 
     alone = typer.Typer(add_completion=False)
     alone.command()(declared)

@@ -32,7 +32,8 @@ class Outcome:
         """Return the lines of a status with the task before and the answer behind them."""
         answer = behind("answer     ", self.answer) if self.answer else []
         worth = [] if self.confidence is None else [f"confidence {self.confidence:.2f}"]
-        return [f"task       {on_one_line(self.task, TASK_CHARS)}", *lines, *worth, *answer]
+        task = [f"task       {on_one_line(self.task, TASK_CHARS)}"] if self.task else []
+        return [*task, *lines, *worth, *answer]
 
 
 async def outcome(client: Client, described: WorkflowExecutionDescription) -> Outcome:
@@ -48,7 +49,7 @@ async def _task(client: Client, described: WorkflowExecutionDescription) -> str:
     """Return the task as it was given; its beginning where the server keeps no more of a long run."""
     async with aclosing(read_journal(client, described.id)) as entries:
         async for entry in entries:
-            if entry.event == "Started" and "task" in entry.data:
+            if entry.event == "Started" and entry.data.get("task"):
                 return str(entry.data["task"])
             break
     return await described.static_summary() or ""

@@ -149,12 +149,18 @@ def find_config(named: Path | None, folder: Path, env: Mapping[str, str]) -> Pat
     """Return the file, or None when there is none.
 
     Raises:
-        ConfigError: A file that is named does not exist.
+        ConfigError: A file that is named does not exist, or a folder has the name of the file.
     """
     chosen = named or (Path(env[VARIABLE]) if env.get(VARIABLE) else None)
     if chosen is None:
         folders = (folder.absolute(), *folder.absolute().parents)
-        return next((there / FILE_NAME for there in folders if (there / FILE_NAME).is_file()), None)
+        named_so = (there / FILE_NAME for there in folders)
+        found = next((path for path in named_so if path.is_file() or path.is_dir()), None)
+        if found is not None and found.is_dir():
+            raise ConfigError(
+                f"{found}: is a folder, and a configuration is a file; rename it, or name a file (--config)"
+            )
+        return found
     if chosen == NO_FILE:
         return None
     path = folder / user_path(chosen)

@@ -36,6 +36,10 @@ def model_problem(name: str, env: Mapping[str, str], base_urls: Mapping[str, str
             endpoint(provider, env, base_urls)
         except ModelNotConfigured as error:
             return str(error)
+    if provider == "local":
+        from orga.activities.adapters.models.smollm.engine import lacking
+
+        return lacking()
     if provider == "offline" and f"{provider}:{model.strip()}" != EMBEDDED_MODEL:
         return f"'{provider}:{model.strip()}' names no model: the offline one is {EMBEDDED_MODEL}"
     return ""

@@ -1,5 +1,6 @@
 """What is wrong with a configuration, for the person who wrote it: where, which key, and what is allowed there."""
 
+import json
 from collections.abc import Callable
 
 from pydantic import BaseModel, ValidationError
@@ -32,8 +33,14 @@ def reason(details: ErrorDetails, model: type[BaseModel], path: tuple[str, ...])
     """Return what is wrong with the key at `path` and what is allowed."""
     if details["type"] == "extra_forbidden":
         return f"unknown key; {nearest(path[-1], known_keys(model, path[:-1]))}"
+    if details["type"] in {"tuple_type", "list_type"}:
+        return f"{_shown(details['input'])} should be a list{_as_list(details['input'])}"
     message = details["msg"].removeprefix("Value error, ").removeprefix("Input ")
     return f"{_shown(details['input'])} {message}" if message.startswith("should") else message
+
+
+def _as_list(value: object) -> str:
+    return f", as [{json.dumps(value, ensure_ascii=False)}]" if isinstance(value, str) and len(value) <= 60 else ""
 
 
 def _shown(value: object) -> str:

@@ -50,7 +50,7 @@ async def run_by_name(client: Client, name: str) -> Meant:
     if await _is_there(client, name):
         return Meant(name, is_told=True)
     if not can_be_beginning(name):
-        raise RunNotFound(name)
+        raise RunNotFound(name, told=_too_short(name))
     query = " OR ".join(f"WorkflowId STARTS_WITH {quoted(each)}" for each in _beginnings(name))
     found = parents_of(await _list(client, f"({query})", RunNotFound(name)))
     if not found:
@@ -102,8 +102,20 @@ def _newest(found: Iterable[WorkflowExecution], nothing: RunNotFound) -> Meant:
 
 def can_be_beginning(name: str) -> bool:
     """Return whether a run is looked for whose id begins so."""
-    said = next((name.removeprefix(head) for head in HEADS if name.startswith(head)), name)
-    return len(said) >= MIN_CHARS and len(name) < WHOLE_CHARS and name.isprintable()
+    return len(_behind_head(name)) >= MIN_CHARS and len(name) < WHOLE_CHARS and name.isprintable()
+
+
+def _too_short(name: str) -> str:
+    if len(_behind_head(name)) >= MIN_CHARS or not name.isprintable():
+        return ""
+    behind = "" if _behind_head(name) == name else f" behind {name.removesuffix(_behind_head(name))!r}"
+    return (
+        f"{name!r} is too short to be an id's beginning: say {MIN_CHARS} characters{behind}; `orga list` shows the ids"
+    )
+
+
+def _behind_head(name: str) -> str:
+    return next((name.removeprefix(head) for head in HEADS if name.startswith(head)), name)
 
 
 def parents_of(found: Iterable[WorkflowExecution]) -> list[WorkflowExecution]:

@@ -52,6 +52,21 @@ def test_what_ends_a_run_by_a_beginning_says_which(orga: Orga) -> None:
     assert told.index(f"run {run_id}") < told.index(f"abort sent to {run_id}; see: orga journal {run_id}")
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("age", "'age' is too short to be an id's beginning: say 4 characters; `orga list` shows the ids"),
+        ("goal-", "'goal-' is too short to be an id's beginning: say 4 characters behind 'goal-'; `orga list` shows"),
+        ("session-01", "'session-01' is too short to be an id's beginning: say 4 characters behind 'session-'"),
+        ("agent-ffff", "there is no run 'agent-ffff'"),
+    ],
+)
+def test_a_beginning_that_is_too_short_is_told_so(orga: Orga, said: str, told: str) -> None:
+    done = orga("status", said)
+    assert done.code == 2
+    assert done.err.splitlines()[-1].startswith(f"orga: {told}")
+
+
 @pytest.mark.parametrize("said", ["agent-", "age", "it's 100%"])
 def test_what_no_id_begins_with_is_an_error_with_its_remedy(orga: Orga, said: str) -> None:
     done = orga("status", said)

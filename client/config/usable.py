@@ -1,0 +1,26 @@
+"""What keeps any worker of a configuration from beginning: told before one is begun."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from orga.client.config.policy_settings import policy_settings
+from orga.client.config.sections import OrgaConfig
+from orga.client.errors import ConfigError
+
+
+def require_usable(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> None:
+    """Refuse a root of file tools that is no folder, and policies that cannot be compiled.
+
+    Raises:
+        ConfigError: Naming the place and the remedy.
+    """
+    if not root.is_dir():
+        raise ConfigError(f"tools.files.root: {root} is not a folder; create it or name another")
+    policy = config.policy
+    if policy.engine == "cedar" or policy.dir or policy.opa.wasm:
+        from orga.activities.adapters.policy.ladder import policy_engine  # with the compilers of all engines
+
+        try:
+            policy_engine(policy_settings(policy, env))
+        except ValueError as error:
+            raise ConfigError(str(error)) from None

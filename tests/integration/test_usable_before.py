@@ -1,0 +1,27 @@
+"""A configuration that no worker could begin with: the command ends with exit code 2, in its own words."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.programs.noted_folder import home, orga
+from tests.support.programs.orga_command import Orga
+
+__all__ = ["home", "orga"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [("run", "x"), ("goal", "x"), ("chat", "--say", "x"), ("worker",)], ids=lambda each: each[0]
+)
+@pytest.mark.parametrize("broken", ["root", "policy"])
+def test_no_worker_is_begun(orga: Orga, arguments: tuple[str, ...], broken: str) -> None:
+    folder = Path(orga.folder)
+    if broken == "root":
+        (folder / "orga.toml").write_text('[tools.files]\nroot = "nosuch"\n')
+    else:
+        (folder / "policies").mkdir()
+        (folder / "policies" / "mine.cedar").write_text("permit(")
+    done = orga(*arguments, ORGA_TRUST="1")
+    assert done.code == 2, done.err
+    assert "orga-worker:" not in done.err
+    assert ("nosuch is not a folder; create it" if broken == "root" else "mine.cedar") in done.err

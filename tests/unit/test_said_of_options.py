@@ -1,0 +1,33 @@
+"""What commands say of options that go with some of their ways only, and of what there is nothing to say of."""
+
+import pytest
+
+from orga.client.cli.main import run_command
+from orga.client.cli.outcome import Outcome
+
+
+def test_a_status_without_a_task_has_no_line_for_it() -> None:
+    assert Outcome("").lines_around(["phase      idle"]) == ["phase      idle"]
+    assert Outcome("x").lines_around([]) == ["task       x"]
+
+
+def test_a_text_that_is_toml_is_not_asked_for_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["init", "--print", "--json"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == "orga: --print writes the text of the file, which is TOML; leave out --json\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("chat", "this folder's newest session that has not ended"),
+        ("status", "this folder's newest run"),
+        ("logs", "With --list"),
+    ],
+)
+def test_the_help_of_an_option_says_what_it_does_there(
+    command: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command([command, "--help"]) == 0
+    assert says in " ".join(capsys.readouterr().out.replace("│", " ").split())
