@@ -38,6 +38,7 @@ def test_a_plan_is_a_graph_and_other_names_of_its_keys_are_known() -> None:
         pytest.param([said(skill="fly")], "skill 'fly' is none of read, scout", id="an unknown skill"),
         pytest.param([said(goal="")], "goal: what it is for is missing", id="no goal"),
         pytest.param([said(goal="g" * 501)], "goal: at most 500 characters", id="a goal too long"),
+        pytest.param([said("a\n- b: done")], "id: one line", id="an id that looks like several steps"),
         pytest.param([said("a"), said("a")], "a: the id stands there twice", id="an id twice"),
         pytest.param([said("a", "z")], "depends on 'z', which is no step", id="an unknown dependency"),
         pytest.param([said("a", "b"), said("b", "a")], "round in a circle", id="a circle"),

@@ -270,7 +270,8 @@ def _key(loc: tuple[int | str, ...]) -> str:
 
 def _reason(details: ErrorDetails, kind: type[BaseModel] | None) -> str:
     if details["type"] != "extra_forbidden":
-        return details["msg"].removeprefix("Value error, ")
+        said = details["msg"].removeprefix("Value error, ")
+        return said.replace("valid tuple", "list").replace("Tuple", "List")  # who writes JSON knows no tuples
     *path, key = map(str, details["loc"])
     hint = close_to(key, known_keys(kind, tuple(path))).strip() if kind else ""
     return f"unknown key ({hint})" if hint else "unknown key"

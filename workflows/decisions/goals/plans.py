@@ -70,6 +70,7 @@ def _step(said: object, number: int, skills: Mapping[str, str], problems: list[s
     needs: Any = given.get("depends_on") or list[str]()
     wrong = [
         (len(step_id) > MAX_ID_CHARS, f"id: at most {MAX_ID_CHARS} characters"),
+        (len(step_id.splitlines()) > 1, "id: one line"),
         (skill not in skills, f"skill {skill!r} is none of {', '.join(skills)}"),
         (not goal, "goal: what it is for is missing"),
         (

@@ -69,7 +69,7 @@ class GoalInput(Border):
     agent: Name = "default"
     """Whose tools, delegates, instructions and policy the goal has."""
     model: Name | None = None
-    skills: tuple[Name, ...] | None = None
+    skills: tuple[Name, ...] | None = Field(default=None, min_length=1)
     """A part of the agent's tools; null for all of them."""
     config: GoalConfig = GoalConfig()
     trusted_context: TrustedContext = {}
