@@ -51,13 +51,12 @@ WITHOUT_SERVER = frozenset(
 )
 """Commands that do their work where no Temporal server answers; all others end as `NO_SERVER` there."""
 
-_OF_A_GOAL = {
+_FOLLOWED = {
     ExitCode.LIMIT: "the run has reached a limit",
+    ExitCode.DENIED: "the run ended since policy denied the same thing again and again",
     ExitCode.ABORTED: "the run was aborted",
     ExitCode.FAILED: "the run failed, is stuck or was given up by a person",
 }
-
-_FOLLOWED = _OF_A_GOAL | {ExitCode.DENIED: "the run ended since policy denied the same thing again and again"}
 
 _TOLD = {ExitCode.FAILED: "the run has ended"}
 
@@ -67,8 +66,7 @@ _DECIDED = {
 }
 
 OF_COMMANDS: dict[str, dict[ExitCode, str]] = {
-    **dict.fromkeys(("run", "attach", "demo"), _FOLLOWED),
-    "goal": _OF_A_GOAL,
+    **dict.fromkeys(("run", "goal", "attach", "demo"), _FOLLOWED),
     **dict.fromkeys(("steer", "add-context", "pause", "resume", "abort"), _TOLD),
     **dict.fromkeys(("answer", "override", "approve", "deny", "resolve", "extend"), _DECIDED),
     "requeue": _DECIDED | {ExitCode.FAILED: "the run has ended, no worker has taken it, or the receiver refuses again"},

@@ -136,7 +136,7 @@ def test_any_workflow_may_inherit_the_control() -> None:
     other = Other(origin="o", clock=clock, goal="g").with_control(paused=True)
     assert (type(other), other.goal, other.paused) == (Other, "g", True)
     assert known_to(Control.__module__) == {
-        *("control", "questions", "record"),
+        *("control", "questions", "record", "text"),
     }
 
 

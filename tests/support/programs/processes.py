@@ -19,10 +19,20 @@ def is_running(pid: int) -> bool:
         return False
 
 
+LOOKS = 10
+"""As often in a row the number has to be the same."""
+
+
 async def open_files() -> int:
     """Return how many file descriptors this process holds, once what was closed is."""
-    for _ in range(5):
-        await asyncio.sleep(0)
+    counts = [_open_files()]
+    while len(counts) < LOOKS or len({*counts[-LOOKS:]}) > 1:
+        await asyncio.sleep(0.02)
+        counts.append(_open_files())
+    return counts[-1]
+
+
+def _open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
