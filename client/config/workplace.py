@@ -8,18 +8,21 @@ import shlex
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from temporalio.client import Client, WorkflowExecution
 
 from orga.client.config.file import NO_FILE, find_config
-from orga.client.config.known_input import Wanted
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.worker_order import ROOT_VARIABLE
 from orga.client.user_path import user_path
 from orga.workflows.types.input import WORKPLACE_MEMO, Workplace, workplace_of
 from orga.workflows.types.names import TASK_QUEUE
 from orga.workflows.types.sandbox import can_exist
+
+if TYPE_CHECKING:  # it brings what only a start needs
+    from orga.client.config.known_input import Wanted
 
 MARK_CHARS = 10
 DIGEST_CHARS = 12
@@ -102,12 +105,12 @@ _HOMES: "WeakKeyDictionary[Client, tuple[str, Workplace | None]]" = WeakKeyDicti
 _CHECKS: "WeakKeyDictionary[Client, Callable[[Wanted], None]]" = WeakKeyDictionary()
 
 
-def check_by(client: Client, check: Callable[[Wanted], None]) -> None:
+def check_by(client: Client, check: "Callable[[Wanted], None]") -> None:
     """Keep in mind what the worker beside a client would refuse."""
     _CHECKS[client] = check
 
 
-def refuse_by_worker(client: Client, wanted: Wanted, task_queue: str | None) -> None:
+def refuse_by_worker(client: Client, wanted: "Wanted", task_queue: str | None) -> None:
     """Refuse what the worker beside a client would, where there is one and the run is to go to it.
 
     Raises:

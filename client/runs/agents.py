@@ -9,7 +9,6 @@ from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy
 from temporalio.exceptions import TerminatedError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from orga.client.config.known_input import Wanted
 from orga.client.config.workplace import refuse_by_worker, settled
 from orga.client.errors import RunFailed
 from orga.client.runs.exchange import Exchange, translated
@@ -219,6 +218,8 @@ async def start_agent(
     given = {"task": agent_input} if isinstance(agent_input, str) else agent_input
     checked = parse_input(given if isinstance(given, AgentInput) else dict(given))
     run_id = run_id_of(workflow_id)
+    from orga.client.config.known_input import Wanted  # what only a start needs
+
     refuse_by_worker(client, Wanted(checked.agent, checked.model, checked.tools or ()), task_queue)
     await start_run(
         client,
