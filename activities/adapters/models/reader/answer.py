@@ -14,7 +14,7 @@ from orga.activities.adapters.models.reader.spelling import respelled
 from orga.activities.adapters.models.reader.toolbox import Toolbox
 
 SIGNATURE = "offline:extractive: no language model; passages quoted as found"
-_QUOTES = 3
+_MOST_QUOTES = 3
 _WHOLE = 0.8
 """Coverage from which a question that asks two things is answered by one passage."""
 _NAMES = 25
@@ -25,7 +25,7 @@ def answer_to(question: Question, evidence: Evidence, toolbox: Toolbox, room: in
     """Return the answer, with fewer quotes when it would be longer than `room` characters."""
     closing = [*_notes(question, evidence, toolbox), SIGNATURE]
     text = ""
-    for most in range(_QUOTES, 0, -1):
+    for most in range(_MOST_QUOTES, 0, -1):
         blocks = _blocks(question, evidence, most) or [_nothing(question, evidence)]
         text = "\n\n".join([*blocks, *closing])
         if len(text) <= room:
@@ -41,15 +41,30 @@ def _blocks(question: Question, evidence: Evidence, most: int) -> list[str]:
     return _passages(question, evidence, most)
 
 
+def is_answered(question: Question, evidence: Evidence) -> bool:
+    """Return whether anything at hand answers, so that the answer is more than what was not found."""
+    if question.wanted in {"listing", "overview"}:
+        return bool(_blocks(question, evidence, 1))
+    return bool(question.terms and _quotes(question, evidence, *ranked_passages(question, evidence), most=1)[0])
+
+
+def _quotes(
+    question: Question, evidence: Evidence, ranked: Sequence[Ranked], lexicon: Lexicon, *, most: int
+) -> tuple[list[Quote], list[str]]:
+    """Return the quotes of what answers, and the words of the question that are answered by none."""
+    quotes, absent = selected_quotes(ranked, lexicon, evidence, most), _absent(question, lexicon)
+    if not ranked or ranked[0].finding is None or ranked[0].finding.coverage < _WHOLE:
+        by_parts, unanswered = _by_parts(question, evidence, most)
+        quotes, absent = (by_parts, [*absent, *unanswered]) if by_parts else (quotes, absent)
+    return quotes, absent
+
+
 def _passages(question: Question, evidence: Evidence, most: int) -> list[str]:
     """Return what was not found, and the quotes of what answers; where nothing does, none."""
     if not question.terms:
         return []
     ranked, lexicon = ranked_passages(question, evidence)
-    quotes, absent = selected_quotes(ranked, lexicon, evidence, most), _absent(question, lexicon)
-    if not ranked or ranked[0].finding is None or ranked[0].finding.coverage < _WHOLE:
-        by_parts, unanswered = _by_parts(question, evidence, most)
-        quotes, absent = (by_parts, [*absent, *unanswered]) if by_parts else (quotes, absent)
+    quotes, absent = _quotes(question, evidence, ranked, lexicon, most=most)
     fixes = ", ".join(f"{wrong} → {right}" for wrong, right in respelled(question, lexicon)[1].items())
     read_as = [f"Read as: {fixes}."] if fixes else []
     if not quotes:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from orga.activities.adapters.models.reader.answer import answer_to
+from orga.activities.adapters.models.reader.answer import answer_to, is_answered
 from orga.activities.adapters.models.reader.evidence import Evidence, evidence_of
 from orga.activities.adapters.models.reader.plan import next_calls
 from orga.activities.adapters.models.reader.question import Question, question_of
@@ -44,6 +44,11 @@ class _Standing:
     def asked(self) -> str:
         """The message that asks for this turn."""
         return next((m.text for m in reversed(self.messages) if m.role == "user" and turn_asked_for(m.text)), "")
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether what was found until now answers."""
+        return is_answered(self.question, self.evidence)
 
     def next_calls(self) -> tuple[ToolCall, ...]:
         """Return what would be looked up next."""
@@ -98,9 +103,9 @@ def _purpose(call: ToolCall, question: Question) -> str:
 
 def _evaluate(standing: _Standing) -> str:
     results = [m for m in _latest_results(standing.messages) if not m.is_error]
-    goes_on = bool(standing.next_calls())
+    worth = _SOME if standing.next_calls() else _FOUND if standing.is_answered else _NOTHING
     judged = [
-        {"id": step_id, **_scores(message, standing.question, goes_on=goes_on)}
+        {"id": step_id, **_scores(message, standing.question, worth)}
         for step_id, message in zip(_STEP.findall(standing.asked), results, strict=False)
     ]
     return _json({"steps": judged})
@@ -111,14 +116,15 @@ def _latest_results(messages: Sequence[Message]) -> list[Message]:
     return [message for message in messages[start:] if message.role == "tool"]
 
 
-def _scores(message: Message, question: Question, *, goes_on: bool) -> dict[str, Any]:
+def _scores(message: Message, question: Question, worth: Mapping[str, int]) -> dict[str, Any]:
+    """Return what a result is scored; where it is worth nothing, however near its words come."""
     said = undelimited(message.text).strip()
-    if not said:
-        return {**_NOTHING, "quality": "partial", "summary": "nothing"}
-    scores = {**(_SOME if goes_on else _FOUND), "relevance": _relevance(said, question)}
+    if not said or worth is _NOTHING:
+        return {**_NOTHING, "quality": "partial", "summary": "nothing that answers" if said else "nothing"}
     lines = said.count("\n") + 1
     told = f"{lines} line{'' if lines == 1 else 's'}"
-    return {**scores, "quality": "partial" if goes_on else "good", "summary": told}
+    quality = "good" if worth is _FOUND else "partial"
+    return {**worth, "relevance": _relevance(said, question), "quality": quality, "summary": told}
 
 
 def _relevance(said: str, question: Question) -> int:
@@ -132,9 +138,10 @@ def _decide(standing: _Standing) -> str:
     if steps := _steps(standing):
         told = "more can be looked up"
         return _json({"action": "adjust", "confidence": _UNSURE, "reason": told, "steps": steps})
-    if standing.evidence.succeeded:
+    if standing.is_answered:
         return _json({"action": "done", "confidence": _SURE, "reason": "nothing more to look up"})
-    return _json({"action": "stuck", "confidence": _SURE, "reason": "no tool brought anything"})
+    why = "nothing that was found answers" if standing.evidence.succeeded else "no tool brought anything"
+    return _json({"action": "stuck", "confidence": _SURE, "reason": why})
 
 
 def _compress(standing: _Standing) -> str:
