@@ -42,7 +42,7 @@ from orga.workflows.decisions.observe import ClassifiedReply
 from orga.workflows.decisions.recall import learnings
 from orga.workflows.decisions.result import missing_output, result, with_gathered, with_output
 from orga.workflows.decisions.roll_over import holding_up
-from orga.workflows.lifecycle import Lifecycle
+from orga.workflows.lifecycle import Lifecycle, state_to_begin
 from orga.workflows.phases import act, gate, reason
 from orga.workflows.phases.control import pace
 from orga.workflows.phases.control.pace import checkpoint, enter, phase_span, wait_if_paused
@@ -56,7 +56,6 @@ from orga.workflows.phases.stages import conclude, pass_stages
 from orga.workflows.types.control import Stop
 from orga.workflows.types.definition import define_workflow
 from orga.workflows.types.input import AgentInput
-from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import AgentResult
 
 T = TypeVar("T", bound=AgentResult)
@@ -82,7 +81,7 @@ class AgentLoop(Lifecycle[T]):
             await self._iterate()
         return stop
 
-    async def bring(self, stop: Stop) -> None:
+    async def bring_gathered(self, stop: Stop) -> None:
         """Where it ends without an answer, bring the text gathered beside calls, if the gate lets it through.
 
         Nothing is brought that a stage would have to see.
@@ -179,17 +178,13 @@ class AgentWorkflow(AgentLoop[AgentResult]):
 
         `given` is the input; with a state behind it in a run that continues another as new.
         """
-        info = workflow.info()
-        problem = ""
+        info, now = workflow.info(), event_time()
         before, parent = info.continued_run_id, info.parent.workflow_id if info.parent else ""
-        carried = given[1] if len(given) > 1 else None
-        try:
-            raw = given[0] if given else None
-            state = first_state(raw, carried, before, info.original_execution_run_id, event_time(), parent=parent)
-        except InvalidInput as error:
-            problem = str(error)
-            placeholder = AgentInput(task="(invalid input)")
-            state = first_state(placeholder, None, None, info.original_execution_run_id, event_time())
+        (raw, carried), origin = (*given, None, None)[:2], info.original_execution_run_id
+        state, problem = state_to_begin(
+            lambda: first_state(raw, carried, before, origin, now, parent=parent),
+            lambda: first_state(AgentInput(task="(invalid input)"), None, None, origin, now),
+        )
         self.begin(Run(state), problem, *([partial(report_held, parent)] if parent else []))
 
     @workflow.run
@@ -204,6 +199,10 @@ class AgentWorkflow(AgentLoop[AgentResult]):
     async def run_until_stop(self) -> Stop:
         """Iterate until the run ends, and return how."""
         return await self.iterate_until_stop()
+
+    async def bring(self, stop: Stop) -> None:
+        """Bring what was gathered."""
+        await self.bring_gathered(stop)
 
     async def finish(self, ended: AgentResult) -> AgentResult:
         """Store what the run has learnt."""

@@ -19,7 +19,7 @@ from orga.workflows.decisions.goals.begin import first_goal, pursued
 from orga.workflows.decisions.goals.endings import goal_result, goal_status
 from orga.workflows.decisions.goals.override import with_override
 from orga.workflows.decisions.goals.pursue import with_guidance_seen
-from orga.workflows.lifecycle import Lifecycle
+from orga.workflows.lifecycle import Lifecycle, state_to_begin
 from orga.workflows.phases.control import pace
 from orga.workflows.phases.control.handlers import first_of
 from orga.workflows.phases.control.pace import show_details, wait_if_paused
@@ -36,7 +36,6 @@ from orga.workflows.types.control import Stop
 from orga.workflows.types.definition import define_workflow, query, signal
 from orga.workflows.types.goals.input import GoalInput
 from orga.workflows.types.goals.result import GoalResult, GoalStatus
-from orga.workflows.types.record import InvalidInput
 
 
 @define_workflow("GoalWorkflow")
@@ -46,15 +45,13 @@ class GoalWorkflow(Lifecycle[GoalResult]):
     @workflow.init
     def __init__(self, *given: Any) -> None:
         """Take the input as any JSON: bad input fails the run with a clear error, and hangs nothing."""
-        info, problem = workflow.info(), ""
-        raw, state = (*given, None, None)[:2]
-        now, origin = event_time(), info.original_execution_run_id
-        try:
-            first = first_goal(raw, state, info.continued_run_id, origin, now)
-        except InvalidInput as error:
-            problem = str(error)
-            first = pursued(GoalInput(goal="(invalid input)"), origin, now)
-        self._goal = GoalRun(first)
+        info, now = workflow.info(), event_time()
+        (raw, carried), origin = (*given, None, None)[:2], info.original_execution_run_id
+        state, problem = state_to_begin(
+            lambda: first_goal(raw, carried, info.continued_run_id, origin, now),
+            lambda: pursued(GoalInput(goal="(invalid input)"), origin, now),
+        )
+        self._goal = GoalRun(state)
         self.begin(self._goal, problem)
 
     @workflow.run

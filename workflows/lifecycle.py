@@ -3,6 +3,7 @@
 Setup, limits, the end and continuing as new are the same; the end may be put off by guidance that came before it.
 """
 
+from collections.abc import Callable
 from typing import Any, Generic, NoReturn, TypeVar
 
 from temporalio import workflow
@@ -21,10 +22,20 @@ from orga.workflows.phases.failures import is_invalid_input, is_out_of_time
 from orga.workflows.phases.prepare import prepare_setup, take_past
 from orga.workflows.phases.run import Run, name_run, show_start
 from orga.workflows.types.control import Stop
+from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult
 
 T = TypeVar("T", bound=AgentResult)
+S = TypeVar("S", bound=AgentState)
+
+
+def state_to_begin(first: Callable[[], S], placeholder: Callable[[], S]) -> tuple[S, str]:
+    """Return the state to begin with; where the input is none, what is wrong with it, and a placeholder."""
+    try:
+        return first(), ""
+    except InvalidInput as error:
+        return placeholder(), str(error)
 
 
 class Lifecycle(Handlers, Generic[T]):
@@ -41,6 +52,9 @@ class Lifecycle(Handlers, Generic[T]):
     async def bring(self, stop: Stop) -> None:
         """Let a run that ends without an answer bring what it has."""
         raise NotImplementedError
+
+    def settle_open(self, stop: Stop) -> None:
+        """Settle what the ending leaves open, ahead of the result; every ending passes here."""
 
     def result(self, stop: Stop) -> T:
         """Return what the run comes to."""
@@ -137,6 +151,7 @@ class Lifecycle(Handlers, Generic[T]):
 
     def _end(self, stop: Stop) -> T:
         run = self._run
+        self.settle_open(stop)
         run.change(observe.with_stop, *stop)
         run.change(with_over)
         pace.show_details(run)

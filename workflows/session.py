@@ -15,22 +15,21 @@ from temporalio import workflow
 from orga.workflows.agent import AgentLoop
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.control.interventions import reopened, signal_text
-from orga.workflows.decisions.recall import learning_call
 from orga.workflows.decisions.roll_over import MAX_CARRIED_BYTES, weight
 from orga.workflows.decisions.sessions import messages, turns
 from orga.workflows.decisions.sessions.begin import first_session, opened
 from orga.workflows.decisions.sessions.shown import session_result, session_status
+from orga.workflows.lifecycle import state_to_begin
 from orga.workflows.phases.control.handlers import first_of
 from orga.workflows.phases.control.pace import show_details, show_phase, show_spent, wait_if_paused, withdraw_all
 from orga.workflows.phases.control.run import RollOver, event_time, wall_time
 from orga.workflows.phases.knowledge import persist_learnings
 from orga.workflows.phases.sessions.run import SessionRun
 from orga.workflows.types.control import Stop
-from orga.workflows.types.definition import define_workflow
-from orga.workflows.types.record import InvalidInput, parsed
+from orga.workflows.types.definition import define_workflow, query, signal, update
+from orga.workflows.types.record import parsed
 from orga.workflows.types.sessions.input import SessionInput, TurnWanted
 from orga.workflows.types.sessions.result import SessionResult, SessionStatus, TurnResult
-from orga.workflows.types.versions import LEARNT_BY_TURN
 
 MAX_AWAITING = 6
 """Updates that wait for a turn at a time: the server allows ten, and messages need some. Others ask again."""
@@ -46,15 +45,15 @@ class SessionWorkflow(AgentLoop[SessionResult]):
     @workflow.init
     def __init__(self, *given: Any) -> None:
         """Take the input as any JSON: bad input fails the run with a clear error, and hangs nothing."""
-        info, problem = workflow.info(), ""
-        raw, state = (*given, None, None)[:2]
-        now, origin = event_time(), info.original_execution_run_id
-        try:
-            first = first_session(raw, state, info.continued_run_id, origin, now)
-        except InvalidInput as error:
-            problem = str(error)
-            first = opened(SessionInput(), origin, now)
-        self._session = SessionRun(first)
+        info, now = workflow.info(), event_time()
+        (raw, carried), origin = (*given, None, None)[:2], info.original_execution_run_id
+        state, problem = state_to_begin(
+            lambda: first_session(raw, carried, info.continued_run_id, origin, now),
+            lambda: opened(SessionInput(), origin, now),
+        )
+        self._session = SessionRun(state)
+        self._cut_short = 0
+        """The turn that the session's ending took along."""
         self._is_leaving = False
         self._awaiting = 0
         self._has_ended_one = False
@@ -70,19 +69,19 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         """
         return await self.live()
 
-    @workflow.update
+    @update
     def send(self, *message: Any) -> int:
         """Say something; return the turn that it became part of."""
         self._run.heard()
         said = messages.parsed_message(first_of(message))
-        self._session.converse(messages.with_sent, said)
-        return self._session.talk.session.taken[said.message_id]
+        self._session.change_session(messages.with_sent, said)
+        return self._session.session_state.session.taken[said.message_id].turn
 
     @send.validator
     def _may_be_sent(self, *message: Any) -> None:
-        messages.check_message(self._session.talk, messages.parsed_message(first_of(message)))
+        messages.check_message(self._session.session_state, messages.parsed_message(first_of(message)))
 
-    @workflow.update
+    @update
     async def await_turn(self, *wanted: Any) -> dict[str, Any]:
         """Return the `result` of a turn once it has ended; or in how many seconds to ask again, `again_in_s`."""
         self._run.heard()
@@ -91,48 +90,48 @@ class SessionWorkflow(AgentLoop[SessionResult]):
             self._awaiting += 1
             await workflow.wait_condition(lambda: self._is_leaving or self._has_ended(turn))
             self._awaiting -= 1
-        ended = turns.result_of(self._session.talk.session, turn)
+        ended = turns.result_of(self._session.session_state.session, turn)
         again_in_s = 0.0 if self._is_leaving else CROWDED_S
         return {"again_in_s": again_in_s} if ended is None else {"result": ended.model_dump(mode="json")}
 
     @await_turn.validator
     def _will_end(self, *wanted: Any) -> None:
-        turns.check_awaited(self._session.talk.session, parsed(TurnWanted, first_of(wanted)).turn)
+        turns.check_awaited(self._session.session_state.session, parsed(TurnWanted, first_of(wanted)).turn)
 
-    @workflow.update
+    @update
     def interrupt(self, *why: Any) -> int:
         """Cut the turn under way; return its number."""
         self._run.heard()
-        turn = self._session.talk.session.turn
-        self._session.converse(messages.with_cut, signal_text(why) or "interrupted by the user")
+        turn = self._session.session_state.session.turn
+        self._session.change_session(messages.with_cut, signal_text(why) or "interrupted by the user")
         return turn
 
     @interrupt.validator
     def _is_under_way(self, *_: Any) -> None:
-        messages.check_cut(self._session.talk)
+        messages.check_cut(self._session.session_state)
 
-    @workflow.update
+    @update
     def close(self, *_: Any) -> None:
         """End the session after the turn under way."""
         self._run.heard()
-        self._session.converse(messages.with_closing)
+        self._session.change_session(messages.with_closing)
 
-    @workflow.signal(name="close")
+    @signal(name="close")
     def take_close(self, *_: Any) -> None:
         """End it as the update does."""
         self._run.heard()
-        self._session.converse(messages.with_closing)
+        self._session.change_session(messages.with_closing)
 
-    @workflow.query
+    @query
     def status(self) -> SessionStatus:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Where the session stands, while it goes on by the clock of the worker that is asked."""
         is_over = self._run.state.is_over
-        return session_status(self._session.talk, self._run.now if is_over else wall_time())
+        return session_status(self._session.session_state, self._run.now if is_over else wall_time())
 
-    @workflow.query
+    @query
     def turns(self) -> list[TurnResult]:
         """The results of the last turns, oldest first."""
-        return list(turns.light_results(self._session.talk.session))
+        return list(turns.light_results(self._session.session_state.session))
 
     async def run_until_stop(self) -> Stop:
         """Take one turn after the other until the session ends, and return how."""
@@ -141,69 +140,65 @@ class SessionWorkflow(AgentLoop[SessionResult]):
             stop = await self.iterate_until_stop()
             run.change(observe.with_stop, *stop)
             await run.until_nothing_runs()  # while the turn is still cut: its calls must not act in the next one
-            await super().bring(stop)
+            await self.bring_gathered(stop)
             run.change(reopened)
             if run.state.stop is not None:
                 await self._end_turn(stop)
-        run.change(observe.drain_inbox)
-        run.converse(turns.with_end)
         return ending
 
     async def _end_turn(self, stop: Stop) -> None:
         """End it: what it did not come to read stands ahead of the next message, what it asked is asked no more."""
-        run, turn = self._session, self._session.talk.session.turn
+        run, turn = self._session, self._session.session_state.session.turn
         run.change(observe.drain_inbox)
         withdraw_all(run)
-        run.converse(turns.with_turn_ended, stop, run.now)
+        run.change_session(turns.with_turn_ended, stop, run.now)
         show_spent(run)
         self._has_ended_one = True
         await self._learn(turn)
 
     async def _learn(self, turn: int) -> None:
         """Store what the turn has taught: its result is there already, the next one waits."""
-        run = self._session
-        text = turns.unlearnt(run.talk)
-        if learning_call(run.talk, text) is not None and workflow.patched(LEARNT_BY_TURN):
-            run.converse(turns.with_learnt)
-            await persist_learnings(run, text, turn)
+        await persist_learnings(self._run, turns.unlearnt(self._session.session_state), turn)
 
     async def _begin_turn(self) -> Stop | None:
         """Begin the next turn as soon as there is a message, unless one is under way; return why the session ends."""
         run = self._session
-        if run.talk.session.turn:
+        if run.session_state.session.turn:
             return None
-        run.converse(turns.idle, run.now)
+        run.change_session(turns.idle, run.now)
         show_details(run)
         show_phase(run)
-        while (ending := turns.end_between_turns(run.talk)) is None:
+        while (ending := turns.end_between_turns(run.session_state)) is None:
             if run.state.paused:
-                await wait_if_paused(run, may_roll_over=True, is_over=lambda: run.talk.session.closing)
-                run.converse(turns.idle_anew, run.now)
+                await wait_if_paused(run, may_roll_over=True, is_over=lambda: run.session_state.session.closing)
+                run.change_session(turns.idle_anew, run.now)
                 continue
-            has_message = bool(run.talk.session.queue)
+            has_message = bool(run.session_state.session.queue)
             if run.is_due and (self._has_ended_one or not has_message):
                 raise RollOver
             if has_message:
-                run.converse(turns.with_turn_begun, run.now)
+                run.change_session(turns.with_turn_begun, run.now)
                 show_phase(run)
                 return None
             try:
-                await run.wait_until(self._has_news, may_roll_over=True, timeout_s=turns.patience_s(run.talk, run.now))
+                await run.wait_until(
+                    self._has_news, may_roll_over=True, timeout_s=turns.patience_s(run.session_state, run.now)
+                )
             except TimeoutError:
                 run.tick()
-                return turns.out_of_patience(run.talk)
+                return turns.out_of_patience(run.session_state)
         return ending
 
     def _has_news(self) -> bool:
-        talk = self._session.talk
+        talk = self._session.session_state
         return talk.paused or bool(talk.session.queue) or turns.end_between_turns(talk) is not None
 
     def _has_ended(self, turn: int) -> bool:
-        return self._run.state.is_over or turns.result_of(self._session.talk.session, turn) is not None
+        return self._run.state.is_over or turns.result_of(self._session.session_state.session, turn) is not None
 
     def refuse_requeue(self) -> None:
         """Refuse it between two turns: a call belongs to a turn, its budget and who speaks in it."""
-        if not self._session.talk.session.turn:
+        if not self._session.session_state.session.turn:
             raise ValueError("no turn is under way that could send it again; say something first")
 
     async def bring(self, stop: Stop) -> None:
@@ -214,16 +209,24 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         self._is_leaving = True
         await workflow.wait_condition(workflow.all_handlers_finished)
         if weight(self._run.state) > MAX_CARRIED_BYTES:
-            self._session.converse(turns.with_light_results)
+            self._session.change_session(turns.with_light_results)
+
+    def settle_open(self, stop: Stop) -> None:
+        """End the turn under way with the session, and answer the messages that wait as not begun."""
+        run, turn = self._session, self._session.session_state.session.turn
+        run.change(observe.drain_inbox)
+        if turn:  # the session could not go on amid it
+            run.change_session(turns.with_turn_ended, stop, run.now)
+            self._cut_short = turn
+        run.change_session(turns.with_end)
 
     async def finish(self, ended: SessionResult) -> SessionResult:
-        """Store what was learnt and no end of a turn has stored, and answer all who wait."""
-        run, session = self._session, self._session.talk.session
-        if session.turn or not session.learns_by_turn:  # it could not go on amid a turn; or is from before
-            await persist_learnings(run, turns.unlearnt(run.talk), session.turn)
+        """Store what the turn has taught that the ending took along, and answer all who wait."""
+        if self._cut_short:
+            await self._learn(self._cut_short)
         await workflow.wait_condition(workflow.all_handlers_finished)
         return ended
 
     def result(self, stop: Stop) -> SessionResult:
         """Return the totals."""
-        return session_result(self._session.talk, stop, self._run.now)
+        return session_result(self._session.session_state, stop, self._run.now)

@@ -150,8 +150,16 @@ class Exchange:
             await asyncio.sleep(_BETWEEN_LOOKS_S)
 
     def _not_delivered(self, error: RPCError) -> OrgaError:
-        is_over = error.status == RPCStatusCode.NOT_FOUND and "already completed" in error.message
-        return RunEnded(self._id) if is_over else translated(error, self._id)
+        return RunEnded(self._id) if says_ended(error) else translated(error, self._id)
+
+
+_ENDED = ("already completed", "aborted by closing workflow")
+"""What the server says of a run that has ended, or ends as it is asked: by its status alone there is none."""
+
+
+def says_ended(error: RPCError) -> bool:
+    """Return whether the server says that the run has ended, or is ending."""
+    return error.status == RPCStatusCode.NOT_FOUND and any(words in error.message for words in _ENDED)
 
 
 def _refused(error: UpdateFailed) -> Refused:

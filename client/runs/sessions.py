@@ -16,7 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from orga.client.config.workplace import refuse_by_worker
 from orga.client.errors import NoAnswer, NotTakenYet, OrgaError, Refused, RunNotFound, TaskFails
 from orga.client.runs.agents import AgentHandle, run_id_of, start_run
-from orga.client.runs.exchange import UNPROCESSED, translated
+from orga.client.runs.exchange import UNPROCESSED, says_ended, translated
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.loop_settings import LoopSettings
 from orga.workflows.types.names import SESSION_WORKFLOW
@@ -138,7 +138,7 @@ class SessionHandle(AgentHandle):
                 update_id = _update_id(turn)
                 await asyncio.sleep(_AGAIN_S)
             except RPCError as error:
-                if error.status == RPCStatusCode.NOT_FOUND and "already completed" in error.message:
+                if says_ended(error):
                     return await self._as_it_ended(turn)
                 if error.status is RPCStatusCode.FAILED_PRECONDITION and "updates" in error.message:
                     await self._look_out(turn, _FULL_S)

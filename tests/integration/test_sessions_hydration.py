@@ -1,4 +1,4 @@
-"""What each message of a session refers to is looked up ahead of its turn, once in a session, and goes with it."""
+"""What each message of a session refers to is looked up ahead of its turn, and goes with it."""
 
 import asyncio
 from typing import Any
@@ -60,39 +60,41 @@ async def test_each_message_is_looked_up_ahead_of_its_turn(client: Client) -> No
 
 
 async def test_a_message_without_references_costs_no_event(client: Client) -> None:
-    lengths = list[list[int]]()
-    for text in ("Thanks.", "See https://a.io"):
-        async with a_loop(client, [answers("one"), answers("two")], fetching()) as loop:
-            session = await begin(loop)
-            for said in ("See https://a.io", text):
-                await session.send(said)
-            last = await closed(session)
-            [history] = await histories_of(client, session.id)
-        marks = [event.marker_recorded_event_attributes.marker_name for event in history.events]
-        lengths.append([marks.count("core_patch"), marks.count("core_local_activity")])
-        assert told(last) == ["turn 1", "https://a.io resolved", "turn 2"]
-    assert lengths == [[0, 3], [0, 3]], "the gate on two answers, and on one lookup"
+    async with a_loop(client, [answers("one"), answers("two")], fetching()) as loop:
+        session = await begin(loop)
+        for said in ("See https://a.io", "Thanks."):
+            await session.send(said)
+        last = await closed(session)
+        [history] = await histories_of(client, session.id)
+    marks = [event.marker_recorded_event_attributes.marker_name for event in history.events]
+    assert told(last) == ["turn 1", "https://a.io resolved", "turn 2"]
+    assert marks.count("core_local_activity") == 3, "the gate on two answers, and on one lookup"
 
 
-async def test_what_failed_is_looked_up_again_and_what_was_found_is_not(client: Client) -> None:
-    def once_more(arguments: dict[str, Any], context: ToolContext) -> str:
-        if len(fetch.contexts) == 1:
+async def test_what_an_earlier_turn_looked_up_is_looked_up_as_it_is_now(client: Client) -> None:
+    """It may have failed, or changed since, or its block may be gone."""
+    pages = iter(["", "the page", "the page as it is now"])
+
+    def next_page(arguments: dict[str, Any], context: ToolContext) -> str:
+        if not (page := next(pages)):
             raise ToolError("no such page", kind="Http404")
-        return "the page"
+        return page
 
-    fetch = fetching(once_more)
+    fetch = fetching(next_page)
     model = ScriptedModel([answers("one"), answers("two"), answers("three")])
     async with a_loop(client, model, fetch) as loop:
-        session = await begin(loop, pre_hydration={"max_references": 1})
-        for text in ("See https://a.io", "Again: https://a.io", "https://a.io is like https://b.io"):
+        session = await begin(loop)
+        for text in ("See https://a.io", "Again: https://a.io", "And now https://a.io?"):
             await session.send(text)
         last = await closed(session)
     assert told(last) == [
-        *("turn 1", "https://a.io failed", "turn 2", "https://a.io resolved", "turn 3", "https://b.io resolved"),
+        *("turn 1", "https://a.io failed", "turn 2", "https://a.io resolved", "turn 3", "https://a.io resolved"),
     ]
+    assert "the page as it is now" in model.seen[-1].messages[-1].text
+    assert len({context.idempotency_key for context in fetch.contexts}) == 3
 
 
-async def test_through_runs_it_is_remembered_what_was_found(client: Client) -> None:
+async def test_lookups_of_a_session_that_continues_as_new_have_keys_of_their_own(client: Client) -> None:
     fetch = fetching()
     steps = [calls("look", n=1), answers("one"), calls("look", n=2), answers("two"), answers("three")]
     async with a_loop(client, ScriptedModel(steps), fetch, FakeTool("look"), setup=ALWAYS) as loop:
@@ -100,8 +102,12 @@ async def test_through_runs_it_is_remembered_what_was_found(client: Client) -> N
         for text in ("See https://a.io", "And https://b.io", "https://a.io or https://b.io?"):
             await session.send(text)
         last = await closed(session)
+        found = await verify(client, session.id, exported=last.journal)
     assert last.runs >= 5
-    assert told(last) == ["turn 1", "https://a.io resolved", "turn 2", "https://b.io resolved", "turn 3"]
+    first, second = "https://a.io resolved", "https://b.io resolved"
+    assert told(last) == ["turn 1", first, "turn 2", second, "turn 3", first, second]
+    assert len({context.idempotency_key for context in fetch.contexts}) == 4
+    assert found.ok, [check for check in found.checks if not check.ok]
 
 
 async def test_the_gate_decides_on_each_and_a_deadline_holds(client: Client) -> None:

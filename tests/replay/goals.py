@@ -9,7 +9,6 @@ from orga.activities.ports import ToolContext
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.decisions.goals.default_prompts import DEFAULTS
 from orga.workflows.types.goals.prompts import PromptName, PromptTemplates
-from tests.replay.features import in_none
 from tests.replay.plain import a_stage
 from tests.support.hold import Hold, until
 from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
@@ -100,16 +99,7 @@ async def asked_by_templates(client: Client) -> Ran:
 
 
 async def overridden(client: Client) -> Ran:
-    """A step is put in by a person while an agent is at work on another."""
-    return await _with_an_override(client)
-
-
-async def overridden_before(client: Client) -> Ran:
-    """As a goal goes on that was started before `GUIDANCE_OF_GOALS`: the agent is told."""
-    return await _with_an_override(client, patch_activation_callback=in_none)
-
-
-async def _with_an_override(client: Client, **options: Any) -> Ran:
+    """A step is put in by a person while an agent is at work on another, who is not told."""
     hold = Hold()
     model = GoalModel(
         plan=says(steps=[{"id": "a", "goal": "first", "skill": "scout"}, a_step("b", "look", "a", at=1)]),
@@ -118,7 +108,7 @@ async def _with_an_override(client: Client, **options: Any) -> Ran:
     )
     agents = {"lead": agent("lead", "scout", tools=["look"]), "scout": agent("scout")}
     cast = Cast({"lead": model, "scout": [hold.step(answers("seen")), answers("seen anew")]})
-    async with a_stage(client, cast, FakeTool("look", _look), agents=agents, **options) as loop:
+    async with a_stage(client, cast, FakeTool("look", _look), agents=agents) as loop:
         handle = await start(loop, agent="lead")
         await hold.reached()
         await handle.signal("override_step", {"skill": "look", "input": {"at": 7}})

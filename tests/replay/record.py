@@ -56,15 +56,11 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[Ran]]] = {
     "pursued": goals.pursued,
     "piped": goals.piped,
     "overridden": goals.overridden,
-    "overridden-before": goals.overridden_before,
     "asked-by-templates": goals.asked_by_templates,
     "talked": sessions.talked,
     "looked-up": sessions.looked_up,
-    "looked-up-before": sessions.looked_up_before,
     "taught": sessions.taught,
-    "taught-before": sessions.taught_before,
     "delegate-awaited": sessions.delegate_awaited,
-    "delegate-awaited-before": sessions.delegate_awaited_before,
 }
 
 

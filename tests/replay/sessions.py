@@ -11,7 +11,6 @@ from orga.activities.ports import ToolContext
 from orga.client.runs.sessions import start_session
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.input import LoopConfig, RunKnowledge
-from tests.replay.features import in_none
 from tests.replay.plain import a_stage, look
 from tests.support.hold import Hold, happens
 from tests.support.runs.delegates import Cast, agent, delegates
@@ -39,19 +38,10 @@ async def talked(client: Client) -> Ran:
 
 
 async def looked_up(client: Client) -> Ran:
-    """What each message refers to is looked up ahead of its turn; of the second nothing new."""
-    return await _looked_up(client)
-
-
-async def looked_up_before(client: Client) -> Ran:
-    """As a session goes on that was started before `EACH_MESSAGE_LOOKED_UP`: that of the first message alone is."""
-    return await _looked_up(client, patch_activation_callback=in_none)
-
-
-async def _looked_up(client: Client, **options: Any) -> Ran:
+    """What each message refers to is looked up ahead of its turn."""
     parameters = {"type": "object", "required": ["url"]}
     fetch = FakeTool("fetch_url", lambda arguments, context: f"page of {arguments['url']}", parameters=parameters)
-    async with a_stage(client, [answers("one"), answers("two"), answers("three")], fetch, **options) as loop:
+    async with a_stage(client, [answers("one"), answers("two"), answers("three")], fetch) as loop:
         session = await start_session(client, task_queue=loop.task_queue, session_id=f"session-{uuid4()}")
         for text in ("See https://a.io", "Is https://a.io all?", "No: see https://b.io and https://c.io"):
             await session.send(text)
@@ -61,17 +51,8 @@ async def _looked_up(client: Client, **options: Any) -> Ran:
 
 async def taught(client: Client) -> Ran:
     """What each turn has taught is stored at its end; the second taught nothing."""
-    return await _taught(client)
-
-
-async def taught_before(client: Client) -> Ran:
-    """As a session goes on that was started before `LEARNT_BY_TURN`: all of it is stored at the end of the session."""
-    return await _taught(client, patch_activation_callback=in_none)
-
-
-async def _taught(client: Client, **options: Any) -> Ran:
     steps = [calls("look", text="I look."), answers("green"), calls("look"), calls("look"), answers("blue")]
-    async with a_stage(client, steps, look(), knowledge=Shelf().as_store, **options) as loop:
+    async with a_stage(client, steps, look(), knowledge=Shelf().as_store) as loop:
         session = await start_session(
             client,
             task_queue=loop.task_queue,
@@ -90,15 +71,6 @@ GOES_ON_S = 7.0
 
 async def delegate_awaited(client: Client) -> Ran:
     """A turn is cut while the call of its delegate goes on, which is waited for."""
-    return await _with_a_delegate(client)
-
-
-async def delegate_awaited_before(client: Client) -> Ran:
-    """As a session goes on that was started before `DELEGATES_AWAITED`: the delegate is cancelled after the grace."""
-    return await _with_a_delegate(client, patch_activation_callback=in_none)
-
-
-async def _with_a_delegate(client: Client, **options: Any) -> Ran:
     entered = asyncio.Event()
 
     async def go_on(_: dict[str, Any], __: ToolContext) -> str:
@@ -112,7 +84,7 @@ async def _with_a_delegate(client: Client, **options: Any) -> Ran:
     agents = {"lead": agent("lead", "helper"), "helper": agent("helper", tools=["book"])}
     cast = Cast({"lead": [delegates("helper"), answers("other")], "helper": [calls("book")]})
     book = FakeTool("book", go_on, effect="irreversible")
-    async with a_stage(client, cast, book, agents=agents, **options) as loop:
+    async with a_stage(client, cast, book, agents=agents) as loop:
         session_id = f"session-{uuid4()}"
         session = await start_session(client, agent="lead", task_queue=loop.task_queue, session_id=session_id)
         first = asyncio.create_task(session.send("book it"))

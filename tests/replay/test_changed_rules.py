@@ -12,15 +12,7 @@ from temporalio.client import Client
 from orga.workflows.phases import run as phases_run
 from orga.workflows.types import versions
 from orga.workflows.types.names import OPEN_CIRCUITS
-from orga.workflows.types.versions import (
-    CLOSED_CIRCUIT_SHOWN,
-    DELEGATES_AWAITED,
-    EACH_MESSAGE_LOOKED_UP,
-    GUIDANCE_OF_GOALS,
-    LEARNT_BY_TURN,
-    LOOP_VERSION,
-    STOPPED_STEPS_COUNTED,
-)
+from orga.workflows.types.versions import CLOSED_CIRCUIT_SHOWN, LOOP_VERSION, STOPPED_STEPS_COUNTED
 from tests.replay.features import circuit_shown
 from tests.replay.test_histories import HISTORIES, history_in
 from tests.support.runs.loop import replayed
@@ -107,66 +99,10 @@ def test_a_model_that_proposes_nothing_but_stopped_steps_is_stopped_itself() -> 
     assert (ending("step-limit-counted"), patches("step-limit-counted")) == ("error", [STOPPED_STEPS_COUNTED])
 
 
-def turns_and_learnings(name: str) -> list[str]:
-    """Return what a history of a session tells of the ends of turns, and where what was learnt is stored."""
-    told: list[str] = []
-    for event in events(name):
-        notes = event.workflow_properties_modified_event_attributes.upserted_memo.fields.values()
-        told += [note["event"] for each in notes for note in json.loads(each.data)]
-        told += [event.activity_task_scheduled_event_attributes.activity_id]
-    return [each for each in told if each in {"TurnEnded", "learnings"}]
-
-
-def test_what_a_turn_has_taught_is_stored_behind_it() -> None:
-    """The second of the three turns taught nothing."""
-    ends, learns = "TurnEnded", "learnings"
-    assert turns_and_learnings("taught") == [ends, learns, ends, ends, learns]
-    assert turns_and_learnings("taught-before") == [ends, ends, ends, learns]
-    assert (patches("taught"), patches("taught-before")) == ([LEARNT_BY_TURN], [])
-
-
-def places_of(name: str, tool: str) -> list[str]:
-    """Return where a history has calls of a tool."""
-    begun = [event.activity_task_scheduled_event_attributes for event in events(name)]
-    return [each.activity_id for each in begun if each.activity_type.name == tool]
-
-
-def test_what_each_message_refers_to_is_looked_up_and_once_in_a_session() -> None:
-    assert places_of("looked-up", "fetch_url") == ["0.0", "0.3.0", "0.3.1"]
-    assert places_of("looked-up-before", "fetch_url") == ["0.0"]
-    assert (patches("looked-up"), patches("looked-up-before")) == ([EACH_MESSAGE_LOOKED_UP], [])
-
-
-def cancelled_delegates(name: str) -> int:
-    """Return how many delegates a history cancels."""
-    asked = "request_cancel_external_workflow_execution_initiated_event_attributes"
-    return sum(event.HasField(asked) for event in events(name))
-
-
-def test_a_delegate_whose_turn_is_cut_is_not_cancelled_after_the_grace() -> None:
-    assert (cancelled_delegates("delegate-awaited"), patches("delegate-awaited")) == (0, [DELEGATES_AWAITED])
-    assert (cancelled_delegates("delegate-awaited-before"), patches("delegate-awaited-before")) == (1, [])
-
-
-def signals_to_delegates(name: str) -> int:
-    """Return how many signals a history sends to delegates."""
-    asked = "signal_external_workflow_execution_initiated_event_attributes"
-    return sum(event.HasField(asked) for event in events(name))
-
-
-def test_a_step_by_a_persons_word_is_told_to_no_delegate() -> None:
-    assert (signals_to_delegates("overridden"), patches("overridden")) == (0, [GUIDANCE_OF_GOALS])
-    assert (signals_to_delegates("overridden-before"), patches("overridden-before")) == (1, [])
-
-
 @pytest.mark.parametrize(
     ("name", "is_taken_part_in"),
     [
         *((BEFORE, True), (AFTER, False), ("step-limit-before", True), ("step-limit-counted", False)),
-        *(("taught-before", True), ("taught", False)),
-        *(("looked-up-before", True), ("looked-up", False)),
-        *(("delegate-awaited-before", True), ("delegate-awaited", False)),
-        *(("overridden-before", True), ("overridden", False)),
     ],
 )
 async def test_neither_replays_without_the_guard(

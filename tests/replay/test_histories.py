@@ -44,11 +44,8 @@ SHOWS = {
     "pursued": ("PlanMade", "PlanAdjusted", "StepEvaluated", "QuestionAnswered", "MemoryCompressed", "DecisionMade"),
     "talked": ("TurnStarted", "TurnEnded", "interrupted", "be brief", "never mind"),
     "looked-up": ("PreHydrationComplete", "https://a.io", "https://b.io", "TurnStarted"),
-    "looked-up-before": ("PreHydrationComplete", "https://a.io", "TurnStarted"),
     "taught": ("TurnStarted", "KnowledgeStored", "memory"),
-    "taught-before": ("TurnStarted", "KnowledgeStored", "memory"),
     "delegate-awaited": ("TurnStarted", "DelegationEnded", "interrupted"),
-    "delegate-awaited-before": ("TurnStarted", "DelegationEnded", "interrupted"),
     "asked-by-templates": ("'own': ['compression', 'decision', 'evaluation', 'execution'", "MemoryCompressed"),
 }
 """What the journals of these recordings tell of."""

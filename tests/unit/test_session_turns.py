@@ -1,7 +1,7 @@
 """Turns of a session: what a message does, what a turn begins with and leaves, what is carried on."""
 
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from pydantic_core import from_json, to_json
@@ -19,6 +19,7 @@ from orga.workflows.decisions.sessions.messages import (
     QueueFull,
     SessionBusy,
     SessionClosed,
+    check_cut,
     check_message,
     with_closing,
     with_cut,
@@ -26,7 +27,6 @@ from orga.workflows.decisions.sessions.messages import (
 )
 from orga.workflows.decisions.sessions.shown import session_result, session_status
 from orga.workflows.decisions.sessions.turns import (
-    MAX_RESOLVED,
     MAX_RESULTS,
     RESULTS_BYTES,
     TurnUnknown,
@@ -36,17 +36,14 @@ from orga.workflows.decisions.sessions.turns import (
     patience_s,
     result_of,
     unlearnt,
-    unresolved,
     with_end,
-    with_learnt,
     with_light_results,
-    with_resolved,
     with_turn_begun,
     with_turn_ended,
 )
 from orga.workflows.types.control import Stop
 from orga.workflows.types.conversation import Conversation
-from orga.workflows.types.hydration import PreHydration, Reference, Resolved
+from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.ranges import indexes
 from orga.workflows.types.record import InvalidInput
@@ -124,12 +121,10 @@ def answering(state: SessionState, text: str) -> SessionState:
     return state.with_dialogue(conversation=with_message(state.conversation, Message.of("assistant", text)))
 
 
-def test_the_first_end_of_a_turn_that_stores_takes_in_all_before_it_and_each_later_one_its_own() -> None:
-    """A session that continued as new from rules under which nothing was stored loses nothing."""
+def test_the_end_of_a_turn_stores_what_that_turn_has_taught() -> None:
     first = with_turn_ended(answering(begun(a_session()), "one"), DONE, at(10))
     second = with_turn_ended(answering(begun(first, "next", 20), "two"), DONE, at(30))
-    assert (unlearnt(first), unlearnt(second)) == ("one", "one\n\n---\n\ntwo")
-    assert unlearnt(with_learnt(second)) == "two"
+    assert (unlearnt(first), unlearnt(second)) == ("one", "two")
 
 
 def test_between_turns_the_clock_stands_still_also_where_somebody_pauses_and_resumes() -> None:
@@ -180,9 +175,9 @@ def test_what_becomes_of_a_message_while_a_turn_is_under_way(
         return
     check_message(state, message)
     after = with_sent(state, message)
-    assert after.session.taken[message.message_id] == turn
+    assert after.session.taken[message.message_id].turn == turn
     assert tuple(each.turn for each in after.session.queue) == queue
-    assert (after.stop is not None, after.session.cut is not None) == (is_cut, is_cut)
+    assert (after.stop is not None, after.session.is_cut) == (is_cut, is_cut)
     assert len(after.inbox) == (when_busy == "steer")
 
 
@@ -206,7 +201,10 @@ def test_guidance_is_for_a_turn_that_reads_it(
     message = says("shorter", "steer")
     check_message(state.with_control(stop=stop), message)
     after = with_sent(state.with_control(stop=stop), message)
-    assert (after.session.taken[message.message_id], tuple(each.turn for each in after.session.queue)) == (turn, waits)
+    assert (after.session.taken[message.message_id].turn, tuple(each.turn for each in after.session.queue)) == (
+        turn,
+        waits,
+    )
     assert [each.text for each in after.inbox] == (["shorter"] if turn == 1 or queued else [])
 
 
@@ -238,6 +236,26 @@ def test_a_cut_turn_says_so_and_one_whose_end_is_decided_ends_as_it_does() -> No
     assert with_cut(ending, "too late") is ending
     between = with_turn_ended(ending, DONE, at(5))
     assert with_cut(between, "nothing to cut") is between
+    with pytest.raises(ValueError, match="turn 1 is ending already"):
+        check_cut(ending)
+    with pytest.raises(ValueError, match="no turn is under way"):
+        check_cut(between)
+
+
+def test_a_turn_at_a_limit_that_people_are_asked_about_can_be_cut() -> None:
+    """Else it would wait for them for days, and the message that cuts it behind that."""
+    asks = a_session(config=LoopConfig(on_exhausted="ask"))
+    at_limit = begun(asks).with_control(stop=("timeout", "the time is up"))
+    check_cut(at_limit)
+    after = with_sent(at_limit, says("never mind", "interrupt"))
+    assert (after.stop, after.session.is_cut) == (("aborted", "interrupted by a message"), True)
+
+
+def test_messages_that_cut_are_answered_in_the_order_in_which_they_came() -> None:
+    state = with_sent(begun(a_session()), says("waits"))
+    for text in ("stop", "no, rather this", "and that"):
+        state = with_sent(state, says(text, "interrupt"))
+    assert [each.text for each in state.session.queue] == ["stop", "no, rather this", "and that", "waits"]
 
 
 def test_why_a_session_ends_between_turns() -> None:
@@ -275,22 +293,7 @@ def test_an_id_stands_for_the_words_that_it_was_sent_with() -> None:
         check_message(state, says("Delete it all.", message_id="m"))
     for number in range(MAX_TAKEN):
         state = with_sent(state.with_session(queue=()), says(message_id=f"z{number}"))
-    assert set(state.session.digests) == set(state.session.taken)
-    assert len(state.session.digests) == MAX_TAKEN
-
-
-def a_page(url: str, status: Literal["resolved", "failed"] = "resolved") -> Resolved:
-    return Resolved(reference=Reference(ref_type="url", value=url), status=status)
-
-
-def test_a_reference_that_was_found_is_none_for_a_later_turn() -> None:
-    """What failed is; and what is known takes none of the room for new ones."""
-    state = with_resolved(begun(a_session()), [a_page("https://a.io"), a_page("https://b.io", "failed")])
-    assert (state.later_turn, len(state.session.resolved)) == (0, 1)
-    state = begun(with_turn_ended(state, DONE, at(10)), "https://a.io https://b.io https://c.io", 20)
-    assert (state.later_turn, state.hydrated) == (2, False)
-    found = unresolved(state, PreHydration(max_references=1))
-    assert [each.value for each in found] == ["https://b.io"]
+    assert len(state.session.taken) == MAX_TAKEN
 
 
 def largest() -> SessionState:
@@ -304,7 +307,7 @@ def largest() -> SessionState:
         state = with_sent(
             state.with_session(queue=state.session.queue[:19]), says(message_id=f"z{number}".ljust(100, "x"))
         )
-    return with_resolved(state, [a_page(f"https://a.io/{n}") for n in range(MAX_RESOLVED + 9)])
+    return state
 
 
 def test_what_a_session_knows_beside_a_run_has_its_room_in_the_payload() -> None:

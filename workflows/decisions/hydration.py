@@ -4,7 +4,7 @@ References are URLs, files, issues, pull requests, and those of the user's own k
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orga.workflows.decisions.calls import counted, tainted
@@ -41,17 +41,14 @@ _ISSUE = re.compile(rf"(?<![\w/&#])(?:(?<![.-]){_REPOSITORY})?{_NUMBER}", re.ASC
 _TRAILING = ".,;:!?'*([…’"
 
 
-def references_in(
-    task: str, config: PreHydration, is_known: Callable[[str], bool] = lambda value: False
-) -> tuple[Reference, ...]:
+def references_in(task: str, config: PreHydration) -> tuple[Reference, ...]:
     """Return the references, each value once, in the order url, file, issue, pr, custom, and as they stand in the task.
 
-    Source: reference 1.15, with its defects put right: `PR #55` is one reference, nothing in a URL is another. A value
-    that is known already is none.
+    Source: reference 1.15, with its defects put right: `PR #55` is one reference, nothing in a URL is another.
     """
     found: dict[str, Reference] = {}
     for ref_type, value in _all(task, config):
-        if value and len(value) <= MAX_VALUE_CHARS and not is_known(value):
+        if value and len(value) <= MAX_VALUE_CHARS:
             found.setdefault(value, Reference(ref_type=ref_type, value=value))
         if len(found) >= config.max_references:
             break

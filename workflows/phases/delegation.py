@@ -26,7 +26,6 @@ from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult
 from orga.workflows.types.text import one_line
-from orga.workflows.types.versions import DELEGATES_AWAITED, GUIDANCE_OF_GOALS
 
 REUSE = WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
 """A run that was reset makes the same call under the same id. Whoever still works on it there has lost its parent, and
@@ -164,7 +163,7 @@ async def _end_child(run: Run, child: Handle) -> None:
         await workflow.wait_condition(child.done, timeout=CANCEL_GRACE_S)
     except TimeoutError:
         run.tick()
-        if run.awaits_calls and not run.waits_no_more and workflow.patched(DELEGATES_AWAITED):
+        if run.awaits_calls:
             await workflow.wait_condition(lambda: child.done() or run.waits_no_more)
         if not child.done():
             child.cancel()
@@ -194,7 +193,7 @@ class _Relay:
         elif len(state.inbox) > self._told:
             item = state.inbox[self._told]
             self._told += 1
-            if not item.is_for_delegates and workflow.patched(GUIDANCE_OF_GOALS):
+            if not item.is_for_delegates:
                 return
             await _tell(self._child, item.kind, item.text)
 

@@ -72,16 +72,22 @@ async def persist_learnings(run: Run, text: str, turn: int = 0) -> None:
     call = recall.learning_call(run.state, text)
     if call is None or run.setup.is_reviewed(call):
         return
-    within_s = ABORTED_S if run.state.aborted is not None else LEARNING_S
+    was_aborted = run.state.aborted is not None
+    within_s = ABORTED_S if was_aborted else LEARNING_S
     deadline = run.beside(run.event(workflow.sleep(within_s, summary="to store what was learnt")))
+
+    def is_late() -> bool:
+        return deadline.done() or (run.state.aborted is not None and not was_aborted)
+
     try:
-        results = await gate.judge_calls(run, (call,), (LEARNINGS,), "learning", deadline.done)
+        results = await gate.judge_calls(run, (call,), (LEARNINGS,), "learning", is_late)
+        if results[0].permitted is not None:
+            place = Place(LEARNINGS, recall.learning_key(run.state, turn), is_late)
+            await _store(run, results[0].permitted, place, is_late)
     except Interrupted:
         return
-    if results[0].permitted is not None:
-        place = Place(LEARNINGS, recall.learning_key(run.state, turn), deadline.done)
-        await _store(run, results[0].permitted, place, deadline.done)
-    deadline.cancel()
+    finally:
+        deadline.cancel()
 
 
 async def _store(run: Run, permitted: AllowedCall, place: Place, is_late: CutShort) -> None:

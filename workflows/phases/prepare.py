@@ -18,6 +18,7 @@ from orga.workflows.decisions.calls import refused
 from orga.workflows.decisions.decision import unfounded
 from orga.workflows.decisions.dispatch import with_under_way
 from orga.workflows.decisions.fork import shared
+from orga.workflows.decisions.hydration import references_in
 from orga.workflows.decisions.limits import tool_calls_left
 from orga.workflows.phases import gate
 from orga.workflows.phases.act import execute_call
@@ -132,7 +133,7 @@ async def hydrate(run: Run) -> None:
     if run.state.hydrated or run.is_interrupted():
         return
     config = run.config.pre_hydration or PreHydration()
-    references = run.references(config) if config.enabled else ()
+    references = references_in(run.state.input.task, config) if config.enabled else ()
     looked_up = hydration.lookups(references, config, run.setup.tools, tool_calls_left(run.state))
     calls = tuple(lookup.call for lookup in looked_up if lookup.call is not None)
     outcomes: tuple[Outcome, ...] = ()

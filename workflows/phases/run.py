@@ -11,14 +11,14 @@ from temporalio.common import SearchAttributeUpdate
 
 from orga.activities.instruments import count_opened_circuit, count_recovery
 from orga.workflows.decisions import limits, roll_over
-from orga.workflows.decisions.hydration import references_in, with_hydration
+from orga.workflows.decisions.hydration import with_hydration
 from orga.workflows.decisions.result import details
 from orga.workflows.phases.control.pace import ask, upsert, withdraw
 from orga.workflows.phases.control.run import ControlledRun, CutShort, Interrupted, Length
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.control import Note, Stop
 from orga.workflows.types.gate import Verdict
-from orga.workflows.types.hydration import PreHydration, Reference, Resolved
+from orga.workflows.types.hydration import Resolved
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.knowledge import StepOutput
 from orga.workflows.types.names import AGENT, COST_USD, DEAD_LETTERS, OPEN_CIRCUITS, TENANT
@@ -127,10 +127,6 @@ class Run(ControlledRun[AgentState]):
     def lookups_place(self) -> str:
         """What the places of lookups begin with: they stand ahead of the first iteration."""
         return "0"
-
-    def references(self, config: PreHydration) -> tuple[Reference, ...]:
-        """Return what is to be looked up of what its task refers to."""
-        return references_in(self.state.input.task, config)
 
     def take_lookups(self, items: Sequence[Resolved], max_context_tokens: int) -> None:
         """Take in what was found."""

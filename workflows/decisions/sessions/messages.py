@@ -1,13 +1,13 @@
 """What becomes of a message: it waits for its turn, guides the turn under way, cuts it, or is refused."""
 
-from hashlib import sha256
-
 from pydantic_core import to_json
 
 from orga.workflows.decisions.control.interventions import MAX_INBOX_BYTES, MAX_INBOX_ITEMS, guidance, with_guidance
+from orga.workflows.decisions.limits import is_asked_for
+from orga.workflows.types.context import text_digest
 from orga.workflows.types.record import parsed
 from orga.workflows.types.sessions.input import SessionMessage
-from orga.workflows.types.sessions.session import QueuedMessage, Session, SessionState
+from orga.workflows.types.sessions.session import QueuedMessage, Session, SessionState, TakenMessage
 
 MAX_QUEUE = 20
 MAX_QUEUE_BYTES = 60_000
@@ -54,7 +54,7 @@ def turn_to_guide(state: SessionState) -> int:
     """
     session = state.session
     may_go_on = state.stop is None or state.stop[0] == "completed" or bool(state.questions)
-    if session.turn and session.cut is None and may_go_on:
+    if session.turn and not session.is_cut and may_go_on:
         return session.turn
     return session.queue[0].turn if session.queue else 0
 
@@ -69,10 +69,10 @@ def check_message(state: SessionState, message: SessionMessage) -> None:
         QueueFull: There is no room.
     """
     session = state.session
-    if (turn := session.taken.get(message.message_id)) is not None:
-        if session.digests.get(message.message_id, words := _digest(message)) != words:
+    if (before := session.taken.get(message.message_id)) is not None:
+        if before.digest != _digest(message):
             raise ValueError(
-                f"message_id {message.message_id!r} was sent with other words, which became turn {turn}; "
+                f"message_id {message.message_id!r} was sent with other words, which became turn {before.turn}; "
                 "what is new needs an id of its own"
             )
         return
@@ -102,40 +102,49 @@ def with_sent(state: SessionState, message: SessionMessage) -> SessionState:
         return state
     if message.when_busy == "steer" and (turn := turn_to_guide(state)):
         return _remembered(with_guidance(state, guidance("steer", (message.text,))), message, turn)
-    queued = QueuedMessage(turn=session.accepted + 1, text=message.text)
-    is_first = message.when_busy == "interrupt"
-    queue = (queued, *session.queue) if is_first else (*session.queue, queued)
+    cuts = message.when_busy == "interrupt"
+    queued = QueuedMessage(turn=session.accepted + 1, text=message.text, cuts=cuts)
+    queue = _with_queued(session.queue, queued)
     state = _remembered(state.with_session(accepted=queued.turn, queue=queue), message, queued.turn)
-    return with_cut(state, BY_A_MESSAGE) if is_first else state
+    return with_cut(state, BY_A_MESSAGE) if cuts else state
+
+
+def _with_queued(queue: tuple[QueuedMessage, ...], queued: QueuedMessage) -> tuple[QueuedMessage, ...]:
+    """Put one that cuts ahead of those that only wait, behind others that cut: the order in which they came."""
+    ahead = sum(each.cuts for each in queue) if queued.cuts else len(queue)
+    return (*queue[:ahead], queued, *queue[ahead:])
 
 
 def _remembered(state: SessionState, message: SessionMessage, turn: int) -> SessionState:
-    taken = {**state.session.taken, message.message_id: turn}
-    digests = {**state.session.digests, message.message_id: _digest(message)}
-    return state.with_session(
-        taken=dict(list(taken.items())[-MAX_TAKEN:]), digests=dict(list(digests.items())[-MAX_TAKEN:])
-    )
+    taken = {**state.session.taken, message.message_id: TakenMessage(turn=turn, digest=_digest(message))}
+    return state.with_session(taken=dict(list(taken.items())[-MAX_TAKEN:]))
 
 
 def _digest(message: SessionMessage) -> str:
-    return sha256(message.text.encode()).hexdigest()[:DIGEST_CHARS]
+    return text_digest(message.text)[:DIGEST_CHARS]
 
 
 def with_cut(state: SessionState, why: str) -> SessionState:
     """Cut the turn under way; one whose ending is decided ends as it does."""
-    if not state.session.turn or state.stop is not None or state.aborted is not None:
-        return state
-    return state.with_control(stop=("aborted", why)).with_session(cut=why)
+    return state.with_control(stop=("aborted", why)).with_session(is_cut=True) if _can_be_cut(state) else state
+
+
+def _can_be_cut(state: SessionState) -> bool:
+    """Return whether a turn is under way whose ending is not decided: one at a limit waits for people first."""
+    is_decided = state.stop is not None and not is_asked_for(state, state.stop)
+    return bool(state.session.turn) and not is_decided and state.aborted is None
 
 
 def check_cut(state: SessionState) -> None:
-    """Refuse to cut a turn where none is under way.
+    """Refuse to cut a turn where there is none to cut.
 
     Raises:
-        ValueError: None is.
+        ValueError: None is under way, or its ending is decided.
     """
     if not state.session.turn or state.is_over:
         raise ValueError("no turn is under way")
+    if not _can_be_cut(state):
+        raise ValueError(f"turn {state.session.turn} is ending already")
 
 
 def with_closing(state: SessionState) -> SessionState:

@@ -1,18 +1,14 @@
 """Turns of a session: each begins with all of its budgets, and leaves its result."""
 
-from collections.abc import Sequence
 from datetime import datetime
 
 from pydantic_core import to_json
 
 from orga.workflows.decisions.conversation import latest_turn, shares, with_message
-from orga.workflows.decisions.hydration import references_in
 from orga.workflows.decisions.recall import learnings
 from orga.workflows.decisions.result import result_data
 from orga.workflows.decisions.sessions.elapsed import in_words
-from orga.workflows.types.context import text_digest
 from orga.workflows.types.control import Clock, Stop
-from orga.workflows.types.hydration import PreHydration, Reference, Resolved
 from orga.workflows.types.messages import Message
 from orga.workflows.types.sessions.result import TurnResult, TurnTermination
 from orga.workflows.types.sessions.session import Session, SessionState
@@ -54,7 +50,7 @@ def with_turn_begun(state: SessionState, now: datetime) -> SessionState:
     state = state.with_budget(under_way=0, over_budget=0)
     state = state.with_failures(steps={}, failures={}, denials={}, invalid={})
     state = state.with_control(stop=None, clock=Clock(started_at=now), doing="reasoning")
-    state = state.with_session(turn=head.turn, begun=session.begun + 1, queue=queue, cut=None, idle_since=None)
+    state = state.with_session(turn=head.turn, begun=session.begun + 1, queue=queue, is_cut=False, idle_since=None)
     return state.with_clock_updated(now).with_note("TurnStarted", turn=head.turn, message=head.text)
 
 
@@ -73,7 +69,7 @@ def with_turn_ended(state: SessionState, stop: Stop, now: datetime) -> SessionSt
         usage=session.usage.plus_totals(state.usage),
         tool_calls=sum_of_calls(session.tool_calls, state.tool_calls),
         duration_s=round(session.duration_s + ended.duration_s, 3),
-        cut=None,
+        is_cut=False,
         last_end=now,
         idle_since=now,
     )
@@ -87,9 +83,7 @@ def with_turn_ended(state: SessionState, stop: Stop, now: datetime) -> SessionSt
 def turn_result(state: SessionState, stop: Stop, now: datetime) -> TurnResult:
     """Return what came of the turn under way."""
     session, (reason, detail) = state.session, stop
-    how = TurnTermination(
-        reason="interrupted" if session.cut is not None else reason, detail=clip_json(detail, DETAIL_BYTES)
-    )
+    how = TurnTermination(reason="interrupted" if session.is_cut else reason, detail=clip_json(detail, DETAIL_BYTES))
     return TurnResult(
         turn=session.turn,
         output=state.output,
@@ -103,35 +97,8 @@ def turn_result(state: SessionState, stop: Stop, now: datetime) -> TurnResult:
 
 
 def unlearnt(state: SessionState) -> str:
-    """Return what the latest turn has taught, "" for nothing; with it what no end of a turn before has stored."""
-    return learnings(state, latest_turn(state.conversation.messages).start if state.session.learns_by_turn else 0)
-
-
-def with_learnt(state: SessionState) -> SessionState:
-    """Return the state of a session in which the ends of turns store what was learnt."""
-    return state.with_session(learns_by_turn=True)
-
-
-MAX_RESOLVED = 200
-"""References that are remembered."""
-
-DIGEST_CHARS = 16
-
-
-def unresolved(state: SessionState, config: PreHydration) -> tuple[Reference, ...]:
-    """Return what the message of the turn under way refers to and no turn before has resolved."""
-    known = frozenset(state.session.resolved)
-    return references_in(state.input.task, config, lambda value: _digest(value) in known)
-
-
-def with_resolved(state: SessionState, items: Sequence[Resolved]) -> SessionState:
-    """Remember what was looked up and found, so that no later turn does so again."""
-    found = [_digest(each.reference.value) for each in items if each.status == "resolved"]
-    return state.with_session(resolved=(*state.session.resolved, *found)[-MAX_RESOLVED:])
-
-
-def _digest(value: str) -> str:
-    return text_digest(value)[:DIGEST_CHARS]
+    """Return what the latest turn has taught, "" for nothing."""
+    return learnings(state, latest_turn(state.conversation.messages).start)
 
 
 def idle(state: SessionState, now: datetime) -> SessionState:

@@ -29,7 +29,6 @@ from orga.workflows.types.goals.turns import GoalReply, GoalRequest
 from orga.workflows.types.knowledge import StepOutput
 from orga.workflows.types.names import GoalTurn
 from orga.workflows.types.setup import PrepareRequest, Setup
-from orga.workflows.types.versions import GUIDANCE_OF_GOALS
 
 P = ParamSpec("P")
 
@@ -109,9 +108,7 @@ def hear(run: GoalRun) -> None:
         return
     run.pursue(with_guidance_seen)
     run.change(observe.drain_inbox)
-    heard = planner_of(run.goal).heard(run.goal, said[: len(said) - len(run.state.inbox)])
-    is_told = bool(heard.notes) and workflow.patched(GUIDANCE_OF_GOALS)
-    run.pursue(lambda _: heard if is_told else heard.with_control(notes=()))
+    run.pursue(planner_of(run.goal).heard, said[: len(said) - len(run.state.inbox)])
 
 
 With = Callable[[GoalState, GoalRequest], GoalRequest]

@@ -98,7 +98,11 @@ class GoalInput(Border):
         return self
 
     def for_agent(self) -> AgentInput:
-        """Return what the agent's loop goes by: the gate, the calls, the conversation and the budgets are its own."""
+        """Return what the agent's loop goes by: the gate, the calls, the conversation and the budgets are its own.
+
+        Raises:
+            InvalidInput: All together is too large.
+        """
         config, chosen = self.config, self.config.model_fields_set
         same = chosen & LoopConfig.model_fields.keys() - {"max_iterations", "timeout_s"}
         limits: dict[str, Any] = {name: getattr(config, name) for name in sorted(same)}
@@ -113,7 +117,7 @@ class GoalInput(Border):
         given: dict[str, Any] = {"task": self.goal, "agent": self.agent, "config": limits}
         facts = self.trusted_context or None
         optional = {"model": self.model, "tools": self.skills, "tenant": self.tenant, "trusted_context": facts}
-        return AgentInput.model_validate(given | {name: each for name, each in optional.items() if each is not None})
+        return checked(AgentInput, given | {name: each for name, each in optional.items() if each is not None})
 
 
 def parse_goal(raw: object) -> GoalInput:
@@ -124,4 +128,6 @@ def parse_goal(raw: object) -> GoalInput:
     """
     if not isinstance(raw, (dict, GoalInput)):
         raise InvalidInput('input: give an object such as {"goal": "..."}, not ' + type(raw).__name__)
-    return checked(GoalInput, cast("object", raw))
+    given = checked(GoalInput, cast("object", raw))
+    given.for_agent()
+    return given

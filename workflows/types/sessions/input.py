@@ -53,21 +53,26 @@ class SessionInput(Border):
     """Seconds without a message between two turns after which the session ends; null: never."""
 
     def for_agent(self) -> AgentInput:
-        """Return what the agent's loop goes by."""
+        """Return what the agent's loop goes by.
+
+        Raises:
+            InvalidInput: All together is too large.
+        """
         given: dict[str, Any] = {
             name: getattr(self, name) for name in self.model_fields_set if name in AgentInput.model_fields
         }
-        return AgentInput.model_validate({"task": NO_MESSAGE_YET, **given})
+        return checked(AgentInput, {"task": NO_MESSAGE_YET, **given})
 
 
 class SessionMessage(Border):
     """Argument of the update `send`."""
 
     text: Annotated[str, AfterValidator(_said)]
-    message_id: str = Field(min_length=1, max_length=MAX_MESSAGE_ID_CHARS, pattern=r"^[\x21-\x7e]+$")
-    """One that was seen before is answered with the turn that it became part of, and changes nothing.
+    message_id: str = Field(min_length=1, max_length=MAX_MESSAGE_ID_CHARS, pattern=r"^[!#-\[\]-~]+$")
+    """Printable ASCII but for space, quotation mark and backslash.
 
-    With other words it is refused."""
+    One that was seen before is answered with the turn that it became part of, and changes nothing; with other words it
+    is refused."""
     when_busy: WhenBusy = "enqueue"
 
     if TYPE_CHECKING:
@@ -91,4 +96,6 @@ def parse_session(raw: object) -> SessionInput:
         return SessionInput()
     if not isinstance(raw, (dict, SessionInput)):
         raise InvalidInput('input: give an object such as {"agent": "default"}, not ' + type(raw).__name__)
-    return checked(SessionInput, cast("object", raw))
+    given = checked(SessionInput, cast("object", raw))
+    given.for_agent()
+    return given

@@ -9,7 +9,7 @@ from orga.workflows.types.sessions.result import TurnResult
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
-SESSION_BYTES = 109_000
+SESSION_BYTES = 100_000
 """That the state of a session may take as JSON beside that of a run: messages that wait, ids, results that were cut."""
 
 
@@ -18,6 +18,17 @@ class QueuedMessage(Record):
 
     turn: int
     text: str
+    cuts: bool = False
+    """Whether it came to cut the turn before it, and so stands ahead of those that only wait."""
+
+
+class TakenMessage(Record):
+    """What is remembered of a message."""
+
+    turn: int
+    """That it became part of."""
+    digest: str
+    """Of what it says, so that no id is sent with other words."""
 
 
 class SessionChanges(TypedDict, total=False):
@@ -28,16 +39,13 @@ class SessionChanges(TypedDict, total=False):
     begun: int
     before: int
     queue: tuple[QueuedMessage, ...]
-    taken: dict[str, int]
-    digests: dict[str, str]
+    taken: dict[str, TakenMessage]
     results: tuple[TurnResult, ...]
     usage: UsageTotals
     tool_calls: ToolCallCounts
     duration_s: float
-    cut: str | None
+    is_cut: bool
     closing: bool
-    learns_by_turn: bool
-    resolved: tuple[str, ...]
     last_end: datetime | None
     idle_since: datetime | None
 
@@ -55,23 +63,17 @@ class Session(Record):
     """Iterations before the turn under way, or the next one."""
     queue: tuple[QueuedMessage, ...] = ()
     """Messages that wait, in the order in which they are begun."""
-    taken: dict[str, int] = {}
-    """The turns of the last messages, by the ids of these."""
-    digests: dict[str, str] = {}
-    """Of what they say, by their ids, so that no id is sent with other words."""
+    taken: dict[str, TakenMessage] = {}
+    """The last messages, by their ids."""
     results: tuple[TurnResult, ...] = ()
     """Of the last turns, in the order in which they ended."""
     usage: UsageTotals = UsageTotals()
     """Of all turns that have ended."""
     tool_calls: ToolCallCounts = ToolCallCounts()
     duration_s: float = 0.0
-    cut: str | None = None
-    """Why somebody has cut the turn under way."""
+    is_cut: bool = False
+    """Whether somebody has cut the turn under way."""
     closing: bool = False
-    learns_by_turn: bool = False
-    """Whether the ends of turns have stored what was learnt so far; the first that does takes in all before it."""
-    resolved: tuple[str, ...] = ()
-    """Digests of the last references that were looked up and found."""
     last_end: datetime | None = None
     """When the last turn ended."""
     idle_since: datetime | None = None
@@ -100,11 +102,6 @@ class SessionState(AgentState):
     def counted_iterations(self) -> int:
         """Those of the turn; their numbers go on through the session."""
         return self.iteration - self.session.before
-
-    @property
-    def later_turn(self) -> int:
-        """The turn under way where it is not the first that was begun; else 0."""
-        return self.session.turn if self.session.begun > 1 else 0
 
     @property
     def is_held_elsewhere(self) -> bool:

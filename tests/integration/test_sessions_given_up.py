@@ -1,0 +1,84 @@
+"""Sessions that end where no turn can: at their input, while they are prepared, while what was learnt is stored."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from time import monotonic
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from temporalio.client import Client, WorkflowFailureError
+from temporalio.exceptions import ApplicationError
+
+from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.testing import ScriptedModel, answers
+from orga.workflows.phases.control.run import CANCEL_GRACE_S
+from orga.workflows.phases.knowledge import LEARNING_S
+from tests.integration.test_sessions_learning import ON, HeldStore
+from tests.support.hold import until
+from tests.support.runs.loop import a_loop
+from tests.support.runs.sessions import begin, ended, how
+
+TOO_MANY = ["t" * 195] * 400
+"""Each name is fine, and all together are more than an agent's input may have."""
+
+
+@pytest.mark.parametrize(
+    ("workflow", "given"),
+    [("SessionWorkflow", {"tools": TOO_MANY}), ("GoalWorkflow", {"goal": "find out", "skills": TOO_MANY})],
+)
+async def test_input_that_only_the_agents_part_refuses_fails_the_run(
+    client: Client, workflow: str, given: dict[str, Any]
+) -> None:
+    """Anything else that is raised there would be tried again for ever."""
+    async with a_loop(client, [answers()]) as loop:
+        handle = await client.start_workflow(workflow, given, id=f"big-{uuid4()}", task_queue=loop.task_queue)
+        with pytest.raises(WorkflowFailureError) as failed:
+            await handle.result()
+    cause = failed.value.cause
+    assert isinstance(cause, ApplicationError)
+    assert (cause.type, "over the limit of 50000" in cause.message) == ("InvalidInput", True)
+
+
+async def test_a_message_to_a_session_that_is_aborted_while_it_is_prepared_is_answered(client: Client) -> None:
+    tries: list[str] = []
+
+    def out_of_order(model: str) -> None:
+        tries.append(model)
+        raise RuntimeError("the list of models cannot be read")
+
+    async with a_loop(client, [answers()], check_model=out_of_order) as loop:
+        session = await begin(loop)
+
+        async def is_tried() -> bool:
+            return bool(tries)
+
+        await until(is_tried)
+        assert await session.post("hello") == 1
+        await session.abort("enough")
+        turn = await session.result_of(1)
+        last = await ended(session)
+    assert how(turn) == (1, "", "aborted")
+    assert turn.termination.detail == "the session ended before this turn began"
+    assert last.result.termination.reason == "aborted"
+
+
+@pytest.fixture
+async def held(tmp_path: Path) -> AsyncGenerator[SqliteStore]:
+    store = HeldStore(tmp_path / "knowledge.db")
+    yield store
+    await store.close()
+
+
+async def test_an_abort_does_not_wait_for_a_store_that_hangs(client: Client, held: HeldStore) -> None:
+    async with a_loop(client, ScriptedModel([answers("Green.")]), knowledge=held) as loop:
+        session = await begin(loop, **ON)
+        await session.send("Which colour?")
+        await held.hold.reached()
+        began = monotonic()
+        await session.abort("enough")
+        async with asyncio.timeout(LEARNING_S):
+            last = await ended(session)
+    assert last.result.termination.reason == "aborted"
+    assert monotonic() - began < LEARNING_S / 2 > 2 * CANCEL_GRACE_S
