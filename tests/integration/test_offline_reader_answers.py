@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from temporalio.client import Client
 
 from bench.reading import CALLS, DOCUMENTS, Asked
@@ -12,6 +13,7 @@ from orga.activities.adapters.tools.root import Root
 from orga.activities.adapters.tools.search_text import SearchText
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.messages import Reply
+from tests.support.runs.goals import ended, start
 from tests.support.runs.loop import a_loop
 from tests.support.runs.pipelines import Told, a_pipeline, line
 
@@ -25,6 +27,21 @@ async def test_a_run_answers_with_few_calls(client: Client) -> None:
 
     assert ASKED.is_right(ran.result.output), ran.result.output
     assert ran.result.tool_calls.run <= CALLS
+
+
+@pytest.mark.parametrize(
+    ("question", "reason"), [(ASKED.question, "completed"), ("Where do penguins sleep in winter?", "stuck")]
+)
+async def test_a_goal_that_nothing_answers_is_stuck_and_scored_so(client: Client, question: str, reason: str) -> None:
+    """What is near in its words and does not answer was scored as good, and the goal as completed."""
+    root = Root(DOCUMENTS[ASKED.set])
+    async with a_loop(client, ExtractiveProvider(), ListFiles(root), SearchText(root), ReadFile(root)) as loop:
+        result = (await ended(await start(loop, question), client)).result
+    assert result.termination.reason == reason
+    assert (result.confidence >= 0.6, "Nothing answers the question" in result.output) == (
+        reason == "completed",
+        reason == "stuck",
+    )
 
 
 class _Heard(ExtractiveProvider):
