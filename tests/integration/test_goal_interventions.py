@@ -151,7 +151,7 @@ def expected_turns(played: Played) -> list[str]:
     if act == "override_step" and state in OPENS_NONE:
         at = BEHIND[state]
         return [*TURNS[:at], "evaluate", *(["decide", "summary"] if state == "summary" else TURNS[at:])]
-    is_told = act == "override_step" and state == "plan" and played.is_paused
+    is_told = act == "override_step" and state == "plan"
     if act not in GUIDES and not is_told:
         return TURNS
     if state == "summary":
@@ -162,15 +162,17 @@ def expected_turns(played: Played) -> list[str]:
 
 def expected_looks(played: Played) -> list[int]:
     """Return what the steps look at: of one by a person's word in place of the step that is due next, or beside all."""
-    if played.act != "override_step" or is_refused(played):
+    if played.act != "override_step":
         return [1, 2, 3]
+    if is_ahead_of_plan(played):
+        return [9, 1, 2, 3]
     if played.state in OPENS_NONE:
         return [1, 2, 3, 9]
     return [9, 2, 3] if played.state == "plan" else [1, 2, 9]
 
 
-def is_refused(played: Played) -> bool:
-    """Return whether there was no plan yet whose step could be another."""
+def is_ahead_of_plan(played: Played) -> bool:
+    """Return whether there was no plan yet, one of whose steps could be another: it is a step beside the plan."""
     return (played.state, played.is_paused, played.act) == ("plan", False, "override_step")
 
 
@@ -191,8 +193,7 @@ async def test_whatever_comes_in_whichever_state(table: Table, cell: tuple[str, 
     assert bool(played.refusals) is (act == "answer" and state != "ask")
     if act in GUIDES:
         assert staged.asked[-1][1].count("mind the gap") == 1
-    is_overridden = act == "override_step" and not is_refused(played)
-    assert staged.asked[-1][1].count("By the operator's word step") == is_overridden
+    assert staged.asked[-1][1].count("By the operator's word step") == (act == "override_step")
     if act == "extend_budget":
         assert played.status["budgets"]["max_iterations"] == 99
     if (moment == "paused" or act == "pause") and not (state == "ask" and act in {*ENDS, "resume"}):
@@ -215,7 +216,8 @@ def check_ending(played: Played) -> None:
         done = len(expected_looks(played))
     assert [step.status for step in result.steps].count("done") == done
     assert len(played.staged.keys) - done in {0, played.state == "execute" and played.act in ENDS}
-    assert result.usage.model_calls == len(played.of("ReasoningComplete")) - len(played.of("StepExecuted"))
+    rounds = {data["place"].partition(".")[0] for data in played.of("StepExecuted")}
+    assert result.usage.model_calls == len(played.of("ReasoningComplete")) - len(rounds)
 
 
 def check_record(played: Played) -> None:
@@ -228,9 +230,8 @@ def check_record(played: Played) -> None:
     expected["pause"] = was_paused
     expected["resume"] = int(was_paused > 0 and played.act not in ENDS) or int(played.act == "resume")
     assert told == +expected
-    overridden = played.act == "override_step"
-    assert len(played.of("InterventionRefused")) == is_refused(played)
-    assert len(played.of("StepOverridden")) == (overridden and not is_refused(played))
+    assert played.of("InterventionRefused") == []
+    assert len(played.of("StepOverridden")) == (played.act == "override_step")
     is_asked = played.state in {"ask", "summary"} or played.act not in ENDS
     closed = [told["choice"] for told in played.of("QuestionAnswered")]
     assert len(played.of("QuestionAsked")) == is_asked

@@ -66,8 +66,8 @@ def _said(turn: str, text: str, whole: str) -> Reply:
     if turn == "plan":
         return says(steps=[a_step("s1", at=1), a_step("s2", "look", "s1", at=2), a_step("s3", "look", "s2", at=3)])
     if turn == "evaluate":
-        [step] = re.findall(r"^- (\S+): ", text, re.MULTILINE)
-        return says(steps=[{"id": step, **(FAIR if step == "s3" else GOOD)}], memory=LONG_MEMORY)
+        due = re.findall(r"^- (\S+): ", text, re.MULTILINE)
+        return says(steps=[{"id": step, **(FAIR if step == "s3" else GOOD)} for step in due], memory=LONG_MEMORY)
     if turn == "compress":
         return says(memory=SHORT_MEMORY)
     if turn == "decide" and "No step is open" not in text:

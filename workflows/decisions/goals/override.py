@@ -16,7 +16,7 @@ MAX_LINE_CHARS = MOST_IN_JSON * MAX_ARGUMENTS_BYTES
 
 
 def with_override(state: GoalState, raw: object) -> GoalState:
-    """Return the state whose next step is this one; the model is told.
+    """Return the state whose next step is this one; the model is told. Ahead of a plan it is a step beside that.
 
     Args:
         state: The goal's.
@@ -24,11 +24,11 @@ def with_override(state: GoalState, raw: object) -> GoalState:
             is the task of an agent as it stands, and of a tool what the model makes the arguments of.
 
     Raises:
-        ValueError: There is no plan yet, no such skill, no input, or too much of it.
+        ValueError: The goal is not prepared yet; there is no such skill, no input, or too much of it.
     """
     setup = state.setup
-    if setup is None or not state.pursuit.steps:
-        raise ValueError("override_step: there is no plan yet; steer the goal instead")
+    if setup is None:
+        raise ValueError("override_step: the goal is being prepared; send it again in a moment")
     skill, given = _wanted(raw, setup)
     pursuit = state.pursuit
     busy = set(pursuit.due) if pursuit.stage in {"execute", "evaluate"} else set[str]()
