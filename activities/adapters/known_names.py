@@ -3,10 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rapidfuzz import fuzz, process
-
-NEAR = 60.0
-"""rapidfuzz score from which a known name is offered."""
+from orga.workflows.types.text import close_to
 
 
 @dataclass(frozen=True)
@@ -24,6 +21,4 @@ class Problem:
 def there_are(name: str, known: Iterable[str]) -> str:
     """Return `did you mean 'read_file'? there are: ...`."""
     names = sorted(known)
-    near = process.extractOne(name, names, scorer=fuzz.ratio, score_cutoff=NEAR)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"{hint}there are: {', '.join(names) or 'none'}"
+    return f"{close_to(name, names)}there are: {', '.join(names) or 'none'}"

@@ -144,7 +144,6 @@ def size_problem(state: AgentState, setup: Setup) -> str:
     total = sum(sizes.values())
     if total <= BEGIN_BYTES:
         return ""
-    parts = {"tools": len(to_json(setup.tools)), "instructions": len(to_json(setup.instructions))}
     largest = [f"{name} {size}" for name, size in sorted(sizes.items(), key=lambda item: -item[1])[:_SHOWN] if size]
     parts = f"tools {len(to_json(setup.tools))}, instructions {len(to_json(setup.instructions))}"
     return (

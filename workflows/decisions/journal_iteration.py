@@ -199,12 +199,14 @@ def _is_whole(key: str) -> bool:
     return key.count(".") == 1
 
 
-_CALL = re.compile(r"(?P<place>\d{1,9}\.\d{1,9})(?:\.[a-pr-z]\d+)*")
 _ENDS = {"finished", "failed", "cancelled", "child_finished", "child_failed"}
 
 
 class CallTimes:
-    """Takes in one event after the other. Of a call inside a workflow task the history has no beginning."""
+    """Times each call, what a recovery did for it included; takes in one event after the other.
+
+    Of a call inside a workflow task the history has no beginning.
+    """
 
     def __init__(self) -> None:
         self._begun: dict[str, datetime] = {}
@@ -213,13 +215,14 @@ class CallTimes:
     def hear(self, happening: Happening) -> None:
         """Take in the beginning or the end of a call, or of a part of one."""
         key = delegated_place(happening.key) if happening.kind.startswith("child_") else happening.key
-        found = None if happening.name in OWN_ACTIVITIES else _CALL.fullmatch(key)
+        found = None if happening.name in OWN_ACTIVITIES else _PLACE.fullmatch(key)
         if found is None:
             return
+        place = f"{found['iteration']}.{found['index']}"
         if happening.kind in {"scheduled", "child_started"}:
-            self._begun.setdefault(found["place"], happening.at)
+            self._begun.setdefault(place, happening.at)
         elif happening.kind in _ENDS:
-            self._ended[found["place"]] = happening.at
+            self._ended[place] = happening.at
 
     def took_s(self, iteration: int, reply: Reply | None) -> dict[str, float]:
         """Return the seconds of the calls of a reply whose beginning and end are known, by their ids."""

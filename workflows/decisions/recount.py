@@ -171,8 +171,8 @@ class Recount:
 
     def _take_over(self, given: Any) -> None:
         state = SessionState.model_validate(given)  # any state is one; of a session the turns before count, too
-        self._iterations, self._usage = state.iteration, state.session.usage.plus_totals(state.usage)
-        self._proposals = state.session.tool_calls.proposed + state.tool_calls.proposed
+        self._iterations, self._usage = state.iteration, state.total_usage
+        self._proposals = state.total_calls.proposed
 
     def _count(self, happening: Happening) -> None:
         reply = Reply.model_validate(happening.value)

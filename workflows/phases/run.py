@@ -13,7 +13,7 @@ from orga.activities.instruments import count_opened_circuit, count_recovery
 from orga.workflows.decisions import limits, roll_over
 from orga.workflows.decisions.hydration import with_hydration
 from orga.workflows.decisions.result import details
-from orga.workflows.phases.control.pace import ask, upsert, withdraw
+from orga.workflows.phases.control.pace import ask, show_spent, upsert, withdraw
 from orga.workflows.phases.control.run import ControlledRun, CutShort, Interrupted, Length
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.control import Note, Stop
@@ -66,7 +66,8 @@ class Run(ControlledRun[AgentState]):
 
     def __init__(self, state: AgentState) -> None:
         super().__init__(state)
-        self._are_calls_shown = state.iteration > 0
+        self.are_calls_shown = state.iteration > 0
+        """Whether it was written how far the run is when its first calls began; not asked again."""
         self.slots = asyncio.Semaphore(state.config.max_concurrent_tools)
         """One for each tool call that may be in flight."""
         self.starts = asyncio.Semaphore(MAX_STARTS)
@@ -149,12 +150,6 @@ class Run(ControlledRun[AgentState]):
         cost = self.spent().cost_usd
         return [*super().progress(), *([] if cost is None else [COST_USD.value_set(cost)])]
 
-    def shows_first_calls(self) -> bool:
-        """Return whether these are the first calls, and the run goes by rules that show them; true once."""
-        is_first = not self._are_calls_shown and self.setup.loop_version >= FIRST_CALLS_SHOWN
-        self._are_calls_shown = True
-        return is_first
-
     def commands(self, run_id: str, wait: ShownQuestion) -> list[str]:
         """Return the commands of which one decides what the run asks, or gives it more budget."""
         return limits.commands(run_id, wait)
@@ -212,8 +207,9 @@ def show_start(run: Run) -> None:
 
 def show_first_calls(run: Run) -> None:
     """Write how far the run is where its first calls begin: one that answers at once has no event more."""
-    if run.shows_first_calls():
-        upsert(run, *run.progress())
+    is_shown, run.are_calls_shown = run.are_calls_shown, True
+    if not is_shown and run.setup.loop_version >= FIRST_CALLS_SHOWN:
+        show_spent(run)
 
 
 def show_dead_letters(run: Run, others: int = 0) -> None:

@@ -151,7 +151,7 @@ class Ground(Record):
 
 
 class Decided(Record):
-    """A decision with its grounds: what the result, the journal and the model are wording."""
+    """A decision with its grounds: what the result tells, the journal, and the model."""
 
     outcome: dict[str, Value]
     rule: str

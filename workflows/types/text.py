@@ -11,7 +11,7 @@ its line, and large programs: `Fuel` bounds the two together.
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from math import isfinite
 from typing import Any, cast
@@ -256,7 +256,7 @@ NEAR = 60.0
 """rapidfuzz score above which a known key is offered in place of an unknown one."""
 
 
-def close_to(word: str, known: list[str]) -> str:
+def close_to(word: str, known: Sequence[str]) -> str:
     """Return the nearest known word as `did you mean 'this'? `, or ""."""
     from rapidfuzz import fuzz, process  # what has no mistake in it needs it not
 

@@ -109,6 +109,10 @@ class ToolCallCounts(Record):
         """Return the counts with so many more."""
         return replace_fields(self, {name: getattr(self, name) + count for name, count in more.items()})
 
+    def plus_counts(self, other: "ToolCallCounts") -> Self:
+        """Return both together."""
+        return self.plus(**{name: getattr(other, name) for name in ToolCallCounts.model_fields})
+
     @property
     def spent(self) -> int:
         """What counts against `max_tool_calls`."""

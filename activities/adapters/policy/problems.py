@@ -2,12 +2,8 @@
 
 from collections.abc import Sequence
 
-from rapidfuzz import process
-
 from orga.activities.adapters.known_names import Problem
-
-NEAR = 60.0
-"""rapidfuzz score above which a known name is offered in place of an unknown one."""
+from orga.workflows.types.text import close_to
 
 
 class BrokenPolicies(ValueError):
@@ -20,6 +16,4 @@ class BrokenPolicies(ValueError):
 
 def nearest(name: str, known: Sequence[str]) -> str:
     """Return the remedy for a name that is none of the known ones."""
-    found = process.extractOne(name, known, score_cutoff=NEAR)
-    hint = f"did you mean {found[0]!r}? " if found else ""
-    return f"{hint}known: {', '.join(known)}"
+    return f"{close_to(name, known)}known: {', '.join(known)}"

@@ -5,8 +5,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rapidfuzz import process
-
 from orga.activities.adapters.rules import NO_RULES, Rules
 from orga.activities.adapters.tools.fetch_url import FetchUrl
 from orga.activities.adapters.tools.github import ReadIssue, ReadPullRequest
@@ -22,6 +20,7 @@ from orga.activities.ports import Tool, ToolContext
 from orga.workflows.types.json_text import FINAL_ANSWER
 from orga.workflows.types.loop_tools import LOOP_TOOLS
 from orga.workflows.types.sandbox import Sandbox
+from orga.workflows.types.text import close_to
 from orga.workflows.types.tools import MAX_LOCAL_TIMEOUT_S, ToolOptions, ToolOutput, ToolSpec
 
 RESERVED = {*LOOP_TOOLS, FINAL_ANSWER}
@@ -147,5 +146,4 @@ def builtin_specs() -> Mapping[str, ToolSpec]:
 
 
 def _nearest(name: str, names: list[str]) -> str:
-    found = process.extractOne(name, names, score_cutoff=60)
-    return f"; did you mean {found[0]!r}?" if found else f"; there are {', '.join(names)}"
+    return f"; {close_to(name, names).strip() or 'there are ' + ', '.join(names)}"

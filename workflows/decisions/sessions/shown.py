@@ -4,7 +4,6 @@ from datetime import datetime
 
 from orga.workflows.decisions.result import details as run_details
 from orga.workflows.decisions.result import result, status, written_out
-from orga.workflows.decisions.sessions.turns import sum_of_calls
 from orga.workflows.types.control import Stop
 from orga.workflows.types.sessions.result import SessionResult, SessionStatus
 from orga.workflows.types.sessions.session import SessionState
@@ -23,8 +22,8 @@ def session_result(state: SessionState, stop: Stop, now: datetime) -> SessionRes
     """Return the result of a session that ends now."""
     session = state.session
     own = {
-        "usage": session.usage,
-        "tool_calls": session.tool_calls,
+        "usage": state.total_usage,
+        "tool_calls": state.total_calls,
         "duration_s": session.duration_s,
         "turns": session.begun,
         "latest": session.results,
@@ -36,8 +35,8 @@ def session_status(state: SessionState, now: datetime) -> SessionStatus:
     """Return where the session stands."""
     session = state.session
     own = {
-        "usage": session.usage.plus_totals(state.usage),
-        "tool_calls": sum_of_calls(session.tool_calls, state.tool_calls),
+        "usage": state.total_usage,
+        "tool_calls": state.total_calls,
         "turn": session.turn,
         "turns": session.accepted,
         "queued": len(session.queue),

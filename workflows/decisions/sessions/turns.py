@@ -66,8 +66,8 @@ def with_turn_ended(state: SessionState, stop: Stop, now: datetime) -> SessionSt
         turn=0,
         before=state.iteration,
         results=_bounded((*session.results, ended)),
-        usage=session.usage.plus_totals(state.usage),
-        tool_calls=sum_of_calls(session.tool_calls, state.tool_calls),
+        usage=state.total_usage,
+        tool_calls=state.total_calls,
         duration_s=round(session.duration_s + ended.duration_s, 3),
         is_cut=False,
         last_end=now,
@@ -209,8 +209,3 @@ def _within(results: tuple[TurnResult, ...], room: int) -> tuple[TurnResult, ...
 
 def _cut(text: str, room: int) -> str:
     return json_prefix(clip_json(text, room, "the conversation has all of it"), room)
-
-
-def sum_of_calls(one: ToolCallCounts, other: ToolCallCounts) -> ToolCallCounts:
-    """Return both together."""
-    return one.plus(**{name: getattr(other, name) for name in ToolCallCounts.model_fields})

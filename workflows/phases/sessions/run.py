@@ -50,7 +50,7 @@ class SessionRun(Run):
 
     def spent(self) -> UsageTotals:
         """Return what all turns have used."""
-        return self.session_state.session.usage.plus_totals(self.session_state.usage)
+        return self.session_state.total_usage
 
     def details(self) -> str:
         """Return where the session stands, its turn with it."""

@@ -104,6 +104,16 @@ class SessionState(AgentState):
         return self.iteration - self.session.before
 
     @property
+    def total_usage(self) -> UsageTotals:
+        """What all turns have used, the one under way among them."""
+        return self.session.usage.plus_totals(self.usage)
+
+    @property
+    def total_calls(self) -> ToolCallCounts:
+        """The calls of all turns, the one under way among them."""
+        return self.session.tool_calls.plus_counts(self.tool_calls)
+
+    @property
     def is_held_elsewhere(self) -> bool:
         """Whether its clock stands still without a pause or a question: between turns it does, too."""
         return super().is_held_elsewhere or not self.session.turn

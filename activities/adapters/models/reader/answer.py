@@ -49,7 +49,7 @@ def is_answered(question: Question, evidence: Evidence) -> bool:
 
 
 def _quotes(
-    question: Question, evidence: Evidence, ranked: Sequence[Ranked], lexicon: Lexicon, *, most: int
+    question: Question, evidence: Evidence, ranked: list[Ranked], lexicon: Lexicon, *, most: int
 ) -> tuple[list[Quote], list[str]]:
     """Return the quotes of what answers, and the words of the question that are answered by none."""
     quotes, absent = selected_quotes(ranked, lexicon, evidence, most), _absent(question, lexicon)
