@@ -102,7 +102,7 @@ class NotTakenYet(NoAnswer):
     def __init__(self, task_queue: str, command: str = "orga worker", *, message_id: str = "") -> None:
         super().__init__(task_queue, command)
         self._place = (task_queue, command)
-        self.message_id = message_id
+        self.message_id: str = message_id
         """Of what was said to a session, "" of a decision: sent again under this id it is taken once."""
         what = "message" if message_id else "decision"
         or_so = f", or send it with message_id={message_id!r}: so it is taken once" if message_id else ""

@@ -34,7 +34,8 @@ EVENTS: dict[str, Event] = {
     ),
     "ModelFailedOver": Event("A model gave way to the next of its tier.", "from to why"),
     "ReasoningComplete": Event(
-        "The model's reply: calls, or an answer.", "actions finish usage cost_usd model turn prompt left_out repaired"
+        "The model's reply: calls, or an answer. A goal asks for a `turn`: `goal_plan`, `goal_decide`, …",
+        "actions finish usage cost_usd model turn prompt left_out repaired",
     ),
     "PolicyEvaluated": Event(
         "The gate's verdict on each proposal; `error` where it could not decide, which denies.",
@@ -96,7 +97,7 @@ EVENTS: dict[str, Event] = {
     "DeliveryFailed": Event(
         "It could not be brought there; `orga requeue` sends it again.", "name kind error attempts"
     ),
-    "TurnStarted": Event("A turn of a session begins, with budgets of its own.", "turn message"),
+    "TurnStarted": Event("A turn of a session begins, with budgets of its own; `turn` is its number.", "turn message"),
     "TurnEnded": Event("It has ended; the session goes on.", "turn reason detail iterations usage"),
     "BuildChanged": Event("Workflow code of another build decides from here on.", "before build"),
     "PastMissing": Event("The server has no longer what came before.", "detail"),

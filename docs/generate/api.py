@@ -64,10 +64,9 @@ def _class(found: griffe.Class, name: str) -> Iterator[str]:
     for each in fields:
         if "property" in each.labels:
             yield f"- `{name}.{each.name}`: {_prose(said(each))}\n"
-    handlers = [each for each in _methods(found) if _handler(each)]
-    if handlers:
+    if handlers := _handlers(found):
         yield "| handler | kind | does |\n|---|---|---|"
-        yield from (f"| `{each.name}` | {_handler(each)} | {in_cell(said(each))} |" for each in handlers)
+        yield from (f"| `{name}` | {kind} | {in_cell(said(each))} |" for (name, kind), each in handlers.items())
         yield ""
         return
     for each in found.functions.values():
@@ -76,21 +75,29 @@ def _class(found: griffe.Class, name: str) -> Iterator[str]:
             yield from _function(each, name if is_made else f"{name}.{each.name}")
 
 
-def _methods(found: griffe.Class) -> list[griffe.Function]:
+_HANDLER = re.compile(r"(?:workflow\.)?(signal|update|query)(?:\(name='(\w+)'\))?")
+"""A decorator of a handler that has a name: a dynamic one has none."""
+
+
+def _handlers(found: griffe.Class) -> dict[tuple[str, str], griffe.Function]:
+    """Return what a workflow may be sent and asked, by the name that is sent and its kind."""
+    handlers: dict[tuple[str, str], griffe.Function] = {}
+    for each in _methods(found):
+        for match in (_HANDLER.fullmatch(str(decorator.value)) for decorator in each.decorators):
+            if match:
+                handlers.setdefault((match[2] or each.name, match[1]), each)
+    return handlers
+
+
+def _methods(found: griffe.Class) -> Iterator[griffe.Function]:
     """Return the methods of a class and of those of ours that it inherits from, its own first."""
-    methods = list(found.functions.values())
+    yield from found.functions.values()
     for base in found.bases:
-        place = found.module.imports.get(str(base).partition("[")[0], "")
-        owner, _, name = place.rpartition(".")
-        if place.startswith("orga.") and isinstance(inherited := _defined(owner, name), griffe.Class):
-            methods += _methods(inherited)
-    return methods
-
-
-def _handler(function: griffe.Function) -> str:
-    """Return which handler of a workflow a method is: a signal, an update or a query; "" for any other."""
-    found = (re.match(r"(?:workflow\.)?(signal|update|query)\b", str(each.value)) for each in function.decorators)
-    return next((each[1] for each in found if each), "")
+        name = str(base).partition("[")[0]
+        owner, _, own = found.module.imports.get(name, f"{found.module.path}.{name}").rpartition(".")
+        is_ours = owner.startswith("orga.") and name in found.module.members
+        if is_ours and isinstance(inherited := _defined(owner, own), griffe.Class):
+            yield from _methods(inherited)
 
 
 def _default(field: griffe.Attribute) -> str:

@@ -2,9 +2,12 @@
 
 import json
 import re
+import shlex
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,6 +94,28 @@ def test_a_script_says_line_after_line_and_goes_on_later(orga: Orga, model: Chat
     assert said(model)[-1] == "Still there?\nYes?"
     while state_of(orga, "script") != "running (idle)":  # the server's list is a moment behind
         time.sleep(0.1)
+
+
+def test_what_the_guide_pipes_into_it_is_said(tmp_path: Path, orga: Orga, model: ChatServer) -> None:
+    """The lines of the guide, each fed by what stands ahead of its bar."""
+    guide = (ROOT / "docs" / "chat.md").read_text()
+    (lines,) = re.findall(r"^```bash\n(.*?)^```", guide, re.DOTALL | re.MULTILINE)
+    (tmp_path / "changed.md").write_text("A line that is new.\n")
+    subprocess.run("git init -q && git add -N changed.md", shell=True, cwd=tmp_path, check=True)
+    model.replies = [Says(["Here."])]
+    assert orga("chat", "--id", "piped", "--say", "Wait.").code == 0
+    heard: list[tuple[list[int], list[str]]] = []
+    for line in lines.splitlines():
+        source, _, typed = line.partition(" | ")
+        piped = subprocess.run(["bash", "-c", source], cwd=tmp_path, capture_output=True, check=True).stdout
+        model.replies = [Says(["One."]), Says(["Two."])]
+        done = orga(*shlex.split(typed.replace("chat ID", "chat piped"))[1:], stdin=piped)
+        assert done.code == 0, done.err
+        heard.append(([json.loads(turn)["turn"] for turn in done.out.splitlines()], said(model)))
+    (of_diff, diff), (of_lines, ada) = heard
+    assert (of_diff, of_lines) == ([2], [1, 2])
+    assert "+A line that is new." in diff[-1]
+    assert ada == ["I am Ada.", "One.", "Who am I?"]
 
 
 def test_a_turn_that_reaches_a_limit_is_the_exit_code(orga: Orga, model: ChatServer) -> None:

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 from temporalio.client import Client
@@ -49,13 +50,24 @@ def run(orga: Orga, *arguments: str, **env: str) -> str:
     [
         pytest.param("README.md", "max_attempts", id="README"),
         pytest.param("docs/embedding.md", "loans.md", id="the guide's, with an agent and a tool in it"),
-        pytest.param("docs/sessions.md", "2 completed", id="a session of two turns"),
     ],
 )
 def test_the_script_of_a_document_runs_as_it_stands(document: str, told: str, project: Orga) -> None:
     block = PYTHON.findall((ROOT / document).read_text())[0]
     (project.folder / "script.py").write_text(block)
     assert told in run(project, "script.py")
+
+
+def test_the_guide_to_sessions_says_it_again_where_no_worker_took_it(project: Orga) -> None:
+    """Both of its blocks in one script: what the second says stands ahead of the end of the first."""
+    script, untaken = PYTHON.findall((ROOT / "docs" / "sessions.md").read_text())
+    end = "        await session.close()\n"
+    assert end in script
+    further = indent(f"{untaken}print(turn.turn, turn.termination.reason)\n", " " * 8)
+    (project.folder / "script.py").write_text(script.replace(end, further + end))
+    said = run(project, "script.py")
+    assert "2 completed" in said
+    assert "3 completed" in said
 
 
 def test_the_guide_shows_the_code_of_the_example() -> None:

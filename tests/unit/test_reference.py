@@ -1,11 +1,12 @@
 """docs/reference/ says what the code says: every key, command, exit code, event and attribute, each explained."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
-from docs.generate.api import MODULES, exported
+from docs.generate.api import MODULES, api_page, exported
 from docs.generate.commands import names
 from docs.generate.configuration import keys
 from docs.generate.explained import page_of
@@ -51,6 +52,28 @@ def test_keys_have_their_type_default_and_unit() -> None:
 @pytest.mark.parametrize("name", MODULES)
 def test_all_that_is_exported_has_a_docstring(name: str) -> None:
     assert [each for each, found in exported(name).items() if not said(found)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        pytest.param("AgentWorkflow", set[tuple[str, str]](), id="an agent, whose loop stands in the same module"),
+        pytest.param("SessionWorkflow", {("send", "update"), ("close", "update"), ("close", "signal")}, id="a session"),
+    ],
+)
+def test_a_workflow_has_each_handler_once_by_the_name_that_is_sent(name: str, own: set[tuple[str, str]]) -> None:
+    section = api_page().split(f"### `{name}`")[1].split("### ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (signal|update|query) \|", section, re.MULTILINE)
+    common = {
+        ("steer", "signal"),
+        ("approve", "update"),
+        ("status", "query"),
+        ("answer", "update"),
+        ("answer", "signal"),
+    }
+    assert len(set(rows)) == len(rows)
+    assert own | common <= set(rows)
+    assert not [row for row in rows if row[0].startswith("take_") or row[0] in {"unknown", "run_until_stop", "finish"}]
 
 
 def test_every_event_that_is_written_or_told_is_in_the_vocabulary() -> None:

@@ -23,8 +23,8 @@ COMMANDS: dict[str, ChatCommand] = {
     "status": ChatCommand("", "where the session stands"),
     "budget": ChatCommand("", "what the turn has spent of its limits"),
     "history": ChatCommand("[N]", "show the last N turns"),
-    "approve": ChatCommand("[REASON]", "let the calls run that wait for your yes"),
-    "deny": ChatCommand("[REASON]", "turn the calls down that wait for your yes; the model reads the reason"),
+    "approve": ChatCommand("[ID|all] [REASON]", "let the calls run that wait for your yes"),
+    "deny": ChatCommand("[ID|all] [REASON]", "turn the calls down that wait for your yes; the model reads the reason"),
     "close": ChatCommand("", "end the session for good"),
     "quit": ChatCommand("", "leave; the session goes on"),
 }
