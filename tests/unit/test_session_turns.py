@@ -12,7 +12,7 @@ from orga.workflows.decisions.compaction import messages_to_drop
 from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.roll_over import carried, shrunk
 from orga.workflows.decisions.sessions.begin import first_session, opened
-from orga.workflows.decisions.sessions.elapsed import in_words
+from orga.workflows.decisions.sessions.elapsed import elapsed_words
 from orga.workflows.decisions.sessions.messages import (
     MAX_QUEUE,
     MAX_TAKEN,
@@ -82,7 +82,7 @@ def begun(state: SessionState, text: str = "hello", seconds: int = 0) -> Session
     ],
 )
 def test_time_is_told_in_words_from_an_hour_on(seconds: float, words: str) -> None:
-    assert in_words(seconds) == words
+    assert elapsed_words(seconds) == words
 
 
 def test_a_long_wait_is_told_with_the_message_and_a_short_one_is_not() -> None:

@@ -7,11 +7,11 @@ from hypothesis import given
 
 from orga.workflows.decisions.control.interventions import with_guidance, with_pause
 from orga.workflows.decisions.result import (
+    argument_summary,
     call_summary,
     details,
-    of_call,
-    of_gate,
-    of_reason,
+    gate_summary,
+    reason_summary,
     spent,
     with_calls,
     without_refused,
@@ -136,16 +136,16 @@ def a_request(*calls: ToolCall, **fields: Any) -> GateRequest:
     ],
 )
 def test_the_gates_summary_says_what_the_model_decided(request_: GateRequest, shown: str | None) -> None:
-    assert of_gate(request_) == shown
+    assert gate_summary(request_) == shown
 
 
 def test_a_model_calls_summary_says_what_the_gate_refused_until_it_was_answered_to() -> None:
     calls = (a_call("read", path="a"), a_call("write", path="b"))
     verdicts = (Verdict(decision="allow"), Verdict(decision="deny", reason="no"))
     state = with_calls(a_state(setup=a_setup(), iteration=3), calls, verdicts)
-    assert of_reason(state) == "iteration 4, after a denial: write b"
+    assert reason_summary(state) == "iteration 4, after a denial: write b"
     assert details(state).splitlines()[-2:] == ["- last: `read a; write b`", "- refused by the gate: `write b`"]
-    assert of_reason(without_refused(state)) is None
+    assert reason_summary(without_refused(state)) is None
 
 
 def test_nothing_refused_leaves_no_trace_in_the_state() -> None:
@@ -155,5 +155,5 @@ def test_nothing_refused_leaves_no_trace_in_the_state() -> None:
 
 
 def test_a_calls_summary_does_not_repeat_the_tool() -> None:
-    assert of_call(a_call("read", path="todo.md"), PATH) == "todo.md"
-    assert of_call(a_call("read"), PATH) is None
+    assert argument_summary(a_call("read", path="todo.md"), PATH) == "todo.md"
+    assert argument_summary(a_call("read"), PATH) is None

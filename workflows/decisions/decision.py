@@ -142,7 +142,7 @@ def decision_of(state: AgentState, call: ToolCall) -> tuple[str, Decided]:
         raise ValueError(f"there is no such decision; there are: {', '.join(declared)}")
     before = state.decided.get(name)
     if before is not None and not declared[name].revisable:
-        raise ValueError(f"the decision {name!r} is made already, and stands: {in_words(before)}")
+        raise ValueError(f"the decision {name!r} is made already, and stands: {decision_words(before)}")
     fields: object = call.arguments.get("fields")
     proposed = cast("dict[str, Any]", fields) if isinstance(fields, dict) else {}
     made = decided(declared[name], proposed, state.input, state.taint, state.iteration)
@@ -160,7 +160,7 @@ def with_decision(state: AgentState, place: str, name: str, made: Decided) -> Ag
     return state.with_note(DECISION_GROUNDED, place=place, decision=name, **told)
 
 
-def in_words(made: Decided) -> str:
+def decision_words(made: Decided) -> str:
     """Return the outcome and the rule behind it, for the model."""
     outcome = ", ".join(f"{name} = {value}" for name, value in made.outcome.items())
     return f"{outcome} (rule: {made.rule})"

@@ -45,12 +45,12 @@ SHOWN_CALLS = 3
 LINE_CHARS = 80
 
 
-def of_call(call: ToolCall, spec: ToolSpec) -> str | None:
+def argument_summary(call: ToolCall, spec: ToolSpec) -> str | None:
     """Return the main argument of a call; None where it has none."""
     return call_argument(call, spec) or None
 
 
-def of_reason(state: AgentState) -> str | None:
+def reason_summary(state: AgentState) -> str | None:
     """Return what the gate refused before a model call, with the iteration that the call begins; None where nothing.
 
     Its activity id is the iteration: 46 bytes in each are what keeps histories as small as a bare loop's.
@@ -59,7 +59,7 @@ def of_reason(state: AgentState) -> str | None:
     return one_line(f"iteration {state.iteration + 1}, after a denial: {refused}", LINE_CHARS) if refused else None
 
 
-def of_gate(request: GateRequest) -> str | None:
+def gate_summary(request: GateRequest) -> str | None:
     """Return which iteration the gate is asked in, and what was decided that it judges.
 
     None of a reply with one call: that stands beside its tool, or was denied and stands beside the next model call.
@@ -74,7 +74,7 @@ def with_calls(state: AgentState, calls: tuple[ToolCall, ...], verdicts: Iterabl
     """Return the state with what a reply calls, and what of it the gate refused, for people."""
     specs = state.setup.tools if state.setup else ()
     refused = [call for call, verdict in zip(calls, verdicts, strict=False) if verdict.decision in {"deny", "invalid"}]
-    shown, denied = in_words(calls, specs), in_words(refused, specs)
+    shown, denied = calls_words(calls, specs), calls_words(refused, specs)
     state = state.with_dialogue(last=shown)
     return state if denied == state.refused else state.with_dialogue(refused=denied)
 
@@ -84,7 +84,7 @@ def without_refused(state: AgentState) -> AgentState:
     return state.with_dialogue(refused="") if state.refused else state
 
 
-def in_words(calls: Iterable[ToolCall], specs: Iterable[ToolSpec]) -> str:
+def calls_words(calls: Iterable[ToolCall], specs: Iterable[ToolSpec]) -> str:
     """Return the first of the calls on one line."""
     known, named = {spec.name: spec for spec in specs}, tuple(calls)
     shown = [call_summary(call, known.get(call.name)) for call in named[:SHOWN_CALLS]]
@@ -97,7 +97,7 @@ def _subject_of(request: GateRequest) -> str:
         return "the answer" if request.purpose == "reply" else "what was gathered"
     if PLAN in request.places:
         return f"a plan of {len(request.plan)}"
-    return in_words(request.calls, request.specs)
+    return calls_words(request.calls, request.specs)
 
 
 def counted_calls(counts: ToolCallCounts) -> str:

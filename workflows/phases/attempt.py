@@ -15,7 +15,7 @@ from orga.workflows.decisions.calls import cancelled, failed, not_run, turned_aw
 from orga.workflows.decisions.control.interventions import remaining_s
 from orga.workflows.decisions.recall import behalf_of, with_recalled_taint
 from orga.workflows.decisions.recovery import max_attempts, recovery_of
-from orga.workflows.decisions.result import of_call
+from orga.workflows.decisions.result import argument_summary
 from orga.workflows.phases.control.failures import failure_kind, failure_text
 from orga.workflows.phases.control.run import CutShort
 from orga.workflows.phases.failures import is_infrastructure, is_turned_away, may_have_acted, took_effect
@@ -219,7 +219,7 @@ async def _execute_activity(run: Run, permitted: AllowedCall, place: Place) -> A
             start_to_close_timeout=timedelta(seconds=min(limit_s, MAX_LOCAL_TIMEOUT_S) + REPORT_S),
             retry_policy=_retry(run, permitted),
             local_retry_threshold=LOCAL_RETRY_THRESHOLD,
-            summary=of_call(call, spec),
+            summary=argument_summary(call, spec),
         )
     return await run.event(
         workflow.execute_activity(
@@ -232,7 +232,7 @@ async def _execute_activity(run: Run, permitted: AllowedCall, place: Place) -> A
             heartbeat_timeout=timedelta(seconds=options.heartbeat_timeout_s or HEARTBEAT_TIMEOUT_S),
             retry_policy=_retry(run, permitted),
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-            summary=of_call(call, spec),
+            summary=argument_summary(call, spec),
         )
     )
 

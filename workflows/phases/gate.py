@@ -14,7 +14,7 @@ from temporalio.exceptions import FailureError
 
 from orga.workflows.decisions.limits import budget_left
 from orga.workflows.decisions.observe import ClassifiedReply
-from orga.workflows.decisions.result import of_gate
+from orga.workflows.decisions.result import gate_summary
 from orga.workflows.phases.control.failures import failure_text
 from orga.workflows.phases.control.run import CutShort, Interrupted
 from orga.workflows.phases.run import Run, show_verdicts
@@ -278,7 +278,7 @@ async def _ask(run: Run, request: GateRequest) -> Verdicts:
                 "gate",
                 request,
                 activity_id=gate_id(request.places),
-                summary=of_gate(request),
+                summary=gate_summary(request),
                 result_type=Verdicts,
                 start_to_close_timeout=timedelta(seconds=within_s),
                 heartbeat_timeout=timedelta(seconds=HEARTBEAT_S),
@@ -289,7 +289,7 @@ async def _ask(run: Run, request: GateRequest) -> Verdicts:
         "gate",
         request,
         activity_id=gate_id(request.places),
-        summary=of_gate(request),
+        summary=gate_summary(request),
         result_type=Verdicts,
         start_to_close_timeout=timedelta(seconds=ATTEMPT_S),
         retry_policy=RetryPolicy(maximum_attempts=MAX_ATTEMPTS, initial_interval=timedelta(milliseconds=100)),

@@ -41,7 +41,9 @@ async def _decide(run: Run, permitted: AllowedCall, place: str) -> Outcome:
     except ValueError as error:
         return not_run(call, str(error))
     run.change(decision.with_decision, place, name, decided)
-    return Outcome(call=call, status="ok", text="").with_words(before=f"[Decided] {name}: {decision.in_words(decided)}")
+    return Outcome(call=call, status="ok", text="").with_words(
+        before=f"[Decided] {name}: {decision.decision_words(decided)}"
+    )
 
 
 async def _ask_user(run: Run, permitted: AllowedCall, place: str) -> Outcome:

@@ -23,7 +23,7 @@ from orga.workflows.decisions.conversation import (
 )
 from orga.workflows.decisions.limits import output_allowance, server_limit_s, stop_reason
 from orga.workflows.decisions.observe import ClassifiedReply, classify_reply
-from orga.workflows.decisions.result import of_reason, without_refused
+from orga.workflows.decisions.result import reason_summary, without_refused
 from orga.workflows.phases.control.failures import failure_text
 from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.phases.failures import is_context_overflow, is_out_of_time
@@ -193,7 +193,7 @@ def proposed_before(run: Run, reply: Reply) -> Proposed:
 async def _ask(run: Run, turn: Turn, context: ContextRef, seen: Conversation) -> Proposed | NoReply:
     request = _request(run, turn, context)
     limit_s = server_limit_s(run.state, run.now)
-    about = of_reason(run.state)
+    about = reason_summary(run.state)
     call = ModelCall(turn.activity, str(request.iteration), request, limit_s, MAX_ATTEMPTS, about, turn.result)
     reply = await reply_to(run, call)
     if not isinstance(reply, Reply):

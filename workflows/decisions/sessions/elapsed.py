@@ -13,7 +13,7 @@ _UNITS = (
 """Each with its seconds, and those from which on it is used."""
 
 
-def in_words(seconds: float) -> str:
+def elapsed_words(seconds: float) -> str:
     """Return the time in its largest fitting unit, rounded down: `3 days`; "" for less than an hour."""
     for name, unit, least in _UNITS:
         if seconds >= least:

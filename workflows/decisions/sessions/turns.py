@@ -7,7 +7,7 @@ from pydantic_core import to_json
 from orga.workflows.decisions.conversation import latest_turn, shares, with_message
 from orga.workflows.decisions.recall import learnings
 from orga.workflows.decisions.result import result_data
-from orga.workflows.decisions.sessions.elapsed import in_words
+from orga.workflows.decisions.sessions.elapsed import elapsed_words
 from orga.workflows.types.control import Clock, Stop
 from orga.workflows.types.messages import Message
 from orga.workflows.types.sessions.result import TurnResult, TurnTermination
@@ -55,7 +55,7 @@ def with_turn_begun(state: SessionState, now: datetime) -> SessionState:
 
 
 def _with_time(text: str, before: datetime, now: datetime) -> str:
-    passed = in_words((now - before).total_seconds())
+    passed = elapsed_words((now - before).total_seconds())
     return f"[{passed} since your last answer] {text}" if passed else text
 
 
