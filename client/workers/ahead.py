@@ -39,7 +39,8 @@ class Begun:
         self.process.kill()
         self.process.wait()
         if self.process.stdin is not None:
-            self.process.stdin.close()
+            with suppress(BrokenPipeError):  # of an order that it never read
+                self.process.stdin.close()
         if self.log is not None:
             self.log.unlink(missing_ok=True)
 

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -91,7 +92,8 @@ class WorkerProcess:
     def _close(self) -> None:
         for stream in (self._process.stdin, self._process.stdout):
             if stream:
-                stream.close()
+                with suppress(BrokenPipeError):  # it ended before it read its order, which closing tries to write again
+                    stream.close()
 
     def _last_words(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines() if self.log else []
