@@ -14,8 +14,9 @@ from temporalio.worker import Worker
 
 from orga.client.config.known_input import refuse_here
 from orga.client.config.sections import OrgaConfig
-from orga.client.config.workplace import check_by, settle
+from orga.client.config.workplace import settle
 from orga.client.connect import connection
+from orga.client.runs.worker_beside import check_by
 from orga.client.telemetry.start import telemetry
 from orga.client.workers.build import build_id
 from orga.client.workers.in_code import Agent, Function

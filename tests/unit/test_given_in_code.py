@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -11,12 +12,23 @@ import pytest
 from temporalio import activity
 from temporalio.client import Client
 
-from orga import Agent, AgentInput, LoopConfig, OrgaPlugin, tool
-from orga.client.config.known_input import Wanted, refuse_here
+from orga import (
+    Agent,
+    AgentInput,
+    LoopConfig,
+    OrgaPlugin,
+    create_schedule,
+    start_agent,
+    start_goal,
+    start_session,
+    tool,
+)
+from orga.client.config.known_input import refuse_here
 from orga.client.config.sections import McpConfig, OrgaConfig, PolicyConfig
 from orga.client.config.trust.rules_in_use import rules_in_use
-from orga.client.config.workplace import check_by, refuse_by_worker, settle
+from orga.client.config.workplace import settle
 from orga.client.errors import ConfigError
+from orga.client.runs.worker_beside import check_by, refuse_by_worker
 from orga.client.workers.in_code import InCode, as_tool
 from orga.client.workers.parts import configured_parts
 from orga.workflows.types.agents import AgentConfig
@@ -217,23 +229,43 @@ def test_an_effect_that_there_is_not_is_refused_where_it_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "told"),
+    ("given", "told"),
     [
-        pytest.param(Wanted("nosuch"), "agent: there is no agent 'nosuch'", id="an agent"),
-        pytest.param(Wanted("clerk", "gpt-5"), "model: 'gpt-5' names no model", id="a model"),
-        pytest.param(Wanted("clerk", None, ("nosuch",)), "tools: agent 'clerk' does not list 'nosuch'", id="a tool"),
+        pytest.param({"task": "x", "agent": "nosuch"}, "agent: there is no agent 'nosuch'", id="an agent"),
+        pytest.param({"task": "x", "model": "gpt-5"}, "model: 'gpt-5' names no model", id="a model"),
+        pytest.param({"task": "x", "tools": ["nosuch"]}, "tools: agent 'clerk' does not list 'nosuch'", id="a tool"),
+        pytest.param({"goal": "x", "pipeline": "nosuch"}, "there is no pipeline 'nosuch'", id="a pipeline"),
+        pytest.param({"goal": "x", "deliver": ["nosuch"]}, "deliver: there is no delivery 'nosuch'", id="a delivery"),
     ],
 )
-def test_what_the_worker_beside_a_client_would_refuse_is_refused_before(wanted: Wanted, told: str) -> None:
+async def test_what_the_worker_beside_a_client_would_refuse_is_refused_before(given: dict[str, Any], told: str) -> None:
+    client, of_clerk = _beside_a_worker(), {"agent": "clerk"} | given
+    starts = start_goal if "goal" in given else start_agent
+    for queue in (None, "ours"):
+        with pytest.raises(InvalidInput) as refused:
+            await starts(client, of_clerk, task_queue=queue)
+        assert told in str(refused.value)
+    with pytest.raises(InvalidInput) as refused:
+        await create_schedule(client, "each-day", of_clerk, every=timedelta(days=1))
+    assert told in str(refused.value)
+
+
+async def test_what_the_worker_would_refuse_of_a_session_is_refused_before() -> None:
+    with pytest.raises(InvalidInput, match="agent 'clerk' does not list 'nosuch'"):
+        await start_session(_beside_a_worker(), agent="clerk", tools=["nosuch"])
+
+
+def test_what_goes_to_another_worker_or_is_known_is_not_refused() -> None:
+    client = _beside_a_worker()
+    refuse_by_worker(client, AgentInput(task="x", agent="nosuch"), "of-others")
+    refuse_by_worker(client, AgentInput(task="x", agent="clerk"), None)
+
+
+def _beside_a_worker() -> Client:
     client, config = cast("Client", _Connected()), InCode([Agent("clerk", model="offline:extractive")]).beside(EMPTY)
     settle(client, "ours", None)
     check_by(client, partial(refuse_here, config))
-    for queue in (None, "ours"):
-        with pytest.raises(InvalidInput) as refused:
-            refuse_by_worker(client, wanted, queue)
-        assert told in str(refused.value)
-    refuse_by_worker(client, wanted, "of-others")
-    refuse_by_worker(client, Wanted("clerk"), None)
+    return client
 
 
 class _Connected:
