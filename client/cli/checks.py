@@ -251,7 +251,7 @@ async def _model(here: Session) -> Check:
     config = LoopConfig(max_iterations=2, timeout_s=60, max_output_tokens=200)
     task = AgentInput(task=DEEP_TASK, tools=(), config=config)
     try:
-        async with kept_worker(here.client, here.worker_order(), note):
+        async with kept_worker(here.client, here.worker_order(), note, here.require_usable):
             run = await start_agent(here.client, task)
             ended = await run.result()
     except OrgaError as error:

@@ -30,7 +30,6 @@ from orga.client.cli.session import Session, session
 from orga.client.cli.task_input import Given, agent_input
 from orga.client.cli.terminal_text import on_one_line
 from orga.client.config.known_input import Wanted, refuse_unknown, refuse_unready, wanted_by
-from orga.client.config.usable import require_usable
 from orga.client.runs.agents import run_id_of, start_agent
 from orga.client.runs.named import wait_listed
 from orga.client.server.pollers import may_be_polled
@@ -109,7 +108,7 @@ async def followed(start: Start, config: Path | None, wanted: Wanted, *, no_work
         if no_worker:
             run_id = await announced(here, start)
             return await follow(here, run_id, here.task_queue, None, as_json=as_json)
-        async with kept_worker(here.client, here.worker_order(), note) as keeper:
+        async with kept_worker(here.client, here.worker_order(), note, here.require_usable) as keeper:
             run_id = await announced(here, start)
             return await follow(here, run_id, here.task_queue, keeper, as_json=as_json)
 
@@ -119,9 +118,7 @@ def refuse_for_ours(wanted: Wanted, here: Session) -> None:
 
     Raises:
         InvalidInput: As that worker would say it; on a server with workers of one's own also why it is asked.
-        ConfigError: It could not even begin.
     """
-    require_usable(here.loaded.config, Path(here.connection.workplace.root), os.environ)
     try:
         refuse_unknown(wanted, here.loaded.config)
         refuse_unready(wanted, here.loaded.config, os.environ)

@@ -120,7 +120,7 @@ async def _worker(here: Session, queue: str, *, is_wanted: bool) -> AsyncGenerat
         dismiss()
         yield None
         return
-    async with kept_worker(here.client, here.worker_order(queue), note) as keeper:
+    async with kept_worker(here.client, here.worker_order(queue), note, here.require_usable) as keeper:
         yield keeper
 
 
