@@ -104,10 +104,12 @@ async def _import(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
                     changes.append(each)
             except TooMany as error:
                 raise UsageError(str(error)) from None
-    if as_json:
-        json_result({"project": place.project, "at": place.at, "files": [asdict(each) for each in changes]})
-    else:
-        _tell(changes)
+        if as_json:
+            json_result({"project": place.project, "at": place.at, "files": [asdict(each) for each in changes]})
+        else:
+            _tell(changes)
+        if {"changed", "removed"} & {each.change for each in changes}:
+            await here.store.purge()
     return 0
 
 
