@@ -133,11 +133,15 @@ REFUSED: Mapping[str, tuple[Callable[[], object], str]] = {
     ),
     "one tool where a list belongs": (
         lambda: a_clerk(tools="read_file"),
-        "Agent('clerk'): tools='read_file' is no list; write tools=['read_file']",
+        "Agent('clerk'): tools takes a list; write tools=['read_file']",
+    ),
+    "one function where tools belong": (
+        lambda: a_clerk(tools=stock),
+        "Agent('clerk'): tools takes a list; write tools=[stock]",
     ),
     "a number where tools belong": (
         lambda: a_clerk(tools=3),
-        "Agent('clerk'): tools=3 is no list",
+        "Agent('clerk'): tools takes a list; write tools=[...]",
     ),
     "a model without a provider": (
         lambda: a_clerk(model="gpt"),
@@ -211,6 +215,14 @@ def test_agents_do_not_write_the_application_that_they_run_in(tmp_path: Path, mo
     assert not before.forbid(tmp_path / "billing.py", tmp_path)
     assert rules.forbid(tmp_path / "billing.py", tmp_path)
     assert not rules.forbid(tmp_path / "notes.md", tmp_path)
+
+
+def test_what_is_given_as_a_generator_is_not_used_up_by_the_first_look() -> None:
+    clerks = (a_clerk(tools=(each for each in [stock])) for _ in range(1))
+    in_code = InCode(clerks)  # type: ignore[arg-type]  # pyright: ignore
+    assert in_code.beside(EMPTY).agents["clerk"].tools == ("stock",)
+    assert [each.spec.name for each in in_code.functions()] == ["stock"]
+    assert [agent.name for agent in in_code.agents] == ["clerk"]
 
 
 def test_a_tool_may_be_marked_without_parentheses() -> None:
