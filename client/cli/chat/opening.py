@@ -143,7 +143,7 @@ class _Talk:
         except asyncio.CancelledError:
             self._take_leave(chat)
             raise
-        except (OrgaError, UsageError):
+        except (OrgaError, RPCError, UsageError):
             if self._is_unsaid(chat):
                 with suppress(OrgaError, RPCError):  # what is told is why nothing was said
                     await self._close(chat)

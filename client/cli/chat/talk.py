@@ -271,6 +271,7 @@ class Chat:
             if turn.number not in self._ends or turn.number in self._queued:
                 self.shown.note(in_short(turn))
         if entry.event == TURN_ENDED:
+            self._interrupted = False
             await self._end(turn.number)
         self.shown.is_busy = self.is_busy
 
