@@ -78,7 +78,8 @@ async def all_checks(config: Path | None, *, deep: bool) -> AsyncGenerator[Check
     except ServerUnavailable as error:
         yield Check("server", ok=False, detail=error.cause, remedy=error.remedy)
     except ConfigError as error:
-        yield Check("server", ok=False, detail=str(error), remedy="name the server, or leave the namespace out")
+        cause, _, remedy = str(error).partition("; ")
+        yield Check("server", ok=False, detail=cause, remedy=remedy)
 
 
 def idle_models(env: Mapping[str, str]) -> list[Check]:
