@@ -31,7 +31,8 @@ class Narrator:
         return [Line(on_one_line(str(entry.data)), "quiet")] if noted is None else noted
 
     def _started(self, entry: JournalEntry) -> list[Line]:
-        lines = [Line(f"task: {on_one_line(str(entry.data.get('task', '')))}")]
+        task = str(entry.data.get("task", ""))  # a session has none
+        lines = [Line(f"task: {on_one_line(task)}")] if task else []
         if source := entry.data.get("forked_from"):
             lines.append(
                 Line(
