@@ -16,8 +16,8 @@ from orga.workflows.types.names import RUNS, SESSION_WORKFLOW
 HEADS = ("agent-", "goal-", "session-")
 """With which the ids begin that runs get by themselves: a beginning may leave them out."""
 
-WHOLE_CHARS = min(map(len, HEADS)) + 36
-"""Of an id with a UUID in it. What is as long was copied, and is never the beginning of another."""
+WHOLE_CHARS = 36
+"""Of an id, its head left out: a UUID. What is as long was copied, and is never the beginning of another."""
 
 MIN_CHARS = 4
 """Of a beginning, its head left out: fewer are a slip of the hand."""
@@ -102,7 +102,7 @@ def _newest(found: Iterable[WorkflowExecution], nothing: RunNotFound) -> Meant:
 
 def can_be_beginning(name: str) -> bool:
     """Return whether a run is looked for whose id begins so."""
-    return len(_behind_head(name)) >= MIN_CHARS and len(name) < WHOLE_CHARS and name.isprintable()
+    return MIN_CHARS <= len(_behind_head(name)) < WHOLE_CHARS and name.isprintable()
 
 
 def _too_short(name: str) -> str:
