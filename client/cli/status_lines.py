@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from orga.client.cli.ages import age
+from orga.client.cli.counting import counted
 from orga.client.cli.deciding import in_one_line, requeueing
 from orga.client.cli.goal_results import goal_status
 from orga.client.cli.held_calls import held_calls, table
@@ -73,7 +74,7 @@ def _recalled(last: Recollection) -> str:
     if last.error:
         return f"nothing could be recalled: {on_one_line(last.error, 300)}"
     words = f" for: {on_one_line(' '.join(last.terms), 120)}" if last.terms else ""
-    return f"{last.items} item{'' if last.items == 1 else 's'} recalled{words}"
+    return f"{counted(last.items, 'item')} recalled{words}"
 
 
 def _tier_lines(status: AgentStatus) -> list[str]:

@@ -17,6 +17,7 @@ from orga.activities.adapters.knowledge.gone_documents import gone_documents
 from orga.activities.knowledge.erasing import forget_ids
 from orga.activities.knowledge.exchange import file_lines, import_items, read_lines
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
+from orga.client.cli.counting import counted
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed
 from orga.client.cli.knowledge.opened import opened_store
@@ -71,7 +72,7 @@ class _Done:
 
     def told(self) -> list[str]:
         """Return it for people."""
-        parts = f"{self.parts:,} part{'' if self.parts == 1 else 's'}"
+        parts = counted(self.parts, "part")
         fates = self.fates + Counter(gone=len(self.gone), forgotten=len(self.forgotten))
         told = [f"documents: {_counted(fates)} ({parts})"] if fates else []
         told += [f"items: {_counted(self.items)}"] if self.items else []
