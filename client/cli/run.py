@@ -29,7 +29,7 @@ from orga.client.cli.output import alarm, json_result, note, result
 from orga.client.cli.session import Session, session
 from orga.client.cli.task_input import Given, agent_input
 from orga.client.cli.terminal_text import on_one_line
-from orga.client.config.known_input import Wanted, refuse_unknown, refuse_unready, wanted_by
+from orga.client.config.known_input import Wanted, refuse_here, refuse_unknown, wanted_by
 from orga.client.runs.agents import run_id_of, start_agent
 from orga.client.runs.named import wait_listed
 from orga.client.server.pollers import may_be_polled
@@ -120,8 +120,7 @@ def refuse_for_ours(wanted: Wanted, here: Session) -> None:
         InvalidInput: As that worker would say it; on a server with workers of one's own also why it is asked.
     """
     try:
-        refuse_unknown(wanted, here.loaded.config)
-        refuse_unready(wanted, here.loaded.config, os.environ)
+        refuse_here(wanted, here.loaded.config)
     except InvalidInput as error:
         if here.connection.endpoint.embedded:
             raise

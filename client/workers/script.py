@@ -68,7 +68,7 @@ async def worker(
         async with connection(plugin.config, lambda _: None, observed.plugins, root=plugin.root) as connected:
             queue = task_queue or connected.task_queue + (_mark_of_program() if has_own else "")
             settle(connected.client, queue, connected.workplace if connected.endpoint.embedded else None)
-            check_by(connected.client, partial(refuse_here, plugin.config))
+            check_by(connected.client, partial(refuse_here, config=plugin.config))
             at_work = Worker(
                 connected.client,
                 task_queue=queue,

@@ -276,7 +276,7 @@ def test_what_goes_to_another_worker_or_is_known_is_not_refused() -> None:
 def _beside_a_worker() -> Client:
     client, config = cast("Client", _Connected()), InCode([Agent("clerk", model="offline:extractive")]).beside(EMPTY)
     settle(client, "ours", None)
-    check_by(client, partial(refuse_here, config))
+    check_by(client, partial(refuse_here, config=config))
     return client
 
 
