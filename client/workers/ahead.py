@@ -61,7 +61,7 @@ def dismiss() -> None:
         _ahead.pop().end()
 
 
-def taken() -> Begun:
+def take_or_begin() -> Begun:
     """Return what was begun ahead, else one that begins now."""
     return _ahead.pop() if _ahead else begin()
 

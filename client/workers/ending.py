@@ -19,7 +19,7 @@ class _Bridge(Protocol):
     def finalize_shutdown(self) -> Awaitable[None]: ...
 
 
-def ends(worker: Worker) -> Worker:
+def bound_shutdown(worker: Worker) -> Worker:
     """Return the worker, whose last step is bounded.
 
     The SDK's core (sdk-rust issue 1537) may wait forever there for the word of an activity that completed while the

@@ -288,7 +288,7 @@ async def test_a_new_session_in_which_nothing_could_be_said_is_closed(monkeypatc
         raise RPCError("gone", RPCStatusCode.UNAVAILABLE, b"")
         yield
 
-    async def announced(*_: Any) -> None:
+    async def start_and_announce(*_: Any) -> None:
         pass
 
     def a_session(*_: Any) -> Session:
@@ -300,7 +300,7 @@ async def test_a_new_session_in_which_nothing_could_be_said_is_closed(monkeypatc
 
     monkeypatch.setattr(talk, "read_journal", unread)
     monkeypatch.setattr(opening, "session", here)
-    monkeypatch.setattr(opening, "announced", announced)
+    monkeypatch.setattr(opening, "start_and_announce", start_and_announce)
     monkeypatch.setattr(opening, "SessionHandle", a_session)
     with pytest.raises(RPCError):
         await begin(SessionInput(), "s", Manner("Hello", None, 3, no_worker=True, as_json=False))
@@ -344,7 +344,7 @@ async def test_a_worker_begun_ahead_goes_where_none_is_wanted(tmp_path: Any, mon
     class Begun(Exception):
         pass
 
-    async def announced(*_: Any) -> None:
+    async def start_and_announce(*_: Any) -> None:
         raise Begun
 
     @asynccontextmanager
@@ -353,7 +353,7 @@ async def test_a_worker_begun_ahead_goes_where_none_is_wanted(tmp_path: Any, mon
 
     monkeypatch.setenv("ORGA_HOME", str(tmp_path))
     monkeypatch.setattr(opening, "session", session)
-    monkeypatch.setattr(opening, "announced", announced)
+    monkeypatch.setattr(opening, "start_and_announce", start_and_announce)
     ahead.begin_ahead()
     assert list(tmp_path.glob("worker-*.log"))
     try:

@@ -60,7 +60,7 @@ def none_is_left(home: Path) -> bool:
 def test_it_carries_out_the_order_that_it_is_given(home: Path) -> None:
     ahead.begin_ahead()
     ahead.begin_ahead()
-    begun = ahead.taken()
+    begun = ahead.take_or_begin()
     begun.give(WorkerOrder("127.0.0.1:9", None, "orga", Path(os.devnull)))
     assert begun.process.wait(PATIENCE_S) == 7
     assert begun.process.stdin is not None

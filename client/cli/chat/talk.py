@@ -205,14 +205,14 @@ class Chat:
     async def _post(self, text: str, when_busy: WhenBusy) -> int:
         has_said, self.has_said, self._is_posting = self.has_said, True, True
         try:
-            return await self._taken(text, when_busy)
+            return await self._send_until_taken(text, when_busy)
         except OrgaError:
             self.has_said = has_said
             raise
         finally:
             self._is_posting = False
 
-    async def _taken(self, text: str, when_busy: WhenBusy) -> int:
+    async def _send_until_taken(self, text: str, when_busy: WhenBusy) -> int:
         """Return the turn of a message; one not taken in time is sent again under its id, so it counts once."""
         message_id = str(uuid_utils.uuid7())
         for _ in range(MAX_UNTAKEN):
