@@ -18,7 +18,6 @@ from orga.client.cli.chat.talk import Chat, Parts
 from orga.client.cli.exit_codes import UsageError
 from orga.client.errors import NoAnswer, RunEnded
 from orga.client.runs.sessions import TurnUnknown
-from orga.client.workers import ahead
 from orga.workflows.types.sessions.input import SessionInput
 from orga.workflows.types.status import JournalEntry
 from tests.unit.test_chat_turns import ENDED, TURN
@@ -338,27 +337,3 @@ async def test_the_history_is_of_as_many_turns_as_one_asks_for() -> None:
     assert [line[:9] for line in shown_in(chat) if line.startswith("──")] == ["── turn 2"]
     with pytest.raises(UsageError, match="give the number of turns, as /history 5"):
         await carry_out(chat, Asked("history", "0"))
-
-
-async def test_a_worker_begun_ahead_goes_where_none_is_wanted(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Begun(Exception):
-        pass
-
-    async def start_and_announce(*_: Any) -> None:
-        raise Begun
-
-    @asynccontextmanager
-    async def session(*_: Any, **__: Any) -> AsyncGenerator[Any]:
-        yield SimpleNamespace(client=None, task_queue="q")
-
-    monkeypatch.setenv("ORGA_HOME", str(tmp_path))
-    monkeypatch.setattr(opening, "session", session)
-    monkeypatch.setattr(opening, "start_and_announce", start_and_announce)
-    ahead.begin_ahead()
-    assert list(tmp_path.glob("worker-*.log"))
-    try:
-        with pytest.raises(Begun):
-            await begin(SessionInput(), "s", Manner("Hello", None, 3, no_worker=True, as_json=False))
-        assert not list(tmp_path.glob("worker-*.log"))
-    finally:
-        ahead.dismiss()

@@ -35,7 +35,6 @@ from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
 from orga.client.runs.named import newest_session
 from orga.client.runs.sessions import SessionHandle, start_session
 from orga.client.server.pollers import may_be_polled
-from orga.client.workers.ahead import dismiss
 from orga.client.workers.keeping import WorkerKeeper, kept_worker
 from orga.workflows.types.names import RUNS, SESSION_WORKFLOW
 from orga.workflows.types.sessions.input import SessionInput
@@ -117,7 +116,6 @@ async def _start(given: SessionInput, session_id: str, here: Session) -> str:
 @asynccontextmanager
 async def _worker(here: Session, queue: str, *, is_wanted: bool) -> AsyncGenerator[WorkerKeeper | None]:
     if not is_wanted:
-        dismiss()
         yield None
         return
     async with kept_worker(here.client, here.worker_order(queue), note, here.require_usable) as keeper:
