@@ -32,7 +32,7 @@ from orga.client.telemetry.logs import configure_logs
 from orga.client.telemetry.start import telemetry
 from orga.client.workers.checked import checked
 from orga.client.workers.deployment import version_in, worker_options
-from orga.client.workers.ending import ends
+from orga.client.workers.ending import bound_shutdown
 from orga.client.workers.engine_memory import change_of_engine, recorded_engine, remember_engine, remembered_engine
 from orga.client.workers.garbage import collect_ended_runs
 from orga.client.workers.parts import Parts, configured_parts, secret_names
@@ -64,7 +64,7 @@ def build_worker(
         max_concurrent_workflow_tasks=WORKFLOW_TASKS,
         **options,
     )
-    return ends(worker)
+    return bound_shutdown(worker)
 
 
 async def serve(

@@ -18,7 +18,7 @@ from orga.client.server.embedded import ensure_server
 from orga.client.server.endpoint import Endpoint, Report, ServerUnavailable
 from orga.client.server.leases import lease
 from orga.client.server.pollers import identity_suffix, own_identity
-from orga.client.server.readiness import told_failure
+from orga.client.server.readiness import explain_failure
 from orga.client.server.resolve import connect_options, resolve_endpoint
 from orga.workflows.types.input import Workplace
 
@@ -98,7 +98,7 @@ async def _client(endpoint: Endpoint, plugins: Sequence[Plugin], identity: str) 
                 **connect_options(endpoint), data_converter=data_converter, plugins=plugins, identity=identity
             )
     except (RuntimeError, ValueError, TimeoutError) as error:
-        told = await told_failure(error, endpoint.address) or "timeout"
+        told = await explain_failure(error, endpoint.address) or "timeout"
         raise ServerUnavailable(
             f"the Temporal server at {endpoint.address} does not answer ({told})", "check that it runs"
         ) from error

@@ -68,15 +68,15 @@ class RecallActivities:
             raise KnowledgeError("this worker has no store of knowledge", kind="NoStore")
         async with asyncio.timeout(WITHIN_S):
             try:
-                return await _looked_up(self._store, request)
+                return await _look_up(self._store, request)
             except KnowledgeError as error:
                 if not error.retryable:
                     raise
             await asyncio.sleep(PAUSE_S)
-            return await _looked_up(self._store, request)
+            return await _look_up(self._store, request)
 
 
-async def _looked_up(store: KnowledgeStore, request: RecallRequest) -> list[Recalled]:
+async def _look_up(store: KnowledgeStore, request: RecallRequest) -> list[Recalled]:
     """Return what shares words with the talk, and the conventions of the places that it names."""
     wish = Recall(text=" ".join(request.terms), reader=request.reader, limit=request.limit, threshold=request.threshold)
     found = await store.recall(wish)

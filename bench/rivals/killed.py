@@ -29,9 +29,11 @@ async def killed(side: Side, address: str, folder: Path, effect: str) -> Killed:
     surroundings = {"RIVALS_ADDRESS": address, "RIVALS_FOLDER": str(folder), "RIVALS_EFFECT": effect}
     run = f"{side.name}-{uuid.uuid4()}"
     victim = await side.process(surroundings | {"RIVALS_HELD": str(HELD)}, "start", run, str(PAYMENTS))
-    await _paid(folder, HELD)
-    victim.kill()
-    await victim.wait()
+    try:
+        await _paid(folder, HELD)
+    finally:
+        victim.kill()
+        await victim.wait()
     began = time.perf_counter()
     said = await side.output(surroundings, "resume", run)
     made = _made(folder)

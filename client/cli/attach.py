@@ -42,7 +42,7 @@ async def _attach(named: str, config: Path | None, *, no_worker: bool, as_json: 
             note(elsewhere(run_id, queue, await home_of(described)))
         if no_worker or not is_own or described.status != WorkflowExecutionStatus.RUNNING:
             return await follow(here, run_id, queue, None, as_json=as_json)
-        async with kept_worker(here.client, here.worker_order(queue), note) as keeper:
+        async with kept_worker(here.client, here.worker_order(queue), note, here.require_usable) as keeper:
             return await follow(here, run_id, queue, keeper, as_json=as_json)
 
 

@@ -78,7 +78,8 @@ async def all_checks(config: Path | None, *, deep: bool) -> AsyncGenerator[Check
     except ServerUnavailable as error:
         yield Check("server", ok=False, detail=error.cause, remedy=error.remedy)
     except ConfigError as error:
-        yield Check("server", ok=False, detail=str(error), remedy="name the server, or leave the namespace out")
+        cause, _, remedy = str(error).partition("; ")
+        yield Check("server", ok=False, detail=cause, remedy=remedy)
 
 
 def idle_models(env: Mapping[str, str]) -> list[Check]:
@@ -251,7 +252,7 @@ async def _model(here: Session) -> Check:
     config = LoopConfig(max_iterations=2, timeout_s=60, max_output_tokens=200)
     task = AgentInput(task=DEEP_TASK, tools=(), config=config)
     try:
-        async with kept_worker(here.client, here.worker_order(), note):
+        async with kept_worker(here.client, here.worker_order(), note, here.require_usable):
             run = await start_agent(here.client, task)
             ended = await run.result()
     except OrgaError as error:

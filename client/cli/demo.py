@@ -53,7 +53,7 @@ def demo(
         root = copied_documents()
         async with session(config, root=root) as here:
             order = replace(here.worker_order(), root=root)
-            async with kept_worker(here.client, order, note) as keeper:
+            async with kept_worker(here.client, order, note, here.require_usable) as keeper:
                 if knowledge:
                     return await demo_knowledge.shown(
                         here, keeper, here.loaded.path.parent if here.loaded.path else root

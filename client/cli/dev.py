@@ -59,6 +59,7 @@ async def _workers(here: Session) -> int:
     """Run one worker after the other until too many in a row die young."""
     deaths = 0
     while deaths < MAX_DEATHS:
+        here.require_usable()
         started = time.monotonic()
         child = spawn_in_foreground(here.worker_order(), pipe=True)
         try:

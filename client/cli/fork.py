@@ -12,7 +12,8 @@ from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json, LastIteration, RunId
 from orga.client.cli.output import json_result, note, result
 from orga.client.cli.session import of_run
-from orga.client.cli.task_input import pair_of, settings, task_text
+from orga.client.cli.task_input import pair_of, settings
+from orga.client.cli.task_text import task_text
 from orga.client.config.problems import nearest
 from orga.client.config.text_values import from_text
 from orga.client.config.workplace import home_of, worker_command

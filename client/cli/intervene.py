@@ -12,7 +12,7 @@ from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.output import json_result, note
 from orga.client.cli.session import Session, of_run
-from orga.client.cli.task_input import task_text
+from orga.client.cli.task_text import task_text
 from orga.client.config.workplace import home_of, worker_command
 from orga.client.runs.agents import AgentHandle
 from orga.client.server.pollers import may_be_polled

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from orga.client.cli.counting import counted
 from orga.client.cli.line import Line
 from orga.client.cli.terminal_text import on_one_line
 
@@ -12,7 +13,7 @@ Data = dict[str, Any]
 def _planned(data: Data) -> list[Line]:
     steps: list[Data] = data.get("steps", [])
     named = f" of pipeline {_text(data, 'pipeline')}" if data.get("pipeline") else ""
-    lines = [Line(f"plan{named}: {len(steps)} step{'' if len(steps) == 1 else 's'}")]
+    lines = [Line(f"plan{named}: {counted(len(steps), 'step')}")]
     return lines + [
         Line(f"  {_text(step, 'id')} {_text(step, 'skill')}: {_text(step, 'goal')}{_needs(step)}") for step in steps
     ]

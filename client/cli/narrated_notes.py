@@ -30,18 +30,6 @@ def _hydrated(data: Data) -> list[Line]:
     return lines + [Line(f"✗ {_text(lack, 'value')}: {_text(lack, 'why')}", "bad") for lack in lacking]
 
 
-def _turn_begun(data: Data) -> list[Line]:
-    return [Line(f"▸ turn {_text(data, 'turn')}: {_text(data, 'message')}", "person")]
-
-
-def _turn_ended(data: Data) -> list[Line]:
-    how, detail = _text(data, "reason"), _text(data, "detail")
-    is_good = how == "completed"
-    return [
-        Line(f"◂ turn {_text(data, 'turn')}: {how}{f' ({detail})' if detail else ''}", "good" if is_good else "bad")
-    ]
-
-
 def _compacted(data: Data) -> list[Line]:
     lines: list[str] = []
     if dropped := data.get("messages_dropped"):
@@ -172,8 +160,6 @@ def _stored(data: Data) -> list[Line]:
 
 
 _TELLERS: dict[str, Callable[[Data], list[Line]]] = {
-    "TurnStarted": _turn_begun,
-    "TurnEnded": _turn_ended,
     "PreHydrationComplete": _hydrated,
     "KnowledgeRecalled": _recalled,
     "KnowledgeStored": _stored,

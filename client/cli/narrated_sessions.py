@@ -5,11 +5,10 @@ from typing import Any, cast
 
 from orga.client.cli.line import Line
 from orga.client.cli.terminal_text import on_one_line
+from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED
 
 Data = dict[str, Any]
 
-TURN_STARTED = "TurnStarted"
-TURN_ENDED = "TurnEnded"
 _UNTOLD = {"await_turn", "send"}
 """Turns tell of both; who waits for a turn changes nothing."""
 

@@ -5,6 +5,7 @@ from datetime import datetime
 from itertools import chain, repeat
 from typing import Any
 
+from orga.client.cli.counting import counted
 from orga.client.cli.line import Line
 from orga.client.cli.narrated_notes import told_note
 from orga.client.cli.terminal_text import on_one_line
@@ -31,7 +32,8 @@ class Narrator:
         return [Line(on_one_line(str(entry.data)), "quiet")] if noted is None else noted
 
     def _started(self, entry: JournalEntry) -> list[Line]:
-        lines = [Line(f"task: {on_one_line(str(entry.data.get('task', '')))}")]
+        task = str(entry.data.get("task", ""))  # a session has none
+        lines = [Line(f"task: {on_one_line(task)}")] if task else []
         if source := entry.data.get("forked_from"):
             lines.append(
                 Line(
@@ -45,7 +47,7 @@ class Narrator:
         version = on_one_line(str(entry.data.get("policy_version") or ""))
         tools = len(entry.data.get("tools") or ())
         judged_by = f"policy {policy}{' ' if version else ''}{version}"
-        told = f"model {model}, {tools} tool{'' if tools == 1 else 's'}, {judged_by}{_build(entry.data)}"
+        told = f"model {model}, {counted(tools, 'tool')}, {judged_by}{_build(entry.data)}"
         return [Line(told, "quiet")]
 
     def _reasoned(self, entry: JournalEntry) -> list[Line]:

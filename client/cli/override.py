@@ -8,7 +8,7 @@ import typer
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.intervene import send_signal
 from orga.client.cli.options import ConfigFile, Json, RunId
-from orga.client.cli.task_input import task_text
+from orga.client.cli.task_text import task_text
 from orga.client.runs.goals import GoalHandle
 
 

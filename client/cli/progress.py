@@ -5,11 +5,11 @@ from datetime import datetime
 from typing import Any
 
 from orga.client.cli.flights import Flights, InFlight
-from orga.client.cli.narrated_sessions import TURN_ENDED, TURN_STARTED
 from orga.client.cli.nesting import run_of
 from orga.workflows.types.delegation import Child
 from orga.workflows.types.names import OWN_ACTIVITIES, TURNS
 from orga.workflows.types.questions import QUESTION_ANSWERED, QUESTION_ASKED, ShownQuestion
+from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED
 from orga.workflows.types.status import AgentStatus, Budgets, JournalEntry
 from orga.workflows.types.usage import Usage
 

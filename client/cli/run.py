@@ -29,8 +29,7 @@ from orga.client.cli.output import alarm, json_result, note, result
 from orga.client.cli.session import Session, session
 from orga.client.cli.task_input import Given, agent_input
 from orga.client.cli.terminal_text import on_one_line
-from orga.client.config.known_input import Wanted, refuse_unknown, refuse_unready, wanted_by
-from orga.client.config.usable import require_usable
+from orga.client.config.known_input import Wanted, refuse_here, refuse_unknown, wanted_by
 from orga.client.runs.agents import run_id_of, start_agent
 from orga.client.runs.named import wait_listed
 from orga.client.server.pollers import may_be_polled
@@ -107,10 +106,10 @@ async def followed(start: Start, config: Path | None, wanted: Wanted, *, no_work
         if not no_worker and not await may_be_polled(here.client, here.task_queue):
             refuse_for_ours(wanted, here)
         if no_worker:
-            run_id = await announced(here, start)
+            run_id = await start_and_announce(here, start)
             return await follow(here, run_id, here.task_queue, None, as_json=as_json)
-        async with kept_worker(here.client, here.worker_order(), note) as keeper:
-            run_id = await announced(here, start)
+        async with kept_worker(here.client, here.worker_order(), note, here.require_usable) as keeper:
+            run_id = await start_and_announce(here, start)
             return await follow(here, run_id, here.task_queue, keeper, as_json=as_json)
 
 
@@ -119,12 +118,9 @@ def refuse_for_ours(wanted: Wanted, here: Session) -> None:
 
     Raises:
         InvalidInput: As that worker would say it; on a server with workers of one's own also why it is asked.
-        ConfigError: It could not even begin.
     """
-    require_usable(here.loaded.config, Path(here.connection.workplace.root), os.environ)
     try:
-        refuse_unknown(wanted, here.loaded.config)
-        refuse_unready(wanted, here.loaded.config, os.environ)
+        refuse_here(wanted, here.loaded.config)
     except InvalidInput as error:
         if here.connection.endpoint.embedded:
             raise
@@ -135,7 +131,7 @@ def refuse_for_ours(wanted: Wanted, here: Session) -> None:
 async def detached(start: Start, config: Path | None, wanted: Wanted, *, as_json: bool) -> int:
     """Start a run and leave it to its workers."""
     async with session(config, check=partial(refuse_unknown, wanted)) as here:
-        run_id = await announced(here, start)
+        run_id = await start_and_announce(here, start)
         await wait_listed(here.client, run_id)  # the next command may say `--last`
         await tell_of_lacking_worker(here)
         if as_json:
@@ -175,7 +171,7 @@ def _nobody(task_queue: str, waits: str, *, is_told: bool) -> str:
     return f"the server does not tell whether a worker polls task queue {task_queue!r}: without one {waits}"
 
 
-async def announced(here: Session, start: Start, what: str = "run") -> str:
+async def start_and_announce(here: Session, start: Start, what: str = "run") -> str:
     """Start it, tell the person at the terminal what to know of it, and return its id."""
     tell_of_lacking_policy(here)
     tell_of_idle_addresses(here)

@@ -80,7 +80,8 @@ async def rows(client: Client, wanted: Filter, limit: int) -> list[Row]:
         UsageError: The server does not understand the query.
     """
     try:
-        found = [await _row(run) for run in await newest_of(client, wanted.visibility(), limit)]
+        newest = await newest_of(client, wanted.visibility(), limit, with_ended=not wanted.running)
+        found = [await _row(run) for run in newest]
     except RPCError as error:
         if error.status != RPCStatusCode.INVALID_ARGUMENT:
             raise OrgaError(f"the server does not list runs: {reason_of(error)}; see `orga doctor`") from error

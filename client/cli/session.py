@@ -1,5 +1,6 @@
 """What most commands begin with: the configuration and a connection."""
 
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -53,6 +54,16 @@ class Session:
         endpoint = self.connection.endpoint
         named = (None, None) if endpoint.embedded else (endpoint.address, endpoint.namespace)
         return WorkerOrder(*named, task_queue or self.task_queue, self.loaded.path or NO_FILE)
+
+    def require_usable(self) -> None:
+        """Refuse what would keep a worker of this command from beginning.
+
+        Raises:
+            ConfigError: Naming the place and the remedy.
+        """
+        from orga.client.config.usable import require_usable  # most commands begin no worker
+
+        require_usable(self.loaded.config, Path(self.connection.workplace.root), os.environ)
 
 
 Check = Callable[[OrgaConfig], None]

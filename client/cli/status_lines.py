@@ -3,14 +3,15 @@
 from datetime import UTC, datetime
 
 from orga.client.cli.ages import age
+from orga.client.cli.counting import counted
 from orga.client.cli.deciding import in_one_line, requeueing
+from orga.client.cli.goal_results import goal_status
 from orga.client.cli.held_calls import held_calls, table
 from orga.client.cli.plan_lines import plan_lines
 from orga.client.cli.progress import open_circuits
 from orga.client.cli.terminal_text import on_one_line
 from orga.workflows.decisions.result import call_summary, counted_calls, spent
 from orga.workflows.types.delegation import Child
-from orga.workflows.types.goals.result import GoalStatus
 from orga.workflows.types.input import Workplace
 from orga.workflows.types.recall import Recollection
 from orga.workflows.types.sessions.result import SessionStatus
@@ -73,7 +74,7 @@ def _recalled(last: Recollection) -> str:
     if last.error:
         return f"nothing could be recalled: {on_one_line(last.error, 300)}"
     words = f" for: {on_one_line(' '.join(last.terms), 120)}" if last.terms else ""
-    return f"{last.items} item{'' if last.items == 1 else 's'} recalled{words}"
+    return f"{counted(last.items, 'item')} recalled{words}"
 
 
 def _tier_lines(status: AgentStatus) -> list[str]:
@@ -103,9 +104,10 @@ def _iteration(status: AgentStatus) -> str:
 
 def _confidence(status: AgentStatus) -> list[str]:
     """Return how far a live goal could be relied on, as its steps are by now; behind its end the result tells."""
-    if not isinstance(status, GoalStatus) or status.confidence is None or status.termination is not None:
+    goal = goal_status(status)
+    if goal is None or goal.confidence is None or goal.termination is not None:
         return []
-    return [f"confidence {status.confidence:.2f}"]
+    return [f"confidence {goal.confidence:.2f}"]
 
 
 def folder_line(place: Workplace) -> str:

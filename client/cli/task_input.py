@@ -1,12 +1,12 @@
 """From the options of `orga run` to the checked input of a run."""
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.task_text import task_text
 from orga.client.config.problems import nearest
 from orga.client.config.text_values import from_text
 from orga.workflows.types.goals.input import GoalConfig, GoalInput, parse_goal
@@ -102,18 +102,6 @@ def goal_input(given: GoalGiven) -> GoalInput:
         "inputs": [clean_text(each) for each in given.inputs] or None,
     }
     return parse_goal({key: _clean(value) for key, value in raw.items() if value not in (None, {})})
-
-
-def task_text(task: str) -> str:
-    """Return the task; `-` stands for what comes on standard input."""
-    if task != "-":
-        return task
-    if sys.stdin.isatty():
-        sys.stderr.write("reading the task from standard input; end it with Ctrl-D\n")
-    try:
-        return sys.stdin.buffer.read().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"the task on standard input is not UTF-8 text (byte {error.start})") from None
 
 
 def pair_of(text: str, option: str) -> tuple[str, str]:

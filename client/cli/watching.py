@@ -105,11 +105,11 @@ class Watch:
                     self._screen.told(replace(line, text=indent + line.text), entry.timestamp)
 
     async def _flight(self) -> None:
-        description = await self._described()
+        description = await self._describe()
         activities = await in_flight(description, self._client.data_converter)
         self._show(self._progress.with_in_flight(activities, datetime.now(UTC)))
 
-    async def _described(self) -> WorkflowExecutionDescription:
+    async def _describe(self) -> WorkflowExecutionDescription:
         """Return what the server says of the run; that it is away, and back, is told once."""
         try:
             described = await self._run.describe()

@@ -1,7 +1,6 @@
 """`orga worker`: a worker in the foreground."""
 
 import asyncio
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +12,6 @@ from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile
 from orga.client.cli.output import note
 from orga.client.cli.session import session
-from orga.client.config.usable import require_usable
 from orga.client.workers.process import spawn_in_foreground
 from orga.client.workers.routing import deployment_name
 
@@ -48,7 +46,7 @@ def worker(
 
 async def _worker(config: Path | None, deployment: str | None, *, json_logs: bool) -> int:
     async with session(config) as here:
-        require_usable(here.loaded.config, Path(here.connection.workplace.root), os.environ)
+        here.require_usable()
         child = spawn_in_foreground(replace(here.worker_order(), json_logs=json_logs, deployment=deployment))
         try:
             code = await child.ended()

@@ -56,11 +56,17 @@ def refuse_unknown(wanted: Wanted, config: OrgaConfig) -> None:
     for model in models_of(wanted, agent, config, {}):
         if problem := misnamed(model):
             raise InvalidInput(f"model: {problem}")
-    for delivery in wanted.deliver:
-        if delivery not in (known := config.goals.deliveries):
-            there = there_are(delivery, known) if known else "there are none: [goals.deliveries]"
-            raise InvalidInput(f"deliver: there is no delivery {delivery!r}; {there}")
+    _refuse_deliveries(wanted, config)
     _refuse_pipeline(wanted, config)
+
+
+def _refuse_deliveries(wanted: Wanted, config: OrgaConfig) -> None:
+    if not wanted.deliver:
+        return
+    from orga.workflows.decisions.goals.deliveries import unknown_deliveries
+
+    if problem := unknown_deliveries(tuple(wanted.deliver), tuple(config.goals.deliveries)):
+        raise InvalidInput(problem)
 
 
 def _refuse_pipeline(wanted: Wanted, config: OrgaConfig) -> None:
@@ -74,7 +80,7 @@ def _refuse_pipeline(wanted: Wanted, config: OrgaConfig) -> None:
         raise InvalidInput(problem)
 
 
-def refuse_here(config: OrgaConfig, wanted: Wanted) -> None:
+def refuse_here(wanted: Wanted, config: OrgaConfig) -> None:
     """Refuse what a worker of this process would.
 
     Raises:

@@ -14,8 +14,12 @@ def require_usable(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> No
     Raises:
         ConfigError: Naming the place and the remedy.
     """
-    if not root.is_dir():
-        raise ConfigError(f"tools.files.root: {root} is not a folder; create it or name another")
+    from orga.activities.adapters.tools.root import Root  # only who begins a worker asks
+
+    try:
+        Root(root)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     policy = config.policy
     if policy.engine == "cedar" or policy.dir or policy.opa.wasm:
         from orga.activities.adapters.policy.ladder import policy_engine  # with the compilers of all engines

@@ -6,9 +6,7 @@ All folders share the embedded server, so each has a queue of its own there: no 
 import hashlib
 import shlex
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from temporalio.client import Client, WorkflowExecution
@@ -20,9 +18,6 @@ from orga.client.user_path import user_path
 from orga.workflows.types.input import WORKPLACE_MEMO, Workplace, workplace_of
 from orga.workflows.types.names import TASK_QUEUE
 from orga.workflows.types.sandbox import can_exist
-
-if TYPE_CHECKING:  # it brings what only a start needs
-    from orga.client.config.known_input import Wanted
 
 MARK_CHARS = 10
 DIGEST_CHARS = 12
@@ -100,24 +95,6 @@ def _text(path: Path) -> str:
 
 
 _HOMES: "WeakKeyDictionary[Client, tuple[str, Workplace | None]]" = WeakKeyDictionary()
-
-
-_CHECKS: "WeakKeyDictionary[Client, Callable[[Wanted], None]]" = WeakKeyDictionary()
-
-
-def check_by(client: Client, check: "Callable[[Wanted], None]") -> None:
-    """Keep in mind what the worker beside a client would refuse."""
-    _CHECKS[client] = check
-
-
-def refuse_by_worker(client: Client, wanted: "Wanted", task_queue: str | None) -> None:
-    """Refuse what the worker beside a client would, where there is one and the run is to go to it.
-
-    Raises:
-        InvalidInput: As the worker would say it.
-    """
-    if client in _CHECKS and task_queue in (None, settled(client)[0]):
-        _CHECKS[client](wanted)
 
 
 def settle(client: Client, queue: str, place: Workplace | None) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from orga.client.journal.effects import effect_faults
+from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED
 from orga.workflows.types.status import JournalEntry
 
 PAST_MISSING = "PastMissing"
@@ -62,12 +63,12 @@ def _of_turns(own: Sequence[JournalEntry]) -> list[str]:
     faults, begun, under_way = list[str](), set[object](), None
     for entry in own:
         turn = entry.data.get("turn")
-        if entry.event == "TurnStarted":
+        if entry.event == TURN_STARTED:
             if under_way is not None or turn in begun:
                 faults.append(f"entry {entry.sequence} begins turn {turn} a second time, or within another")
             begun.add(turn)
             under_way = turn
-        elif entry.event == "TurnEnded":
+        elif entry.event == TURN_ENDED:
             if turn != under_way:
                 faults.append(f"entry {entry.sequence} ends turn {turn}, which was not under way")
             under_way = None

@@ -1,7 +1,7 @@
 """Agents from Python: start one, steer it, ask it, wait for it."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uuid_utils
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus, WorkflowFailureError
@@ -9,17 +9,22 @@ from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy
 from temporalio.exceptions import TerminatedError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from orga.client.config.workplace import refuse_by_worker, settled
+from orga.client.config.workplace import settled
 from orga.client.errors import RunFailed
 from orga.client.runs.exchange import Exchange, translated
 from orga.client.runs.ids import MAX_ID_BYTES, id_taken, reuse_policy
 from orga.client.runs.kinds import kind_of
+from orga.client.runs.worker_beside import refuse_by_worker
 from orga.workflows.types.input import WORKPLACE_MEMO, AgentInput, parse_input
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.questions import Choice, Resolution
-from orga.workflows.types.record import Border, InvalidInput
+from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import AgentResult, AgentStatus, ShownMessage
 from orga.workflows.types.text import as_line, can_be_typed, clean_text, one_line
+
+if TYPE_CHECKING:  # who starts an agent loads neither
+    from orga.workflows.types.goals.input import GoalInput
+    from orga.workflows.types.sessions.input import SessionInput
 
 SUMMARY_CHARS = 150
 
@@ -218,9 +223,6 @@ async def start_agent(
     given = {"task": agent_input} if isinstance(agent_input, str) else agent_input
     checked = parse_input(given if isinstance(given, AgentInput) else dict(given))
     run_id = run_id_of(workflow_id)
-    from orga.client.config.known_input import Wanted  # what only a start needs
-
-    refuse_by_worker(client, Wanted(checked.agent, checked.model, checked.tools or ()), task_queue)
     await start_run(
         client,
         AGENT_WORKFLOW,
@@ -237,7 +239,7 @@ async def start_agent(
 async def start_run(
     client: Client,
     workflow: str,
-    checked: Border,
+    checked: "AgentInput | GoalInput | SessionInput",
     summary: str,
     run_id: str,
     *,
@@ -248,10 +250,12 @@ async def start_run(
     """Start a run of any kind under an id that was checked; as `start_agent` does.
 
     Raises:
+        InvalidInput: The worker beside the client would refuse it.
         OrgaError: A run with this id is live, or has ended and `again` does not say that this is meant.
     """
     if task_queue is not None:
         _has_no_hidden(task_queue, "task_queue")
+    refuse_by_worker(client, checked, task_queue)
     queue, place = settled(client)
     try:
         await client.start_workflow(

@@ -7,7 +7,6 @@ import uuid_utils
 from temporalio.client import Client
 from temporalio.common import TypedSearchAttributes
 
-from orga.client.config.workplace import refuse_by_worker
 from orga.client.runs.agents import AgentHandle, run_id_of, start_run
 from orga.workflows.types.goals.input import GoalInput, parse_goal
 from orga.workflows.types.names import GOAL_WORKFLOW
@@ -64,10 +63,6 @@ async def start_goal(
     more = {"pipeline": pipeline, "inputs": None if inputs is None else tuple(inputs)}
     checked = _checked(goal, {key: value for key, value in more.items() if value is not None})
     run_id = goal_id_of(workflow_id)
-    from orga.client.config.known_input import Wanted  # what only a start needs
-
-    wanted = Wanted(checked.agent, checked.model, checked.skills or (), is_goal=True)
-    refuse_by_worker(client, wanted, task_queue)
     await start_run(
         client,
         GOAL_WORKFLOW,

@@ -1,8 +1,8 @@
 """Which run somebody means: its id, the beginning of one that no other shares, or the newest."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,14 +10,17 @@ from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.errors import AmbiguousRun, RunNotFound
+from orga.client.runs.newest import newest_of
 from orga.client.server.lacking import is_lacking
 from orga.workflows.types.names import RUNS, SESSION_WORKFLOW
 
 HEADS = ("agent-", "goal-", "session-")
 """With which the ids begin that runs get by themselves: a beginning may leave them out."""
 
-WHOLE_CHARS = min(map(len, HEADS)) + 36
-"""Of an id with a UUID in it. What is as long was copied, and is never the beginning of another."""
+UUID_CHARS = 36
+
+WHOLE_CHARS = min(map(len, HEADS)) + UUID_CHARS
+"""Of what has no head of ours. What is as long as a whole id was copied, and is never the beginning of another."""
 
 MIN_CHARS = 4
 """Of a beginning, its head left out: fewer are a slip of the hand."""
@@ -67,17 +70,14 @@ async def newest_run(client: Client, task_queue: str | None) -> Meant:
         RunNotFound: There is none.
     """
     nothing = RunNotFound("--last", told='there is no run here yet; start one with: orga run "…"')
-    found: list[WorkflowExecution] = []
-    for states in ("=", "!="):  # the server lists what is live before all else, and what ended by its end
-        found += await _list(client, f"ExecutionStatus {states} 'Running'{_at(task_queue)}", nothing)
-    return _newest(found, nothing)
+    return await _newest(client, f"{_RUNS}{_at(task_queue)}", nothing)
 
 
 async def newest_session(client: Client, task_queue: str | None) -> Meant:
     """Return the session that was begun last, of those that have not ended; the rest as for `newest_run`."""
     nothing = RunNotFound("--last", told="there is no open session here; begin one with: orga chat")
-    only = f"WorkflowType = '{SESSION_WORKFLOW}' AND ExecutionStatus = 'Running'{_at(task_queue)}"
-    return _newest(await _list(client, only, nothing), nothing)
+    query = f"WorkflowType = {quoted(SESSION_WORKFLOW)}{_at(task_queue)}"
+    return await _newest(client, query, nothing, with_ended=False)
 
 
 async def wait_listed(client: Client, workflow_id: str) -> None:
@@ -93,16 +93,22 @@ def _at(task_queue: str | None) -> str:
     return "" if task_queue is None else f" AND TaskQueue = {quoted(task_queue)}"
 
 
-def _newest(found: Iterable[WorkflowExecution], nothing: RunNotFound) -> Meant:
-    newest = max((run for run in found if not run.parent_id), key=_started, default=None)
-    if newest is None:
-        raise nothing
-    return Meant(newest.id, is_told=False)
+async def _newest(client: Client, query: str, nothing: RunNotFound, *, with_ended: bool = True) -> Meant:
+    with _listing(nothing):
+        for run in await newest_of(client, query, 1, is_wanted=_is_no_delegate, with_ended=with_ended):
+            return Meant(run.id, is_told=False)
+    raise nothing
+
+
+def _is_no_delegate(run: WorkflowExecution) -> bool:
+    return not run.parent_id
 
 
 def can_be_beginning(name: str) -> bool:
     """Return whether a run is looked for whose id begins so."""
-    return len(_behind_head(name)) >= MIN_CHARS and len(name) < WHOLE_CHARS and name.isprintable()
+    behind = _behind_head(name)
+    whole = WHOLE_CHARS if behind == name else UUID_CHARS
+    return MIN_CHARS <= len(behind) < whole and name.isprintable()
 
 
 def _too_short(name: str) -> str:
@@ -131,6 +137,9 @@ def quoted(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
+_RUNS = f"WorkflowType IN ({', '.join(map(quoted, RUNS))}) AND ExecutionStatus != 'ContinuedAsNew'"
+
+
 def _beginnings(name: str) -> Sequence[str]:
     return (name, *(f"{head}{name}" for head in HEADS if not name.startswith(HEADS)))
 
@@ -150,10 +159,15 @@ async def _is_there(client: Client, workflow_id: str) -> bool:
 
 
 async def _list(client: Client, query: str, otherwise: RunNotFound) -> list[WorkflowExecution]:
-    """Return the runs of a query; a server that does not list runs, or not by this, knows none by less than its id."""
-    kinds = f"WorkflowType IN ({', '.join(map(quoted, RUNS))}) AND ExecutionStatus != 'ContinuedAsNew'"
+    with _listing(otherwise):
+        return [run async for run in client.list_workflows(f"{_RUNS} AND {query}", limit=MAX_FOUND)]
+
+
+@contextmanager
+def _listing(otherwise: RunNotFound) -> Generator[None]:
+    """A server that does not list runs, or not by this, knows none by less than its id."""
     try:
-        return [run async for run in client.list_workflows(f"{kinds} AND {query}", limit=MAX_FOUND)]
+        yield
     except RPCError as error:
         if error.status == RPCStatusCode.INVALID_ARGUMENT or is_lacking(error):
             raise otherwise from None

@@ -13,7 +13,6 @@ from temporalio.common import TypedSearchAttributes
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.config.workplace import refuse_by_worker
 from orga.client.errors import NoAnswer, NotTakenYet, OrgaError, Refused, RunNotFound, TaskFails
 from orga.client.runs.agents import AgentHandle, run_id_of, start_run
 from orga.client.runs.exchange import UNPROCESSED, says_ended, translated
@@ -284,9 +283,6 @@ async def start_session(
     given = {"agent": agent, **{name: value for name, value in optional.items() if value is not None}}
     checked = parse_session(given)
     run_id = session_id_of(session_id)
-    from orga.client.config.known_input import Wanted  # what only a start needs
-
-    refuse_by_worker(client, Wanted(checked.agent, checked.model, checked.tools or ()), task_queue)
     await start_run(
         client,
         SESSION_WORKFLOW,

@@ -21,7 +21,7 @@ async def _try_to_connect(address: str) -> str | None:
     try:
         await Client.connect(address)
     except (RuntimeError, ValueError) as error:
-        return await told_failure(error, address)
+        return await explain_failure(error, address)
     return None
 
 
@@ -41,7 +41,7 @@ async def wait_ready(address: str, timeout_s: float) -> None:
         await asyncio.sleep(0.1)
 
 
-async def told_failure(error: Exception, address: str) -> str:
+async def explain_failure(error: Exception, address: str) -> str:
     """Return the cause; where the connection was closed, who is there is asked again in the words of the web."""
     told = connect_failure(error)
     return OTHER if told == CLOSED and await _is_web_server(address) else told

@@ -10,7 +10,7 @@ from temporalio.envconfig import ClientConfig, ClientConnectConfig
 from orga.client.errors import ConfigError
 from orga.client.server.embedded import ensure_server, running
 from orga.client.server.endpoint import Endpoint, Report, ServerUnavailable
-from orga.client.server.readiness import told_failure
+from orga.client.server.readiness import explain_failure
 
 CONNECT_TIMEOUT_S = 10.0
 EMBEDDED_NAMESPACE = "default"
@@ -39,7 +39,7 @@ async def resolve_endpoint(configured: str | None, report: Report, *, namespace:
     except TimeoutError as error:
         raise _unreachable(endpoint, f"no answer within {CONNECT_TIMEOUT_S:g} s", bool(configured)) from error
     except (RuntimeError, ValueError) as error:
-        raise _unreachable(endpoint, await told_failure(error, address), bool(configured)) from error
+        raise _unreachable(endpoint, await explain_failure(error, address), bool(configured)) from error
     return endpoint
 
 

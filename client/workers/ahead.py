@@ -39,7 +39,8 @@ class Begun:
         self.process.kill()
         self.process.wait()
         if self.process.stdin is not None:
-            self.process.stdin.close()
+            with suppress(BrokenPipeError):  # of an order that it never read
+                self.process.stdin.close()
         if self.log is not None:
             self.log.unlink(missing_ok=True)
 
@@ -60,7 +61,7 @@ def dismiss() -> None:
         _ahead.pop().end()
 
 
-def taken() -> Begun:
+def take_or_begin() -> Begun:
     """Return what was begun ahead, else one that begins now."""
     return _ahead.pop() if _ahead else begin()
 

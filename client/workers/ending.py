@@ -7,8 +7,10 @@ from typing import Protocol, cast
 
 from temporalio.worker import Worker
 
-LAST_S = 10.0
-"""For the last step of a shutdown, behind all polls and completions; it usually takes milliseconds."""
+LAST_S = 3.0
+"""For the last step of a shutdown, behind all polls and completions; it usually takes milliseconds.
+
+With what a worker gives its activities (`SHUTDOWN_GRACE`) it is less than what its command waits (`STOP_TIMEOUT_S`)."""
 
 _log = logging.getLogger(__name__)
 
@@ -17,7 +19,7 @@ class _Bridge(Protocol):
     def finalize_shutdown(self) -> Awaitable[None]: ...
 
 
-def ends(worker: Worker) -> Worker:
+def bound_shutdown(worker: Worker) -> Worker:
     """Return the worker, whose last step is bounded.
 
     The SDK's core (sdk-rust issue 1537) may wait forever there for the word of an activity that completed while the

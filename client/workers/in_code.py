@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
@@ -61,8 +61,7 @@ class Agent:
         """
         if not self.name.strip():
             raise ConfigError("Agent(name=...): give it a name, by which runs ask for it")
-        if not _is_list(self.tools):
-            raise ConfigError(f"Agent({self.name!r}): tools={self.tools!r} is no list; write tools=[{self.tools!r}]")
+        object.__setattr__(self, "tools", _listed("tools", self.tools, f"Agent({self.name!r}): "))
         if self.model is not None and not self.model.startswith(PREFIX) and (problem := misnamed(self.model)):
             raise ConfigError(f"Agent({self.name!r}): model: {problem}, or tier:NAME")
         _ = self.settings
@@ -83,8 +82,17 @@ class Agent:
         return _checked(AgentConfig, given, f"Agent({self.name!r})")
 
 
-def _is_list(given: object) -> bool:
-    return isinstance(given, Iterable) and not isinstance(given, str)
+def _listed(key: str, given: Any, place: str = "") -> tuple[Any, ...]:
+    """Return what is a list as one that can be read again and again: a generator has its items once."""
+    if isinstance(given, Iterable) and not isinstance(given, str):
+        return tuple(cast("Iterable[Any]", given))
+    raise ConfigError(f"{place}{key} takes a list; write {key}=[{_written(given)}]")
+
+
+def _written(given: Any) -> str:
+    if isinstance(given, Agent):
+        return f"Agent({given.name!r}, ...)"
+    return repr(given) if isinstance(given, str) else getattr(given, "__name__", "...")
 
 
 def as_tool(function: Function) -> Tool:
@@ -113,15 +121,13 @@ class InCode:
     policy: Path | None = None
 
     def __post_init__(self) -> None:
-        """Check that what is a list is one.
+        """Take what is a list as one.
 
         Raises:
             ConfigError: One agent, or one function, stands where a list of them belongs.
         """
-        for key, given in (("agents", self.agents), ("tools", self.tools)):
-            if not _is_list(given):
-                told = f"Agent({given.name!r}, ...)" if isinstance(given, Agent) else getattr(given, "__name__", "...")
-                raise ConfigError(f"{key} takes a list; write {key}=[{told}]")
+        object.__setattr__(self, "agents", _listed("agents", self.agents))
+        object.__setattr__(self, "tools", _listed("tools", self.tools))
 
     @property
     def is_empty(self) -> bool:

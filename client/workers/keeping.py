@@ -2,13 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from temporalio.client import Client
 from temporalio.service import RPCError
 
 from orga.client.config.worker_order import WorkerOrder
+from orga.client.errors import ConfigError
 from orga.client.server.endpoint import Report
 from orga.client.workers.ahead import dismiss
 from orga.client.workers.process import WorkerFailed, WorkerProcess, start_worker
@@ -20,13 +21,17 @@ HEALTHY_S = 30.0
 MAX_DEATHS = 3
 """Deaths of young workers in a row, after which no other is started."""
 
+Require = Callable[[], None]
+"""Raises what would keep a worker of ours from beginning."""
+
 
 class WorkerKeeper:
     """Sees to it that some worker polls a task queue."""
 
-    def __init__(self, client: Client, order: WorkerOrder, report: Report) -> None:
+    def __init__(self, client: Client, order: WorkerOrder, report: Report, require_usable: Require) -> None:
         self._client = client
         self._order = order
+        self._require_usable = require_usable
         self.report = report
         self._started_at = 0.0
         self._deaths = 0
@@ -41,6 +46,7 @@ class WorkerKeeper:
         """Start a worker unless one polls.
 
         Raises:
+            ConfigError: Ours could not begin.
             WorkerFailed: It did not start, or would get no run: they all go to a version of a deployment.
         """
         there = await routing(self._client, self._order.task_queue)
@@ -77,13 +83,14 @@ class WorkerKeeper:
     async def _start_or_say(self, there: Routing | None) -> None:
         try:
             await self._start(there)
-        except WorkerFailed as error:
+        except (ConfigError, WorkerFailed) as error:
             self._deaths = MAX_DEATHS
             self.report(str(error))
 
     async def _start(self, there: Routing | None) -> None:
         if there is not None and there.current is not None:
             raise WorkerFailed(nobody_serves(there.current, self._order.task_queue))
+        self._require_usable()
         self.report("starting a worker…")
         self.own = await start_worker(self._client, self._order)
         self._started_at = time.monotonic()
@@ -91,13 +98,16 @@ class WorkerKeeper:
 
 
 @asynccontextmanager
-async def kept_worker(client: Client, order: WorkerOrder, report: Report) -> AsyncGenerator[WorkerKeeper]:
+async def kept_worker(
+    client: Client, order: WorkerOrder, report: Report, require_usable: Require
+) -> AsyncGenerator[WorkerKeeper]:
     """Have a worker polling from here to the end of the block; ours is stopped there.
 
     Raises:
+        ConfigError: None polled, and ours could not begin.
         WorkerFailed: None polled, and ours did not start.
     """
-    keeper = WorkerKeeper(client, order, report)
+    keeper = WorkerKeeper(client, order, report, require_usable)
     await keeper.ensure()
     keeping = asyncio.create_task(keeper.keep())
     try:

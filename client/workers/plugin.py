@@ -40,7 +40,7 @@ from orga.client.server.search_attributes import are_known
 from orga.client.user_path import user_path
 from orga.client.workers.application import client_of, refuse_shared_names, with_our_values
 from orga.client.workers.deployment import GoingOver
-from orga.client.workers.ending import ends
+from orga.client.workers.ending import bound_shutdown
 from orga.client.workers.engine_memory import change_of_engine, recorded_engine
 from orga.client.workers.in_code import Agent, Function, InCode
 from orga.client.workers.parts import Parts, configured_parts
@@ -170,7 +170,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         if open_to_agents := writable_rules(self.config, self.root, os.environ):
             _log.warning("%s", open_to_agents)
         async with beside(made.parts):
-            await next(ends(worker))
+            await next(bound_shutdown(worker))
 
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
         """Let a replayer replay runs of ours, too."""

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -11,7 +12,7 @@ from temporalio.client import Client
 from orga.client.config.worker_order import POLLS, WorkerOrder
 from orga.client.errors import OrgaError
 from orga.client.server.pollers import is_of_process, pollers
-from orga.client.workers.ahead import Begun, begin_writing, taken
+from orga.client.workers.ahead import Begun, begin_writing, take_or_begin
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 15.0
@@ -91,7 +92,8 @@ class WorkerProcess:
     def _close(self) -> None:
         for stream in (self._process.stdin, self._process.stdout):
             if stream:
-                stream.close()
+                with suppress(BrokenPipeError):  # it ended before it read its order, which closing tries to write again
+                    stream.close()
 
     def _last_words(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines() if self.log else []
@@ -101,7 +103,7 @@ class WorkerProcess:
 
 def spawn_worker(order: WorkerOrder) -> WorkerProcess:
     """Start a worker in the working directory; its output goes to a file in orga's home."""
-    begun = taken()
+    begun = take_or_begin()
     begun.give(order)
     return WorkerProcess(begun.process, begun.log)
 

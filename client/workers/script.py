@@ -14,8 +14,9 @@ from temporalio.worker import Worker
 
 from orga.client.config.known_input import refuse_here
 from orga.client.config.sections import OrgaConfig
-from orga.client.config.workplace import check_by, settle
+from orga.client.config.workplace import settle
 from orga.client.connect import connection
+from orga.client.runs.worker_beside import check_by
 from orga.client.telemetry.start import telemetry
 from orga.client.workers.build import build_id
 from orga.client.workers.in_code import Agent, Function
@@ -67,7 +68,7 @@ async def worker(
         async with connection(plugin.config, lambda _: None, observed.plugins, root=plugin.root) as connected:
             queue = task_queue or connected.task_queue + (_mark_of_program() if has_own else "")
             settle(connected.client, queue, connected.workplace if connected.endpoint.embedded else None)
-            check_by(connected.client, partial(refuse_here, plugin.config))
+            check_by(connected.client, partial(refuse_here, config=plugin.config))
             at_work = Worker(
                 connected.client,
                 task_queue=queue,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
-from orga.activities.adapters.knowledge.sqlite import schema
+from orga.activities.adapters.knowledge.sqlite import connections, schema
 from orga.activities.adapters.knowledge.sqlite.candidates import Search
 from orga.activities.adapters.knowledge.sqlite.codes import Codes
 from orga.activities.adapters.knowledge.sqlite.failures import knowledge_error
@@ -295,6 +295,24 @@ async def test_nothing_of_what_was_forgotten_remains_in_the_files(opens: Opens, 
     files = [file.read_bytes().lower() for file in path.parent.iterdir()]
     assert not [word for word in (b"zanzibar", b"quuxw", b"quux") if any(word in file for file in files)]
     assert len(await other.recall(wish("lorry"))) == len(await other.recall(wish("crane"))) == 5
+
+
+async def test_it_is_told_where_another_process_keeps_what_was_forgotten_in_the_log(
+    opens: Opens, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "WAIT_S", 0.1)
+    store = opens()
+    await store.store([a_fact("zanzibar", "is kept in", "vault quuxword", **owned("user", user="ada"))])
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN")
+    other.execute("SELECT * FROM items").fetchall()
+    await store.forget(Erasure(user="ada"))
+    with pytest.raises(KnowledgeError, match=r"may remain in .*knowledge\.db-wal: another process reads") as refused:
+        await store.purge()
+    assert refused.value.retryable
+    other.close()
+    await store.purge()
+    assert not [file for file in path.parent.iterdir() if b"zanzibar" in file.read_bytes().lower()]
 
 
 async def test_numbers_of_forgotten_items_are_not_used_again(opens: Opens) -> None:

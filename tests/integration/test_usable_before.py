@@ -11,7 +11,7 @@ __all__ = ["home", "orga"]
 
 
 @pytest.mark.parametrize(
-    "arguments", [("run", "x"), ("goal", "x"), ("chat", "--say", "x"), ("worker",)], ids=lambda each: each[0]
+    "arguments", [("run", "x"), ("goal", "x"), ("chat", "--say", "x"), ("worker",), ("dev",)], ids=lambda each: each[0]
 )
 @pytest.mark.parametrize("broken", ["root", "policy"])
 def test_no_worker_is_begun(orga: Orga, arguments: tuple[str, ...], broken: str) -> None:
@@ -19,9 +19,24 @@ def test_no_worker_is_begun(orga: Orga, arguments: tuple[str, ...], broken: str)
     if broken == "root":
         (folder / "orga.toml").write_text('[tools.files]\nroot = "nosuch"\n')
     else:
-        (folder / "policies").mkdir()
-        (folder / "policies" / "mine.cedar").write_text("permit(")
+        break_policy(folder)
     done = orga(*arguments, ORGA_TRUST="1")
     assert done.code == 2, done.err
     assert "orga-worker:" not in done.err
     assert ("nosuch is not a folder; create it" if broken == "root" else "mine.cedar") in done.err
+
+
+def test_nor_for_a_run_or_a_session_that_is_there(orga: Orga) -> None:
+    assert orga("chat", "--id", "a-talk", "--say", "x").code == 0
+    assert orga("run", "x", "--id", "a-run", "--detach").code == 0
+    break_policy(Path(orga.folder))
+    for arguments in (("attach", "a-run"), ("chat", "a-talk", "--say", "y"), ("demo",)):
+        done = orga(*arguments, ORGA_TRUST="1")
+        assert done.code == 2, done.err
+        assert "orga-worker:" not in done.err
+        assert "mine.cedar" in done.err
+
+
+def break_policy(folder: Path) -> None:
+    (folder / "policies").mkdir()
+    (folder / "policies" / "mine.cedar").write_text("permit(")

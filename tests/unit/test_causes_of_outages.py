@@ -13,6 +13,7 @@ from orga.activities.adapters.models.registry import ModelRegistry
 from orga.activities.breakers import TurnedAway, WorkerBreakers
 from orga.activities.model_calls import ModelCalls
 from orga.activities.ports import ModelError, ModelRequest
+from orga.client.cli.main import run_command
 from orga.client.config.sections import ModelsConfig, OrgaConfig
 from orga.client.testing.script import ScriptedModels
 from orga.client.workers.checked import checked
@@ -137,3 +138,32 @@ def test_doctor_sees_that_nobody_answers_at_an_address(tmp_path: Path) -> None:
     report = checked(OrgaConfig(models=models), tmp_path, {})
     assert "can't be reached" in report["models"]["openai-compatible:m"]
     assert checked(OrgaConfig(), tmp_path, {})["models"] == {"offline:extractive": ""}
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        (
+            "TEMPORAL_ADDRESS",
+            "https://a.example",
+            ["is no address of a Temporal server", "    → write HOST:PORT, as a."],
+        ),
+        ("TEMPORAL_NAMESPACE", "shop", ["and no address says where", "    → name one (TEMPORAL_ADDRESS,"]),
+    ],
+)
+def test_doctor_says_the_remedy_of_what_is_wrong_with_the_server(
+    variable: str,
+    value: str,
+    told: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv(variable, value)
+    assert run_command(["doctor"]) == 6
+    cause, remedy = capsys.readouterr().out.splitlines()[-2:]
+    assert told[0] in cause
+    assert remedy.startswith(told[1])
+    assert ";" not in cause

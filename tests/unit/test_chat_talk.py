@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.cli.chat import opening, talk
 from orga.client.cli.chat.asked import carry_out
@@ -17,7 +18,6 @@ from orga.client.cli.chat.talk import Chat, Parts
 from orga.client.cli.exit_codes import UsageError
 from orga.client.errors import NoAnswer, RunEnded
 from orga.client.runs.sessions import TurnUnknown
-from orga.client.workers import ahead
 from orga.workflows.types.sessions.input import SessionInput
 from orga.workflows.types.status import JournalEntry
 from tests.unit.test_chat_turns import ENDED, TURN
@@ -246,6 +246,66 @@ async def test_what_is_being_sent_counts_as_said_and_is_interrupted_before_one_l
     assert session.interrupts == ["Ctrl-C in the chat"]
 
 
+async def test_ctrl_c_interrupts_again_once_the_turn_that_it_cut_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also before the next turn has begun: while its message is sent, say."""
+    session, is_cut, has_ended = Session(), asyncio.Event(), asyncio.Event()
+
+    async def followed(_client: Any, _id: str) -> AsyncGenerator[JournalEntry]:
+        for entry in TURN:
+            yield entry
+        await is_cut.wait()
+        yield ENDED
+        has_ended.set()
+        await asyncio.Event().wait()
+
+    async def nothing(_source: Source, _ctrl_c: Any) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    monkeypatch.setattr(talk, "followed", followed)
+    monkeypatch.setattr(Source, "read", nothing)
+    chat = a_chat(session, "typed")
+    talking = asyncio.create_task(chat.talk())
+    while not chat.is_busy:
+        await asyncio.sleep(0)
+    assert chat.ctrl_c() == "interrupts"
+    is_cut.set()
+    await asyncio.wait_for(has_ended.wait(), SOON_S)
+    saying = asyncio.create_task(chat.say("Hello"))
+    while not session.posted:
+        await asyncio.sleep(0)
+    assert [chat.ctrl_c(), chat.ctrl_c()] == ["interrupts", "leaves"]
+    for task in (saying, talking):
+        task.cancel()
+    await asyncio.gather(saying, talking, return_exceptions=True)
+
+
+async def test_a_new_session_in_which_nothing_could_be_said_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session()
+
+    async def unread(*_: Any) -> AsyncGenerator[JournalEntry]:
+        raise RPCError("gone", RPCStatusCode.UNAVAILABLE, b"")
+        yield
+
+    async def start_and_announce(*_: Any) -> None:
+        pass
+
+    def a_session(*_: Any) -> Session:
+        return session
+
+    @asynccontextmanager
+    async def here(*_: Any, **__: Any) -> AsyncGenerator[Any]:
+        yield SimpleNamespace(client=None, task_queue="q")
+
+    monkeypatch.setattr(talk, "read_journal", unread)
+    monkeypatch.setattr(opening, "session", here)
+    monkeypatch.setattr(opening, "start_and_announce", start_and_announce)
+    monkeypatch.setattr(opening, "SessionHandle", a_session)
+    with pytest.raises(RPCError):
+        await begin(SessionInput(), "s", Manner("Hello", None, 3, no_worker=True, as_json=False))
+    assert session.closed.is_set()
+
+
 async def test_what_nobody_took_was_not_said() -> None:
     session = Session()
     session.fails = NoAnswer("q")
@@ -277,27 +337,3 @@ async def test_the_history_is_of_as_many_turns_as_one_asks_for() -> None:
     assert [line[:9] for line in shown_in(chat) if line.startswith("──")] == ["── turn 2"]
     with pytest.raises(UsageError, match="give the number of turns, as /history 5"):
         await carry_out(chat, Asked("history", "0"))
-
-
-async def test_a_worker_begun_ahead_goes_where_none_is_wanted(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Begun(Exception):
-        pass
-
-    async def announced(*_: Any) -> None:
-        raise Begun
-
-    @asynccontextmanager
-    async def session(*_: Any, **__: Any) -> AsyncGenerator[Any]:
-        yield SimpleNamespace(client=None, task_queue="q")
-
-    monkeypatch.setenv("ORGA_HOME", str(tmp_path))
-    monkeypatch.setattr(opening, "session", session)
-    monkeypatch.setattr(opening, "announced", announced)
-    ahead.begin_ahead()
-    assert list(tmp_path.glob("worker-*.log"))
-    try:
-        with pytest.raises(Begun):
-            await begin(SessionInput(), "s", Manner("Hello", None, 3, no_worker=True, as_json=False))
-        assert not list(tmp_path.glob("worker-*.log"))
-    finally:
-        ahead.dismiss()

@@ -1,6 +1,7 @@
 """`orga knowledge` with files: documents and exports that come in and go out, and a project's conventions."""
 
 import json
+import sqlite3
 import stat
 from pathlib import Path
 
@@ -45,6 +46,30 @@ def test_what_a_document_no_longer_says_is_forgotten(capsys: Shown) -> None:
     assert told(capsys, "import", "prices.md") == "documents: 1 changed (0 parts)\n"
     assert found(capsys) == []
     assert "nothing to import" in told(capsys, "import", "prices.md")
+
+
+def test_what_an_import_replaces_or_forgets_is_wiped(capsys: Shown) -> None:
+    """Also where another process has the store open, so that its log of writes stays."""
+    write("prices.md", "# Prices\nThe zanzibar costs 3 euros.")
+    write("AGENTS.md", "Ask quuxword.")
+    told(capsys, "import", "prices.md")
+    told(capsys, "import-conventions")
+    store = Path(read(capsys, "stats")["place"])
+    other = sqlite3.connect(store)
+    other.execute("SELECT count(*) FROM items").fetchall()
+    write("prices.md", "# Prices\nAll is free.")
+    told(capsys, "import", "prices.md")
+    assert not left_of("zanzibar", store)
+    Path("AGENTS.md").unlink()
+    told(capsys, "import-conventions")
+    assert not left_of("quuxword", store)
+    other.close()
+
+
+def left_of(word: str, store: Path) -> list[Path]:
+    files = [each for each in store.parent.iterdir() if each.name.startswith(store.name)]
+    assert len(files) > 1
+    return [each for each in files if word.encode() in each.read_bytes()]
 
 
 def test_documents_that_are_gone_are_named_and_forgotten_where_that_is_said(capsys: Shown, tmp_path: Path) -> None:

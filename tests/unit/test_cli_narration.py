@@ -263,3 +263,7 @@ def test_a_later_denial_names_the_call_that_it_is_about() -> None:
     narrator.tell(A_RUN[1])
     again = an_entry("PolicyEvaluated", calls=["c2"], verdicts=[{"decision": "deny", "reason": "not any more"}])
     assert [line.text for line in narrator.tell(again)] == ["✗ denied write_file x: not any more"]
+
+
+def test_a_session_begins_with_no_task() -> None:
+    assert Narrator().tell(an_entry("Started", task="", input={})) == []

@@ -55,6 +55,15 @@ def test_a_list_of_runs_loads_nothing_that_only_goals_answer_with() -> None:
     assert not {"orga.workflows.types.state", "orga.workflows.types.goals.result"} & modules_of(SHOW, "list")
 
 
+def test_a_status_loads_what_goals_answer_with_for_a_goal_alone() -> None:
+    assert "orga.workflows.types.goals.result" not in modules_of(SHOW, "status")
+
+
+def test_guidance_loads_no_input_of_goals_and_sessions() -> None:
+    inputs = {"orga.workflows.types.goals.input", "orga.workflows.types.sessions.input"}
+    assert not inputs & modules_of(SHOW, "steer")
+
+
 def test_the_version_loads_no_command() -> None:
     program = "import sys\nfrom orga.client.cli.main import run_command\nrun_command(['--version'])\n"
     loaded = modules_of(f"{program}print(*sys.modules, sep='\\n')")

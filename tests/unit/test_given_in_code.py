@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -11,12 +12,23 @@ import pytest
 from temporalio import activity
 from temporalio.client import Client
 
-from orga import Agent, AgentInput, LoopConfig, OrgaPlugin, tool
-from orga.client.config.known_input import Wanted, refuse_here
+from orga import (
+    Agent,
+    AgentInput,
+    LoopConfig,
+    OrgaPlugin,
+    create_schedule,
+    start_agent,
+    start_goal,
+    start_session,
+    tool,
+)
+from orga.client.config.known_input import refuse_here
 from orga.client.config.sections import McpConfig, OrgaConfig, PolicyConfig
 from orga.client.config.trust.rules_in_use import rules_in_use
-from orga.client.config.workplace import check_by, refuse_by_worker, settle
+from orga.client.config.workplace import settle
 from orga.client.errors import ConfigError
+from orga.client.runs.worker_beside import check_by, refuse_by_worker
 from orga.client.workers.in_code import InCode, as_tool
 from orga.client.workers.parts import configured_parts
 from orga.workflows.types.agents import AgentConfig
@@ -121,11 +133,15 @@ REFUSED: Mapping[str, tuple[Callable[[], object], str]] = {
     ),
     "one tool where a list belongs": (
         lambda: a_clerk(tools="read_file"),
-        "Agent('clerk'): tools='read_file' is no list; write tools=['read_file']",
+        "Agent('clerk'): tools takes a list; write tools=['read_file']",
+    ),
+    "one function where tools belong": (
+        lambda: a_clerk(tools=stock),
+        "Agent('clerk'): tools takes a list; write tools=[stock]",
     ),
     "a number where tools belong": (
         lambda: a_clerk(tools=3),
-        "Agent('clerk'): tools=3 is no list",
+        "Agent('clerk'): tools takes a list; write tools=[...]",
     ),
     "a model without a provider": (
         lambda: a_clerk(model="gpt"),
@@ -201,6 +217,14 @@ def test_agents_do_not_write_the_application_that_they_run_in(tmp_path: Path, mo
     assert not rules.forbid(tmp_path / "notes.md", tmp_path)
 
 
+def test_what_is_given_as_a_generator_is_not_used_up_by_the_first_look() -> None:
+    clerks = (a_clerk(tools=(each for each in [stock])) for _ in range(1))
+    in_code = InCode(clerks)  # type: ignore[arg-type]  # pyright: ignore
+    assert in_code.beside(EMPTY).agents["clerk"].tools == ("stock",)
+    assert [each.spec.name for each in in_code.functions()] == ["stock"]
+    assert [agent.name for agent in in_code.agents] == ["clerk"]
+
+
 def test_a_tool_may_be_marked_without_parentheses() -> None:
     @tool
     def look(item: str) -> str:
@@ -217,23 +241,43 @@ def test_an_effect_that_there_is_not_is_refused_where_it_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "told"),
+    ("given", "told"),
     [
-        pytest.param(Wanted("nosuch"), "agent: there is no agent 'nosuch'", id="an agent"),
-        pytest.param(Wanted("clerk", "gpt-5"), "model: 'gpt-5' names no model", id="a model"),
-        pytest.param(Wanted("clerk", None, ("nosuch",)), "tools: agent 'clerk' does not list 'nosuch'", id="a tool"),
+        pytest.param({"task": "x", "agent": "nosuch"}, "agent: there is no agent 'nosuch'", id="an agent"),
+        pytest.param({"task": "x", "model": "gpt-5"}, "model: 'gpt-5' names no model", id="a model"),
+        pytest.param({"task": "x", "tools": ["nosuch"]}, "tools: agent 'clerk' does not list 'nosuch'", id="a tool"),
+        pytest.param({"goal": "x", "pipeline": "nosuch"}, "there is no pipeline 'nosuch'", id="a pipeline"),
+        pytest.param({"goal": "x", "deliver": ["nosuch"]}, "deliver: there is no delivery 'nosuch'", id="a delivery"),
     ],
 )
-def test_what_the_worker_beside_a_client_would_refuse_is_refused_before(wanted: Wanted, told: str) -> None:
-    client, config = cast("Client", _Connected()), InCode([Agent("clerk", model="offline:extractive")]).beside(EMPTY)
-    settle(client, "ours", None)
-    check_by(client, partial(refuse_here, config))
+async def test_what_the_worker_beside_a_client_would_refuse_is_refused_before(given: dict[str, Any], told: str) -> None:
+    client, of_clerk = _beside_a_worker(), {"agent": "clerk"} | given
+    starts = start_goal if "goal" in given else start_agent
     for queue in (None, "ours"):
         with pytest.raises(InvalidInput) as refused:
-            refuse_by_worker(client, wanted, queue)
+            await starts(client, of_clerk, task_queue=queue)
         assert told in str(refused.value)
-    refuse_by_worker(client, wanted, "of-others")
-    refuse_by_worker(client, Wanted("clerk"), None)
+    with pytest.raises(InvalidInput) as refused:
+        await create_schedule(client, "each-day", of_clerk, every=timedelta(days=1))
+    assert told in str(refused.value)
+
+
+async def test_what_the_worker_would_refuse_of_a_session_is_refused_before() -> None:
+    with pytest.raises(InvalidInput, match="agent 'clerk' does not list 'nosuch'"):
+        await start_session(_beside_a_worker(), agent="clerk", tools=["nosuch"])
+
+
+def test_what_goes_to_another_worker_or_is_known_is_not_refused() -> None:
+    client = _beside_a_worker()
+    refuse_by_worker(client, AgentInput(task="x", agent="nosuch"), "of-others")
+    refuse_by_worker(client, AgentInput(task="x", agent="clerk"), None)
+
+
+def _beside_a_worker() -> Client:
+    client, config = cast("Client", _Connected()), InCode([Agent("clerk", model="offline:extractive")]).beside(EMPTY)
+    settle(client, "ours", None)
+    check_by(client, partial(refuse_here, config=config))
+    return client
 
 
 class _Connected:

@@ -108,7 +108,10 @@ def test_what_stands_in_the_file_is_told_with_the_nearest_name(
     ("arguments", "says"),
     [
         (["--pipeline", "review"], "pipeline: there is no pipeline 'review'; there are none: [pipelines]"),
-        (["--deliver", "report"], "deliver: there is no delivery 'report'; there are none: [goals.deliveries]"),
+        (
+            ["--deliver", "report"],
+            "deliver: there is no delivery 'report'; none is configured, see [goals.deliveries] of orga.toml",
+        ),
     ],
 )
 def test_where_nothing_is_configured_the_place_for_it_is_told(

@@ -1,5 +1,6 @@
 """A worker begun ahead of its order: it takes it, or leaves nothing behind. So does Ctrl-C while a command starts."""
 
+import asyncio
 import math
 import os
 import pty
@@ -14,6 +15,7 @@ import pytest
 
 from orga.client.config.worker_order import WorkerOrder
 from orga.client.workers import ahead
+from orga.client.workers.process import WorkerProcess
 from tests.support.programs.orga_command import ROOT
 
 COMMAND = [sys.executable, "-c", "from orga.start import command; command()"]
@@ -58,7 +60,7 @@ def none_is_left(home: Path) -> bool:
 def test_it_carries_out_the_order_that_it_is_given(home: Path) -> None:
     ahead.begin_ahead()
     ahead.begin_ahead()
-    begun = ahead.taken()
+    begun = ahead.take_or_begin()
     begun.give(WorkerOrder("127.0.0.1:9", None, "orga", Path(os.devnull)))
     assert begun.process.wait(PATIENCE_S) == 7
     assert begun.process.stdin is not None
@@ -81,6 +83,22 @@ def test_one_that_is_not_needed_leaves_no_trace(home: Path) -> None:
     ahead.dismiss()
     assert not list(home.glob("worker-*"))
     assert none_is_left(home)
+
+
+def test_one_that_dies_before_it_reads_its_order_is_stopped_without_a_word(home: Path) -> None:
+    """The order is still on its way, and is tried once more where its pipe is closed."""
+    a_dead_one().end()
+    WorkerProcess(a_dead_one().process, None).kill()
+    asyncio.run(WorkerProcess(a_dead_one().process, None).stop())
+    assert none_is_left(home)
+
+
+def a_dead_one() -> ahead.Begun:
+    begun = ahead.begin()
+    begun.process.kill()
+    begun.process.wait()
+    begun.give(WorkerOrder("127.0.0.1:9", None, "orga", Path(os.devnull)))
+    return begun
 
 
 def test_a_log_that_another_command_removes_meanwhile_stops_none(home: Path) -> None:

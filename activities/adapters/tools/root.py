@@ -34,7 +34,7 @@ class Root:
         self.path = path.resolve()
         self.rules = rules
         if not self.path.is_dir():
-            raise ValueError(f"the root of the file tools, {path}, is not a folder; create it or name another")
+            raise ValueError(f"tools.files.root: {path} is not a folder; create it or name another")
 
     def locate(self, path: str) -> PurePosixPath:
         """Return where `path` leads, relative to the root and free of links. It need not exist."""

@@ -9,6 +9,7 @@ from orga.client.cli.chat.source import Left
 from orga.client.cli.chat.talk import Chat
 from orga.client.cli.chat.turns import history_lines
 from orga.client.cli.conversation import lines_of
+from orga.client.cli.counting import counted
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.status_lines import call_budgets, status_lines
 from orga.client.cli.terminal_text import apart
@@ -89,8 +90,7 @@ def budget_lines(status: SessionStatus, last: TurnResult | None) -> list[str]:
     return [
         f"{which}: {', '.join(f'{used:.0f} of {limit:.0f} {unit}' for unit, used, limit in spends)}",
         *([f"calls: {calls}"] if (calls := call_budgets(budgets)) else []),
-        f"in all {status.turns} turn{'' if status.turns == 1 else 's'}: {spent(status.usage)}, "
-        f"{counted_calls(status.tool_calls)}",
+        f"in all {counted(status.turns, 'turn')}: {spent(status.usage)}, {counted_calls(status.tool_calls)}",
     ]
 
 

@@ -19,7 +19,8 @@ from orga.client.cli.options import (
     Tools,
     Trusted,
 )
-from orga.client.cli.task_input import Given, session_input, task_text
+from orga.client.cli.task_input import Given, session_input
+from orga.client.cli.task_text import task_text
 from orga.client.runs.sessions import session_id_of
 from orga.workflows.types.text import clean_text
 

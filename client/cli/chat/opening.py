@@ -25,7 +25,7 @@ from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.live_screen import is_terminal
 from orga.client.cli.output import is_hushed, note
 from orga.client.cli.quiet_screen import QuietScreen
-from orga.client.cli.run import announced, refuse_for_ours
+from orga.client.cli.run import refuse_for_ours, start_and_announce
 from orga.client.cli.screen import PlainScreen
 from orga.client.cli.session import Session, of_run, session
 from orga.client.cli.watching import Watch
@@ -35,7 +35,6 @@ from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
 from orga.client.runs.named import newest_session
 from orga.client.runs.sessions import SessionHandle, start_session
 from orga.client.server.pollers import may_be_polled
-from orga.client.workers.ahead import dismiss
 from orga.client.workers.keeping import WorkerKeeper, kept_worker
 from orga.workflows.types.names import RUNS, SESSION_WORKFLOW
 from orga.workflows.types.sessions.input import SessionInput
@@ -61,7 +60,7 @@ async def begin(given: SessionInput, session_id: str, manner: Manner) -> int:
         if not manner.no_worker and not await may_be_polled(here.client, here.task_queue):
             refuse_for_ours(wanted, here)
         async with _worker(here, here.task_queue, is_wanted=not manner.no_worker) as keeper:
-            await announced(here, partial(_start, given, session_id), "session")
+            await start_and_announce(here, partial(_start, given, session_id), "session")
             talk = _Talk(here, session_id, here.task_queue, keeper, manner, is_new=True)
             return await talk.to_its_end()
 
@@ -74,14 +73,14 @@ async def go_on(named: str, manner: Manner) -> int:
     """
     try:
         async with of_run(named, manner.config, newest_session) as (here, session_id):
-            return await _gone_on(here, session_id, manner)
+            return await _go_on_in(here, session_id, manner)
     except RunNotFound as error:
         if " " in named:
             raise UsageError(f"there is no session {named!r}; to say it: orga chat --say {quote(named)}") from error
         raise
 
 
-async def _gone_on(here: Session, session_id: str, manner: Manner) -> int:
+async def _go_on_in(here: Session, session_id: str, manner: Manner) -> int:
     described = await here.run(session_id).describe()
     _refuse_what_is_no_session(described)
     queue = described.task_queue
@@ -117,10 +116,9 @@ async def _start(given: SessionInput, session_id: str, here: Session) -> str:
 @asynccontextmanager
 async def _worker(here: Session, queue: str, *, is_wanted: bool) -> AsyncGenerator[WorkerKeeper | None]:
     if not is_wanted:
-        dismiss()
         yield None
         return
-    async with kept_worker(here.client, here.worker_order(queue), note) as keeper:
+    async with kept_worker(here.client, here.worker_order(queue), note, here.require_usable) as keeper:
         yield keeper
 
 
@@ -143,7 +141,7 @@ class _Talk:
         except asyncio.CancelledError:
             self._take_leave(chat)
             raise
-        except (OrgaError, UsageError):
+        except (OrgaError, RPCError, UsageError):
             if self._is_unsaid(chat):
                 with suppress(OrgaError, RPCError):  # what is told is why nothing was said
                     await self._close(chat)

@@ -18,13 +18,12 @@ from orga.client.cli.exit_codes import ExitCode, UsageError, of_ending
 from orga.client.cli.held_calls import Call
 from orga.client.cli.interrupts import CTRL_C, in_place_of_leaving
 from orga.client.cli.line import Line
-from orga.client.cli.narrated_sessions import TURN_ENDED, TURN_STARTED
 from orga.client.cli.watching import Watch, followed
 from orga.client.errors import NotTakenYet, OrgaError, RunEnded
 from orga.client.journal.reading import read_journal
 from orga.client.runs.sessions import SessionHandle, TurnUnknown
 from orga.workflows.types.sessions.input import WhenBusy
-from orga.workflows.types.sessions.result import TurnReason, TurnResult
+from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED, TurnReason, TurnResult
 from orga.workflows.types.status import JournalEntry
 
 Manner = Literal["typed", "piped", "one"]
@@ -206,14 +205,14 @@ class Chat:
     async def _post(self, text: str, when_busy: WhenBusy) -> int:
         has_said, self.has_said, self._is_posting = self.has_said, True, True
         try:
-            return await self._taken(text, when_busy)
+            return await self._send_until_taken(text, when_busy)
         except OrgaError:
             self.has_said = has_said
             raise
         finally:
             self._is_posting = False
 
-    async def _taken(self, text: str, when_busy: WhenBusy) -> int:
+    async def _send_until_taken(self, text: str, when_busy: WhenBusy) -> int:
         """Return the turn of a message; one not taken in time is sent again under its id, so it counts once."""
         message_id = str(uuid_utils.uuid7())
         for _ in range(MAX_UNTAKEN):
@@ -271,6 +270,7 @@ class Chat:
             if turn.number not in self._ends or turn.number in self._queued:
                 self.shown.note(in_short(turn))
         if entry.event == TURN_ENDED:
+            self._interrupted = False
             await self._end(turn.number)
         self.shown.is_busy = self.is_busy
 

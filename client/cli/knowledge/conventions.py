@@ -11,6 +11,7 @@ import typer
 
 from orga.activities.adapters.knowledge.conventions.changes import FileChange, FileFate, TooMany, import_conventions
 from orga.activities.adapters.knowledge.conventions.files import Place
+from orga.client.cli.counting import counted
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed
 from orga.client.cli.knowledge.opened import opened_store
@@ -104,10 +105,12 @@ async def _import(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
                     changes.append(each)
             except TooMany as error:
                 raise UsageError(str(error)) from None
-    if as_json:
-        json_result({"project": place.project, "at": place.at, "files": [asdict(each) for each in changes]})
-    else:
-        _tell(changes)
+        if as_json:
+            json_result({"project": place.project, "at": place.at, "files": [asdict(each) for each in changes]})
+        else:
+            _tell(changes)
+        if {"changed", "removed"} & {each.change for each in changes}:
+            await here.store.purge()
     return 0
 
 
@@ -125,7 +128,7 @@ def _tell(changes: Sequence[FileChange]) -> None:
         note("no file here holds conventions; see: orga knowledge import-conventions --help")
         return
     for each in changes:
-        count = f"{each.items} convention{'' if each.items == 1 else 's'}"
+        count = counted(each.items, "convention")
         why = f": {on_one_line(each.detail, _PATH_CHARS)}" if each.detail else ""
         result(f"{_TOLD[each.change]:<24}  {on_one_line(each.path, _PATH_CHARS)}  ({count}){why}")
     sums = Counter(each.change for each in changes)

@@ -10,6 +10,7 @@ import typer
 
 from orga.activities.knowledge.exchange import exported
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
+from orga.client.cli.counting import counted
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed
 from orga.client.cli.knowledge.opened import opened_store
@@ -60,7 +61,7 @@ async def _to_file(path: Path, wanted: tuple[KnowledgeKind, ...], config: Path |
     if as_json:
         json_result({"file": str(path), "items": count})
     else:
-        result(f"{count:,} item{'' if count == 1 else 's'} written to {path}")
+        result(f"{counted(count, 'item')} written to {path}")
     return 0
 
 

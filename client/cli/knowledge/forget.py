@@ -88,10 +88,9 @@ async def _list(what: Erasure, config: Path | None, going: Counter[KnowledgeKind
 async def _forget(what: Erasure, config: Path | None, *, as_json: bool) -> int:
     async with opened_store(config) as here:
         gone = await here.store.forget(what)
-        if gone:
-            await here.store.purge()
-    if as_json:
-        json_result({"forgotten": sum(gone.values()), "kinds": gone})
-    else:
-        result(f"forgotten: {counted(gone)}")
+        if as_json:
+            json_result({"forgotten": sum(gone.values()), "kinds": gone})
+        else:
+            result(f"forgotten: {counted(gone)}")
+        await here.store.purge()  # of nothing too: it may be what was forgotten before and could not be wiped then
     return 0

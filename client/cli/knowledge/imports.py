@@ -17,6 +17,7 @@ from orga.activities.adapters.knowledge.gone_documents import gone_documents
 from orga.activities.knowledge.erasing import forget_ids
 from orga.activities.knowledge.exchange import file_lines, import_items, read_lines
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
+from orga.client.cli.counting import counted
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed
 from orga.client.cli.knowledge.opened import opened_store
@@ -56,6 +57,11 @@ class _Done:
         if fate.change == "unreadable":
             self.unreadable.append(fate)
 
+    @property
+    def has_replaced(self) -> bool:
+        """Whether something went out of the store."""
+        return bool(self.fates["changed"] or self.forgotten or self.items["updated"])
+
     def as_json(self) -> dict[str, Any]:
         """Return it for scripts."""
         counts = {change: self.fates[change] for change in ("added", "changed", "unchanged")}
@@ -66,7 +72,7 @@ class _Done:
 
     def told(self) -> list[str]:
         """Return it for people."""
-        parts = f"{self.parts:,} part{'' if self.parts == 1 else 's'}"
+        parts = counted(self.parts, "part")
         fates = self.fates + Counter(gone=len(self.gone), forgotten=len(self.forgotten))
         told = [f"documents: {_counted(fates)} ({parts})"] if fates else []
         told += [f"items: {_counted(self.items)}"] if self.items else []
@@ -135,9 +141,16 @@ async def _import(
         except asyncio.CancelledError:
             note(*done.told(), "stopped; what was imported stays, and the same command goes on from here")
             raise
+        _tell(done, as_json=as_json)
+        if done.has_replaced:
+            await here.store.purge()
+    return 0
+
+
+def _tell(done: _Done, *, as_json: bool) -> None:
     if as_json:
         json_result(done.as_json())
-        return 0
+        return
     for each in done.unreadable:
         note(f"not read: {on_one_line(each.source, _PATH_CHARS)}: {on_one_line(each.detail, _PATH_CHARS)}")
     note(*(f"gone, forgotten: {on_one_line(source, _PATH_CHARS)}" for source in done.forgotten))
@@ -145,7 +158,6 @@ async def _import(
     if done.gone:
         note("what is gone is forgotten by the same command with --forget-gone, one of them by: forget --source")
     result(*(done.told() or [f"nothing to import: of folders, {' '.join(SUFFIXES)} files are read"]))
-    return 0
 
 
 @dataclass
@@ -172,7 +184,6 @@ class _Import:
         (self.done.forgotten if forgets_gone else self.done.gone).extend(gone)
         if forgets_gone:
             await forget_ids(self.store, [item_id for ids in gone.values() for item_id in ids])
-            await self.store.purge()
 
     async def lines(self, path: Path) -> None:
         """Import an export."""

@@ -10,7 +10,7 @@ from orga.workflows.decisions.result import result_data
 from orga.workflows.decisions.sessions.elapsed import elapsed_words
 from orga.workflows.types.control import Clock, Stop
 from orga.workflows.types.messages import Message
-from orga.workflows.types.sessions.result import TurnResult, TurnTermination
+from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED, TurnResult, TurnTermination
 from orga.workflows.types.sessions.session import Session, SessionState
 from orga.workflows.types.state import Dialogue
 from orga.workflows.types.text import clip_json, json_prefix
@@ -51,7 +51,7 @@ def with_turn_begun(state: SessionState, now: datetime) -> SessionState:
     state = state.with_failures(steps={}, failures={}, denials={}, invalid={})
     state = state.with_control(stop=None, clock=Clock(started_at=now), doing="reasoning")
     state = state.with_session(turn=head.turn, begun=session.begun + 1, queue=queue, is_cut=False, idle_since=None)
-    return state.with_clock_updated(now).with_note("TurnStarted", turn=head.turn, message=head.text)
+    return state.with_clock_updated(now).with_note(TURN_STARTED, turn=head.turn, message=head.text)
 
 
 def _with_time(text: str, before: datetime, now: datetime) -> str:
@@ -77,7 +77,7 @@ def with_turn_ended(state: SessionState, stop: Stop, now: datetime) -> SessionSt
     state = state.with_control(stop=None, doing="idle", clock=Clock(started_at=now)).with_clock_updated(now)
     told = {"iterations": ended.iterations, "usage": ended.usage.model_dump(mode="json")}
     how = ended.termination
-    return state.with_note("TurnEnded", turn=ended.turn, reason=how.reason, detail=how.detail, **told)
+    return state.with_note(TURN_ENDED, turn=ended.turn, reason=how.reason, detail=how.detail, **told)
 
 
 def turn_result(state: SessionState, stop: Stop, now: datetime) -> TurnResult:

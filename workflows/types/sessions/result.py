@@ -7,6 +7,9 @@ from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.status import AgentResult, AgentStatus
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
+TURN_STARTED, TURN_ENDED = "TurnStarted", "TurnEnded"
+"""As the journal calls them."""
+
 TurnReason = StopReason | Literal["interrupted"]
 """As a run's, or `interrupted`: somebody cut the turn."""
 

@@ -50,6 +50,16 @@ def knowledge_error(error: sqlite3.Error, path: Path) -> KnowledgeError:
     return KnowledgeError(f"the knowledge store {path} {what}", kind=kind, retryable=is_retryable)
 
 
+def held_log(path: Path) -> KnowledgeError:
+    """Return the failure of a log of writes that could not be emptied."""
+    return KnowledgeError(
+        f"what was forgotten is recalled no more, but may remain in {path}-wal: another process reads the knowledge "
+        "store; give the same command again once that one is done",
+        kind="Busy",
+        retryable=True,
+    )
+
+
 def corrupt(path: Path, what: str) -> KnowledgeError:
     """Return the failure of a damaged file, with the way back."""
     return KnowledgeError(

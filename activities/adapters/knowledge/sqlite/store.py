@@ -14,7 +14,7 @@ from orga.activities.adapters.knowledge.rows import micros
 from orga.activities.adapters.knowledge.sqlite.candidates import Search
 from orga.activities.adapters.knowledge.sqlite.codes import Codes
 from orga.activities.adapters.knowledge.sqlite.connections import Connections
-from orga.activities.adapters.knowledge.sqlite.failures import corrupt, told
+from orga.activities.adapters.knowledge.sqlite.failures import corrupt, held_log, told
 from orga.activities.adapters.knowledge.sqlite.reading import facts_of, page_of, unindexed
 from orga.activities.adapters.knowledge.sqlite.salvage import is_of, readable, spans
 from orga.activities.adapters.knowledge.sqlite.transactions import transaction
@@ -38,6 +38,9 @@ T = TypeVar("T")
 
 _READERS = 4
 _REINDEXED = 128
+
+_EMPTY_LOG = "PRAGMA wal_checkpoint(TRUNCATE)"
+"""Waits for others as a writer does, then says whether one was in its way: it is no error."""
 
 
 def _now() -> datetime:
@@ -129,7 +132,9 @@ class SqliteStore:
         is_begun = False
         while await self._write(lambda connection, begun=is_begun: merge_words(connection, is_begun=begun)):
             is_begun = True
-        await self._alone(self._writer, lambda connection: connection.execute("PRAGMA wal_checkpoint(TRUNCATE)"))
+        is_busy, *_ = await self._alone(self._writer, lambda connection: connection.execute(_EMPTY_LOG).fetchone())
+        if is_busy:
+            raise held_log(self._path)
 
     async def facts(self) -> StoreFacts:
         """Return what the store holds, once the file has been checked.

@@ -1,0 +1,48 @@
+"""The newest runs of a query, however many others a server lists ahead of them."""
+
+from collections.abc import AsyncGenerator
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+from temporalio.client import Client
+
+from orga.client.runs.named import newest_run
+from orga.client.runs.newest import LIVE, newest_of
+from tests.support.values.core import T0
+
+
+class Listing:
+    """Lists what is live, and what has ended by its end."""
+
+    def __init__(self, live: list[Any], ended: list[Any]) -> None:
+        self.live = live
+        self.ended = ended
+        self.queries: list[str] = []
+
+    async def list_workflows(self, query: str, **_: Any) -> AsyncGenerator[Any]:
+        self.queries.append(query)
+        for run in self.live if LIVE in query else self.ended:
+            yield run
+
+
+def a_run(name: str, begun_s: float, ended_s: float | None = None, parent: str | None = None) -> Any:
+    return SimpleNamespace(
+        id=name,
+        start_time=T0 + timedelta(seconds=begun_s),
+        close_time=None if ended_s is None else T0 + timedelta(seconds=ended_s),
+        parent_id=parent,
+    )
+
+
+async def test_a_run_is_found_behind_all_its_delegates() -> None:
+    delegates = [a_run(f"lead.{n}", 10, 500 - n, parent="lead") for n in range(300)]
+    listing = Listing([a_run("helper", 400, parent="lead")], [*delegates, a_run("lead", 1, 100), a_run("old", 0, 0.5)])
+    assert (await newest_run(cast("Client", listing), None)).id == "lead"
+
+
+async def test_where_only_live_ones_are_asked_for_no_ended_ones_are_listed() -> None:
+    listing = Listing([a_run("b", 2), a_run("a", 1)], [])
+    found = await newest_of(cast("Client", listing), "x", 1, with_ended=False)
+    assert [run.id for run in found] == ["b"]
+    assert listing.queries == [f"{LIVE} AND x"]
