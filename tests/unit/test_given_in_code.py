@@ -158,7 +158,7 @@ REFUSED: Mapping[str, tuple[Callable[[], object], str]] = {
     ),
     "a file that there is not": (
         lambda: OrgaPlugin(config="nosuch.toml"),
-        "config='nosuch.toml' names no file; correct the path, or leave it out",
+        "config= names nosuch.toml, which is no file; correct the path or leave it out",
     ),
     "a tool that the worker does not have": (
         lambda: InCode([a_clerk(tools=["nosuch"])]).refuse_unknown_tools({"stock": as_tool(stock).spec}, {}),
