@@ -43,12 +43,16 @@ class LoadedConfig:
 
 
 def load_config(
-    named: Path | None = None, *, folder: Path | None = None, env: Mapping[str, str] | None = None
+    named: Path | None = None,
+    *,
+    folder: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    named_by: str = "--config",
 ) -> LoadedConfig:
     """Return the configuration that holds in `folder`, the working directory unless given.
 
     Order of the file: `named`, then `ORGA_CONFIG`, then the first `orga.toml` from `folder` upwards. None is fine;
-    `NO_FILE` says so.
+    `NO_FILE` says so. `named_by` is where a file was named.
 
     Raises:
         ConfigError: Naming file, line and key of each problem, and what is allowed there. `Untrusted`: The file asks
@@ -56,7 +60,7 @@ def load_config(
     """
     env = os.environ if env is None else env
     folder = folder or Path.cwd()
-    read = _read_config(named, folder, env)
+    read = _read_config(named, folder, env, named_by)
     if read.path:
         require_trust(read.asked(env), env)
     base = read.path.parent if read.path else folder
@@ -135,8 +139,8 @@ class _Read:
         return asked_by(self.path, self.text, self.file, config)
 
 
-def _read_config(named: Path | None, folder: Path, env: Mapping[str, str]) -> _Read:
-    path = find_config(named, folder, env)
+def _read_config(named: Path | None, folder: Path, env: Mapping[str, str], named_by: str = "--config") -> _Read:
+    path = find_config(named, folder, env, named_by)
     if path is None:
         return _Read(None, "", {}, settings(env, {}))
     require_owner(path, env, named=bool(named or env.get(VARIABLE)))
@@ -145,7 +149,7 @@ def _read_config(named: Path | None, folder: Path, env: Mapping[str, str]) -> _R
     return _Read(path, text, file, settings(env, file))
 
 
-def find_config(named: Path | None, folder: Path, env: Mapping[str, str]) -> Path | None:
+def find_config(named: Path | None, folder: Path, env: Mapping[str, str], named_by: str = "--config") -> Path | None:
     """Return the file, or None when there is none.
 
     Raises:
@@ -165,7 +169,7 @@ def find_config(named: Path | None, folder: Path, env: Mapping[str, str]) -> Pat
         return None
     path = folder / user_path(chosen)
     if not path.is_file():
-        by = "--config" if named else VARIABLE
+        by = named_by if named else VARIABLE
         raise ConfigError(f"{by} names {chosen}, which is no file; correct the path or leave it out")
     return path.absolute()
 

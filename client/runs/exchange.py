@@ -99,7 +99,7 @@ class Exchange:
         except UpdateFailed as error:
             if isinstance(error.cause, ApplicationError) and error.cause.type == UNPROCESSED:
                 return await self.update(name, argument)
-            raise _refused(error) from None
+            raise refusal_of(error) from None
         except UpdateUnanswered:
             raise NotTakenYet(*await self._worker_lacking()) from None
         except RPCError as error:
@@ -162,7 +162,8 @@ def says_ended(error: RPCError) -> bool:
     return error.status == RPCStatusCode.NOT_FOUND and any(words in error.message for words in _ENDED)
 
 
-def _refused(error: UpdateFailed) -> Refused:
+def refusal_of(error: UpdateFailed) -> Refused:
+    """Return what a run says that turned an update away, with the kind that it calls it."""
     refused = Refused(_why(error))
     refused.kind = (isinstance(error.cause, ApplicationError) and error.cause.type) or ""
     return refused

@@ -10,17 +10,16 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.client import WorkflowUpdateFailedError as UpdateFailed
 from temporalio.client import WorkflowUpdateRPCTimeoutOrCancelledError as UpdateUnanswered
 from temporalio.common import TypedSearchAttributes
-from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.errors import NoAnswer, NotTakenYet, OrgaError, Refused, RunNotFound, TaskFails
 from orga.client.runs.agents import AgentHandle, run_id_of, start_run
-from orga.client.runs.exchange import UNPROCESSED, says_ended, translated
+from orga.client.runs.exchange import UNPROCESSED, refusal_of, says_ended, translated
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.loop_settings import LoopSettings
 from orga.workflows.types.names import SESSION_WORKFLOW
 from orga.workflows.types.record import parsed
-from orga.workflows.types.sessions.input import SessionMessage, WhenBusy, parse_session
+from orga.workflows.types.sessions.input import SessionInput, SessionMessage, WhenBusy, parse_session
 from orga.workflows.types.sessions.result import SessionResult, TurnResult
 from orga.workflows.types.text import clean_text
 
@@ -130,10 +129,9 @@ class SessionHandle(AgentHandle):
                     raise asyncio.CancelledError from None
                 await asyncio.sleep(_LOST_S)
             except UpdateFailed as error:
-                cause = error.cause
-                kind = cause.type if isinstance(cause, ApplicationError) else None
-                if kind not in _LEFT_BEHIND:
-                    raise _REFUSALS.get(kind or "", Refused)(str(getattr(cause, "message", cause))) from None
+                refused = refusal_of(error)
+                if refused.kind not in _LEFT_BEHIND:
+                    raise _named(refused) from None
                 update_id = _update_id(turn)
                 await asyncio.sleep(_AGAIN_S)
             except RPCError as error:
@@ -216,8 +214,7 @@ class SessionHandle(AgentHandle):
         try:
             return await self._exchange.update(update, argument)
         except Refused as error:
-            kind = _REFUSALS.get(error.kind)
-            raise (kind(str(error)) if kind else error) from None
+            raise _named(error) from None
 
     async def _as_it_ended(self, turn: int) -> TurnResult:
         ended = SessionResult.model_validate((await self.result()).model_dump())
@@ -227,12 +224,19 @@ class SessionHandle(AgentHandle):
         return found
 
 
+def _named(refused: Refused) -> Refused:
+    """Return a refusal as the one that a session knows by this kind."""
+    kind = _REFUSALS.get(refused.kind)
+    return kind(str(refused)) if kind else refused
+
+
 def _update_id(turn: int) -> str:
     return f"turn-{turn}-{uuid_utils.uuid4()}"
 
 
 async def start_session(
     client: Client,
+    session_input: SessionInput | Mapping[str, Any] | None = None,
     *,
     agent: str = "default",
     config: LoopConfig | LoopSettings | None = None,
@@ -252,6 +256,7 @@ async def start_session(
 
     Args:
         client: From `connect`.
+        session_input: The input of `SessionWorkflow`, or a part of it; what it says wins over the next nine.
         agent: As in the input of an agent's run, and so the next seven.
         config: Limits and settings; each turn has all of its limits anew.
         model: `provider:model` or `tier:NAME`.
@@ -280,8 +285,8 @@ async def start_session(
         "tenant": tenant,
         "idle_timeout_s": idle_timeout_s,
     }
-    given = {"agent": agent, **{name: value for name, value in optional.items() if value is not None}}
-    checked = parse_session(given)
+    more = {"agent": agent, **{name: value for name, value in optional.items() if value is not None}}
+    checked = parse_session({**more, **_said(session_input)})
     run_id = session_id_of(session_id)
     await start_run(
         client,
@@ -294,6 +299,12 @@ async def start_session(
         attributes=search_attributes,
     )
     return SessionHandle(client, run_id)
+
+
+def _said(given: SessionInput | Mapping[str, Any] | None) -> dict[str, Any]:
+    if isinstance(given, SessionInput):
+        return {name: getattr(given, name) for name in given.model_fields_set}
+    return dict(given or {})
 
 
 def session_id_of(given: str | None) -> str:

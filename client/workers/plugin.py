@@ -26,7 +26,7 @@ from temporalio.worker import (
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from orga.activities.ports import Agents
-from orga.client.config.file import NO_FILE, load_config
+from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.writable_rules import writable_rules
 from orga.client.config.workplace import workplace
@@ -37,7 +37,6 @@ from orga.client.runners.kinds import WORKFLOWS
 from orga.client.runners.patient import PatientRunner
 from orga.client.runners.sandbox import workflow_runner
 from orga.client.server.search_attributes import are_known
-from orga.client.user_path import user_path
 from orga.client.workers.application import client_of, refuse_shared_names, with_our_values
 from orga.client.workers.deployment import GoingOver
 from orga.client.workers.ending import bound_shutdown
@@ -110,7 +109,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         """
         in_code = InCode(agents, tools, mcp_servers or {}, None if policy is None else Path(policy))
         if not isinstance(config, OrgaConfig):
-            config = _of_file(config)
+            config = load_config(None if config is None else Path(config), named_by="config=").config
         self.has_more_than_the_file = not in_code.is_empty
         self._in_code = in_code
         self._functions = in_code.functions()
@@ -214,12 +213,6 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     def _made_for(self, worker: Worker) -> _Made:
         interceptors = cast("dict[str, Any]", worker.config(active_config=True))["interceptors"]
         return next(made for made in self._made if made.interceptor in interceptors)
-
-
-def _of_file(file: Path | str | None) -> OrgaConfig:
-    if file is not None and Path(file) != NO_FILE and not user_path(Path(file)).is_file():
-        raise ConfigError(f"config={str(file)!r} names no file; correct the path, or leave it out")
-    return load_config(None if file is None else Path(file)).config
 
 
 def _our_runner(client: Client, deployment: WorkerDeploymentConfig | None) -> WorkflowRunner:

@@ -35,6 +35,7 @@ from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.loop_settings import LoopSettings
 from orga.workflows.types.mcp import McpServer
 from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.sessions.input import SessionInput
 from orga.workflows.types.setup import PrepareRequest
 
 EMPTY = OrgaConfig()
@@ -157,7 +158,7 @@ REFUSED: Mapping[str, tuple[Callable[[], object], str]] = {
     ),
     "a file that there is not": (
         lambda: OrgaPlugin(config="nosuch.toml"),
-        "config='nosuch.toml' names no file; correct the path, or leave it out",
+        "config= names nosuch.toml, which is no file; correct the path or leave it out",
     ),
     "a tool that the worker does not have": (
         lambda: InCode([a_clerk(tools=["nosuch"])]).refuse_unknown_tools({"stock": as_tool(stock).spec}, {}),
@@ -265,6 +266,10 @@ async def test_what_the_worker_beside_a_client_would_refuse_is_refused_before(gi
 async def test_what_the_worker_would_refuse_of_a_session_is_refused_before() -> None:
     with pytest.raises(InvalidInput, match="agent 'clerk' does not list 'nosuch'"):
         await start_session(_beside_a_worker(), agent="clerk", tools=["nosuch"])
+    with pytest.raises(InvalidInput, match="agent 'clerk' does not list 'nosuch'"):
+        await start_session(_beside_a_worker(), {"agent": "clerk", "tools": ["nosuch"]})
+    with pytest.raises(InvalidInput, match="there is no agent 'nosuch'"):
+        await start_session(_beside_a_worker(), SessionInput(agent="nosuch"), agent="clerk")
 
 
 def test_what_goes_to_another_worker_or_is_known_is_not_refused() -> None:

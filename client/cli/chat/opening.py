@@ -109,8 +109,7 @@ def _refuse_what_is_no_session(run: WorkflowExecutionDescription) -> None:
 
 
 async def _start(given: SessionInput, session_id: str, here: Session) -> str:
-    said = {name: getattr(given, name) for name in given.model_fields_set}
-    return (await start_session(here.client, session_id=session_id, **said)).id
+    return (await start_session(here.client, given, session_id=session_id)).id
 
 
 @asynccontextmanager
