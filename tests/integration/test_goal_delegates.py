@@ -10,8 +10,6 @@ import pytest
 from temporalio.client import Client, WorkflowHandle
 
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.input import LoopConfig
 from tests.support.hold import until
 from tests.support.model.goals import GoalModel, says, scored
 from tests.support.parts.time_skipping import time_skipping
@@ -141,23 +139,3 @@ async def test_a_week_inside_a_step_costs_the_goal_no_time() -> None:
 
 async def is_held(handle: WorkflowHandle[Any, Any]) -> bool:
     return any(child["held"] for child in (await handle.query("status"))["children"])
-
-
-@pytest.mark.parametrize("own_s", [20, 300, 900])
-async def test_an_agent_has_the_time_of_the_step_that_it_does_whatever_its_own_is(client: Client, own_s: int) -> None:
-    """Shorter or longer; what is below it has its own within that."""
-    model = GoalModel(plan=PLAN, evaluate=scored("a"), decide=says(action="done", confidence=0.9))
-    scripts = {"lead": model, "mate": [delegates("hand"), answers("done")], "hand": [answers("paid")]}
-    agents = AGENTS | {name: _with_time(AGENTS[name], own_s) for name in ("mate", "hand")}
-    async with a_cast(client, agents, scripts, FakeTool("pay")) as (loop, _):
-        handle = await start(loop, agent="lead", step_timeout_s=400, timeout_s=5_000)
-        pursued = await ended(handle, client)
-    assert pursued.reason == "completed"
-    prepared = [entry.data["config"]["timeout_s"] for entry in pursued.journal if entry.event == "Prepared"]
-    whole, mate, hand = prepared
-    assert (whole, mate) == (5_000, 400)
-    assert hand == pytest.approx(min(own_s, 400), abs=10)
-
-
-def _with_time(config: AgentConfig, timeout_s: float) -> AgentConfig:
-    return config.model_copy(update={"config": LoopConfig(timeout_s=timeout_s)})

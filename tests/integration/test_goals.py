@@ -9,7 +9,6 @@ from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailed
 
 from orga.activities.ports import ToolContext
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.tools import REPORT_S, ToolOptions
 from tests.support.hold import until
 from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
 from tests.support.runs.approvals import Asks, pending, yes
@@ -44,37 +43,6 @@ async def test_independent_steps_run_side_by_side_and_the_answer_tells_their_sou
     told = [event for event in pursued.events if event in {"PlanMade", "StepExecuted", "StepEvaluated", "DecisionMade"}]
     judged = ["StepEvaluated", "DecisionMade"]
     assert told == ["PlanMade", *["StepExecuted"] * 3, *["StepEvaluated"] * 2, *judged, "StepExecuted", *judged]
-
-
-async def test_what_is_wrong_with_a_plan_is_told_and_the_next_one_counts(client: Client) -> None:
-    circle = says(steps=[a_step("a", "fly"), a_step("b", "look", "c"), a_step("c", "look", "b")])
-    fine = says(steps=[a_step("a", at=1)])
-    model = GoalModel(plan=[answers("I would look first."), circle, fine], evaluate=scored("a"))
-    async with a_loop(client, model, FakeTool("look")) as loop:
-        pursued = await pursue(loop)
-    assert pursued.reason == "completed"
-    second, third = (text for _, text in model.asked[1:3])
-    assert "give one JSON object" in second
-    assert "skill 'fly' is none of look" in third
-    assert "goes round in a circle" in third
-
-
-async def test_arguments_of_a_plan_are_held_against_the_schema_of_the_skill(client: Client) -> None:
-    schema = {"type": "object", "properties": {"at": {"type": "integer"}}, "required": ["at"]}
-    wrong = 'Here: ```json\n{"steps": [{"id": "a", "goal": "g", "skill": "look", "arguments": {"at": "x"}},]}\n```'
-    model = GoalModel(plan=[answers(wrong), says(steps=[a_step("a", at=1)])], evaluate=scored("a"))
-    look = FakeTool("look", parameters=schema)
-    async with a_loop(client, model, look) as loop:
-        pursued = await pursue(loop)
-    assert (pursued.reason, len(look.contexts)) == ("completed", 1)
-    assert "a: arguments: $.at" in model.asked[1][1]
-
-
-async def test_three_plans_that_cannot_be_used_end_it_and_are_no_crash(client: Client) -> None:
-    async with a_loop(client, GoalModel(plan=answers("no")), FakeTool("look")) as loop:
-        pursued = await pursue(loop)
-    assert (pursued.reason, pursued.result.confidence, pursued.result.rounds) == ("stuck", 0.0, 0)
-    assert "3 replies in a row" in pursued.result.termination.detail
 
 
 async def test_a_failed_step_is_decided_about_and_the_plan_changed(client: Client) -> None:
@@ -331,24 +299,3 @@ async def test_a_reply_that_is_nearly_json_is_repaired_and_the_journal_tells(cli
     told = [entry.data for entry in pursued.journal if entry.event == "ReasoningComplete"]
     assert [each["turn"] for each in told if "repaired" in each] == ["goal_plan"]
     assert told[0]["actions"][0]["respond"].startswith('{"steps":[{"id":"a"')
-
-
-@pytest.mark.parametrize(
-    ("own_s", "limit_s"),
-    [
-        pytest.param(200.0, 50.0, id="a longer one of the tool"),
-        pytest.param(5.0, 5.0, id="a shorter one of the tool"),
-        pytest.param(None, 50.0, id="none of its own"),
-    ],
-)
-async def test_an_attempt_of_a_step_has_no_more_than_the_time_of_a_step(
-    client: Client, own_s: float | None, limit_s: float
-) -> None:
-    model = GoalModel(plan=says(steps=[a_step("a", at=1)]), evaluate=scored("a"))
-    async with a_loop(client, model, FakeTool("look", options=ToolOptions(timeout_s=own_s))) as loop:
-        handle = await start(loop, step_timeout_s=50)
-        await ended(handle, client)
-        [history] = await histories_of(client, handle.id)
-    begun = [event.activity_task_scheduled_event_attributes for event in history.events]
-    [look] = [each for each in begun if each.activity_type.name == "look"]
-    assert look.start_to_close_timeout.ToTimedelta().total_seconds() == limit_s + REPORT_S

@@ -1,12 +1,12 @@
 """The newest runs are the newest by their start: the server lists what is live first, and what has ended by its end."""
 
-import asyncio
 import uuid
 
 from temporalio.client import Client
 
 from orga.client.cli.run_rows import Filter, rows
 from orga.workflows.types.names import AGENT_WORKFLOW, SESSION_WORKFLOW
+from tests.support.hold import until
 
 
 async def test_a_limit_leaves_the_newest_whatever_became_of_them(client: Client) -> None:
@@ -19,6 +19,14 @@ async def test_a_limit_leaves_the_newest_whatever_became_of_them(client: Client)
     async def end(run_id: str) -> None:
         await client.get_workflow_handle(run_id).terminate()
 
+    async def until_listed(query: str, count: int) -> None:
+        """What the server lists is a moment behind what it has."""
+
+        async def is_listed() -> bool:
+            return len([run async for run in client.list_workflows(f"TaskQueue = '{queue}'{query}")]) == count
+
+        await until(is_listed)
+
     async def shown(limit: int) -> list[str]:
         found = await rows(client, Filter(query=f"TaskQueue = '{queue}'"), limit)
         return [row.id.removesuffix(f"-{queue}") for row in found]
@@ -27,10 +35,8 @@ async def test_a_limit_leaves_the_newest_whatever_became_of_them(client: Client)
     late, early = [await begun(name) for name in ("ended-late", "ended-early")]
     await end(early)
     await end(late)
-    ended = f"TaskQueue = '{queue}' AND ExecutionStatus = 'Terminated'"
-    async with asyncio.timeout(30):
-        while len([run async for run in client.list_workflows(ended)]) < 2:
-            await asyncio.sleep(0.05)
+    await until_listed("", 5)
+    await until_listed(" AND ExecutionStatus = 'Terminated'", 2)
 
     assert await shown(1) == ["ended-early"]
     assert await shown(2) == ["ended-early", "ended-late"]

@@ -66,7 +66,7 @@ async def main():
         await asyncio.sleep(3)
         await way.begin()
         await until("answers again")
-    await asyncio.sleep(0.5)  # what the core says comes a moment later
+    await asyncio.sleep(3)  # what the core says comes a moment later
     os._exit(0)  # the way is still open
 
 

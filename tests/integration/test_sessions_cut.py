@@ -159,7 +159,7 @@ async def test_an_abort_of_the_session_waits_for_no_such_call(client: Client) ->
     stubborn = Stubborn()
     try:
         async with a_loop(client, [calls("book")], stubborn.awaited()) as loop:
-            session = await begin(loop)
+            session = await begin(loop, tool_timeout_s=2 * PATIENCE_S)
             await session.post("book it")
             await asyncio.to_thread(stubborn.entered.wait, PATIENCE_S)
             await session.interrupt()

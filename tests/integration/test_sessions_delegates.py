@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
 from orga.activities.ports import ModelRequest, Tool, ToolContext
@@ -16,14 +17,14 @@ from orga.testing import FakeTool, answers, calls
 from orga.workflows.phases import delegation
 from orga.workflows.types.messages import Reply
 from tests.integration.test_sessions_cut import MORE_S, Stubborn, impatient
-from tests.support.hold import PATIENCE_S, happens
+from tests.support.hold import PATIENCE_S, happens, until
 from tests.support.runs.delegates import PAIR, Cast, a_cast, agent, delegates, leading, result_of
 from tests.support.runs.loop import Loop, histories_of, replayed
 from tests.support.runs.sessions import Talked, closed, ended, how
 
 __all__ = ["impatient"]
 
-AGENTS = PAIR | {"helper": agent("helper", tools=["book"])}
+AGENTS = PAIR | {"helper": agent("helper", tools=["book"], tool_timeout_s=2 * PATIENCE_S)}
 OVER_ONE = PAIR | {"helper": agent("helper", "clerk"), "clerk": agent("clerk", tools=["book"])}
 
 
@@ -131,7 +132,7 @@ async def test_an_abort_of_the_session_waits_for_no_such_call(client: Client, is
             await asyncio.to_thread(stubborn.entered.wait, PATIENCE_S)
             if is_cut_first:
                 await session.interrupt()
-                await asyncio.sleep(1)
+                await until(lambda: has_been_told(client, f"{session.id}.1.0"))
             await session.abort("enough")
             last = await ended(session)
             found = await result_of(client, f"{session.id}.1.0")
@@ -140,6 +141,13 @@ async def test_an_abort_of_the_session_waits_for_no_such_call(client: Client, is
     finally:
         stubborn.cut.set()
     assert (last.result.termination.reason, found["termination"]["reason"]) == ("aborted", "aborted")
+
+
+async def has_been_told(client: Client, run_id: str) -> bool:
+    """Return whether the cut has reached a delegate: nothing else is sent to it before."""
+    told = {EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED, EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED}
+    history = await client.get_workflow_handle(run_id).fetch_history()
+    return any(event.event_type in told for event in history.events)
 
 
 async def test_a_delegate_of_a_run_has_the_grace_as_ever(client: Client) -> None:

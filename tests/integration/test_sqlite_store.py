@@ -5,6 +5,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import AsyncGenerator, Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -90,19 +91,24 @@ async def test_an_older_file_is_brought_to_this_version(
     connection.close()
 
 
+@pytest.mark.parametrize("version", range(1, schema.VERSION))
 async def test_a_file_of_each_version_is_brought_to_this_one(
-    opens: Opens, path: Path, monkeypatch: pytest.MonkeyPatch
+    opens: Opens, path: Path, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
-    for version in range(1, schema.VERSION):
-        with monkeypatch.context() as patch:
-            patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:version])
-            patch.setattr(schema, "VERSION", version)
-            store = SqliteStore(path, HashingEmbedder(), now=Clock())
-            await store.store([a_text(f"of version {version}")])
-            await store.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:version])
+        patch.setattr(schema, "VERSION", version)
+        await a_closed_store(path, 1)
+    assert version_of(path) == version
     store = opens()
-    assert texts(await store.recall(wish("version")))[0].startswith("of version ")
-    assert (await store.facts()).counts == {"document": schema.VERSION - 1}
+    assert texts(await store.recall(wish("lorry"))) == ["lorry number 0"]
+    assert (await store.facts()).counts == {"document": 1}
+    assert version_of(path) == schema.VERSION
+
+
+def version_of(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute("PRAGMA user_version").fetchone()[0]
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,13 @@ import re
 import shlex
 import subprocess
 import sys
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.support.mcp.http_servers import free_port
+from tests.support.parts.free_port import free_port
 from tests.support.programs.noted_folder import home
 from tests.support.programs.orga_command import ROOT, Orga, an_orga
 
@@ -94,11 +95,27 @@ def _unseen(said: str, shown: list[str]) -> list[str]:
     return [line for line, pattern in patterns.items() if not re.search(pattern, said)]
 
 
-def test_it_is_installed_from_a_clone_beside_it() -> None:
-    """What `pip` builds of a folder is built as the wheel is, by what pyproject names."""
+def test_it_is_installed_from_a_clone_beside_it(tmp_path: Path) -> None:
+    """By pip, which builds a wheel of the folder; what that depends on is installed here already."""
     (lines,) = [content for _, installs, content in BLOCK.findall(TUTORIAL) if installs]
-    assert "pip install ../orga " in lines
-    assert 'build-backend = "hatchling.build"' in (ROOT / "pyproject.toml").read_text()
+    named = re.search(r"pip install (\.\./orga) ", lines)
+    assert named
+    (tmp_path / "orga").symlink_to(ROOT)
+    (tmp_path / "shop").mkdir()
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        named[1],
+    ]
+    subprocess.run(build, cwd=tmp_path / "shop", check=True, capture_output=True)
+    (wheel,) = (tmp_path / "shop").glob("orga-*.whl")
+    assert {"orga/start.py", "orga/worker.py"} <= {*zipfile.ZipFile(wheel).namelist()}
 
 
 def test_every_program_of_it_is_written_down_in_it() -> None:

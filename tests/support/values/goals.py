@@ -6,7 +6,9 @@ from typing import Any
 from pydantic_core import to_json
 
 from orga.workflows.decisions.goals.begin import pursued
+from orga.workflows.decisions.goals.placeholders import PLACEHOLDERS
 from orga.workflows.types.goals.input import GoalConfig, GoalInput
+from orga.workflows.types.goals.prompts import PromptName
 from orga.workflows.types.goals.pursuit import GoalState, PlanStep, Scores, StepState
 from orga.workflows.types.goals.turns import GoalReply
 from orga.workflows.types.recovery import Outcome
@@ -53,3 +55,8 @@ def brought(state: GoalState, statuses: Iterable[Any]) -> list[Outcome]:
         Outcome(call=a_call("read", step.id, **(step.arguments or {})), status=status, text="what it says")
         for step, status in pairs
     ]
+
+
+def showing_all(name: PromptName) -> str:
+    """Return a template that fills in all that there is."""
+    return "\n".join(f"{each}=<{{{{ {each} }}}}>" for each in PLACEHOLDERS[name])

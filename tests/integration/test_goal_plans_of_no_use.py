@@ -1,0 +1,39 @@
+"""Plans of a model that are no use, on a real server: what is wrong is told, and three in a row end the goal."""
+
+from temporalio.client import Client
+
+from orga.testing import FakeTool, answers
+from tests.support.model.goals import GoalModel, a_step, says, scored
+from tests.support.runs.goals import pursue
+from tests.support.runs.loop import a_loop
+
+
+async def test_what_is_wrong_with_a_plan_is_told_and_the_next_one_counts(client: Client) -> None:
+    circle = says(steps=[a_step("a", "fly"), a_step("b", "look", "c"), a_step("c", "look", "b")])
+    fine = says(steps=[a_step("a", at=1)])
+    model = GoalModel(plan=[answers("I would look first."), circle, fine], evaluate=scored("a"))
+    async with a_loop(client, model, FakeTool("look")) as loop:
+        pursued = await pursue(loop)
+    assert pursued.reason == "completed"
+    second, third = (text for _, text in model.asked[1:3])
+    assert "give one JSON object" in second
+    assert "skill 'fly' is none of look" in third
+    assert "goes round in a circle" in third
+
+
+async def test_arguments_of_a_plan_are_held_against_the_schema_of_the_skill(client: Client) -> None:
+    schema = {"type": "object", "properties": {"at": {"type": "integer"}}, "required": ["at"]}
+    wrong = 'Here: ```json\n{"steps": [{"id": "a", "goal": "g", "skill": "look", "arguments": {"at": "x"}},]}\n```'
+    model = GoalModel(plan=[answers(wrong), says(steps=[a_step("a", at=1)])], evaluate=scored("a"))
+    look = FakeTool("look", parameters=schema)
+    async with a_loop(client, model, look) as loop:
+        pursued = await pursue(loop)
+    assert (pursued.reason, len(look.contexts)) == ("completed", 1)
+    assert "a: arguments: $.at" in model.asked[1][1]
+
+
+async def test_three_plans_that_cannot_be_used_end_it_and_are_no_crash(client: Client) -> None:
+    async with a_loop(client, GoalModel(plan=answers("no")), FakeTool("look")) as loop:
+        pursued = await pursue(loop)
+    assert (pursued.reason, pursued.result.confidence, pursued.result.rounds) == ("stuck", 0.0, 0)
+    assert "3 replies in a row" in pursued.result.termination.detail
