@@ -61,6 +61,26 @@ class Refused(OrgaError):
     """What the run calls it, where it has a name for it."""
 
 
+class SessionBusy(Refused):
+    """A turn is under way, and the message was to be refused then."""
+
+
+class QueueFull(Refused):
+    """Too many messages wait for their turn already."""
+
+
+class SessionClosed(Refused):
+    """The session takes no more messages: it is ending."""
+
+
+class TurnUnknown(Refused):
+    """No message became this turn, or it is too long ago: a session keeps the results of its last turns."""
+
+
+REFUSALS = {kind.__name__: kind for kind in (SessionBusy, QueueFull, SessionClosed, TurnUnknown)}
+"""By what the run calls them."""
+
+
 class TooLong(Refused):
     """Guidance that the run would cut: it was not sent."""
 

@@ -7,10 +7,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from orga.activities.tools_api import ToolContext, ToolError, tool
     from orga.client.connect import connect
-    from orga.client.errors import NotTakenYet
+    from orga.client.errors import NotTakenYet, QueueFull, SessionBusy
     from orga.client.runs.agents import start_agent
     from orga.client.runs.goals import start_goal
-    from orga.client.runs.sessions import QueueFull, SessionBusy, SessionHandle, start_session
+    from orga.client.runs.sessions import SessionHandle, start_session
     from orga.client.schedules.create import create_schedule
     from orga.client.workers.in_code import Agent
     from orga.client.workers.plugin import OrgaPlugin
@@ -53,8 +53,8 @@ _PLACES = {
     "LoopConfig": "orga.workflows.types.input",
     "NotTakenYet": "orga.client.errors",
     "OrgaPlugin": "orga.client.workers.plugin",
-    "QueueFull": "orga.client.runs.sessions",
-    "SessionBusy": "orga.client.runs.sessions",
+    "QueueFull": "orga.client.errors",
+    "SessionBusy": "orga.client.errors",
     "SessionHandle": "orga.client.runs.sessions",
     "SessionWorkflow": "orga.workflows.session",
     "ToolContext": "orga.activities.tools_api",

@@ -13,7 +13,17 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.config.workplace import home_of, worker_command
-from orga.client.errors import NoAnswer, NotTakenYet, OrgaError, Refused, RunEnded, RunNotFound, TaskFails, TooLong
+from orga.client.errors import (
+    REFUSALS,
+    NoAnswer,
+    NotTakenYet,
+    OrgaError,
+    Refused,
+    RunEnded,
+    RunNotFound,
+    TaskFails,
+    TooLong,
+)
 from orga.client.history.bounded_arguments import MAX_UPDATE_BYTES
 from orga.client.runs.failing_tasks import failing_task
 from orga.client.runs.hedged import hedged
@@ -163,9 +173,10 @@ def says_ended(error: RPCError) -> bool:
 
 
 def refusal_of(error: UpdateFailed) -> Refused:
-    """Return what a run says that turned an update away, with the kind that it calls it."""
-    refused = Refused(_why(error))
-    refused.kind = (isinstance(error.cause, ApplicationError) and error.cause.type) or ""
+    """Return what a run says that turned an update away, by the kind that it calls it."""
+    kind = (isinstance(error.cause, ApplicationError) and error.cause.type) or ""
+    refused = REFUSALS.get(kind, Refused)(_why(error))
+    refused.kind = kind
     return refused
 
 

@@ -2,79 +2,31 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import Any
 
 import uuid_utils
-from temporalio.client import Client, WorkflowExecutionStatus
-from temporalio.client import WorkflowUpdateFailedError as UpdateFailed
-from temporalio.client import WorkflowUpdateRPCTimeoutOrCancelledError as UpdateUnanswered
+from temporalio.client import Client
 from temporalio.common import TypedSearchAttributes
-from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.errors import NoAnswer, NotTakenYet, OrgaError, Refused, RunNotFound, TaskFails
-from orga.client.runs.agents import AgentHandle, run_id_of, start_run
-from orga.client.runs.exchange import UNPROCESSED, refusal_of, says_ended, translated
+from orga.client.errors import NoAnswer, NotTakenYet, Refused, TaskFails
+from orga.client.runs.agents import run_id_of, start_run
+from orga.client.runs.turns import TurnWaiter
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.loop_settings import LoopSettings
 from orga.workflows.types.names import SESSION_WORKFLOW
 from orga.workflows.types.record import parsed
 from orga.workflows.types.sessions.input import SessionInput, SessionMessage, WhenBusy, parse_session
-from orga.workflows.types.sessions.result import SessionResult, TurnResult
+from orga.workflows.types.sessions.result import TurnResult
 from orga.workflows.types.text import clean_text
 
 _AGAIN_S = 0.2
-"""Between two looks for a turn's end, where the run that was asked has gone on as another."""
-
-_LOOK_S = 2.0
-"""Between two queries, where too many wait for a turn by an update."""
-
-_FULL_S = 60.0
-"""Until a run is asked again that has taken all the updates which the server allows: it will continue as new."""
-
-_LOST_S = 1.0
-"""Until a server that was lost is asked again."""
+"""Between two tries to be taken by a worker."""
 
 _PATIENCE_S = 5.0
 """For which a worker is waited for."""
 
-_WAIT = timedelta(seconds=60)
-"""Of one request that waits for a turn; then the same is asked again."""
 
-_LOST = {
-    RPCStatusCode.UNAVAILABLE,
-    RPCStatusCode.RESOURCE_EXHAUSTED,
-    RPCStatusCode.DEADLINE_EXCEEDED,
-    RPCStatusCode.CANCELLED,
-    RPCStatusCode.ABORTED,
-    RPCStatusCode.INTERNAL,
-    RPCStatusCode.UNKNOWN,
-}
-
-_LEFT_BEHIND = {"AcceptedUpdateCompletedWorkflow", UNPROCESSED}
-"""How the server fails an update of a run that has gone on as another; that one is asked anew."""
-
-
-class SessionBusy(Refused):
-    """A turn is under way, and the message was to be refused then."""
-
-
-class QueueFull(Refused):
-    """Too many messages wait for their turn already."""
-
-
-class SessionClosed(Refused):
-    """The session takes no more messages: it is ending."""
-
-
-class TurnUnknown(Refused):
-    """No message became this turn, or it is too long ago: a session keeps the results of its last turns."""
-
-
-_REFUSALS = {kind.__name__: kind for kind in (SessionBusy, QueueFull, SessionClosed, TurnUnknown)}
-
-
-class SessionHandle(AgentHandle):
+class SessionHandle(TurnWaiter):
     """A session, live or ended."""
 
     async def send(self, text: str, *, when_busy: WhenBusy = "enqueue", message_id: str | None = None) -> TurnResult:
@@ -118,55 +70,7 @@ class SessionHandle(AgentHandle):
             RunNotFound: The server has no such session any more.
             RunFailed: The session failed, or an operator has terminated it.
         """
-        update_id = _update_id(turn)
-        while True:
-            try:
-                answer = await self._exchange.workflow.execute_update(  # pyright: ignore[reportUnknownMemberType]
-                    "await_turn", {"turn": turn}, id=update_id, rpc_timeout=_WAIT
-                )
-            except UpdateUnanswered as error:
-                if isinstance(error.__cause__, asyncio.CancelledError):
-                    raise asyncio.CancelledError from None
-                await asyncio.sleep(_LOST_S)
-            except UpdateFailed as error:
-                refused = refusal_of(error)
-                if refused.kind not in _LEFT_BEHIND:
-                    raise _named(refused) from None
-                update_id = _update_id(turn)
-                await asyncio.sleep(_AGAIN_S)
-            except RPCError as error:
-                if says_ended(error):
-                    return await self._as_it_ended(turn)
-                if error.status is RPCStatusCode.FAILED_PRECONDITION and "updates" in error.message:
-                    await self._look_out(turn, _FULL_S)
-                    continue
-                if error.status not in _LOST:
-                    raise translated(error, self.id) from error
-                await asyncio.sleep(_LOST_S)
-            else:
-                if found := answer.get("result"):
-                    return TurnResult.model_validate(found)
-                update_id = _update_id(turn)
-                await self._look_out(turn, answer.get("again_in_s", 0.0))
-
-    async def _look_out(self, turn: int, within_s: float) -> None:
-        """Wait until a turn has ended, or its session, or for so long; it leaves nothing in the history.
-
-        Raises:
-            RunNotFound: The server has no such session any more.
-        """
-        until = asyncio.get_running_loop().time() + within_s
-        await asyncio.sleep(_AGAIN_S)
-        while (left := until - asyncio.get_running_loop().time()) > 0:
-            try:
-                is_live = (await self.describe()).status == WorkflowExecutionStatus.RUNNING
-                if not is_live or any(each.turn == turn for each in await self.turns()):
-                    return
-            except RunNotFound:
-                raise
-            except OrgaError:  # who cannot be asked now is asked again
-                pass
-            await asyncio.sleep(min(_LOOK_S, max(left, 0.0)))
+        return await self._until_ended(turn)
 
     async def interrupt(self, why: str = "") -> int:
         """Cut the turn under way and return its number; the session goes on.
@@ -176,7 +80,7 @@ class SessionHandle(AgentHandle):
             RunEnded: The session has ended.
             NoAnswer: No worker is there to take it.
         """
-        return int(await self._tell("interrupt", clean_text(why)))
+        return int(await self._exchange.update("interrupt", clean_text(why)))
 
     async def close(self) -> None:
         """End the session after the turn under way; messages that wait for their turn are not begun.
@@ -189,7 +93,7 @@ class SessionHandle(AgentHandle):
 
     async def turns(self) -> list[TurnResult]:
         """Return the results of the last turns, oldest first: as many as a session keeps."""
-        return [TurnResult.model_validate(each) for each in await self._exchange.query("turns")]
+        return await self._latest()
 
     async def _take(self, message: Mapping[str, str]) -> int:
         """Send a message until a worker takes it, for a moment: one that has just been started does not poll yet.
@@ -200,7 +104,7 @@ class SessionHandle(AgentHandle):
         untaken: NotTakenYet | None = None
         while True:
             try:
-                return await self._tell("send", message)
+                return await self._exchange.update("send", message)
             except TaskFails:
                 raise
             except NoAnswer as error:
@@ -209,29 +113,6 @@ class SessionHandle(AgentHandle):
                 if asyncio.get_running_loop().time() >= until:
                     raise untaken or error from None
                 await asyncio.sleep(_AGAIN_S)
-
-    async def _tell(self, update: str, argument: Any) -> Any:
-        try:
-            return await self._exchange.update(update, argument)
-        except Refused as error:
-            raise _named(error) from None
-
-    async def _as_it_ended(self, turn: int) -> TurnResult:
-        ended = SessionResult.model_validate((await self.result()).model_dump())
-        found = next((each for each in ended.latest if each.turn == turn), None)
-        if found is None:
-            raise TurnUnknown(f"session {self.id!r} has ended and keeps no turn {turn}; `orga journal` tells of it")
-        return found
-
-
-def _named(refused: Refused) -> Refused:
-    """Return a refusal as the one that a session knows by this kind."""
-    kind = _REFUSALS.get(refused.kind)
-    return kind(str(refused)) if kind else refused
-
-
-def _update_id(turn: int) -> str:
-    return f"turn-{turn}-{uuid_utils.uuid4()}"
 
 
 async def start_session(

@@ -3,11 +3,11 @@
 They become entries of the configuration, and functions, so that they count like what a file says.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -61,7 +61,7 @@ class Agent:
         """
         if not self.name.strip():
             raise ConfigError("Agent(name=...): give it a name, by which runs ask for it")
-        object.__setattr__(self, "tools", _listed("tools", self.tools, f"Agent({self.name!r}): "))
+        _refuse_what_is_no_list("tools", self.tools, f"Agent({self.name!r}): ")
         if self.model is not None and not self.model.startswith(PREFIX) and (problem := misnamed(self.model)):
             raise ConfigError(f"Agent({self.name!r}): model: {problem}, or tier:NAME")
         _ = self.settings
@@ -82,11 +82,10 @@ class Agent:
         return _checked(AgentConfig, given, f"Agent({self.name!r})")
 
 
-def _listed(key: str, given: Any, place: str = "") -> tuple[Any, ...]:
-    """Return what is a list as one that can be read again and again: a generator has its items once."""
-    if isinstance(given, Iterable) and not isinstance(given, str):
-        return tuple(cast("Iterable[Any]", given))
-    raise ConfigError(f"{place}{key} takes a list; write {key}=[{_written(given)}]")
+def _refuse_what_is_no_list(key: str, given: Any, place: str = "") -> None:
+    """Refuse one thing in place of a list, and a generator: what it has is there once, and is read again and again."""
+    if not isinstance(given, (list, tuple)):
+        raise ConfigError(f"{place}{key} takes a list; write {key}=[{_written(given)}]")
 
 
 def _written(given: Any) -> str:
@@ -121,13 +120,13 @@ class InCode:
     policy: Path | None = None
 
     def __post_init__(self) -> None:
-        """Take what is a list as one.
+        """Check it.
 
         Raises:
             ConfigError: One agent, or one function, stands where a list of them belongs.
         """
-        object.__setattr__(self, "agents", _listed("agents", self.agents))
-        object.__setattr__(self, "tools", _listed("tools", self.tools))
+        _refuse_what_is_no_list("agents", self.agents)
+        _refuse_what_is_no_list("tools", self.tools)
 
     @property
     def is_empty(self) -> bool:

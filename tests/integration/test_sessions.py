@@ -8,8 +8,8 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.ports import ToolContext
-from orga.client.errors import NotTakenYet, Refused, RunEnded
-from orga.client.runs.sessions import QueueFull, SessionBusy, SessionClosed, SessionHandle, TurnUnknown
+from orga.client.errors import NotTakenYet, QueueFull, Refused, RunEnded, SessionBusy, SessionClosed, TurnUnknown
+from orga.client.runs.sessions import SessionHandle
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from tests.support.hold import Hold
 from tests.support.runs.loop import Loop, a_loop, a_worker

@@ -87,7 +87,7 @@ async def test_who_cannot_be_asked_is_asked_again(client: Client, monkeypatch: p
             monkeypatch.undo()
             raise OrgaError("the Temporal server answered unavailable")
 
-        monkeypatch.setattr(session, "turns", away)
+        monkeypatch.setattr(session, "_latest", away)
 
         async def is_told() -> bool:
             return bool(told)

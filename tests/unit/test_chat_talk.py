@@ -16,8 +16,7 @@ from orga.client.cli.chat.opening import Manner, begin
 from orga.client.cli.chat.source import Left
 from orga.client.cli.chat.talk import Chat, Parts
 from orga.client.cli.exit_codes import UsageError
-from orga.client.errors import NoAnswer, RunEnded
-from orga.client.runs.sessions import TurnUnknown
+from orga.client.errors import NoAnswer, RunEnded, TurnUnknown
 from orga.workflows.types.sessions.input import SessionInput
 from orga.workflows.types.status import JournalEntry
 from tests.unit.test_chat_turns import ENDED, TURN

@@ -19,9 +19,9 @@ from orga.client.cli.held_calls import Call
 from orga.client.cli.interrupts import CTRL_C, in_place_of_leaving
 from orga.client.cli.line import Line
 from orga.client.cli.watching import Watch, followed
-from orga.client.errors import NotTakenYet, OrgaError, RunEnded
+from orga.client.errors import NotTakenYet, OrgaError, RunEnded, TurnUnknown
 from orga.client.journal.reading import read_journal
-from orga.client.runs.sessions import SessionHandle, TurnUnknown
+from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.sessions.input import WhenBusy
 from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED, TurnReason, TurnResult
 from orga.workflows.types.status import JournalEntry

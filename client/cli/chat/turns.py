@@ -9,7 +9,7 @@ from orga.client.cli.line import Line
 from orga.client.cli.narration import Narrator
 from orga.client.cli.nesting import INDENT, Nesting, run_of
 from orga.client.cli.terminal_text import behind, on_one_line
-from orga.client.runs.sessions import TurnUnknown
+from orga.client.errors import TurnUnknown
 from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED
 from orga.workflows.types.status import JournalEntry
 
