@@ -14,6 +14,7 @@ from orga.activities.ports import ModelRequest, Rebuilt
 from orga.activities.replies import normalised, text_alone
 from orga.activities.transcript import transcript
 from orga.workflows.types.agents import Critic, CritiqueRequest, verdict_schema
+from orga.workflows.types.conversation import goes_last, latest_turn
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import clip, delimited
@@ -103,9 +104,13 @@ def _material(context: Rebuilt, critic: Critic, request: CritiqueRequest) -> str
 
 
 def _given(context: Rebuilt) -> str:
-    """Return the task and what was pinned beside it; of a fork its own task, too, which stands further down."""
-    pinned = [clip(message.text, MAX_PART_BYTES) for message in context.messages if message.pinned]
-    return clip("\n\n".join(pinned), MAX_TASK_BYTES)
+    """Return the task and what was pinned beside it; of a fork its own task, too, which stands further down.
+
+    In a session what the turn under way answers comes first: of the turns before, only what holds for all is given.
+    """
+    messages, turn = context.messages, latest_turn(context.messages)
+    stays = sorted((i for i in range(len(messages)) if goes_last(messages, i, turn)), key=lambda i: i not in turn)
+    return clip("\n\n".join(clip(messages[i].text, MAX_PART_BYTES) for i in stays), MAX_TASK_BYTES)
 
 
 def _subject(setup: Setup, request: CritiqueRequest, salt: str) -> str:

@@ -7,8 +7,6 @@ from typing import Any
 from orga.workflows.decisions.conversation import (
     MAX_CONVERSATION_BYTES,
     fits,
-    goes_last,
-    latest_turn,
     sent_tokens,
     size_of,
     tokens_in,
@@ -16,7 +14,15 @@ from orga.workflows.decisions.conversation import (
     with_messages,
 )
 from orga.workflows.types.context import ContextRef
-from orga.workflows.types.conversation import BYTES_PER_TOKEN, HEADER, SUMMARY_CALL, Conversation, Summary
+from orga.workflows.types.conversation import (
+    BYTES_PER_TOKEN,
+    HEADER,
+    SUMMARY_CALL,
+    Conversation,
+    Summary,
+    goes_last,
+    latest_turn,
+)
 from orga.workflows.types.input import ContextStrategy
 from orga.workflows.types.messages import Message, Reply, masked
 from orga.workflows.types.ranges import Ranges, indexes, length, ranges_of, with_masks, within

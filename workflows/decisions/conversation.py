@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pydantic_core import to_json
 
 from orga.workflows.types.context import ContextRef, HashedMessages, MessageRef, digest_of, reference
-from orga.workflows.types.conversation import Conversation, Summary, summary_message
+from orga.workflows.types.conversation import Conversation, Summary, goes_last, latest_turn, summary_message
 from orga.workflows.types.messages import Message, shortened
 from orga.workflows.types.parts import Part, ResultPart, TextPart, ToolCall
 from orga.workflows.types.ranges import Ranges
@@ -216,24 +216,6 @@ def _used(conversation: Conversation) -> Conversation:
 def full_digest(conversation: Conversation) -> str:
     """Return the digest of every message, seen by the model or not."""
     return digest_of(conversation.messages[conversation.sent :], conversation.digest)
-
-
-def latest_turn(messages: tuple[Message, ...]) -> range:
-    """Return what the turn under way began with: its message, with what was looked up for it; where none did, the task.
-
-    What was looked up stands right behind its message, and is pinned.
-    """
-    last = max((i for i, message in enumerate(messages) if message.begins_turn), default=0)
-    has_lookups = last > 0 and messages[last].pinned and messages[last - 1].begins_turn
-    return range(last - has_lookups, last + 1)
-
-
-def goes_last(messages: tuple[Message, ...], index: int, turn: range) -> bool:
-    """Return whether a message stays as long as others can go: pinned, or of the turn under way from its beginning.
-
-    What was looked up for a turn before goes with that.
-    """
-    return index in turn or (messages[index].pinned and not messages[index].begins_turn)
 
 
 LEAST_ROOM_BYTES = 4_000

@@ -14,10 +14,10 @@ from orga.workflows.decisions.carried_parts import (
     Part,
 )
 from orga.workflows.decisions.compaction import latest_group
-from orga.workflows.decisions.conversation import as_base, goes_last, latest_turn, shares, weight_of, with_messages
+from orga.workflows.decisions.conversation import as_base, shares, weight_of, with_messages
 from orga.workflows.decisions.observe import MAX_REPAIRS_IN_A_ROW
 from orga.workflows.types.context import EMPTY
-from orga.workflows.types.conversation import Conversation
+from orga.workflows.types.conversation import Conversation, goes_last, latest_turn
 from orga.workflows.types.messages import Message, Reply, shortened
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import MOST_IN_JSON, bytes_in_json, json_prefix

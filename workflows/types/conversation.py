@@ -137,3 +137,21 @@ def source_of(call: ToolCall, spec: ToolSpec | None) -> str:
     if not line.isprintable():
         line = "".join(c if c.isprintable() else "?" for c in line)
     return line if len(line) <= SOURCE_CHARS else line[: SOURCE_CHARS - 1] + "…"
+
+
+def latest_turn(messages: tuple[Message, ...]) -> range:
+    """Return what the turn under way began with: its message, with what was looked up for it; where none did, the task.
+
+    What was looked up stands right behind its message, and is pinned.
+    """
+    last = max((i for i, message in enumerate(messages) if message.begins_turn), default=0)
+    has_lookups = last > 0 and messages[last].pinned and messages[last - 1].begins_turn
+    return range(last - has_lookups, last + 1)
+
+
+def goes_last(messages: tuple[Message, ...], index: int, turn: range) -> bool:
+    """Return whether a message stays as long as others can go: pinned, or of the turn under way from its beginning.
+
+    What was looked up for a turn before goes with that.
+    """
+    return index in turn or (messages[index].pinned and not messages[index].begins_turn)

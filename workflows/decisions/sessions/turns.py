@@ -4,11 +4,12 @@ from datetime import datetime
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.conversation import latest_turn, shares, with_message
+from orga.workflows.decisions.conversation import shares, with_message
 from orga.workflows.decisions.recall import learnings
 from orga.workflows.decisions.result import result_data
 from orga.workflows.decisions.sessions.elapsed import elapsed_words
 from orga.workflows.types.control import Clock, Stop
+from orga.workflows.types.conversation import latest_turn
 from orga.workflows.types.messages import Message
 from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED, TurnResult, TurnTermination
 from orga.workflows.types.sessions.session import Session, SessionState
