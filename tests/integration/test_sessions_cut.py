@@ -1,81 +1,23 @@
 """A turn that is cut while a call ignores it: the call is waited for, and what came of it is told truly."""
 
 import asyncio
-import threading
-import time
-from collections.abc import Generator
-from contextlib import suppress
-from typing import Any
 
 import pytest
 from temporalio.client import Client
 
 from orga.activities import time_limit
-from orga.activities.adapters.tools.python_function import PythonFunction
-from orga.activities.ports import ModelRequest, Tool, ToolContext, ToolError
+from orga.activities.ports import ModelRequest, Tool, ToolError
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, ScriptedModel, answers, calls
-from orga.workflows.phases.control import run
 from orga.workflows.types.messages import Reply
-from tests.support.hold import PATIENCE_S, happens, until
+from tests.support.hold import PATIENCE_S, until
 from tests.support.runs.loop import a_loop
 from tests.support.runs.sessions import Talked, begin, closed, ended, how, stands
-from tests.support.runs.unsandboxed import unsandboxed
+from tests.support.tools.stubborn import LIMIT_S, Hanging, Stubborn, cut_and_on, impatient
 
-MORE_S = 1.5
-"""For which a call goes on that was cut: the worker hears of that within half a second."""
+__all__ = ["impatient"]
 
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
-    """Let a run and its worker give up soon on what ignores its cancellation."""
-    monkeypatch.setattr(run, "CANCEL_GRACE_S", 0.2)
-    monkeypatch.setattr(time_limit, "ENDING_S", 0.1)
-    with unsandboxed():
-        yield
-
-
-class Stubborn:
-    """A call that goes on though it was cut, and has its effect then."""
-
-    def __init__(self, comes_to: str | Exception = "booked") -> None:
-        self.comes_to = comes_to
-        self.entered, self.cut = threading.Event(), threading.Event()
-        self.has_ended = False
-
-    def in_a_thread(self) -> Tool:
-        def book() -> str:
-            """Book it."""
-            self.entered.set()
-            self.cut.wait(PATIENCE_S)
-            time.sleep(MORE_S)
-            return self._ended()
-
-        return PythonFunction(book)
-
-    def awaited(self) -> Tool:
-        async def book(_: dict[str, Any], __: ToolContext) -> str:
-            self.entered.set()
-            await self._ignoring(asyncio.to_thread(self.cut.wait, PATIENCE_S))
-            await self._ignoring(asyncio.sleep(MORE_S))
-            return self._ended()
-
-        return FakeTool("book", book, effect="irreversible")
-
-    @staticmethod
-    async def _ignoring(work: Any) -> None:
-        task = asyncio.ensure_future(work)
-        while not task.done():
-            try:
-                await asyncio.shield(task)
-            except asyncio.CancelledError:
-                continue
-
-    def _ended(self) -> str:
-        self.has_ended = True
-        if isinstance(self.comes_to, Exception):
-            raise self.comes_to
-        return self.comes_to
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
 async def cut(client: Client, tool: Tool, stubborn: Stubborn) -> tuple[ScriptedModel, Talked, list[bool]]:
@@ -89,12 +31,7 @@ async def cut(client: Client, tool: Tool, stubborn: Stubborn) -> tuple[ScriptedM
     model = ScriptedModel([calls("book"), other])
     async with a_loop(client, model, tool) as loop:
         session = await begin(loop)
-        first = asyncio.create_task(session.send("book it"))
-        await asyncio.to_thread(stubborn.entered.wait, PATIENCE_S)
-        turn = await session.post("something else", when_busy="interrupt")
-        stubborn.cut.set()
-        assert how(await first) == (1, "", "interrupted")
-        assert how(await session.result_of(turn)) == (2, "other", "completed")
+        await cut_and_on(session, stubborn)
         last = await closed(session)
         found = await verify(client, session.id, exported=last.journal)
         assert found.ok, [check for check in found.checks if not check.ok]
@@ -128,28 +65,15 @@ async def test_a_call_that_fails_in_the_end_is_told_as_failed(client: Client) ->
 
 
 async def test_a_call_that_never_ends_holds_the_next_turn_for_its_time_limit_alone(client: Client) -> None:
-    entered, let_go = asyncio.Event(), asyncio.Event()
-
-    async def hang(_: dict[str, Any], __: ToolContext) -> str:
-        while not let_go.is_set():
-            entered.set()
-            with suppress(asyncio.CancelledError):
-                await let_go.wait()
-        return "late"
-
+    hanging = Hanging()
     model = ScriptedModel([calls("hang"), answers("other")])
     try:
-        async with a_loop(client, model, FakeTool("hang", hang, effect="irreversible")) as loop:
-            session = await begin(loop, tool_timeout_s=MORE_S)
-            first = asyncio.create_task(session.send("hang"))
-            await happens(entered)
-            began = time.monotonic()
-            assert how(await session.send("something else", when_busy="interrupt")) == (2, "other", "completed")
-            assert time.monotonic() - began > MORE_S / 2
-            assert how(await first) == (1, "", "interrupted")
+        async with a_loop(client, model, hanging.tool()) as loop:
+            session = await begin(loop, tool_timeout_s=LIMIT_S)
+            await hanging.cut_and_on(session)
             last = await closed(session)
     finally:
-        let_go.set()
+        hanging.let_go.set()
     assert outcomes(last) == ["cancelled"]
     assert "the outcome is unknown" in model.seen[-1].messages[2].text
 

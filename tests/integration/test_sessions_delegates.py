@@ -1,28 +1,28 @@
 """A turn that is cut while the call of a delegate ignores it: nothing of the turn acts within the next one."""
 
 import asyncio
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
-from orga.activities.ports import ModelRequest, Tool, ToolContext
+from orga.activities.ports import ModelRequest, Tool
 from orga.client.proof.verify import verify
 from orga.client.runs.sessions import SessionHandle, start_session
-from orga.testing import FakeTool, answers, calls
+from orga.testing import answers, calls
 from orga.workflows.phases import delegation
 from orga.workflows.types.messages import Reply
-from tests.integration.test_sessions_cut import MORE_S, Stubborn, impatient
-from tests.support.hold import PATIENCE_S, happens, until
+from tests.support.hold import PATIENCE_S, until
 from tests.support.runs.delegates import PAIR, Cast, a_cast, agent, delegates, leading, result_of
 from tests.support.runs.loop import Loop, histories_of, replayed
-from tests.support.runs.sessions import Talked, closed, ended, how
+from tests.support.runs.sessions import Talked, closed, ended
+from tests.support.tools.stubborn import LIMIT_S, Hanging, Stubborn, cut_and_on, impatient
 
 __all__ = ["impatient"]
+
+pytestmark = pytest.mark.usefixtures("impatient")
 
 AGENTS = PAIR | {"helper": agent("helper", tools=["book"], tool_timeout_s=2 * PATIENCE_S)}
 OVER_ONE = PAIR | {"helper": agent("helper", "clerk"), "clerk": agent("clerk", tools=["book"])}
@@ -67,12 +67,7 @@ async def test_the_next_turn_begins_once_the_call_has_ended(
         scripts["helper"] = [delegates("clerk")]
     async with a_cast(client, agents, scripts, tool()) as (loop, cast):
         session = await with_lead(loop)
-        first = asyncio.create_task(session.send("book it"))
-        await asyncio.to_thread(stubborn.entered.wait, PATIENCE_S)
-        turn = await session.post("something else", when_busy="interrupt")
-        stubborn.cut.set()
-        assert how(await first) == (1, "", "interrupted")
-        assert how(await session.result_of(turn)) == (2, "other", "completed")
+        await cut_and_on(session, stubborn)
         last = await closed(session)
         found = await verify(client, session.id, exported=last.journal)
         await descendants_replay(client, session, *places)
@@ -92,30 +87,17 @@ def ends_of_delegates(last: Talked) -> list[str]:
 
 
 async def test_a_call_that_never_ends_holds_the_next_turn_for_its_time_limit_alone(client: Client) -> None:
-    entered, let_go = asyncio.Event(), asyncio.Event()
-
-    async def hang(_: dict[str, Any], __: ToolContext) -> str:
-        while not let_go.is_set():
-            entered.set()
-            with suppress(asyncio.CancelledError):
-                await let_go.wait()
-        return "late"
-
-    agents = PAIR | {"helper": agent("helper", tools=["hang"], tool_timeout_s=MORE_S)}
+    hanging = Hanging()
+    agents = PAIR | {"helper": agent("helper", tools=["hang"], tool_timeout_s=LIMIT_S)}
     scripts = {"lead": [delegates("helper"), answers("other")], "helper": [calls("hang")]}
     try:
-        async with a_cast(client, agents, scripts, FakeTool("hang", hang, effect="irreversible")) as (loop, cast):
+        async with a_cast(client, agents, scripts, hanging.tool()) as (loop, cast):
             session = await with_lead(loop)
-            first = asyncio.create_task(session.send("hang"))
-            await happens(entered)
-            began = time.monotonic()
-            assert how(await session.send("something else", when_busy="interrupt")) == (2, "other", "completed")
-            assert time.monotonic() - began > MORE_S / 2
-            assert how(await first) == (1, "", "interrupted")
+            await hanging.cut_and_on(session)
             last = await closed(session)
             await descendants_replay(client, session, ".1.0")
     finally:
-        let_go.set()
+        hanging.let_go.set()
     assert ends_of_delegates(last) == ["aborted"]
     assert "it may have taken effect" in told_to_lead(cast)
 

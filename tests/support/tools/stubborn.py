@@ -1,0 +1,115 @@
+"""Calls of tools that do not heed their cancellation, and a session whose first turn is cut in one."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Generator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from orga.activities import time_limit
+from orga.activities.adapters.tools.python_function import PythonFunction
+from orga.activities.ports import Tool, ToolContext
+from orga.client.runs.sessions import SessionHandle
+from orga.testing import FakeTool
+from orga.workflows.phases.control import run
+from tests.support.hold import PATIENCE_S, happens
+from tests.support.runs.sessions import how
+from tests.support.runs.unsandboxed import unsandboxed
+
+MORE_S = 1.5
+"""For which a call goes on that was cut: the worker hears of that within half a second."""
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """Let a run and its worker give up soon on what ignores its cancellation."""
+    monkeypatch.setattr(run, "CANCEL_GRACE_S", 0.2)
+    monkeypatch.setattr(time_limit, "ENDING_S", 0.1)
+    with unsandboxed():
+        yield
+
+
+class Stubborn:
+    """A call that goes on though it was cut, and has its effect then."""
+
+    def __init__(self, comes_to: str | Exception = "booked") -> None:
+        self.comes_to = comes_to
+        self.entered, self.cut = threading.Event(), threading.Event()
+        self.has_ended = False
+
+    def in_a_thread(self) -> Tool:
+        def book() -> str:
+            """Book it."""
+            self.entered.set()
+            self.cut.wait(PATIENCE_S)
+            time.sleep(MORE_S)
+            return self._ended()
+
+        return PythonFunction(book)
+
+    def awaited(self) -> Tool:
+        async def book(_: dict[str, Any], __: ToolContext) -> str:
+            self.entered.set()
+            await self._ignoring(asyncio.to_thread(self.cut.wait, PATIENCE_S))
+            await self._ignoring(asyncio.sleep(MORE_S))
+            return self._ended()
+
+        return FakeTool("book", book, effect="irreversible")
+
+    @staticmethod
+    async def _ignoring(work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            try:
+                await asyncio.shield(task)
+            except asyncio.CancelledError:
+                continue
+
+    def _ended(self) -> str:
+        self.has_ended = True
+        if isinstance(self.comes_to, Exception):
+            raise self.comes_to
+        return self.comes_to
+
+
+async def cut_and_on(session: SessionHandle, stubborn: Stubborn) -> None:
+    """Cut a session's first turn in that call by a message that begins the second, and see both turns end."""
+    first = asyncio.create_task(session.send("book it"))
+    await asyncio.to_thread(stubborn.entered.wait, PATIENCE_S)
+    turn = await session.post("something else", when_busy="interrupt")
+    stubborn.cut.set()
+    assert how(await first) == (1, "", "interrupted")
+    assert how(await session.result_of(turn)) == (2, "other", "completed")
+
+
+LIMIT_S = 4.0
+"""Of a call that hangs."""
+
+
+class Hanging:
+    """A call that never ends of itself, cut or not."""
+
+    def __init__(self) -> None:
+        self.entered, self.let_go = asyncio.Event(), asyncio.Event()
+
+    def tool(self) -> Tool:
+        async def hang(_: dict[str, Any], __: ToolContext) -> str:
+            while not self.let_go.is_set():
+                self.entered.set()
+                with suppress(asyncio.CancelledError):
+                    await self.let_go.wait()
+            return "late"
+
+        return FakeTool("hang", hang, effect="irreversible")
+
+    async def cut_and_on(self, session: SessionHandle) -> None:
+        """Cut a session's first turn in that call, which ends by its limit alone; then the second turn is done."""
+        first = asyncio.create_task(session.send("hang"))
+        await happens(self.entered)
+        began = time.monotonic()
+        assert how(await session.send("something else", when_busy="interrupt")) == (2, "other", "completed")
+        assert time.monotonic() - began > LIMIT_S / 2
+        assert how(await first) == (1, "", "interrupted")
