@@ -1,0 +1,110 @@
+"""What a session carries on into its next run, and what gives way there."""
+
+import pytest
+from pydantic_core import from_json, to_json
+
+from orga.workflows.decisions.compaction import messages_to_drop
+from orga.workflows.decisions.roll_over import carried, shrunk
+from orga.workflows.decisions.sessions.begin import first_session
+from orga.workflows.decisions.sessions.messages import (
+    MAX_QUEUE,
+    with_sent,
+)
+from orga.workflows.decisions.sessions.turns import (
+    MAX_RESULTS,
+    RESULTS_BYTES,
+    result_of,
+    with_light_results,
+    with_turn_ended,
+)
+from orga.workflows.types.conversation import Conversation
+from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.ranges import indexes
+from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.sessions.input import MAX_MESSAGE_BYTES
+from orga.workflows.types.sessions.session import SESSION_BYTES, SessionState
+from tests.support.values.core import T0, at, conversation_of, user
+from tests.support.values.sessions import a_session, begun, says
+
+
+def largest() -> SessionState:
+    state = a_session()
+    for number in range(MAX_RESULTS + 5):
+        state = begun(state, f"m{number}").with_task(output='"' * 590_000)
+        state = with_turn_ended(state, ("error", "\x00" * 5_000), at(number))
+    for number in range(MAX_QUEUE):
+        state = with_sent(state, says("q" * 2_900, message_id=f"{number}".ljust(100, "x")))
+    for number in range(100):
+        state = with_sent(
+            state.with_session(queue=state.session.queue[:19]), says(message_id=f"z{number}".ljust(100, "x"))
+        )
+    return state
+
+
+def test_what_a_session_knows_beside_a_run_has_its_room_in_the_payload() -> None:
+    """The newest answer is kept whole as long as there is room: it is cut only where the state is too large."""
+    state = largest()
+    assert len(state.session.results[-1].output) == 590_000
+    light = with_light_results(state)
+    assert sum(len(to_json(each.model_dump(mode="json"))) for each in light.session.results) <= RESULTS_BYTES
+    own = len(light.session.model_dump_json(exclude_unset=True).encode())
+    assert own <= SESSION_BYTES
+    assert state.room_for_tasks == SESSION_BYTES + 2 * MAX_MESSAGE_BYTES
+
+
+def test_a_session_is_carried_on_as_it_is_and_nobody_can_make_one_up() -> None:
+    state = with_sent(begun(a_session(idle_timeout_s=9.0)), says("second"))
+    sent = from_json(carried(state, "run 1").model_dump_json(exclude_unset=True))
+    after = first_session(None, sent, "run 1", "run 2", at(99))
+    assert (after.session, after.idle_timeout_s, after.input.task) == (state.session, 9.0, "hello")
+    assert result_of(after.session, 1) is None
+    with pytest.raises(InvalidInput, match="not made by the run before"):
+        first_session(None, sent, "run 0", "run 2", at(99))
+    with pytest.raises(InvalidInput, match="a session cannot be a fork"):
+        first_session({"fork": {"workflow_id": "a", "iteration": 1}}, None, None, "run", T0)
+
+
+def a_long_turn() -> Conversation:
+    """An old turn with its answer, and one that began before many calls."""
+    rounds = [
+        message
+        for n in range(30)
+        for message in (
+            Message.of("assistant", calls=[ToolCall(call_id=f"c{n}", name="look", arguments={})]),
+            Message.of_result("x" * 300, f"c{n}", "look"),
+        )
+    ]
+    asked = [Message.of("user", text, begins_turn=True) for text in ("the old one", "the new one")]
+    messages = (user("first"), asked[0], Message.of("assistant", "done"), asked[1], *rounds)
+    return conversation_of(*messages, sent=len(messages))
+
+
+def test_what_the_turn_under_way_was_begun_with_stays_while_it_lasts() -> None:
+    conversation = a_long_turn()
+    gone = indexes(messages_to_drop(conversation, 1_000))
+    assert {1, 2, 4, 5} <= set(gone)
+    assert 3 not in gone
+
+
+def with_lookups(conversation: Conversation) -> Conversation:
+    """Return it where something was looked up for each of the three messages."""
+    old, first = (Message.of("user", text, pinned=True, begins_turn=True) for text in ("old page", "new page"))
+    messages = conversation.messages
+    page = Message.of("user", "first page", pinned=True)
+    found = (messages[0], page, messages[1], old, *messages[2:4], first, *messages[4:])
+    return conversation_of(*found, sent=len(found))
+
+
+def test_what_was_looked_up_for_a_turn_stays_while_that_lasts() -> None:
+    conversation = with_lookups(a_long_turn())
+    gone = indexes(messages_to_drop(conversation, 1_000))
+    assert {2, 3, 4} <= set(gone)
+    assert not {0, 1, 5, 6} & set(gone)
+    texts = [message.text for message in shrunk(conversation, 3_000).messages]
+    assert [text for text in texts if "page" in text] == ["first page", "new page"]
+
+
+def test_it_is_carried_on_ahead_of_calls_that_came_after_it() -> None:
+    texts = [message.text for message in shrunk(a_long_turn(), 3_000).messages]
+    assert "the new one" in texts
+    assert "the old one" not in texts

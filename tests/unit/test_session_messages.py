@@ -1,0 +1,114 @@
+"""What becomes of a message to a session."""
+
+import pytest
+
+from orga.workflows.decisions.sessions.messages import (
+    MAX_QUEUE,
+    MAX_TAKEN,
+    QueueFull,
+    SessionBusy,
+    SessionClosed,
+    check_message,
+    with_closing,
+    with_sent,
+)
+from orga.workflows.decisions.sessions.turns import with_end
+from orga.workflows.types.control import Stop
+from orga.workflows.types.sessions.input import WhenBusy
+from tests.support.values.sessions import DONE, a_session, begun, says
+
+
+@pytest.mark.parametrize(
+    ("when_busy", "turn", "queue", "is_cut"),
+    [
+        ("enqueue", 3, (2, 3), False),
+        ("refuse", None, (2,), False),
+        ("steer", 1, (2,), False),
+        ("interrupt", 3, (3, 2), True),
+    ],
+)
+def test_what_becomes_of_a_message_while_a_turn_is_under_way(
+    when_busy: WhenBusy, turn: int | None, queue: tuple[int, ...], is_cut: bool
+) -> None:
+    state = with_sent(begun(a_session()), says("second"))
+    message = says("third", when_busy)
+    if turn is None:
+        with pytest.raises(SessionBusy, match="turn 1 is under way"):
+            check_message(state, message)
+        return
+    check_message(state, message)
+    after = with_sent(state, message)
+    assert after.session.taken[message.message_id].turn == turn
+    assert tuple(each.turn for each in after.session.queue) == queue
+    assert (after.stop is not None, after.session.is_cut) == (is_cut, is_cut)
+    assert len(after.inbox) == (when_busy == "steer")
+
+
+@pytest.mark.parametrize(
+    ("stop", "queued", "turn", "waits"),
+    [
+        pytest.param(DONE, (), 1, (), id="an answer gives way to it"),
+        pytest.param(
+            ("aborted", "cut"), (), 2, (2,), id="of a turn that is cut nothing reads it: it is one of its own"
+        ),
+        pytest.param(("error", ""), (), 2, (2,), id="nor of one that fails"),
+        pytest.param(("aborted", "cut"), ("next",), 2, (2,), id="the turn about to begin does"),
+    ],
+)
+def test_guidance_is_for_a_turn_that_reads_it(
+    stop: Stop, queued: tuple[str, ...], turn: int, waits: tuple[int, ...]
+) -> None:
+    state = begun(a_session())
+    for text in queued:
+        state = with_sent(state, says(text))
+    message = says("shorter", "steer")
+    check_message(state.with_control(stop=stop), message)
+    after = with_sent(state.with_control(stop=stop), message)
+    assert (after.session.taken[message.message_id].turn, tuple(each.turn for each in after.session.queue)) == (
+        turn,
+        waits,
+    )
+    assert [each.text for each in after.inbox] == (["shorter"] if turn == 1 or queued else [])
+
+
+def test_a_message_id_that_was_seen_changes_nothing_also_where_the_queue_is_full_or_the_session_ends() -> None:
+    state = with_closing(begun(a_session()))
+    check_message(state, says("hello"))
+    assert with_sent(state, says("hello")) is state
+    with pytest.raises(SessionClosed):
+        check_message(state, says("other"))
+
+
+def test_the_queue_is_bounded_by_number_and_by_bytes() -> None:
+    full = begun(a_session())
+    for number in range(MAX_QUEUE):
+        full = with_sent(full, says(f"{number}"))
+    with pytest.raises(QueueFull, match="20 messages wait already"):
+        check_message(full, says("more"))
+    large = with_sent(begun(a_session()), says("x" * 40_000))
+    with pytest.raises(QueueFull):
+        check_message(large, says("y" * 40_000))
+
+
+def test_messages_that_cut_are_answered_in_the_order_in_which_they_came() -> None:
+    state = with_sent(begun(a_session()), says("waits"))
+    for text in ("stop", "no, rather this", "and that"):
+        state = with_sent(state, says(text, "interrupt"))
+    assert [each.text for each in state.session.queue] == ["stop", "no, rather this", "and that", "waits"]
+
+
+def test_an_id_stands_for_the_words_that_it_was_sent_with() -> None:
+    """A message with other words under that id would be answered with a turn that never read it."""
+    state = with_sent(begun(a_session()), says("Delete nothing.", message_id="m"))
+    check_message(state, says("Delete nothing.", message_id="m"))
+    with pytest.raises(ValueError, match="message_id 'm' was sent with other words, which became turn 2"):
+        check_message(state, says("Delete it all.", message_id="m"))
+    for number in range(MAX_TAKEN):
+        state = with_sent(state.with_session(queue=()), says(message_id=f"z{number}"))
+    assert len(state.session.taken) == MAX_TAKEN
+
+
+def test_messages_that_wait_when_it_ends_are_answered_as_not_begun() -> None:
+    state = with_end(with_sent(with_sent(a_session(), says("a")), says("b")))
+    assert [(r.turn, r.termination.reason) for r in state.session.results] == [(1, "aborted"), (2, "aborted")]
+    assert not state.session.queue
