@@ -109,7 +109,10 @@ async def test_a_starter_names_channels_and_nothing_else(client: Client) -> None
             assert outcomes(result) == {"hook": ("delivered", 1)}
             assert activities == ["deliver-hook"]
             for wrong, says_so in (
-                (["hook", "nowhere"], "deliver: there is no delivery 'nowhere'; there are: hook, other"),
+                (
+                    ["other", "hoook"],
+                    "deliver: there is no delivery 'hoook'; did you mean 'hook'? there are: hook, other",
+                ),
                 (["https://evil.test"], "deliver.0: String should match"),
                 (["../../etc"], "deliver.0: String should match"),
             ):
