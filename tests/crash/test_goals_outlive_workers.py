@@ -14,8 +14,6 @@ from tests.support.crash.worker import CrashWorker, Fate
 from tests.support.model.goals import SteadyModel
 from tests.support.runs.loop import check_tasks, histories_of, replayed
 
-pytestmark = pytest.mark.timeout(200)
-
 
 @pytest.mark.parametrize("moment", ["goal_plan", "look", "send", "goal_evaluate", "goal_summary"])
 async def test_a_goal_outlives_its_worker(client: Client, tmp_path: Path, moment: str) -> None:

@@ -10,8 +10,6 @@ from temporalio.client import Client
 from tests.support.crash.stage import EVERY_ITERATION, SHORT, Case, Outcomes, dies, outcome_of, played
 from tests.support.crash.worker import Fate
 
-pytestmark = pytest.mark.timeout(240)
-
 LONG = ("look", "note", "look") * 4
 CHANCE = random.Random(5)
 

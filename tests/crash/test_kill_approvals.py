@@ -24,8 +24,6 @@ from tests.support.crash.stage import (
 from tests.support.crash.worker import Backstage
 from tests.support.runs.questions import has_noted, updated, waiting
 
-pytestmark = pytest.mark.timeout(240)
-
 OF_ONE_RUN = {"id", "approval_id", "expires_at"}
 
 

@@ -9,8 +9,6 @@ from temporalio.client import Client
 from tests.crash.test_kill_waiting import RETRIED
 from tests.support.crash.stage import EVERY_ITERATION, Case, Outcomes, Stage, dies, outcome_of, played
 
-pytestmark = pytest.mark.timeout(240)
-
 DECIDED: dict[str, Any] = {"plan": ("look", "decide:l", "note")}
 ROLLED: dict[str, Any] = {**DECIDED, "roll_over_events": EVERY_ITERATION}
 

@@ -10,8 +10,6 @@ from tests.support.crash.stage import EVERY_ITERATION, Case, Outcome, Outcomes, 
 from tests.support.crash.worker import Fate
 from tests.support.runs.loop import check_tasks, histories_of, replayed
 
-pytestmark = pytest.mark.timeout(240)
-
 PLAN = ("helper:look+note+send",)
 TOOLS = ["look", "note", "send"]
 

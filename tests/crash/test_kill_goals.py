@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import pytest
 from temporalio.client import Client, WorkflowHandle
 
 from orga.testing import FakeTool
@@ -17,8 +16,6 @@ from tests.support.model.goals import CallingModel, SteadyModel
 from tests.support.model.staged import WatchedStages
 from tests.support.runs.goals import Pursued, ended, tell
 from tests.support.runs.questions import waiting
-
-pytestmark = pytest.mark.timeout(240)
 
 ANSWER = "asked to answer"
 

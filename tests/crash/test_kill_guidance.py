@@ -12,8 +12,6 @@ from tests.support.crash.stage import EVERY_ITERATION, Case, Outcomes, Stage, di
 from tests.support.crash.worker import Backstage
 from tests.support.runs.questions import updated
 
-pytestmark = pytest.mark.timeout(240)
-
 PLAN = ("look", "hold", "look")
 
 

@@ -10,8 +10,6 @@ from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from tests.support.crash.stage import Case, Outcomes, dies, outcome_of, played
 
-pytestmark = pytest.mark.timeout(240)
-
 RUN: dict[str, Any] = {"plan": ("fact:sky+blue", "look"), "config": {"knowledge": {"relevance_threshold": 0.1}}}
 
 CASES: dict[str, Case] = {

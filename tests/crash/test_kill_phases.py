@@ -14,8 +14,6 @@ from orga.workflows.types.breakers import BreakerOptions
 from tests.support.crash.stage import Case, Outcome, Outcomes, dies, outcome_of, played
 from tests.support.crash.worker import Backstage
 
-pytestmark = pytest.mark.timeout(240)
-
 RECOVERY_S = 0.5
 
 

@@ -16,8 +16,6 @@ from tests.support.model.inputs import InputModel
 from tests.support.runs.goals import ended
 from tests.support.runs.loop import histories_of, replayed
 
-pytestmark = pytest.mark.timeout(240)
-
 SURVEY = Pipeline.model_validate({"kind": "map_reduce", "map": "helper", "reduce": "helper"})
 
 

@@ -16,8 +16,6 @@ from tests.support.crash.stage import Case, Outcome, Outcomes, Stage, dies, outc
 from tests.support.crash.worker import Backstage
 from tests.support.runs.questions import updated
 
-pytestmark = pytest.mark.timeout(240)
-
 BACKOFF_MS = 6_000
 
 

@@ -11,8 +11,6 @@ from orga.testing import FakeTool
 from tests.support.crash.stage import Case, Outcomes, dies, outcome_of, played
 from tests.support.crash.worker import Backstage
 
-pytestmark = pytest.mark.timeout(240)
-
 
 def refuses(number: int) -> str:
     raise ToolError("no money")

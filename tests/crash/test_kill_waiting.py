@@ -25,8 +25,6 @@ from tests.support.crash.stage import (
 from tests.support.crash.worker import Backstage
 from tests.support.runs.questions import has_noted, updated, waiting
 
-pytestmark = pytest.mark.timeout(240)
-
 
 def fails_once(number: int) -> str:
     if number == 1:

@@ -16,8 +16,6 @@ from tests.support.crash.worker import Backstage
 from tests.support.runs.looked_at import looked_at, status_of
 from tests.support.runs.questions import is_on_record, updated
 
-pytestmark = pytest.mark.timeout(240)
-
 TIMES = 4
 """That each scene is played, at once: a look has to come with the very task that it would split."""
 

@@ -4,7 +4,6 @@ import asyncio
 import uuid
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from temporalio.client import Client
 
 from orga.client.journal.reading import read_journal
@@ -78,7 +77,6 @@ async def test_a_run_with_a_used_id_has_its_own_setup(client: Client) -> None:
     assert (second.model, second.system, [tool.name for tool in second.tools]) == ("p:two", ("TWO",), ["look"])
 
 
-@pytest.mark.timeout(300)
 async def test_thousands_of_signals_before_the_first_task(client: Client) -> None:
     """They come in one task, which the SDK gives up after two seconds: twice as many take a loaded machine longer."""
     loop = Loop(client, f"test-{uuid.uuid4()}", ScriptedModel([answers("x")], repeats=True), timedelta(seconds=240))

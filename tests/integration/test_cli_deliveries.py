@@ -10,8 +10,6 @@ from tests.support.programs.inline_command import an_inline_orga
 from tests.support.programs.orga_command import Orga
 from tests.support.web.webhook_receiver import SECRET, Receiver, Says, webhook_receiver
 
-pytestmark = pytest.mark.timeout(300)
-
 CONFIG = """
 [goals.deliveries.files]
 kind = "file"

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from orga.workflows.types.versions import LOOP_VERSION
 from tests.support.programs.installs import an_install
 from tests.support.programs.noted_folder import home, orga
@@ -59,7 +57,6 @@ def prepared(orga: Orga, run: str) -> dict[str, Any]:
     return next(entry["data"] for entry in entries if entry["event"] == "Prepared")
 
 
-@pytest.mark.timeout(300)  # sixteen processes, one after the other
 def test_a_new_version_takes_new_runs_and_leaves_the_old_ones_where_they_are(
     orga: Orga, temporal: str, tmp_path: Path
 ) -> None:

@@ -69,7 +69,6 @@ def _failure(orga: Orga, words: list[str], run: str) -> str:
     return "" if done.code == 0 or has_ended else f"{' '.join(words)}: {done.code} {done.err}"
 
 
-@pytest.mark.timeout(200)
 def test_the_example_goals_say_what_the_guide_shows(tmp_path: Path, orga: Orga) -> None:
     """In a folder with just the documents of the examples: each line shown is a line of the last command's output."""
     here = replace(orga, folder=Path(shutil.copytree(ROOT / "examples" / "library", tmp_path / "library")))

@@ -15,7 +15,6 @@ from tests.support.programs.orga_command import ROOT, Orga, an_orga
 
 __all__ = ["home"]
 
-pytestmark = pytest.mark.timeout(300)
 
 DESK = ROOT / "examples" / "desk"
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)

@@ -107,7 +107,6 @@ def newcomer(tmp_path: Path) -> Iterator[Newcomer]:
         found.orga("server", "--stop")
 
 
-@pytest.mark.timeout(300)
 def test_the_guide_is_followed_from_its_first_line_to_its_last(newcomer: Newcomer) -> None:
     assert newcomer.follow(GUIDE) == []
     assert (newcomer.orga.folder / "ledger").read_text().splitlines() == ["A-7 90000", "A-7 900"]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import pytest
 from temporalio.client import Client, WorkflowHandle
 
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
@@ -21,8 +20,6 @@ from tests.support.crash.worker import Backstage, CrashWorker, Fate
 RUNS = 50
 PATIENCE = timedelta(seconds=200)
 SHARED = {"harbour": "north", "crane": "yellow"}
-
-pytestmark = pytest.mark.timeout(240)
 
 
 def nobody(backstage: Backstage) -> list[FakeTool]:

@@ -121,7 +121,6 @@ async def test_another_local_model_is_not_found() -> None:
         await LocalProvider().complete(ModelRequest(model="llama-900b", messages=(QUESTION,)), lambda piece: None)
 
 
-@pytest.mark.timeout(300)
 async def test_it_drives_the_whole_loop(client: Client) -> None:
     """A model of 135M parameters makes things up; the loop ends well all the same."""
     note = FakeTool("read_note", lambda arguments, context: "The code word is heron.")

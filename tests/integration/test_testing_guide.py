@@ -8,11 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
-
 from tests.support.values.planted import planted
-
-pytestmark = pytest.mark.timeout(300)
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs/testing.md").read_text()

@@ -15,7 +15,6 @@ from tests.support.programs.orga_command import Orga, an_orga
 
 __all__ = ["home"]
 
-pytestmark = pytest.mark.timeout(300)
 
 THEIRS = ("worker", "workflows", "activities", "client")
 """Modules that such a project has, too."""

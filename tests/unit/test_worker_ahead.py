@@ -160,7 +160,6 @@ def has_ended(process: "subprocess.Popen[bytes]") -> bool:
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-@pytest.mark.timeout(300)
 def test_ctrl_c_at_any_moment_of_the_start_shows_nothing_and_leaves_nothing(home: Path) -> None:
     whole, work = interrupted_after(math.inf)
     assert whole.strip() == "orga: --again: names no run; add --id ID"
