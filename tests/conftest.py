@@ -4,6 +4,7 @@ import os
 from collections.abc import AsyncGenerator, Generator
 
 import pytest
+from hypothesis import HealthCheck, settings
 from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 from xdist.remote import Producer
@@ -15,6 +16,10 @@ from tests.support.parts.temporal import temporal_cli
 from tests.support.values.planted import planted
 
 os.environ.update(planted())  # no history, no output and no database of the suite may hold one of them
+settings.register_profile(
+    "suite", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+settings.load_profile("suite")  # how long an example takes is the machine's; a test cleans up itself
 os.environ["ORGA_TRUST"] = "1"  # the suite wrote the configurations itself; what asks for trust is tested without
 
 SERVER_ARGUMENTS = [

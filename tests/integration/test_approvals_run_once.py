@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.service import RPCError
@@ -72,7 +72,7 @@ async def held(client: Client, handle: WorkflowHandle[Any, Any], count: int) -> 
     return [str(data["id"]) for data in asked if data["kind"] == "call"]
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20)
 @given(soon=st.lists(st.booleans(), min_size=1, max_size=4), made=st.lists(clicks, max_size=10))
 async def test_exactly_the_approved_calls_run_once(client: Client, soon: list[bool], made: list[Click]) -> None:
     paid: list[str] = []

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orga.activities.knowledge.erasing import fits
@@ -56,7 +56,7 @@ def erasures(draw: st.DrawFn, ids: Sequence[str]) -> Erasure:
     return Erasure(tenant="") if what == Erasure() else what
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(arriving=st.lists(facts(), min_size=8, max_size=25), data=st.data())
 async def test_exactly_what_the_preview_shows_is_erased(
     store: KnowledgeStore, arriving: list[KnowledgeItem], data: st.DataObject

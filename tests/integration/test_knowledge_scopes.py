@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orga.activities.knowledge.ports import KnowledgeStore
@@ -55,7 +55,7 @@ def owned_items(draw: st.DrawFn) -> list[KnowledgeItem]:
     return items
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(items=owned_items(), looked_for=WISHES)
 async def test_exactly_what_a_reader_may_see_is_recalled(
     store: KnowledgeStore, items: list[KnowledgeItem], looked_for: Recall

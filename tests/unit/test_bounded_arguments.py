@@ -21,7 +21,7 @@ from orga.workflows.types.record import InvalidInput
 from tests.support.values.core import a_state, at
 from tests.support.values.odd_payloads import SMALL, odd, quoted
 
-HELD_S = 0.2
+HELD_S = 1.0
 """Of the two seconds that a workflow task has."""
 
 IN_A_HISTORY = 26

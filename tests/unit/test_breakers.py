@@ -249,5 +249,5 @@ class Circuits(RuleBasedStateMachine):
         assert ("search" in self.state.breakers) is (self.model != "closed" or self.row > 0)
 
 
-Circuits.TestCase.settings = settings(deadline=None, max_examples=100, stateful_step_count=40)
+Circuits.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
 TestCircuits = Circuits.TestCase

@@ -132,7 +132,7 @@ def test_many_tools_fit_too(tools: int) -> None:
 shares = st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0])
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     st.builds(
         Sizes,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from orga.client.journal.file import NoJournal, Unwritable, read_journal_file, write_journal
 from orga.client.journal.head import sealed
@@ -17,7 +17,7 @@ RUN = "agent-1"
 KEY = Ed25519PrivateKey.from_private_bytes(b"k" * 32)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40)
 @given(journals)
 def test_any_text_comes_back_as_it_was(tmp_path: Path, made: list[Made]) -> None:
     entries = a_journal(made)

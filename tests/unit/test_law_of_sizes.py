@@ -188,7 +188,7 @@ def _burdened(state: AgentState, letter: str, number: int) -> AgentState:
     return observe.with_answer(state, answer).model_copy(update={"conversation": state.conversation})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     calls=st.integers(1, 40),
     arguments=st.sampled_from([0, 100, 3_000, 31_000, 190_000]),

@@ -218,4 +218,4 @@ def _verdict(fate: OutcomeStatus) -> Verdict:
 
 
 TestAnyOrderOfDecisions = LoopMachine.TestCase
-TestAnyOrderOfDecisions.settings = settings(max_examples=80, stateful_step_count=60, deadline=None)
+TestAnyOrderOfDecisions.settings = settings(max_examples=80, stateful_step_count=60)

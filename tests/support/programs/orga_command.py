@@ -1,12 +1,10 @@
 """The command line as a subprocess, in a folder and a home of its own."""
 
 import os
-import queue
 import re
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -88,7 +86,9 @@ class Running:
 
     def __post_init__(self) -> None:
         """Read both streams as they come."""
-        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._news = threading.Condition()
+        self._open, self._begin = 2, [0, 0]
+        """Of the streams that have not ended; and where in each stream no line has been found yet."""
         self._threads = [
             threading.Thread(target=self._read, args=(stream, kept), daemon=True)
             for stream, kept in ((self.process.stdout, self.out), (self.process.stderr, self.err))
@@ -97,15 +97,24 @@ class Running:
             thread.start()
 
     def line(self, pattern: str) -> re.Match[str]:
-        """Wait for a line, on either stream, and return the match."""
-        deadline = time.monotonic() + LINE_TIMEOUT_S
-        while (left := deadline - time.monotonic()) > 0:
-            text = self._lines.get(timeout=left)
-            if text is None:
-                break
-            if found := re.search(pattern, text):
-                return found
-        raise AssertionError(f"no line {pattern!r} in {self.out + self.err}")
+        """Wait for a line behind those that were found, and return the match.
+
+        There is an order within a stream, and none between the two.
+        """
+        with self._news:
+            self._news.wait_for(lambda: self._find(pattern) is not None or not self._open, LINE_TIMEOUT_S)
+            if (found := self._find(pattern)) is None:
+                raise AssertionError(f"no line {pattern!r} in {self.out + self.err}")
+            stream, number, match = found
+            self._begin[stream] = number + 1
+        return match
+
+    def _find(self, pattern: str) -> tuple[int, int, re.Match[str]] | None:
+        for stream, kept in enumerate((self.out, self.err)):
+            for number in range(self._begin[stream], len(kept)):
+                if match := re.search(pattern, kept[number]):
+                    return stream, number, match
+        return None
 
     def send(self, number: int) -> None:
         """Send a signal."""
@@ -127,10 +136,12 @@ class Running:
         assert stream is not None
         with stream:
             for line in stream:
-                kept.append(line.decode().rstrip("\n"))
-                self._lines.put(kept[-1])
-        if kept is self.err:
-            self._lines.put(None)
+                with self._news:
+                    kept.append(line.decode().rstrip("\n"))
+                    self._news.notify_all()
+        with self._news:
+            self._open -= 1
+            self._news.notify_all()
 
 
 def an_orga(folder: Path, home: Path, **env: str) -> Orga:

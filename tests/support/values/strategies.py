@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from orga.activities.adapters.models.blocks import block_part
 from orga.workflows.types.messages import FinishReason, Message, Reply, ToolCall
 
-LAW = settings(deadline=None, max_examples=100)
+LAW = settings(max_examples=100)
 """The machine is shared, so no example has a deadline."""
 
 any_text = st.text(st.characters(), max_size=40)
