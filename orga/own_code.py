@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from site import getsitepackages
@@ -114,8 +115,14 @@ def keep_clone_out() -> None:
 
 def is_installed(place: Path) -> bool:
     """Return whether a path belongs to Python itself or to its installed packages."""
+    return any(place.is_relative_to(folder) for folder in _installed_folders())
+
+
+@cache
+def _installed_folders() -> tuple[Path, ...]:
+    """Return where Python and packages lie: that takes a while to find out, and is asked for thousands of modules."""
     folders = {*map(get_path, ("stdlib", "platstdlib", "purelib", "platlib")), *getsitepackages()}
-    return any(place.is_relative_to(Path(folder).resolve()) for folder in folders)
+    return tuple(Path(folder).resolve() for folder in folders)
 
 
 def found_elsewhere(name: str) -> str | None:

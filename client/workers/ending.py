@@ -1,8 +1,9 @@
-"""A worker that is told to stop ends: the SDK now and then never does, though all that it had to do is done."""
+"""A worker ends that is told to stop, or that never begins: by the SDK alone it would be waited for without end."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Generator
+from contextlib import contextmanager
 from typing import Protocol, cast
 
 from temporalio.worker import Worker
@@ -16,6 +17,8 @@ _log = logging.getLogger(__name__)
 
 
 class _Bridge(Protocol):
+    def initiate_shutdown(self) -> None: ...
+
     def finalize_shutdown(self) -> Awaitable[None]: ...
 
 
@@ -36,3 +39,18 @@ def bound_shutdown(worker: Worker) -> Worker:
 
     bridge.finalize_shutdown = finalize_in_time
     return worker
+
+
+@contextmanager
+def ends_unbegun(worker: Worker) -> Generator[None]:
+    """Let a worker be one that has ended where what stands ahead of its begin fails.
+
+    `async with Worker(...)` waits for its end, which nothing but its run would tell, ahead of raising the failure; and
+    until it is told to stop, its client lets no other worker have its task queue.
+    """
+    try:
+        yield
+    except BaseException:
+        cast("_Bridge", worker._bridge_worker).initiate_shutdown()
+        worker._shutdown_complete_event.set()
+        raise

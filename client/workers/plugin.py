@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -39,7 +39,7 @@ from orga.client.runners.sandbox import workflow_runner
 from orga.client.server.search_attributes import are_known
 from orga.client.workers.application import client_of, refuse_shared_names, with_our_values
 from orga.client.workers.deployment import GoingOver
-from orga.client.workers.ending import bound_shutdown
+from orga.client.workers.ending import bound_shutdown, ends_unbegun
 from orga.client.workers.engine_memory import change_of_engine, recorded_engine
 from orga.client.workers.in_code import Agent, Function, InCode
 from orga.client.workers.parts import Parts, configured_parts
@@ -161,15 +161,25 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         Raises:
             ConfigError: Policies have judged the runs of the task queue, and there are none now.
         """
-        made = self._made_for(worker)
+        async with AsyncExitStack() as around:
+            with ends_unbegun(worker):
+                made = self._made_for(worker)
+                await self._look_around(worker, made)
+                await around.enter_async_context(beside(made.parts))
+            await next(bound_shutdown(worker))
+
+    async def _look_around(self, worker: Worker, made: _Made) -> None:
+        """Refuse what must not begin, and warn of what may surprise.
+
+        Raises:
+            ConfigError: As `run_worker`.
+        """
         made.agents.knows_attributes = await are_known(worker.client, _log.warning)
         before = await recorded_engine(worker.client, worker.task_queue)
         if changed := change_of_engine(self.config, made.parts.engine, before):
             _log.warning(changed)
         if open_to_agents := writable_rules(self.config, self.root, os.environ):
             _log.warning("%s", open_to_agents)
-        async with beside(made.parts):
-            await next(bound_shutdown(worker))
 
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
         """Let a replayer replay runs of ours, too."""

@@ -1,5 +1,6 @@
 """Agents in somebody's own application: its client, its worker, its workflows, on a real server."""
 
+import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager
@@ -19,7 +20,7 @@ from orga.client.config.sections import ModelsConfig, OrgaConfig
 from orga.client.errors import ConfigError
 from orga.client.journal.reading import read_journal
 from orga.workflows.types.status import AgentResult
-from tests.support.hold import until
+from tests.support.hold import PATIENCE_S, until
 from tests.support.mcp.sources import hostile
 from tests.support.model.chat_server import Calls, CallsAtOnce, ChatServer, Says, chat_server
 from tests.support.runs.desk import Sale, Till, note_down, stock
@@ -172,6 +173,10 @@ async def test_a_queue_that_policies_have_judged_is_not_taken_without_any(
     bare_client = await Client.connect(client.service_client.config.target_host, plugins=[bare])
     with pytest.raises(ConfigError, match="cedar has judged the runs here, and now default would"):
         await Worker(bare_client, task_queue=app.task_queue).run()
+    async with asyncio.timeout(PATIENCE_S):
+        with pytest.raises(ConfigError, match="cedar has judged the runs here"):
+            async with Worker(bare_client, task_queue=app.task_queue):
+                await asyncio.Event().wait()
 
 
 async def test_an_agent_has_the_tools_of_an_mcp_server_that_is_given_in_code(client: Client, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import sysconfig
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from orga import own_code
 from orga.finder import HeldCode
-from orga.own_code import ROOT, foreign, keep_out, pin, seal
+from orga.own_code import ROOT, foreign, is_installed, keep_out, pin, seal
 from orga.start import module_command
 from tests.support.programs.installs import a_hostile_folder, an_install
 
@@ -176,3 +177,19 @@ def test_a_sealed_process_reads_none_of_our_files(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(SourceFileLoader, "get_data", read)
     assert imported(pin(), "orga.workflows.phases.gate").judge
+
+
+def test_where_packages_lie_is_found_out_once_however_many_modules_are_asked_about(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An application has thousands; its worker must not stand still for seconds ahead of its begin."""
+    own_code._installed_folders.cache_clear()
+    asked: list[str] = []
+
+    def get_path(name: str) -> str:
+        asked.append(name)
+        return sysconfig.get_path(name)
+
+    monkeypatch.setattr(own_code, "get_path", get_path)
+    found = {is_installed(Path(module.__file__ or "/")) for module in (pytest, sysconfig) for _ in range(50)}
+    assert (found, is_installed(ROOT / "worker.py"), len(asked)) == ({True}, False, 4)
