@@ -11,6 +11,7 @@ from xdist.remote import Producer
 
 from orga.client.history.converter import data_converter
 from orga.client.workers.garbage import collect_ended_runs
+from tests.support.parts.limits import cancel_in_time
 from tests.support.parts.scheduling import Files
 from tests.support.parts.temporal import temporal_cli
 from tests.support.values.planted import planted
@@ -58,6 +59,12 @@ async def _server(temporal: str, starts: int = 3) -> WorkflowEnvironment:
 def pytest_collection_finish() -> None:
     """Look after ended runs as a worker does: else one look at all that they left, late, takes a workflow's 2 s."""
     collect_ended_runs()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Cancel what stands still."""
+    if isinstance(item, pytest.Function):
+        cancel_in_time(item)
 
 
 @pytest.hookimpl(wrapper=True)

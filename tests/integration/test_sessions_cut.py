@@ -13,7 +13,7 @@ from orga.workflows.types.messages import Reply
 from tests.support.hold import PATIENCE_S, until
 from tests.support.runs.loop import a_loop
 from tests.support.runs.sessions import Talked, begin, closed, ended, how, stands
-from tests.support.tools.stubborn import LIMIT_S, Hanging, Stubborn, cut_and_on, impatient
+from tests.support.runs.stubborn import LIMIT_S, Hanging, Stubborn, cut_and_on, impatient
 
 __all__ = ["impatient"]
 

@@ -18,7 +18,7 @@ from tests.support.hold import PATIENCE_S, until
 from tests.support.runs.delegates import PAIR, Cast, a_cast, agent, delegates, leading, result_of
 from tests.support.runs.loop import Loop, histories_of, replayed
 from tests.support.runs.sessions import Talked, closed, ended
-from tests.support.tools.stubborn import LIMIT_S, Hanging, Stubborn, cut_and_on, impatient
+from tests.support.runs.stubborn import LIMIT_S, Hanging, Stubborn, cut_and_on, impatient
 
 __all__ = ["impatient"]
 

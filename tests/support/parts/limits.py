@@ -1,0 +1,29 @@
+"""A test that stands still is cancelled, and the tests behind it in the same process find it gone."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import Any
+
+import pytest
+
+AHEAD_S = 30.0
+"""Of pytest's own limit, whose signal stops whichever task is running, and may leave the test where it stands."""
+
+
+def cancel_in_time(item: pytest.Function) -> None:
+    """Let an async test be cancelled once its time is up; its traceback shows what it waited for."""
+    marked = item.get_closest_marker("timeout")
+    limit_s = float(marked.args[0] if marked else item.config.getini("timeout"))
+    if iscoroutinefunction(item.obj):
+        item.obj = _within(limit_s - AHEAD_S, item.obj)
+
+
+def _within(limit_s: float, test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    @wraps(test)
+    async def limited(*args: Any, **given: Any) -> None:
+        async with asyncio.timeout(limit_s):
+            await test(*args, **given)
+
+    return limited
