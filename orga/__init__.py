@@ -7,7 +7,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from orga.activities.tools_api import ToolContext, ToolError, tool
     from orga.client.connect import connect
-    from orga.client.errors import NotTakenYet, QueueFull, SessionBusy
     from orga.client.runs.agents import start_agent
     from orga.client.runs.goals import start_goal
     from orga.client.runs.sessions import SessionHandle, start_session
@@ -27,10 +26,7 @@ __all__ = [
     "AgentResult",
     "AgentWorkflow",
     "LoopConfig",
-    "NotTakenYet",
     "OrgaPlugin",
-    "QueueFull",
-    "SessionBusy",
     "SessionHandle",
     "SessionWorkflow",
     "ToolContext",
@@ -51,10 +47,7 @@ _PLACES = {
     "AgentResult": "orga.workflows.types.status",
     "AgentWorkflow": "orga.workflows.agent",
     "LoopConfig": "orga.workflows.types.input",
-    "NotTakenYet": "orga.client.errors",
     "OrgaPlugin": "orga.client.workers.plugin",
-    "QueueFull": "orga.client.errors",
-    "SessionBusy": "orga.client.errors",
     "SessionHandle": "orga.client.runs.sessions",
     "SessionWorkflow": "orga.workflows.session",
     "ToolContext": "orga.activities.tools_api",

@@ -128,8 +128,8 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         is_over = self._run.state.is_over
         return session_status(self._session.session_state, self._run.now if is_over else wall_time())
 
-    @query
-    def turns(self) -> list[TurnResult]:
+    @query(name="turns")
+    def latest(self) -> list[TurnResult]:
         """The results of the last turns, oldest first."""
         return list(turns.light_results(self._session.session_state.session))
 
@@ -190,8 +190,8 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         return ending
 
     def _has_news(self) -> bool:
-        talk = self._session.session_state
-        return talk.paused or bool(talk.session.queue) or turns.end_between_turns(talk) is not None
+        state = self._session.session_state
+        return state.paused or bool(state.session.queue) or turns.end_between_turns(state) is not None
 
     def _has_ended(self, turn: int) -> bool:
         return self._run.state.is_over or turns.result_of(self._session.session_state.session, turn) is not None

@@ -1,4 +1,4 @@
-"""The public API: what `orga`, `orga.workflow` and `orga.testing` export, from their docstrings."""
+"""The public API: what `orga`, `orga.errors`, `orga.workflow` and `orga.testing` export, from their docstrings."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ import griffe
 
 from docs.generate.source import in_cell, module, said
 
-MODULES = ("orga", "orga.workflow", "orga.testing")
+MODULES = ("orga", "orga.errors", "orga.workflow", "orga.testing")
 
 
 def api_page() -> str:

@@ -20,6 +20,7 @@ from orga.workflows.decisions.goals.default_prompts import DEFAULTS
 from orga.workflows.decisions.goals.placeholders import PLACEHOLDERS
 from orga.workflows.types.goals.prompts import MAX_TEMPLATE_BYTES, PROMPTS, PromptTemplates
 from orga.workflows.types.setup import PrepareRequest
+from tests.support.values.configured import told_at
 from tests.support.values.goals import showing_all
 
 PLANNING = "Plan for {{ goal }} by {{ skills }}: {{ answer_form }}"
@@ -69,11 +70,7 @@ async def test_the_longest_templates_fit_a_setup(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_names_file_line_key_and_remedy(tmp_path: Path, toml: str, line: int, says: str) -> None:
-    (tmp_path / "orga.toml").write_text(toml)
-    with pytest.raises(ConfigError) as raised:
-        load_config(folder=tmp_path, env={})
-    assert str(raised.value).startswith(f"{tmp_path / 'orga.toml'}:{line}: ")
-    assert says in str(raised.value)
+    assert says in told_at(tmp_path, toml, line)
 
 
 def test_a_template_can_come_from_the_environment(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def layer(module: str) -> str | None:
             return "activities"
         case [("client" | "worker") as name, *_]:
             return name
-        case [""] | ["workflow"] | ["testing"]:
+        case [""] | ["errors"] | ["workflow"] | ["testing"]:
             return "api"
         case _:
             return "orga"

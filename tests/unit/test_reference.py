@@ -1,10 +1,12 @@
 """docs/reference/ says what the code says: every key, command, exit code, event and attribute, each explained."""
 
 import ast
+import builtins
 import re
 from pathlib import Path
 
 import pytest
+import temporalio.exceptions
 
 from docs.generate.api import MODULES, api_page, exported
 from docs.generate.commands import names
@@ -52,6 +54,14 @@ def test_keys_have_their_type_default_and_unit() -> None:
 @pytest.mark.parametrize("name", MODULES)
 def test_all_that_is_exported_has_a_docstring(name: str) -> None:
     assert [each for each, found in exported(name).items() if not said(found)] == []
+
+
+def test_what_is_raised_can_be_caught_by_a_public_name() -> None:
+    known = {name for each in MODULES for name in exported(each)} | {*dir(builtins), *dir(temporalio.exceptions)}
+    raised = re.findall(r"^Raises:\n\n?((?:- .*\n)+)", api_page(), re.MULTILINE)
+    names = set(re.findall(r"^- `(\w+)`", "".join(raised), re.MULTILINE))
+    assert {"SessionBusy", "ConfigError"} <= names
+    assert names - known == set()
 
 
 @pytest.mark.parametrize(

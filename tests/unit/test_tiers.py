@@ -10,7 +10,6 @@ from orga.activities.adapters.models.registry import ModelRegistry
 from orga.activities.adapters.models.settings import SITES
 from orga.activities.prepare import PrepareActivities
 from orga.client.cli.status_lines import status_lines
-from orga.client.config.file import ConfigError, load_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.risks import risks
 from orga.client.workers.checked import checked
@@ -24,6 +23,7 @@ from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.tiers import PROVIDERS, RUN, GoalTiers, ModelTiers, Tier
 from tests.support.tools.activities import Beats
+from tests.support.values.configured import told_at
 from tests.support.values.core import a_setup, a_state, at
 
 HEAVY = ("anthropic:claude-opus-5", "openai:gpt-6")
@@ -239,11 +239,7 @@ def test_local_is_handed_down(tiers: dict[str, Tier], above: Ceiling, bound: boo
     ],
 )
 def test_a_mistake_names_file_line_key_and_remedy(tmp_path: Path, toml: str, line: int, says: str) -> None:
-    (tmp_path / "orga.toml").write_text(toml)
-    with pytest.raises(ConfigError) as raised:
-        load_config(folder=tmp_path, env={})
-    assert str(raised.value).startswith(f"{tmp_path / 'orga.toml'}:{line}: ")
-    assert says in str(raised.value)
+    assert says in told_at(tmp_path, toml, line)
 
 
 def test_tiers_ask_for_no_trust(tmp_path: Path) -> None:

@@ -1,0 +1,39 @@
+"""What the functions of `orga` raise, for `except`: each is told in one line, the cause, then the remedy."""
+
+from orga.client.errors import (
+    ConfigError,
+    NoAnswer,
+    NotTakenYet,
+    OrgaError,
+    QueueFull,
+    Refused,
+    RunEnded,
+    RunFailed,
+    RunNotFound,
+    ScheduleTaken,
+    SessionBusy,
+    SessionClosed,
+    TurnUnknown,
+)
+from orga.client.journal.file import NoJournal
+from orga.client.server.endpoint import ServerUnavailable
+from orga.workflows.types.record import InvalidInput
+
+__all__ = [
+    "ConfigError",
+    "InvalidInput",
+    "NoAnswer",
+    "NoJournal",
+    "NotTakenYet",
+    "OrgaError",
+    "QueueFull",
+    "Refused",
+    "RunEnded",
+    "RunFailed",
+    "RunNotFound",
+    "ScheduleTaken",
+    "ServerUnavailable",
+    "SessionBusy",
+    "SessionClosed",
+    "TurnUnknown",
+]

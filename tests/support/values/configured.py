@@ -1,0 +1,18 @@
+"""Configurations of a folder, and what is said of a mistake in one."""
+
+from pathlib import Path
+
+import pytest
+
+from orga.client.config.file import load_config
+from orga.client.errors import ConfigError
+
+
+def told_at(folder: Path, toml: str, line: int) -> str:
+    """Return what is said of a configuration that cannot be used; it names the file and that line."""
+    (folder / "orga.toml").write_text(toml)
+    with pytest.raises(ConfigError) as raised:
+        load_config(folder=folder, env={})
+    told, place = str(raised.value), f"{folder / 'orga.toml'}:{line}: "
+    assert told.startswith(place)
+    return told.removeprefix(place)
