@@ -54,7 +54,7 @@ class Lifecycle(Handlers, Generic[T]):
         raise NotImplementedError
 
     def settle_open(self, stop: Stop) -> None:
-        """Settle what the ending leaves open, ahead of the result; every ending passes here."""
+        """Settle what the ending leaves open, before anybody can see that it is over; every ending passes here."""
 
     def result(self, stop: Stop) -> T:
         """Return what the run comes to."""
@@ -96,7 +96,9 @@ class Lifecycle(Handlers, Generic[T]):
         if run.state.setup is None:
             await self._prepare()
         if run.state.setup is None:
-            return self._end(run.stop_reason() or ("error", "nothing was prepared"))
+            stop = run.stop_reason() or ("error", "nothing was prepared")
+            self.settle_open(stop)
+            return self._end(stop)
         name_run(run.setup)
         while (ended := await self._until_stopped()) is None:
             self.go_on()
@@ -128,6 +130,7 @@ class Lifecycle(Handlers, Generic[T]):
         except RollOver:
             run.end_if_outgrown()
             stop = run.state.stop or await self._roll_over()
+        self.settle_open(stop)
         run.change(with_over)
         await self._watches.stop()
         await self.bring(stop)
@@ -151,7 +154,6 @@ class Lifecycle(Handlers, Generic[T]):
 
     def _end(self, stop: Stop) -> T:
         run = self._run
-        self.settle_open(stop)
         run.change(observe.with_stop, *stop)
         run.change(with_over)
         pace.show_details(run)

@@ -142,7 +142,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
             await run.until_nothing_runs()  # while the turn is still cut: its calls must not act in the next one
             await self.bring_gathered(stop)
             run.change(reopened)
-            if run.state.stop is not None:
+            if (stop := run.state.stop) is not None:  # it may have been cut since
                 await self._end_turn(stop)
         return ending
 
@@ -216,6 +216,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         run, turn = self._session, self._session.session_state.session.turn
         run.change(observe.drain_inbox)
         if turn:  # the session could not go on amid it
+            withdraw_all(run)
             run.change_session(turns.with_turn_ended, stop, run.now)
             self._cut_short = turn
         run.change_session(turns.with_end)

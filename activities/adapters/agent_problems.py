@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from orga.activities.adapters.known_names import Problem, there_are
+from orga.activities.adapters.known_names import Problem
 from orga.activities.adapters.named_tools import acting_lookups, named_in_config, named_in_options
 from orga.activities.adapters.tiers import ChosenModels
 from orga.workflows.types.agents import AgentConfig
@@ -10,6 +10,7 @@ from orga.workflows.types.delegation import Delegate
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.loop_tools import LOOP_TOOLS, tool_needing
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS
+from orga.workflows.types.text import there_are
 from orga.workflows.types.tools import ToolSpec, matches
 
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 
 from orga.activities.adapters.agent_problems import cost_refusal, model_refusal, own_problems
 from orga.activities.adapters.answer_schema import schema_refusal
-from orga.activities.adapters.known_names import there_are
 from orga.activities.adapters.named_tools import acting_lookups, named_in_config, unknown_tools
 from orga.activities.adapters.offered_tools import offered_tools
 from orga.activities.adapters.pipelines import NO_PIPELINES, ConfiguredPipelines, pipeline_problems
@@ -18,6 +17,7 @@ from orga.workflows.types.goals.prompts import PromptTemplates
 from orga.workflows.types.input import LoopConfig, Workplace
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest, Setup
+from orga.workflows.types.text import there_are
 from orga.workflows.types.tiers import LOCAL, GoalTiers, ModelTiers
 from orga.workflows.types.tools import ToolSpec
 

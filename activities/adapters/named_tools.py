@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from orga.activities.adapters.known_names import there_are
 from orga.activities.ports import Absent
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.text import there_are
 from orga.workflows.types.tools import ToolSpec
 
 

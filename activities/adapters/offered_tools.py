@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pydantic_core import to_json
 
 from orga.activities.adapters.decide_tool import decide_tool
-from orga.activities.adapters.known_names import there_are
 from orga.activities.adapters.listed_globs import IsOfServer, is_meant
 from orga.activities.adapters.loop_tools import LISTED_TOOLS, delegate_specs, delegate_tool
 from orga.activities.ports import Absent
@@ -19,6 +18,7 @@ from orga.workflows.types.loop_tools import loop_tool, needed_keys, tool_needing
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest
+from orga.workflows.types.text import there_are
 from orga.workflows.types.tools import ToolSpec, is_glob, matches
 
 MAX_BYTES = 350_000

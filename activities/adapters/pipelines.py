@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 
-from orga.activities.adapters.known_names import Problem, there_are
+from orga.activities.adapters.known_names import Problem
 from orga.activities.adapters.offered_tools import Offered
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.loop_tools import RUN_TOOL
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest
+from orga.workflows.types.text import there_are
 
 NO_PIPELINES: Mapping[str, Pipeline] = {}
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from orga.activities.adapters.known_names import there_are
 from orga.activities.adapters.models.settings import EMBEDDED_MODEL
 from orga.workflows.types.agents import AgentConfig, Asker
 from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.text import there_are
 from orga.workflows.types.tiers import (
     LOCAL,
     PREFIX,

@@ -46,7 +46,7 @@ def refuse_unknown(wanted: Wanted, config: OrgaConfig) -> None:
         InvalidInput: As the worker would say it.
     """
     from orga.activities.adapters.agent_problems import listed_tools
-    from orga.activities.adapters.known_names import there_are
+    from orga.workflows.types.text import there_are
 
     agent = require_agent(wanted, config)
     listed = listed_tools(agent)
@@ -108,7 +108,7 @@ def require_agent(wanted: Wanted, config: OrgaConfig) -> AgentConfig:
         InvalidInput: There is none; the text names those that there are.
     """
     from orga.activities.adapters.agents import with_default
-    from orga.activities.adapters.known_names import there_are
+    from orga.workflows.types.text import there_are
 
     agents = with_default(config.agents)
     if wanted.agent not in agents:

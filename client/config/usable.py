@@ -14,10 +14,10 @@ def require_usable(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> No
     Raises:
         ConfigError: Naming the place and the remedy.
     """
-    from orga.activities.adapters.tools.root import Root  # only who begins a worker asks
+    from orga.activities.adapters.tools.root import files_root  # only who begins a worker asks
 
     try:
-        Root(root)
+        files_root(root)
     except ValueError as error:
         raise ConfigError(str(error)) from None
     policy = config.policy

@@ -19,7 +19,7 @@ MOST = "x" * (MAX_ARGUMENTS_BYTES - len('""'))
 
 def of_scouts() -> GoalState:
     """Return a goal whose next step waits for none, and which may delegate to `scout`."""
-    state = a_goal(a_plan_step("a", "done", 4.0), a_plan_step("b", "open", None, "a"))
+    state = a_goal(a_plan_step("a", "done", 4.0), a_plan_step("b", "open", None, "a"), stage="decide")
     setup = a_setup(a_spec(), a_spec("delegate"), delegates=(DelegateSpec(agent="scout"),))
     return state.with_task(setup=setup)
 

@@ -226,7 +226,7 @@ def test_what_is_too_large_is_told_with_its_size_the_limit_and_what_to_do(
     with pytest.raises(InvalidInput) as caught:
         parse_input({"task": "t"} | {key: value})
     said = str(caught.value)
-    assert said.startswith(f"{key}: " if size else "input: all but task")
-    assert f" {size}; " in said if size else " bytes of JSON together" in said
+    assert said.startswith(f"{key}: " if size else f"input: the lists of {key} ")
+    assert f" {size}; " in said if size else " with the other settings, " in said
     assert f"{limit}" in said
     assert said.rpartition("; ")[2].split()[0] in {"put", "give", "shorten"}

@@ -14,6 +14,7 @@ from orga.workflows.decisions.goals.pipelines.course import (
     calls_of,
     pipeline_answer,
     with_heard,
+    with_pipeline_plan,
     with_pipeline_round,
 )
 from orga.workflows.decisions.goals.pipelines.next import with_next
@@ -250,6 +251,21 @@ def test_a_step_by_a_person_is_done_in_place_of_the_one_that_is_due() -> None:
     state = after_round(with_heard(state, state.inbox), "seen")
     assert "seen" in told(state, "step-2")
     assert "By the operator's word" not in told(state, "step-2")
+
+
+def test_steps_by_a_person_ahead_of_the_plan_are_done_beside_it() -> None:
+    state = piped(CHAIN)
+    state = state.with_pursuit(steps=(), stage="plan")
+    for path in ("x", "y"):
+        state = with_override(state, {"skill": "read", "input": {"path": path}})
+    state = with_pipeline_plan(state)
+    assert [(step.id, step.by) for step in state.pursuit.steps] == [
+        ("operator-1", "operator"),
+        ("operator-2", "operator"),
+        ("step-1", ""),
+        ("step-2", ""),
+    ]
+    assert [call and call.call_id for call in calls_of(with_pipeline_round(state))] == ["operator-1"], "one by one"
 
 
 def test_the_plan_of_a_pipeline_is_approved_or_nothing() -> None:

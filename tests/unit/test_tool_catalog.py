@@ -93,7 +93,11 @@ async def test_a_tool_with_options_is_called_as_before(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("raed_file", "did you mean 'read_file'"), ("fetch", "did you mean 'fetch_url'"), ("zzz", "there are list_files")],
+    [
+        ("raed_file", "did you mean 'read_file'"),
+        ("fetch", "did you mean 'fetch_url'"),
+        ("zzz", "there are: fetch_url, list_files"),
+    ],
 )
 def test_options_for_an_unknown_tool_name_the_nearest(tmp_path: Path, name: str, hint: str) -> None:
     with pytest.raises(ValueError, match=hint):

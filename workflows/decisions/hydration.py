@@ -254,12 +254,10 @@ def _found(lookup: Lookup, outcomes: Mapping[str, Outcome], late: str) -> Resolv
     return Resolved(reference=lookup.reference, status=status, tool=lookup.call.name, content=outcome.text)
 
 
-def with_hydration(
-    state: AgentState, items: Sequence[Resolved], max_context_tokens: int, *, is_of_turn: bool = False
-) -> AgentState:
+def with_hydration(state: AgentState, items: Sequence[Resolved], max_context_tokens: int) -> AgentState:
     """Take in what was found: a pinned message after the task, and a note for the journal.
 
-    Since it is never dropped, one `is_of_turn` as long as the turn goes on, it gets no more than half of what the
+    Since it is never dropped, that of a session's turn as long as this goes on, it gets no more than half of what the
     conversation may have.
     """
     kept = pruned(items, min(max_context_tokens, state.config.context_token_budget // 2))
@@ -267,6 +265,7 @@ def with_hydration(
     if not kept:
         return state
     state = state.with_note("PreHydrationComplete", **_note_of(kept))
+    is_of_turn = state.conversation.messages[-1].begins_turn
     text = context_block(kept, "the message above") if is_of_turn else context_block(kept)
     if not text:
         return state

@@ -144,7 +144,7 @@ async def hydrate(run: Run) -> None:
         run.change(hydration.with_calls, outcomes)
     late = "the run was ended before" if run.is_interrupted() else f"not there within {config.timeout_s:g} s"
     by_id = {outcome.call.call_id: outcome for outcome in outcomes}
-    run.take_lookups(hydration.found(looked_up, by_id, late), config.max_context_tokens)
+    run.change(hydration.with_hydration, hydration.found(looked_up, by_id, late), config.max_context_tokens)
     await wait_if_paused(run)
 
 

@@ -11,14 +11,12 @@ from temporalio.common import SearchAttributeUpdate
 
 from orga.activities.instruments import count_opened_circuit, count_recovery
 from orga.workflows.decisions import limits, roll_over
-from orga.workflows.decisions.hydration import with_hydration
 from orga.workflows.decisions.result import details
 from orga.workflows.phases.control.pace import ask, show_spent, upsert, withdraw
 from orga.workflows.phases.control.run import ControlledRun, CutShort, Interrupted, Length
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.control import Note, Stop
 from orga.workflows.types.gate import Verdict
-from orga.workflows.types.hydration import Resolved
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.knowledge import StepOutput
 from orga.workflows.types.names import AGENT, COST_USD, DEAD_LETTERS, OPEN_CIRCUITS, TENANT
@@ -128,10 +126,6 @@ class Run(ControlledRun[AgentState]):
     def lookups_place(self) -> str:
         """What the places of lookups begin with: they stand ahead of the first iteration."""
         return "0"
-
-    def take_lookups(self, items: Sequence[Resolved], max_context_tokens: int) -> None:
-        """Take in what was found."""
-        self.change(with_hydration, items, max_context_tokens)
 
     def outputs(self) -> tuple[StepOutput, ...]:
         """Return what is kept as evidence beside what it has learnt."""

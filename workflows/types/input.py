@@ -267,8 +267,8 @@ class AgentInput(Border):
         size = len(self.model_dump_json(exclude={"task", "instructions", "trusted_context", "output_schema"}).encode())
         if size > MAX_REST_BYTES:
             raise ValueError(
-                f"all but task, instructions, trusted_context and output_schema has {size} bytes of JSON together, "
-                f"over the limit of {MAX_REST_BYTES}; shorten the lists of tools, globs and patterns"
+                f"the lists of tools (of a goal: skills), globs and patterns have, with the other settings, {size} "
+                f"bytes of JSON, over the limit of {MAX_REST_BYTES}; shorten them"
             )
         return self
 

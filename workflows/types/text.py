@@ -11,7 +11,7 @@ its line, and large programs: `Fuel` bounds the two together.
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from math import isfinite
 from typing import Any, cast
@@ -253,7 +253,7 @@ def undelimited(text: str) -> str:
 
 
 NEAR = 60.0
-"""rapidfuzz score above which a known key is offered in place of an unknown one."""
+"""rapidfuzz score above which a known name is offered in place of an unknown one."""
 
 
 def close_to(word: str, known: Sequence[str]) -> str:
@@ -262,3 +262,9 @@ def close_to(word: str, known: Sequence[str]) -> str:
 
     near = process.extractOne(word, known, scorer=fuzz.ratio, score_cutoff=NEAR)
     return f"did you mean {near[0]!r}? " if near else ""
+
+
+def there_are(name: str, known: Iterable[str]) -> str:
+    """Return `did you mean 'read_file'? there are: ...`."""
+    names = sorted(known)
+    return f"{close_to(name, names)}there are: {', '.join(names) or 'none'}"

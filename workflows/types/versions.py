@@ -5,7 +5,8 @@ the place before go on as they began. See "How the loop's rules change" in ARCHI
 """
 
 LOOP_VERSION = 4
-"""Of the loop's rules; one more with each change that a history could tell. A run's setup records it."""
+"""Of the loop's rules; once a release is made, one more with each change that a history could tell. A run's setup
+records it."""
 
 FIRST_CALLS_SHOWN = 3
 """Loop version from which on a run writes how far it is where its first calls begin. Its setup tells which one it began

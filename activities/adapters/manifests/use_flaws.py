@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from orga.activities.adapters.known_names import there_are
 from orga.activities.adapters.manifests.argument import Argument
 from orga.activities.adapters.manifests.flaw import Flaw
 from orga.activities.adapters.manifests.manifest import Manifest
 from orga.activities.adapters.manifests.template import Template, only_slot, parsed, slots
 from orga.activities.adapters.manifests.uses import LISTS, OPTIONAL, Use, uses
+from orga.workflows.types.text import there_are
 
 
 def use_flaws(manifest: Manifest) -> Iterator[Flaw]:

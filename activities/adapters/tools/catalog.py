@@ -12,7 +12,7 @@ from orga.activities.adapters.tools.github_api import GitHubApi, GitHubSettings
 from orga.activities.adapters.tools.list_files import ListFiles
 from orga.activities.adapters.tools.python_function import PythonFunction
 from orga.activities.adapters.tools.read_file import ReadFile
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.root import files_root
 from orga.activities.adapters.tools.run_command import RunCommand
 from orga.activities.adapters.tools.search_text import SearchText
 from orga.activities.adapters.tools.write_file import WriteFile
@@ -20,7 +20,7 @@ from orga.activities.ports import Tool, ToolContext
 from orga.workflows.types.json_text import FINAL_ANSWER
 from orga.workflows.types.loop_tools import LOOP_TOOLS
 from orga.workflows.types.sandbox import Sandbox
-from orga.workflows.types.text import close_to
+from orga.workflows.types.text import there_are
 from orga.workflows.types.tools import MAX_LOCAL_TIMEOUT_S, ToolOptions, ToolOutput, ToolSpec
 
 RESERVED = {*LOOP_TOOLS, FINAL_ANSWER}
@@ -100,7 +100,7 @@ def with_options(tools: Iterable[Tool], options: Mapping[str, ToolOptions]) -> l
     names = [tool.spec.name for tool in listed]
     for name in options:
         if name not in names:
-            raise ValueError(f"options for {name!r}: there is no such tool{_nearest(name, names)}")
+            raise ValueError(f"options for {name!r}: there is no such tool; {there_are(name, names)}")
     return [_configured(t, options[t.spec.name]) if t.spec.name in options else t for t in listed]
 
 
@@ -128,7 +128,7 @@ def builtin_tools(
     rules: Rules = NO_RULES,
 ) -> list[Tool]:
     """Return the built-in tools; `run_command` is among them only when `commands` lists a program."""
-    files = Root(root, rules)
+    files = files_root(root, rules)
     tools: list[Tool] = [ListFiles(files), SearchText(files), ReadFile(files), WriteFile(files), FetchUrl(allow_hosts)]
     settings = github or GitHubSettings()
     api = GitHubApi(settings)
@@ -143,7 +143,3 @@ def builtin_tools(
 def builtin_specs() -> Mapping[str, ToolSpec]:
     """Return the built-in tools as they are without a configuration, by name."""
     return {tool.spec.name: tool.spec for tool in builtin_tools(Path.cwd(), commands=("true",))}
-
-
-def _nearest(name: str, names: list[str]) -> str:
-    return f"; {close_to(name, names).strip() or 'there are ' + ', '.join(names)}"

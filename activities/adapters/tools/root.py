@@ -34,7 +34,7 @@ class Root:
         self.path = path.resolve()
         self.rules = rules
         if not self.path.is_dir():
-            raise ValueError(f"tools.files.root: {path} is not a folder; create it or name another")
+            raise ValueError(f"{path} is not a folder; create it or name another")
 
     def locate(self, path: str) -> PurePosixPath:
         """Return where `path` leads, relative to the root and free of links. It need not exist."""
@@ -126,3 +126,15 @@ def _entered(folder: int, part: str) -> int:
 def _refuse_rules(path: str, status: os.stat_result, rules: Collection[tuple[int, int]]) -> None:
     if (status.st_dev, status.st_ino) in rules:
         raise refused(path, REFUSAL)
+
+
+def files_root(path: Path, rules: Rules = NO_RULES) -> Root:
+    """Return the root of the file tools.
+
+    Raises:
+        ValueError: There is no such folder, with the key that names it.
+    """
+    try:
+        return Root(path, rules)
+    except ValueError as error:
+        raise ValueError(f"tools.files.root: {error}") from None

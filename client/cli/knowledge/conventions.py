@@ -109,8 +109,7 @@ async def _import(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
             json_result({"project": place.project, "at": place.at, "files": [asdict(each) for each in changes]})
         else:
             _tell(changes)
-        if {"changed", "removed"} & {each.change for each in changes}:
-            await here.store.purge()
+        await here.store.purge()  # of nothing too: it may be what was replaced before and could not be wiped then
     return 0
 
 

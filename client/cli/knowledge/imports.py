@@ -57,11 +57,6 @@ class _Done:
         if fate.change == "unreadable":
             self.unreadable.append(fate)
 
-    @property
-    def has_replaced(self) -> bool:
-        """Whether something went out of the store."""
-        return bool(self.fates["changed"] or self.forgotten or self.items["updated"])
-
     def as_json(self) -> dict[str, Any]:
         """Return it for scripts."""
         counts = {change: self.fates[change] for change in ("added", "changed", "unchanged")}
@@ -142,8 +137,7 @@ async def _import(
             note(*done.told(), "stopped; what was imported stays, and the same command goes on from here")
             raise
         _tell(done, as_json=as_json)
-        if done.has_replaced:
-            await here.store.purge()
+        await here.store.purge()  # of nothing too: it may be what was replaced before and could not be wiped then
     return 0
 
 

@@ -73,10 +73,10 @@ async def _call(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
 
 def _asked(wish: _Wish, here: Here) -> "tuple[Tool, Asked]":
     from orga.activities.adapters.agents import with_default
-    from orga.activities.adapters.known_names import there_are
     from orga.activities.adapters.listed_globs import is_meant
     from orga.activities.adapters.mcp.names import is_of_some_server
     from orga.client.workers.local_call import Asked, read_arguments
+    from orga.workflows.types.text import there_are
 
     tools = {each.tool.spec.name: each.tool for each in here.tools}
     agents = with_default(here.config.agents)

@@ -11,6 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.status import AgentStatus
+from tests.support.hold import GIVEN_UP
 from tests.support.scenarios.scenario import DENIED, HIDDEN, Act, Scenario
 
 LIMITS = ("max_iterations", "max_total_tokens", "max_cost_usd", "max_model_calls", "max_tool_calls", "timeout_s")
@@ -47,7 +48,9 @@ class People:
             await asyncio.sleep(0.02)
             if not await _stands_still(self._handle):
                 continue
-            status = AgentStatus.model_validate(await self._handle.query("status"))
+            status = await self._status()
+            if status is None:
+                continue
             if status.paused:
                 await self._signal("resume")
             for wait in status.waiting:
@@ -55,6 +58,15 @@ class People:
             for letter in status.dead_letters[:requeues]:
                 requeues -= await self.updated("requeue", letter.letter_id)
         await asyncio.gather(*self._updates)
+
+    async def _status(self) -> AgentStatus | None:
+        """Return where the run stands; a question that the server gave up is asked again later."""
+        try:
+            return AgentStatus.model_validate(await self._handle.query("status"))
+        except RPCError as error:
+            if error.status not in GIVEN_UP:
+                raise
+            return None
 
     async def _send(self, number: int, act: Act) -> None:
         match act.kind:

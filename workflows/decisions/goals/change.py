@@ -7,7 +7,7 @@ from orga.workflows.decisions.goals.plans import planned, skills_of
 from orga.workflows.decisions.goals.progress import stuck
 from orga.workflows.decisions.goals.prompts import problem_text
 from orga.workflows.types.control import Stop
-from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, OPERATOR, GoalState, PlanStep
+from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, GoalState, PlanStep
 from orga.workflows.types.messages import Message
 from orga.workflows.types.setup import Setup
 
@@ -17,17 +17,22 @@ def with_told(state: GoalState, text: str) -> GoalState:
     return state.with_dialogue(conversation=with_message(state.conversation, Message.of(role="user", text=text)))
 
 
+def without_plan(state: GoalState) -> GoalState:
+    """Return the state without the steps that are open, but for those that a person has put there."""
+    over = tuple(step for step in state.pursuit.steps if step.state != "open")[-MAX_KEPT_STEPS:]
+    return state.with_pursuit(steps=(*over, *state.pursuit.open_steps_of_people), due=())
+
+
 def with_steps(state: GoalState, listed: object, setup: Setup) -> GoalState:
     """Return the state with these steps in place of all that was open, but for those that a person has put there.
 
     Raises:
         Unusable: With all that is wrong with them.
     """
-    over = tuple(step for step in state.pursuit.steps if step.state != "open")[-MAX_KEPT_STEPS:]
-    kept = tuple(step for step in state.pursuit.open_steps if step.by == OPERATOR)
-    steps = planned(listed, skills_of(setup), state.goal_config.max_plan_steps, (*over, *kept))
-    longest = max(state.pursuit.longest, len(steps) + len(kept))
-    return state.with_pursuit(steps=(*over, *kept, *steps), longest=longest, due=())
+    rest = without_plan(state)
+    steps = planned(listed, skills_of(setup), state.goal_config.max_plan_steps, rest.pursuit.steps)
+    longest = max(state.pursuit.longest, len(steps) + len(rest.pursuit.open_steps))
+    return rest.with_pursuit(steps=(*rest.pursuit.steps, *steps), longest=longest)
 
 
 def with_unusable(state: GoalState, problem: str) -> GoalState:

@@ -12,7 +12,7 @@ from orga.workflows.types.goals.deliveries import (
 )
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.goals.result import GoalResult
-from orga.workflows.types.text import clip_json, close_to, one_line
+from orga.workflows.types.text import clip_json, one_line, there_are
 
 GOAL_CHARS = 200
 DETAIL_CHARS = 300
@@ -24,10 +24,7 @@ def unknown_deliveries(wanted: tuple[str, ...] | None, known: tuple[str, ...]) -
     unknown = [name for name in wanted or () if name not in known]
     if not unknown:
         return ""
-    near = close_to(unknown[0], list(known))
-    there = (
-        f"{near}there are: {', '.join(known)}" if known else "none is configured, see [goals.deliveries] of orga.toml"
-    )
+    there = there_are(unknown[0], known) if known else "none is configured, see [goals.deliveries] of orga.toml"
     return f"deliver: there is no delivery {', '.join(map(repr, unknown))}; {there}"
 
 

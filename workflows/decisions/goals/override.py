@@ -32,7 +32,7 @@ def with_override(state: GoalState, raw: object) -> GoalState:
     skill, given = _wanted(raw, setup)
     pursuit = state.pursuit
     busy = set(pursuit.due) if pursuit.stage in {"execute", "evaluate"} else set[str]()
-    waiting = [step for step in pursuit.open_steps if step.id not in busy]
+    waiting = [step for step in pursuit.open_steps if step.id not in busy and pursuit.stage != "plan"]
     before = {step.id for step in pursuit.steps if step.state == "done"} | busy
     due = next((step for step in waiting if before.issuperset(step.depends_on)), None)
     known = {step.id for step in pursuit.steps}

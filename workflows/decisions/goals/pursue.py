@@ -10,6 +10,7 @@ from orga.workflows.decisions.goals.change import (
     with_steps,
     with_told,
     with_unusable,
+    without_plan,
 )
 from orga.workflows.decisions.goals.plans import ready_steps
 from orga.workflows.decisions.goals.progress import (
@@ -80,9 +81,10 @@ def with_plan(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState:
     state = with_said(state, reply)
     try:
         said = said_in(reply)
-        if (error := line(said.get("error"), 300)) and not said.get("steps"):
+        error = "" if said.get("steps") else line(said.get("error"), 300)
+        if error and not state.pursuit.open_steps_of_people:
             return with_ending(state, ("stuck", f"no plan reaches the goal: {error}"))
-        after = _changed(state, said.get("steps"), reply, setup)
+        after = without_plan(state) if error else _changed(state, said.get("steps"), reply, setup)
     except Unusable as error:
         return with_unusable(state, str(error))
     memory = memory_in(said, state.pursuit.memory)

@@ -53,7 +53,7 @@ def turn_to_guide(state: SessionState) -> int:
     An answer gives way to guidance, as does the end of its time while people are asked for more; no other ending does.
     """
     session = state.session
-    may_go_on = state.stop is None or state.stop[0] == "completed" or bool(state.questions)
+    may_go_on = not _is_ending_decided(state) or (state.stop is not None and state.stop[0] == "completed")
     if session.turn and not session.is_cut and may_go_on:
         return session.turn
     return session.queue[0].turn if session.queue else 0
@@ -130,9 +130,12 @@ def with_cut(state: SessionState, why: str) -> SessionState:
 
 
 def _can_be_cut(state: SessionState) -> bool:
-    """Return whether a turn is under way whose ending is not decided: one at a limit waits for people first."""
-    is_decided = state.stop is not None and not is_asked_for(state, state.stop)
-    return bool(state.session.turn) and not is_decided and state.aborted is None
+    return bool(state.session.turn) and not _is_ending_decided(state) and state.aborted is None
+
+
+def _is_ending_decided(state: SessionState) -> bool:
+    """Return whether the turn under way ends for sure: one at a limit waits for people first, where they are asked."""
+    return state.stop is not None and not is_asked_for(state, state.stop)
 
 
 def check_cut(state: SessionState) -> None:

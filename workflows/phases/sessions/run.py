@@ -1,12 +1,10 @@
 """The run of a session: an agent's run that knows of turns."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
-from orga.workflows.decisions.hydration import with_hydration
 from orga.workflows.decisions.sessions.shown import details
 from orga.workflows.phases.run import Run
-from orga.workflows.types.hydration import Resolved
 from orga.workflows.types.sessions.session import SessionState
 from orga.workflows.types.usage import UsageTotals
 
@@ -43,10 +41,6 @@ class SessionRun(Run):
     def lookups_place(self) -> str:
         """Those of each turn have places of their own, so that no key comes twice."""
         return f"{super().lookups_place}.{self.session_state.session.turn}"
-
-    def take_lookups(self, items: Sequence[Resolved], max_context_tokens: int) -> None:
-        """Take in what was found, as a part of the turn."""
-        self.change(with_hydration, items, max_context_tokens, is_of_turn=True)
 
     def spent(self) -> UsageTotals:
         """Return what all turns have used."""

@@ -217,6 +217,11 @@ class Pursuit(Record):
         """The steps that are still to be done."""
         return tuple(step for step in self.steps if step.state == "open")
 
+    @property
+    def open_steps_of_people(self) -> tuple[PlanStep, ...]:
+        """Those of them that a person has put there: no other plan takes them away."""
+        return tuple(step for step in self.open_steps if step.by == OPERATOR)
+
 
 class GoalState(AgentState):
     """All that a goal knows: an agent's run, and the pursuit that decides what it does next."""

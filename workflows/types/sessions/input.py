@@ -1,5 +1,6 @@
 """What starts a session, and what is said in one: checked once, at the border."""
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, Field
@@ -22,6 +23,10 @@ NO_MESSAGE_YET = "(a session, in which nothing was said yet)"
 """Stands for the task until the first message comes; no model is told it."""
 
 
+_MESSAGE_ID = re.compile(r"[!#-\[\]-~]+")
+"""What takes as much room in JSON as it has characters: a session carries on the ids of its last messages."""
+
+
 def _said(text: str) -> str:
     if not text.strip():
         raise ValueError("must not be empty")
@@ -31,6 +36,12 @@ def _said(text: str) -> str:
             "put it into a file that the agent reads"
         )
     return text
+
+
+def _usable_id(message_id: str) -> str:
+    if not _MESSAGE_ID.fullmatch(message_id):
+        raise ValueError("give letters, digits and signs of ASCII; no space, no quotation mark, no backslash")
+    return message_id
 
 
 class SessionInput(Border):
@@ -68,11 +79,10 @@ class SessionMessage(Border):
     """Argument of the update `send`."""
 
     text: Annotated[str, AfterValidator(_said)]
-    message_id: str = Field(min_length=1, max_length=MAX_MESSAGE_ID_CHARS, pattern=r"^[!#-\[\]-~]+$")
-    """Printable ASCII but for space, quotation mark and backslash.
+    message_id: Annotated[str, Field(min_length=1, max_length=MAX_MESSAGE_ID_CHARS), AfterValidator(_usable_id)]
+    """One that was seen before is answered with the turn that it became part of, and changes nothing.
 
-    One that was seen before is answered with the turn that it became part of, and changes nothing; with other words it
-    is refused."""
+    With other words it is refused."""
     when_busy: WhenBusy = "enqueue"
 
     if TYPE_CHECKING:

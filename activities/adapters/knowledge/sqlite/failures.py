@@ -53,8 +53,8 @@ def knowledge_error(error: sqlite3.Error, path: Path) -> KnowledgeError:
 def held_log(path: Path) -> KnowledgeError:
     """Return the failure of a log of writes that could not be emptied."""
     return KnowledgeError(
-        f"what was forgotten is recalled no more, but may remain in {path}-wal: another process reads the knowledge "
-        "store; give the same command again once that one is done",
+        f"what was forgotten or replaced is recalled no more, but may remain in {path}-wal: another process reads the "
+        "knowledge store; give the same command again once that one is done",
         kind="Busy",
         retryable=True,
     )

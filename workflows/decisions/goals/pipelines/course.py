@@ -45,7 +45,9 @@ def with_pipeline_plan(state: GoalState) -> GoalState:
     """Return the state with the plan that the pipeline stands for."""
     pipeline, course = _known(state)
     inputs = inputs_of(state.inputs, pipeline)
-    steps, longest = steps_of(pipeline, inputs, 1), len(steps_of(pipeline, inputs, pipeline.rounds))
+    by_people = state.pursuit.open_steps_of_people
+    steps = (*by_people, *steps_of(pipeline, inputs, 1))
+    longest = len(by_people) + len(steps_of(pipeline, inputs, pipeline.rounds))
     after = with_plan_to_review(state.with_pursuit(steps=steps, longest=longest, course=course, due=()))
     return after.with_note("PlanMade", pipeline=state.pipeline, kind=pipeline.kind, steps=told_steps(steps))
 
