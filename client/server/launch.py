@@ -2,10 +2,14 @@
 
 import os
 import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
-from orga.client.server.home import Home
+from orga.client.server.home import Home, cache_folder
 from orga.client.server.locks import taken
+from orga.client.server.ports import Claim, claimed_port, number_lock
+from orga.client.server.record import read_record
 from orga.client.server.search_attributes import type_name
 from orga.client.server.stopping import stop_server
 from orga.own_code import ROOT
@@ -27,20 +31,44 @@ ENVIRONMENT = ("HOME", "PATH", "LANG", "TMPDIR", "XDG_CACHE_HOME")
 def launched(home: Home, executable: Path, idle_s: float) -> bool:
     """Start supervisor and server after clearing what killed ones left; False when another supervisor lives.
 
-    The lock is taken here and lives on in the supervisor, which inherits it: there is no moment without it.
+    The lock is taken here and lives on in the supervisor, which inherits it: there is no moment without it. The same
+    holds for the claims of the ports.
+
+    Raises:
+        ServerUnavailable: No port is free, or what was left cannot be stopped.
     """
     lock = taken(home.supervisor_lock)
     if lock is None:
         return False
     try:
-        stale = stop_server(home)
-        port, ui_port = (stale.port, stale.ui_port) if stale else (PORT, UI_PORT)
-        place = ["--home", str(home.folder), "--idle-s", str(idle_s), "--port", str(port), "--ui-port", str(ui_port)]
-        command = module_command("orga.client.server.supervisor", *place, "--", str(executable), *_flags(home))
-        _run_detached(command, home.log, lock)
+        with _claimed_ports(home) as (port, ui_port):
+            place = ["--home", str(home.folder), "--idle-s", str(idle_s)]
+            place += ["--port", str(port.port), "--ui-port", str(ui_port.port)]
+            command = module_command("orga.client.server.supervisor", *place, "--", str(executable), *_flags(home))
+            _run_detached(command, home.log, (lock, port.descriptor, ui_port.descriptor))
     finally:
         os.close(lock)
     return True
+
+
+@contextmanager
+def _claimed_ports(home: Home) -> Generator[list[Claim]]:
+    """Clear what was left, and claim its ports: who uses it finds the next server there.
+
+    Their numbers are locked ahead of its end, so that no other server of ours takes them in between.
+    """
+    locks, left = cache_folder() / "ports", read_record(home.record)
+    numbers = (left.port, left.ui_port) if left else (PORT, UI_PORT)
+    held = [number_lock(number, locks) for number in numbers]
+    claims = list[Claim]()
+    try:
+        stop_server(home)
+        for number in numbers:
+            claims.append(claimed_port(number, locks, lock=held.pop(0)))
+        yield claims
+    finally:
+        for descriptor in (*(claim.descriptor for claim in claims), *(lock for lock in held if lock is not None)):
+            os.close(descriptor)
 
 
 def _flags(home: Home) -> list[str]:
@@ -52,7 +80,7 @@ def _flags(home: Home) -> list[str]:
     return flags
 
 
-def _run_detached(command: list[str], log: Path, lock: int) -> None:
+def _run_detached(command: list[str], log: Path, inherited: tuple[int, ...]) -> None:
     if log.exists():
         log.replace(log.with_suffix(".log.1"))
     with log.open("xb") as output:
@@ -64,7 +92,7 @@ def _run_detached(command: list[str], log: Path, lock: int) -> None:
             stdout=output,
             stderr=output,
             start_new_session=True,
-            pass_fds=(lock,),
+            pass_fds=inherited,
             umask=0o077,
             check=True,
         )

@@ -12,38 +12,55 @@ from pathlib import Path
 from orga.client.server.endpoint import ServerUnavailable
 from orga.client.server.locks import taken
 
+HOST = "127.0.0.1"
+"""What embedded servers listen on: nobody but this machine reaches them."""
+
 TRIES = 200
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A port number, ours as long as the descriptor stays open."""
+    """A port number, ours as long as the descriptor stays open, in this process or in a child that inherits it."""
 
     port: int
     descriptor: int
 
 
-def claimed_port(preferred: int, host: str, locks: Path) -> Claim:
-    """Return the first port from `preferred` on that is free on `host` and that no other server of ours claimed."""
+def number_lock(port: int, locks: Path) -> int | None:
+    """Return the descriptor that claims a number, free or not; None when another server of ours claimed it."""
     locks.mkdir(parents=True, exist_ok=True)
+    return taken(locks / f"{port}.lock")
+
+
+def claimed_port(preferred: int, locks: Path, *, lock: int | None = None) -> Claim:
+    """Return the first port from `preferred` on that is free and that no other server of ours claimed.
+
+    Args:
+        preferred: The first to try.
+        locks: Folder of the locks on numbers.
+        lock: That on `preferred`, where it is ours already; it is handed over.
+
+    Raises:
+        ServerUnavailable: None is free.
+    """
     for port in range(preferred, min(preferred + TRIES, 65_536)):
-        descriptor = taken(locks / f"{port}.lock")
+        descriptor = lock if lock is not None and port == preferred else number_lock(port, locks)
         if descriptor is None:
             continue
-        if _is_free(host, port):
+        if _is_free(port):
             return Claim(port, descriptor)
         os.close(descriptor)
     raise ServerUnavailable(
-        f"every port from {preferred} to {preferred + TRIES - 1} on {host} is in use",
+        f"every port from {preferred} to {preferred + TRIES - 1} on {HOST} is in use",
         "stop what uses them, or name a running server in TEMPORAL_ADDRESS",
     )
 
 
-def _is_free(host: str, port: int) -> bool:
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Go does: a socket in TIME_WAIT is no obstacle
         try:
-            probe.bind((host, port))
+            probe.bind((HOST, port))
         except OSError:
             return False
     return True

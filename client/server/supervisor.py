@@ -1,8 +1,8 @@
 """The parent of the embedded server: `python -m orga.client.server.supervisor`, detached, standard library only.
 
 It stops the server on SIGTERM and when no lease has existed for a while. A server that died while in use is started
-anew on the same ports, so that clients find it again. The lock that tells that a supervisor lives is inherited open
-from `launch.py` and ends with this process.
+anew on the same ports, so that clients find it again. The lock that tells that a supervisor lives, and those that claim
+the ports, are inherited open from `launch.py` and end with this process.
 """
 
 import argparse
@@ -19,14 +19,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from orga.client.server.endpoint import ServerUnavailable
-from orga.client.server.home import Home, cache_folder
+from orga.client.server.home import Home
 from orga.client.server.leases import unleased
 from orga.client.server.locks import waited_for
-from orga.client.server.ports import claimed_port
+from orga.client.server.ports import HOST
 from orga.client.server.record import ServerRecord, read_record, write_record
 
-HOST = "127.0.0.1"
 POLL_S = 0.5
 STOP_TIMEOUT_S = 10.0
 MAX_RESTARTS = 10
@@ -145,13 +143,10 @@ def _orders() -> Orders:
     parser.add_argument("command", nargs="+", help="executable and flags")
     given = parser.parse_args()
     executable, *flags = given.command
-    locks = cache_folder() / "ports"
-    port = claimed_port(given.port, HOST, locks).port
-    ui_port = claimed_port(given.ui_port, HOST, locks).port
     version = subprocess.run([executable, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    address = ["--ip", HOST, "--port", str(port), "--ui-port", str(ui_port)]
+    address = ["--ip", HOST, "--port", str(given.port), "--ui-port", str(given.ui_port)]
     command = [executable, "server", "start-dev", *address, *flags]
-    return Orders(Home(given.home), given.idle_s, port, ui_port, command, version)
+    return Orders(Home(given.home), given.idle_s, given.port, given.ui_port, command, version)
 
 
 def main() -> None:
@@ -160,5 +155,5 @@ def main() -> None:
         os._exit(0)
     try:
         asyncio.run(supervise(_orders()))
-    except (ServerUnavailable, OSError, subprocess.SubprocessError) as error:
+    except (OSError, subprocess.SubprocessError) as error:
         sys.exit(str(error))

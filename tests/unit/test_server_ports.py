@@ -9,9 +9,7 @@ import pytest
 
 from orga.client.server import ports
 from orga.client.server.endpoint import ServerUnavailable
-from orga.client.server.ports import claimed_port
-
-HOST = "127.0.0.1"
+from orga.client.server.ports import HOST, Claim, claimed_port, number_lock
 
 
 @pytest.fixture
@@ -24,22 +22,36 @@ def used() -> Generator[int]:
 
 
 def test_a_port_in_use_gives_way_to_the_next_free_one(used: int, tmp_path: Path) -> None:
-    claim = claimed_port(used, HOST, tmp_path)
+    claim = claimed_port(used, tmp_path)
     assert used < claim.port < used + ports.TRIES
     os.close(claim.descriptor)
 
 
 def test_two_servers_that_start_at_once_get_two_ports(used: int, tmp_path: Path) -> None:
     """Neither has bound its port yet: the claim alone keeps them apart."""
-    first = claimed_port(used + 1, HOST, tmp_path)
-    second = claimed_port(first.port, HOST, tmp_path)
+    first = claimed_port(used + 1, tmp_path)
+    second = claimed_port(first.port, tmp_path)
     assert second.port > first.port
 
     os.close(first.descriptor)
-    again = claimed_port(first.port, HOST, tmp_path)
+    again = claimed_port(first.port, tmp_path)
     assert again.port == first.port
     os.close(second.descriptor)
     os.close(again.descriptor)
+
+
+def test_a_number_that_is_ours_already_stays_ours_unless_it_is_in_use(used: int, tmp_path: Path) -> None:
+    lock = number_lock(used + 1, tmp_path)
+    assert lock is not None
+    assert claimed_port(used + 1, tmp_path).port > used + 1
+    assert claimed_port(used + 1, tmp_path, lock=lock) == Claim(used + 1, lock)
+    os.close(lock)
+
+    taken = number_lock(used, tmp_path)
+    claim = claimed_port(used, tmp_path, lock=taken)
+    assert claim.port > used
+    os.close(claim.descriptor)
+    assert number_lock(used, tmp_path) is not None, "what is not used is given back"
 
 
 def test_when_all_ports_are_in_use_the_error_says_so(
@@ -47,4 +59,4 @@ def test_when_all_ports_are_in_use_the_error_says_so(
 ) -> None:
     monkeypatch.setattr(ports, "TRIES", 1)
     with pytest.raises(ServerUnavailable, match=f"every port from {used} to {used} .* is in use; stop what uses them"):
-        claimed_port(used, HOST, tmp_path)
+        claimed_port(used, tmp_path)
