@@ -117,23 +117,32 @@ class TaskFails(NoAnswer):
 
 
 class NotTakenYet(NoAnswer):
-    """What was sent no worker took in time: one that was there a moment ago has gone."""
+    """What was sent may take effect yet: a worker that was there a moment ago has gone, or the server was lost."""
 
-    def __init__(self, task_queue: str, command: str = "orga worker", *, message_id: str = "") -> None:
-        super().__init__(task_queue, command)
-        self._place = (task_queue, command)
+    def __init__(self, why: str, remedy: str, *, message_id: str = "") -> None:
+        super().__init__("")
+        self._told = (why, remedy)
         self.message_id: str = message_id
         """Of what was said to a session, "" of a decision: sent again under this id it is taken once."""
         what = "message" if message_id else "decision"
         or_so = f", or send it with message_id={message_id!r}: so it is taken once" if message_id else ""
         self.args = (
-            f"no worker on task queue {task_queue!r} has taken the {what} yet; it may take effect when one comes: "
-            f"start one with `{command}`, and look at `orga status` before you send it again{or_so}",
+            f"the {what} is not known to be taken: {why}; {remedy}, and look at `orga status` before you send it "
+            f"again{or_so}",
         )
 
     def of_message(self, message_id: str) -> "NotTakenYet":
         """Return the same of what was said to a session under this id."""
-        return NotTakenYet(*self._place, message_id=message_id)
+        return NotTakenYet(*self._told, message_id=message_id)
+
+
+class ServerLost(OrgaError):
+    """The Temporal server cannot be reached for the moment, or answers nothing of use."""
+
+    def __init__(self, told: str) -> None:
+        super().__init__(f"{told}; see `orga doctor`")
+        self.told = told
+        """How that shows."""
 
 
 class RunFailed(OrgaError):

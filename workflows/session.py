@@ -103,12 +103,13 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         """Cut the turn under way; return its number."""
         self._run.heard()
         turn = self._session.session_state.session.turn
-        self._session.change_session(messages.with_cut, signal_text(why) or "interrupted by the user")
+        wanted = messages.parsed_cut(first_of(why))
+        self._session.change_session(messages.with_cut, signal_text((wanted.why,)) or "interrupted by the user")
         return turn
 
     @interrupt.validator
-    def _is_under_way(self, *_: Any) -> None:
-        messages.check_cut(self._session.session_state)
+    def _is_under_way(self, *why: Any) -> None:
+        messages.check_cut(self._session.session_state, messages.parsed_cut(first_of(why)).turn)
 
     @update
     def close(self, *_: Any) -> None:

@@ -9,9 +9,9 @@ from orga.client.cli.nesting import run_of
 from orga.workflows.types.delegation import Child
 from orga.workflows.types.names import OWN_ACTIVITIES, TURNS
 from orga.workflows.types.questions import QUESTION_ANSWERED, QUESTION_ASKED, ShownQuestion
-from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED
+from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED, SessionStatus
 from orga.workflows.types.status import AgentStatus, Budgets, JournalEntry
-from orga.workflows.types.usage import Usage
+from orga.workflows.types.usage import Usage, UsageTotals
 
 _PHASES = {
     "Started": "preparing",
@@ -78,7 +78,8 @@ class Progress:
         if entry.event == TURN_STARTED:  # with all of its limits anew
             begun = replace(self, before=entry.iteration, iteration=0, tokens=0, spent_s=0.0, spent_at=entry.timestamp)
             return replace(begun, agent=entry.agent, phase=_PHASES[TURN_STARTED])
-        spent: Any = {} if entry.event == "Terminated" else entry.data.get("usage") or {}  # an end tells the sum
+        is_sum = entry.event in {TURN_ENDED, "Terminated"}
+        spent: Any = {} if is_sum else entry.data.get("usage") or {}
         usage = Usage.model_validate(spent)
         return replace(
             self,
@@ -123,7 +124,7 @@ class Progress:
             dead_letters=len(status.dead_letters),
             plan=status.plan,
             budgets=status.budgets,
-            cost_usd=status.usage.cost_usd,
+            cost_usd=counted_usage(status).cost_usd,
             paused=status.paused,
             spent_s=status.budgets.timeout_s - status.budgets.time_s,
             spent_at=now,
@@ -140,6 +141,11 @@ class Progress:
         if self.spent_at is None or self.paused or self.waiting:
             return self.spent_s
         return self.spent_s + max((now - self.spent_at).total_seconds(), 0.0)
+
+
+def counted_usage(status: AgentStatus) -> UsageTotals:
+    """Return what the budgets count: of a session the turn under way."""
+    return status.turn_usage if isinstance(status, SessionStatus) else status.usage
 
 
 def _still_waiting(waiting: tuple[ShownQuestion, ...], entry: JournalEntry) -> tuple[ShownQuestion, ...]:

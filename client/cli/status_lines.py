@@ -8,7 +8,7 @@ from orga.client.cli.deciding import in_one_line, requeueing
 from orga.client.cli.goal_results import goal_status
 from orga.client.cli.held_calls import held_calls, table
 from orga.client.cli.plan_lines import plan_lines
-from orga.client.cli.progress import open_circuits
+from orga.client.cli.progress import counted_usage, open_circuits
 from orga.client.cli.terminal_text import on_one_line
 from orga.workflows.decisions.result import call_summary, counted_calls, spent
 from orga.workflows.types.delegation import Child
@@ -18,7 +18,6 @@ from orga.workflows.types.sessions.result import SessionStatus
 from orga.workflows.types.status import AgentStatus, Budgets
 from orga.workflows.types.text import in_full
 from orga.workflows.types.tiers import Tier
-from orga.workflows.types.usage import UsageTotals
 
 
 def status_lines(run_id: str, status: AgentStatus) -> list[str]:
@@ -30,7 +29,7 @@ def status_lines(run_id: str, status: AgentStatus) -> list[str]:
         *([f"folder     {folder_line(status.workplace)}"] if status.workplace else []),
         _iteration(status),
         *_turn_lines(status),
-        f"spent      {spent(_counted(status))}, of {budgets.max_total_tokens} tokens{_of_money(budgets)}",
+        f"spent      {spent(counted_usage(status))}, of {budgets.max_total_tokens} tokens{_of_money(budgets)}",
         f"time       {budgets.timeout_s - budgets.time_s:.0f} of {budgets.timeout_s:.0f} s",
         f"tools      {counted_calls(counts)}",
         *([f"calls      {calls}"] if (calls := call_budgets(budgets)) else []),
@@ -54,11 +53,6 @@ def status_lines(run_id: str, status: AgentStatus) -> list[str]:
         detail = on_one_line(status.termination.detail, 600)
         lines.append(f"ended      {status.termination.reason} {detail}".rstrip())
     return lines
-
-
-def _counted(status: AgentStatus) -> UsageTotals:
-    """Return what the budgets count: of a session the turn under way."""
-    return status.turn_usage if isinstance(status, SessionStatus) else status.usage
 
 
 def _turn_lines(status: AgentStatus) -> list[str]:

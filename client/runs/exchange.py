@@ -21,13 +21,14 @@ from orga.client.errors import (
     Refused,
     RunEnded,
     RunNotFound,
+    ServerLost,
     TaskFails,
     TooLong,
 )
 from orga.client.history.bounded_arguments import MAX_UPDATE_BYTES
 from orga.client.runs.failing_tasks import failing_task
 from orga.client.runs.hedged import hedged
-from orga.client.server.lacking import reason_of
+from orga.client.server.lacking import is_lacking, reason_of
 from orga.client.server.pollers import may_be_polled
 from orga.workflows.decisions.control.interventions import MAX_SIGNAL_BYTES
 
@@ -45,6 +46,16 @@ _UNANSWERED = {
     RPCStatusCode.CANCELLED,
     RPCStatusCode.INTERNAL,
     RPCStatusCode.FAILED_PRECONDITION,
+}
+
+_LOST = {
+    RPCStatusCode.UNAVAILABLE,
+    RPCStatusCode.RESOURCE_EXHAUSTED,
+    RPCStatusCode.DEADLINE_EXCEEDED,
+    RPCStatusCode.CANCELLED,
+    RPCStatusCode.ABORTED,
+    RPCStatusCode.INTERNAL,
+    RPCStatusCode.UNKNOWN,
 }
 
 
@@ -97,7 +108,8 @@ class Exchange:
         Raises:
             Refused: The run's validator turned it away.
             RunEnded: The run is not live.
-            NoAnswer: No worker polls; `NotTakenYet` when one did a moment ago.
+            NoAnswer: No worker polls; `NotTakenYet` when one did a moment ago, or the server was lost meanwhile.
+            ServerLost: It was away before; nothing was sent.
             TooLong: No run takes it; nothing was sent.
         """
         if (size := len(to_json(argument))) > MAX_UPDATE_BYTES:
@@ -105,15 +117,26 @@ class Exchange:
         await self.polled()
         await self._on_record()
         try:
-            return await self.workflow.execute_update(name, argument, rpc_timeout=ANSWER_TIMEOUT)  # pyright: ignore[reportUnknownMemberType]
+            return await self.ask_update(name, argument, ANSWER_TIMEOUT)
         except UpdateFailed as error:
             if isinstance(error.cause, ApplicationError) and error.cause.type == UNPROCESSED:
                 return await self.update(name, argument)
             raise refusal_of(error) from None
         except UpdateUnanswered:
-            raise NotTakenYet(*await self._worker_lacking()) from None
+            raise await self._untaken() from None
         except RPCError as error:
-            raise self._not_delivered(error) from error
+            if isinstance(refused := self._not_delivered(error), ServerLost):
+                raise _lost_amid_it(refused) from error
+            raise refused from error
+
+    async def ask_update(self, name: str, argument: Any, within: timedelta, *, update_id: str | None = None) -> Any:
+        """Send an update, whoever polls, and return its answer; the SDK's own errors, but a cancellation stays one."""
+        try:
+            return await self.workflow.execute_update(name, argument, id=update_id, rpc_timeout=within)  # pyright: ignore[reportUnknownMemberType]
+        except UpdateUnanswered as error:
+            if isinstance(error.__cause__, asyncio.CancelledError):
+                raise asyncio.CancelledError from None
+            raise
 
     async def polled(self) -> None:
         """See to it that a worker could take what is sent.
@@ -129,10 +152,16 @@ class Exchange:
             raise NoAnswer(described.task_queue, worker_command(await home_of(described)))
         await self._refuse_while_its_task_fails(described)
 
-    async def _worker_lacking(self) -> tuple[str, str]:
-        """Return the task queue that nobody polls, and how a worker is started for it."""
-        described = await self.describe()
-        return described.task_queue, worker_command(await home_of(described))
+    async def _untaken(self) -> NotTakenYet:
+        """Return what is told of an update that nobody has answered."""
+        try:
+            described = await self.describe()
+        except ServerLost as lost:
+            return _lost_amid_it(lost)
+        return NotTakenYet(
+            f"no worker on task queue {described.task_queue!r} has answered, and it may take effect when one comes",
+            f"start one with `{worker_command(await home_of(described))}`",
+        )
 
     async def _explain_silence(self) -> NoAnswer:
         """Return why nobody answers."""
@@ -196,10 +225,16 @@ def check_length(text: str) -> None:
         raise TooLong(size, MAX_SIGNAL_BYTES)
 
 
+def _lost_amid_it(lost: ServerLost) -> NotTakenYet:
+    return NotTakenYet(f"{lost.told}, and it may have taken effect", "see `orga doctor`")
+
+
 def translated(error: RPCError, workflow_id: str) -> OrgaError:
     """Return what a user is told when the server does not do as it was asked."""
     if error.status == RPCStatusCode.NOT_FOUND:
         return RunNotFound(workflow_id)
     if error.status == RPCStatusCode.INVALID_ARGUMENT:
         return OrgaError(f"the server refuses {workflow_id!r}: {error.message}")
-    return OrgaError(f"the Temporal server answered {error.status.name.lower()}: {reason_of(error)}; see `orga doctor`")
+    told = f"the Temporal server answered {error.status.name.lower()}: {reason_of(error)}"
+    is_lost = error.status in _LOST and not is_lacking(error)
+    return ServerLost(told) if is_lost else OrgaError(f"{told}; see `orga doctor`")

@@ -8,7 +8,7 @@ import uuid_utils
 from temporalio.client import Client
 from temporalio.common import TypedSearchAttributes
 
-from orga.client.errors import NoAnswer, NotTakenYet, Refused, TaskFails
+from orga.client.errors import NoAnswer, NotTakenYet, Refused, ServerLost, TaskFails
 from orga.client.runs.agents import run_id_of, start_run
 from orga.client.runs.turns import TurnWaiter
 from orga.workflows.types.input import LoopConfig
@@ -45,7 +45,7 @@ class SessionHandle(TurnWaiter):
             RunEnded: It has ended.
             Refused: The text is empty or too long, or other words were sent under its id.
             NoAnswer: No worker is there to take it; `NotTakenYet`, with the `message_id` that it was sent under, where
-                one was there a moment ago: it may take effect yet.
+                one was there a moment ago, or the server was lost meanwhile: it may take effect yet.
         """
         return await self.result_of(await self.post(text, when_busy=when_busy, message_id=message_id))
 
@@ -72,15 +72,19 @@ class SessionHandle(TurnWaiter):
         """
         return await self._until_ended(turn)
 
-    async def interrupt(self, why: str = "") -> int:
+    async def interrupt(self, why: str = "", *, turn: int | None = None) -> int:
         """Cut the turn under way and return its number; the session goes on.
 
+        Args:
+            why: Stands in the turn's result.
+            turn: The one that is meant, so that none is cut which has begun meanwhile; None is whichever is under way.
+
         Raises:
-            Refused: No turn is under way.
+            Refused: No turn is under way, or another than `turn`.
             RunEnded: The session has ended.
             NoAnswer: No worker is there to take it.
         """
-        return int(await self._exchange.update("interrupt", clean_text(why)))
+        return int(await self._exchange.update("interrupt", {"why": clean_text(why), "turn": turn}))
 
     async def close(self) -> None:
         """End the session after the turn under way; messages that wait for their turn are not begun.
@@ -98,7 +102,7 @@ class SessionHandle(TurnWaiter):
     async def _take(self, message: Mapping[str, str]) -> int:
         """Send a message until a worker takes it, for a moment: one that has just been started does not poll yet.
 
-        Its id makes it safe to send it again.
+        Its id makes it safe to send it again, also where a connection was lost that may have delivered it.
         """
         until = asyncio.get_running_loop().time() + _PATIENCE_S
         untaken: NotTakenYet | None = None
@@ -107,7 +111,7 @@ class SessionHandle(TurnWaiter):
                 return await self._exchange.update("send", message)
             except TaskFails:
                 raise
-            except NoAnswer as error:
+            except (NoAnswer, ServerLost) as error:
                 if isinstance(error, NotTakenYet):
                     untaken = error.of_message(message["message_id"])
                 if asyncio.get_running_loop().time() >= until:

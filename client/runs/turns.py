@@ -9,7 +9,7 @@ from temporalio.client import WorkflowUpdateFailedError as UpdateFailed
 from temporalio.client import WorkflowUpdateRPCTimeoutOrCancelledError as UpdateUnanswered
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.errors import OrgaError, RunNotFound, TurnUnknown
+from orga.client.errors import OrgaError, RunNotFound, ServerLost, TurnUnknown
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.exchange import UNPROCESSED, refusal_of, says_ended, translated
 from orga.workflows.types.sessions.result import SessionResult, TurnResult
@@ -29,16 +29,6 @@ _LOST_S = 1.0
 _WAIT = timedelta(seconds=60)
 """Of one request that waits for a turn; then the same is asked again."""
 
-_LOST = {
-    RPCStatusCode.UNAVAILABLE,
-    RPCStatusCode.RESOURCE_EXHAUSTED,
-    RPCStatusCode.DEADLINE_EXCEEDED,
-    RPCStatusCode.CANCELLED,
-    RPCStatusCode.ABORTED,
-    RPCStatusCode.INTERNAL,
-    RPCStatusCode.UNKNOWN,
-}
-
 _LEFT_BEHIND = {"AcceptedUpdateCompletedWorkflow", UNPROCESSED}
 """How the server fails an update of a run that has gone on as another; that one is asked anew."""
 
@@ -55,12 +45,8 @@ class TurnWaiter(AgentHandle):
         update_id = _update_id(turn)
         while True:
             try:
-                answer = await self._exchange.workflow.execute_update(  # pyright: ignore[reportUnknownMemberType]
-                    "await_turn", {"turn": turn}, id=update_id, rpc_timeout=_WAIT
-                )
-            except UpdateUnanswered as error:
-                if isinstance(error.__cause__, asyncio.CancelledError):
-                    raise asyncio.CancelledError from None
+                answer = await self._exchange.ask_update("await_turn", {"turn": turn}, _WAIT, update_id=update_id)
+            except UpdateUnanswered:
                 await asyncio.sleep(_LOST_S)
             except UpdateFailed as error:
                 refused = refusal_of(error)
@@ -74,8 +60,8 @@ class TurnWaiter(AgentHandle):
                 if error.status is RPCStatusCode.FAILED_PRECONDITION and "updates" in error.message:
                     await self._look_out(turn, _FULL_S)
                     continue
-                if error.status not in _LOST:
-                    raise translated(error, self.id) from error
+                if not isinstance(told := translated(error, self.id), ServerLost):
+                    raise told from error
                 await asyncio.sleep(_LOST_S)
             else:
                 if found := answer.get("result"):

@@ -158,18 +158,33 @@ async def test_a_message_that_no_worker_took_tells_the_id_under_which_it_counts_
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server lists a worker for a while after it has gone, so the message is sent."""
-    monkeypatch.setattr("orga.client.runs.exchange.ANSWER_TIMEOUT", timedelta(seconds=1))
-    monkeypatch.setattr("orga.client.runs.sessions._PATIENCE_S", 1.0)
     async with a_loop(client, ScriptedModel([answers("one")])) as loop:
         session = await begin(loop)
         await stands(session)
-    with pytest.raises(NotTakenYet) as untaken:
-        await session.send("hello")
+    with monkeypatch.context() as soon:
+        soon.setattr("orga.client.runs.exchange.ANSWER_TIMEOUT", timedelta(seconds=1))
+        soon.setattr("orga.client.runs.sessions._PATIENCE_S", 1.0)
+        with pytest.raises(NotTakenYet) as untaken:
+            await session.send("hello")
     given = untaken.value.message_id
     assert given
     assert f"or send it with message_id={given!r}: so it is taken once" in str(untaken.value)
     async with a_worker(loop):
         assert how(await session.send("hello", message_id=given)) == (1, "one", "completed")
+        last = await closed(session)
+    assert last.result.turns == 1
+
+
+async def test_a_message_whose_sender_gives_up_is_not_sent_again(client: Client) -> None:
+    """The SDK tells a cancellation of what it sends as if nobody had answered."""
+    async with a_loop(client, ScriptedModel([answers("one")], repeats=True)) as loop:
+        session = await begin(loop)
+        await stands(session)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await session.send("hello", message_id="m1")
+    async with a_worker(loop):
+        assert how(await session.send("hello", message_id="m1")) == (1, "one", "completed")
         last = await closed(session)
     assert last.result.turns == 1
 
@@ -189,7 +204,9 @@ async def test_an_interrupt_cuts_the_turn_and_an_abort_ends_the_session(client: 
     later = Hold()
     async with a_loop(client, [hold.step(answers("one")), answers("two"), later.step(answers("three"))]) as loop:
         session, first = await busy(loop, hold)
-        assert await session.interrupt("changed my mind") == 1
+        with pytest.raises(Refused, match="turn 2 is not under way, turn 1 is"):
+            await session.interrupt("too late", turn=2)
+        assert await session.interrupt("changed my mind", turn=1) == 1
         assert (await first).termination.detail == "changed my mind"
         assert how(await session.send("second")) == (2, "two", "completed")
         with pytest.raises(Refused, match="no turn is under way"):

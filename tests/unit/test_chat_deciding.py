@@ -13,6 +13,7 @@ from orga.client.cli.chat.talk import Chat
 from orga.client.cli.chat.turn_shown import TurnShown
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.held_calls import Call
+from orga.client.errors import Refused
 from orga.workflows.types.questions import ShownQuestion
 from tests.unit.test_cli_narration import T0
 
@@ -27,11 +28,14 @@ class HoldingSession:
         question = ShownQuestion(wait_id="w", kind="approval", since=T0, question="?", data={"calls": calls})
         self.waiting = (question,)
         self.decided: list[tuple[str, str, str]] = []
+        self.refuses = ""
 
     async def live_status(self) -> "HoldingSession":
         return self
 
     async def approve(self, approval_id: str, by: str, reason: str) -> None:
+        if approval_id == self.refuses:
+            raise Refused("somebody has decided it")
         self.decided.append(("yes", approval_id, reason))
 
     async def deny(self, approval_id: str, by: str, reason: str) -> None:
@@ -43,6 +47,7 @@ class TellingScreen:
 
     def __init__(self, *told: str) -> None:
         self.told = set(told)
+        self.shown: list[str] = []
 
     def calls_told(self) -> frozenset[str]:
         return frozenset(self.told)
@@ -51,7 +56,7 @@ class TellingScreen:
         self.told.update(str(call["id"]) for call in calls)
 
     def lines(self, *lines: str) -> None:
-        pass
+        self.shown += lines
 
 
 class ChatOf:
@@ -108,6 +113,17 @@ async def test_several_that_were_shown_are_told_apart() -> None:
         await ChatOf(held=[], told=["a1"]).says("approve")
 
 
+async def test_of_several_each_is_told_how_it_was_decided_also_where_one_is_refused() -> None:
+    chat = ChatOf(held=["a1", "b2", "c3"], told=["a1", "b2", "c3"])
+    chat.session.refuses = "b2"
+    assert await chat.says("approve", "all") == [("yes", "a1", ""), ("yes", "c3", "")]
+    assert chat.shown.shown == [
+        "approved: refund a1",
+        "not decided: refund b2: somebody has decided it",
+        "approved: refund c3",
+    ]
+
+
 async def test_what_is_too_long_to_be_shown_may_be_denied_here_and_is_approved_where_it_stands_whole() -> None:
     chat = ChatOf(held=["a1"], told=["a1"])
     (question,) = chat.session.waiting
@@ -132,8 +148,28 @@ async def test_a_question_of_a_model_does_not_look_like_a_call_that_waits(
     assert capsys.readouterr().err.startswith("? asks: waits for your yes")
 
 
+async def test_a_line_that_was_begun_before_a_question_came_up_is_no_answer_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(screen, "Keyboard", AtOnce)
+    shown = screen.ChatScreen(TurnShown("s", as_json=False))
+    wait = ShownQuestion(wait_id="w", kind="answer", since=T0, question="Delete the old files?")
+    asked = asyncio.create_task(shown.typed(wait))
+    await asyncio.sleep(0)
+    monkeypatch.setattr(AtOnce, "begun_before", True)
+    assert not shown.answers("yes, and then write the report")
+    monkeypatch.setattr(AtOnce, "begun_before", False)
+    assert shown.answers("no")
+    assert await asked == "no"
+
+
 class AtOnce:
     """Prints at once."""
+
+    begun_before = False
+
+    def was_begun_before(self, moment: float) -> bool:
+        return self.begun_before
 
     def __init__(self, *_: object) -> None:
         pass

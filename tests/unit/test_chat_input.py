@@ -2,7 +2,9 @@
 
 import asyncio
 import io
+import math
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 
 from orga.client.cli.chat.keyboard import Keyboard
-from orga.client.cli.chat.source import Left, OneMessage, PipedLines
+from orga.client.cli.chat.source import MAX_AHEAD, Left, OneMessage, PipedLines
 from orga.client.cli.exit_codes import UsageError
 
 ENTER, ALT_ENTER, CTRL_C, CTRL_D, UP = "\r", "\x1b\r", "\x03", "\x04", "\x1b[A"
@@ -91,6 +93,70 @@ async def test_a_pipe_tells_whether_lines_are_left_that_say_something() -> None:
 async def test_a_line_that_is_no_text_is_named() -> None:
     with pytest.raises(UsageError, match="line 2 of standard input is not UTF-8 text"):
         await read(PipedLines(io.BytesIO(b"one\n\xff\n")))
+
+
+async def test_a_pipe_is_not_read_far_ahead_of_what_is_said() -> None:
+    """It may never end; nor does the chat wait for it in the end."""
+    given = io.BytesIO(b"y\n" * 100_000)
+    source = PipedLines(given)
+    for _ in range(3):
+        assert await source.read(clears) == "y"
+    assert given.tell() <= len(b"y\n") * (MAX_AHEAD + 10)
+
+
+async def test_a_line_without_an_end_is_refused() -> None:
+    with pytest.raises(UsageError, match="line 1 of standard input is longer than 1,000,000 bytes; put it into a file"):
+        await read(PipedLines(io.BytesIO(b"y" * 3_000_000)))
+
+
+class Unreadable(io.BytesIO):
+    """Fails behind its first line."""
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        if self.tell():
+            raise OSError(5, "Input/output error")
+        return super().readline(size)
+
+
+async def test_a_pipe_that_cannot_be_read_is_told() -> None:
+    source = PipedLines(Unreadable(b"one\ntwo\n"))
+    assert await source.read(clears) == "one"
+    with pytest.raises(OSError, match="Input/output error"):
+        await asyncio.wait_for(source.read(clears), 20)
+
+
+async def test_it_is_known_when_a_line_was_begun(tmp_path: Path) -> None:
+    with create_pipe_input() as keys, create_app_session(input=keys):
+        keyboard = Keyboard(tmp_path / "typed", lambda: "› ", lambda: "")
+        reading = asyncio.create_task(keyboard.read(clears))
+        assert not keyboard.was_begun_before(math.inf), "nothing is typed"
+        keys.send_text("half")
+        while not keyboard.was_begun_before(math.inf):
+            await asyncio.sleep(0)
+        between = time.monotonic()
+        keys.send_text(f" a line{ENTER}")
+        assert await asyncio.wait_for(reading, 20) == "half a line"
+        assert keyboard.was_begun_before(between)
+        keys.send_text(f"gone{CTRL_C}new{ENTER}")
+        assert await asyncio.wait_for(keyboard.read(clears), 20) == "new"
+        assert not keyboard.was_begun_before(between)
+
+
+async def test_what_cannot_be_printed_above_the_line_ends_the_reading(tmp_path: Path) -> None:
+    def full() -> None:
+        raise OSError(28, "No space left on device")
+
+    with create_pipe_input() as keys, create_app_session(input=keys):
+        keyboard = Keyboard(tmp_path / "typed", lambda: "› ", lambda: "")
+        reading = asyncio.create_task(keyboard.read(clears))
+        keys.send_text("half")
+        while not keyboard.was_begun_before(math.inf):
+            await asyncio.sleep(0)
+        keyboard.above(full)
+        with pytest.raises(OSError, match="No space left"):
+            await asyncio.wait_for(reading, 20)
+        with pytest.raises(OSError, match="No space left"):
+            await keyboard.read(clears)
 
 
 async def test_one_message_is_said_once() -> None:

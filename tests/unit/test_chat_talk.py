@@ -16,7 +16,7 @@ from orga.client.cli.chat.opening import Manner, begin
 from orga.client.cli.chat.source import Left
 from orga.client.cli.chat.talk import Chat, Parts
 from orga.client.cli.exit_codes import UsageError
-from orga.client.errors import NoAnswer, RunEnded, TurnUnknown
+from orga.client.errors import NoAnswer, NotTakenYet, Refused, RunEnded, ServerLost, SessionClosed, TurnUnknown
 from orga.workflows.types.sessions.input import SessionInput
 from orga.workflows.types.status import JournalEntry
 from tests.unit.test_chat_turns import ENDED, TURN
@@ -56,15 +56,21 @@ class Session:
         self.taken = asyncio.Event()
         self.closed = asyncio.Event()
         self.posted: list[tuple[str, str]] = []
+        self.ids: set[str] = set()
         self.fails: Exception | None = None
+        self.loses: list[Exception] = []
+        """What the next messages meet that may have arrived."""
         self.unknown: Exception | None = None
         self.reason = "max_iterations"
-        self.interrupts: list[str] = []
+        self.interrupts: list[tuple[str, int | None]] = []
 
     async def post(self, text: str, *, when_busy: str, message_id: str) -> int:
         self.posted.append((text, when_busy))
+        self.ids.add(message_id)
         if self.fails is not None:
             raise self.fails
+        if self.loses:
+            raise self.loses.pop(0)
         await self.taken.wait()
         return 1
 
@@ -73,8 +79,8 @@ class Session:
             raise self.unknown
         return SimpleNamespace(output="A test.", termination=SimpleNamespace(reason=self.reason))
 
-    async def interrupt(self, why: str) -> None:
-        self.interrupts.append(why)
+    async def interrupt(self, why: str, *, turn: int | None = None) -> None:
+        self.interrupts.append((why, turn))
 
     async def close(self) -> None:
         self.closed.set()
@@ -242,7 +248,7 @@ async def test_what_is_being_sent_counts_as_said_and_is_interrupted_before_one_l
     assert does == ["clears", "interrupts", "leaves"]
     session.taken.set()
     await saying
-    assert session.interrupts == ["Ctrl-C in the chat"]
+    assert session.interrupts == [("Ctrl-C in the chat", None)]
 
 
 async def test_ctrl_c_interrupts_again_once_the_turn_that_it_cut_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,7 +327,58 @@ async def test_an_interrupt_with_a_text_says_it_in_the_place_of_the_turn() -> No
     await carry_out(chat, Asked("interrupt", "In short?"))
     assert (session.posted, session.interrupts) == ([("In short?", "interrupt")], [])
     await carry_out(chat, Asked("interrupt"))
-    assert (len(session.posted), session.interrupts) == (1, ["/interrupt in the chat"])
+    assert (len(session.posted), session.interrupts) == (1, [("/interrupt in the chat", None)])
+
+
+async def test_an_interrupt_is_of_the_turn_that_is_shown() -> None:
+    """The one behind it may have begun meanwhile."""
+    session = Session()
+    chat = a_chat(session, "typed")
+    chat.turns.take(TURN[0])
+    await carry_out(chat, Asked("interrupt"))
+    assert session.interrupts == [("/interrupt in the chat", 1)]
+
+
+async def test_a_message_that_may_have_arrived_is_sent_again_under_its_id() -> None:
+    session = Session()
+    session.taken.set()
+    session.loses = [NotTakenYet("no worker", "start one"), ServerLost("it is away"), ServerLost("still")]
+    chat = a_chat(session, "typed")
+    await chat.say("Hello")
+    assert (len(session.posted), len(session.ids)) == (4, 1)
+    assert shown_in(chat)[0] == "it is not known to be taken yet, and is sent again"
+
+
+async def test_an_error_of_several_lines_is_shown_as_such() -> None:
+    session = Session()
+    session.fails = Refused("several calls wait\napproval  tool")
+    chat = a_chat(session, "typed", "/steer x", "Hello")
+    chat.turns.take(TURN[0])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(talk, "followed", followed_ahead_of(session))
+        assert await asyncio.wait_for(chat.talk(), SOON_S) == 0
+    assert shown_in(chat)[:2] == ["orga: several calls wait", "      approval  tool"]
+
+
+@pytest.mark.parametrize("closing", [SessionClosed("it is ending"), RunEnded("s")], ids=["closing", "ended"])
+@pytest.mark.parametrize("before", [0, 3])
+async def test_a_script_whose_session_is_closed_meanwhile_has_failed_or_ends_as_its_turns_did(
+    monkeypatch: pytest.MonkeyPatch, closing: Exception, before: int
+) -> None:
+    async def followed(_client: Any, _id: str) -> AsyncGenerator[JournalEntry]:
+        await asyncio.Event().wait()
+        yield ENDED
+
+    monkeypatch.setattr(talk, "followed", followed)
+    session = Session()
+    session.fails = closing
+    chat = a_chat(session, "piped", "Hello")
+    chat.code = before
+    if before:
+        assert await asyncio.wait_for(chat.talk(), SOON_S) == before
+        return
+    with pytest.raises(RunEnded):
+        await asyncio.wait_for(chat.talk(), SOON_S)
 
 
 async def test_the_history_is_of_as_many_turns_as_one_asks_for() -> None:

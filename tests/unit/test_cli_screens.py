@@ -16,6 +16,7 @@ from orga.workflows.types.delegation import Child
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Choice, ShownQuestion
 from orga.workflows.types.recovery import DeadLetter
+from orga.workflows.types.sessions.result import SessionStatus
 from orga.workflows.types.status import AgentStatus, Budgets, Termination
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 from tests.unit.test_cli_narration import A_RUN, an_entry
@@ -82,7 +83,8 @@ def test_tokens_add_up() -> None:
 
 def test_whatever_spends_counts_and_the_sum_at_the_end_does_not_count_again() -> None:
     usage = {"input_tokens": 10, "output_tokens": 2}
-    spending = ("ReasoningComplete", "CritiqueEvaluated", "ContextCompacted", "DelegationEnded", "Terminated")
+    sums = ("TurnEnded", "Terminated")
+    spending = ("ReasoningComplete", "CritiqueEvaluated", "ContextCompacted", "DelegationEnded", *sums)
     progress = Progress()
     for event in spending:
         progress = progress.with_entry(an_entry(event, usage=usage))
@@ -116,6 +118,13 @@ def test_the_clock_stands_still_while_paused() -> None:
     assert Progress().with_status(a_status(), NOW).clock_s(later) == pytest.approx(12.0)
     assert Progress().with_status(a_status(paused=True), NOW).clock_s(later) == pytest.approx(5.0)
     assert Progress().with_status(a_status(waiting=[a_question()]), NOW).clock_s(later) == pytest.approx(5.0)
+
+
+def test_the_cost_of_a_session_is_that_of_its_turn_as_its_tokens_are() -> None:
+    turn = UsageTotals(input_tokens=5, cost_usd=0.01)
+    standing = SessionStatus.model_validate(a_status().model_dump() | {"kind": "session", "turn_usage": turn})
+    assert standing.usage.cost_usd == 0.25
+    assert Progress().with_status(standing, NOW).cost_usd == 0.01
 
 
 def test_the_block_has_meters_with_their_limits() -> None:

@@ -10,6 +10,7 @@ from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.sessions.elapsed import elapsed_words
 from orga.workflows.decisions.sessions.messages import (
     check_cut,
+    parsed_cut,
     with_closing,
     with_cut,
     with_sent,
@@ -134,6 +135,25 @@ def test_a_cut_turn_says_so_and_one_whose_end_is_decided_ends_as_it_does() -> No
         check_cut(ending)
     with pytest.raises(ValueError, match="no turn is under way"):
         check_cut(between)
+    under_way = begun(a_session())
+    check_cut(under_way, 1)
+    with pytest.raises(ValueError, match="turn 2 is not under way, turn 1 is"):
+        check_cut(under_way, 2)
+
+
+@pytest.mark.parametrize(
+    ("said", "why", "turn"),
+    [(None, "", None), ("enough", "enough", None), ({"turn": 3}, "", 3), ({"why": "x", "turn": None}, "x", None)],
+)
+def test_what_is_to_be_cut_may_be_named(said: object, why: str, turn: int | None) -> None:
+    wanted = parsed_cut(said)
+    assert (wanted.why, wanted.turn) == (why, turn)
+
+
+def test_a_cut_of_no_turn_is_refused() -> None:
+    for said, told in (({"turn": 0}, "turn: "), ({"turns": 1}, "turns: "), (7, "input: ")):
+        with pytest.raises(ValueError, match=told):
+            parsed_cut(said)
 
 
 def test_a_turn_at_a_limit_that_people_are_asked_about_can_be_cut() -> None:

@@ -48,7 +48,7 @@ async def _interrupt(chat: Chat, text: str) -> None:
     if text:
         await chat.say(text, "interrupt")
     else:
-        await chat.session.interrupt("/interrupt in the chat")
+        await chat.interrupt("/interrupt in the chat")
 
 
 async def _tools(chat: Chat, _: str) -> None:

@@ -1,6 +1,8 @@
 """The line at the foot of a terminal in which one types to a session, several lines long where one likes."""
 
+import asyncio
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +12,7 @@ from orga.client.cli.interrupts import CTRL_C
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
+    from prompt_toolkit.buffer import Buffer
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 REDRAWN_S = 0.25
@@ -31,6 +34,9 @@ class Keyboard:
         self._standing = standing
         self._session: PromptSession[str] | None = None
         self._is_open = False
+        self._begun_at: float | None = None
+        self._failure: BaseException | None = None
+        """Of what could not be printed: it ends the reading."""
 
     async def read(self, ctrl_c: Callable[[], str]) -> str:
         """Return the next message.
@@ -40,11 +46,14 @@ class Keyboard:
 
         Raises:
             Left: At Ctrl-D, or at Ctrl-C, with nothing typed.
+            OSError: What stood to be printed above could not be.
         """
+        if self._failure is not None:
+            raise self._failure
         session = self._session = self._session or self._opened()
         from prompt_toolkit.formatted_text import ANSI
 
-        self._is_open = True
+        self._is_open, self._begun_at = True, None
         try:
             return await session.prompt_async(
                 self._label,
@@ -58,6 +67,10 @@ class Keyboard:
         finally:
             self._is_open = False
 
+    def was_begun_before(self, moment: float) -> bool:
+        """Whether what is typed, or was typed last, was begun before that moment of `time.monotonic()`."""
+        return self._begun_at is not None and self._begun_at < moment
+
     def has_more(self) -> bool:
         """Whether a script is not at its end; nobody's typing is one."""
         return False
@@ -69,7 +82,14 @@ class Keyboard:
             return
         from prompt_toolkit.application import run_in_terminal
 
-        run_in_terminal(show)
+        asyncio.ensure_future(run_in_terminal(show)).add_done_callback(self._note_failure)
+
+    def _note_failure(self, printed: "asyncio.Future[None]") -> None:
+        if printed.cancelled() or (failure := printed.exception()) is None:
+            return
+        self._failure = failure
+        if self._session is not None and self._session.app.is_running and not self._session.app.is_done:
+            self._session.app.exit(exception=failure)
 
     def _opened(self) -> "PromptSession[str]":
         from prompt_toolkit import PromptSession  # a tenth of a second that other commands do without
@@ -78,7 +98,7 @@ class Keyboard:
         from prompt_toolkit.styles import Style
 
         self._file.touch(mode=0o600)
-        return PromptSession[str](
+        session = PromptSession[str](
             output=create_output(sys.stderr),
             history=FileHistory(str(self._file)),
             multiline=True,
@@ -86,6 +106,11 @@ class Keyboard:
             style=Style.from_dict({"bottom-toolbar": "noreverse"}),
             reserve_space_for_menu=0,
         )
+        session.default_buffer.on_text_changed += self._note_text
+        return session
+
+    def _note_text(self, buffer: "Buffer") -> None:
+        self._begun_at = (self._begun_at or time.monotonic()) if buffer.text else None
 
 
 def _keys(ctrl_c: Callable[[], str]) -> "KeyBindings":
@@ -106,7 +131,7 @@ def _keys(ctrl_c: Callable[[], str]) -> "KeyBindings":
         if does == "leaves":
             event.app.exit(exception=Left(CTRL_C))
         elif does == "clears" and event.current_buffer.text:
-            event.current_buffer.reset()
+            event.current_buffer.text = ""
         elif does == "clears":
             event.app.exit(exception=Left())
 

@@ -145,7 +145,7 @@ class _Talk:
                 with suppress(OrgaError, RPCError):  # what is told is why nothing was said
                     await self._close(chat)
             raise
-        if self._is_unsaid(chat):
+        if self._is_unsaid(chat) and not chat.has_ended:
             await self._close(chat)
         else:
             self._take_leave(chat)

@@ -7,6 +7,7 @@ from shlex import quote
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.held_calls import Call, held_calls, is_unseen, table
 from orga.client.cli.login_name import login_name
+from orga.client.errors import Refused
 from orga.client.runs.agents import AgentHandle
 
 ALL = "all"
@@ -18,7 +19,7 @@ async def held_by(run: AgentHandle) -> list[Call]:
 
 
 async def decide(run: AgentHandle, calls: list[Call], argument: str, *, told: Set[str], approves: bool) -> list[str]:
-    """Approve or deny calls that are held, and return a line for each.
+    """Approve or deny calls that are held, and return a line for each, also where this person may not.
 
     Args:
         run: The session.
@@ -30,7 +31,6 @@ async def decide(run: AgentHandle, calls: list[Call], argument: str, *, told: Se
     Raises:
         UsageError: None is held, none that was shown, not the one that is named, or several and none is named; a yes
             is to arguments that were not shown.
-        Refused: This person may not decide it, or somebody has.
     """
     if not calls:
         raise UsageError("nothing waits for your yes")
@@ -49,7 +49,12 @@ async def decide(run: AgentHandle, calls: list[Call], argument: str, *, told: Se
     if approves and (unseen := [each for each in meant if is_unseen(held[each])]):
         command = f"orga approve {quote(run.id)} {' '.join(map(quote, unseen))} --show"
         raise UsageError(f"arguments too long to stand here are approved by no chat; see them with: {command}")
-    tell, who = (run.approve if approves else run.deny), login_name()
+    tell, who, lines = (run.approve if approves else run.deny), login_name(), list[str]()
     for approval_id in meant:
-        await tell(approval_id, who, rest.strip() if is_named else argument)
-    return [f"{'approved' if approves else 'denied'}: {held[each].get('tool')} {each}" for each in meant]
+        what = f"{held[approval_id].get('tool')} {approval_id}"
+        try:
+            await tell(approval_id, who, rest.strip() if is_named else argument)
+            lines.append(f"{'approved' if approves else 'denied'}: {what}")
+        except Refused as error:
+            lines.append(f"not decided: {what}: {error}")
+    return lines

@@ -1,8 +1,10 @@
 """What a chat looks like: in a terminal lines that stay, under them the line to type in, under that the live block."""
 
 import asyncio
+import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.text import Text
@@ -24,6 +26,15 @@ from orga.workflows.types.text import as_line
 PROMPT = "› "
 
 
+class _Asked(NamedTuple):
+    """A question that is shown."""
+
+    wait: ShownQuestion
+    answer: asyncio.Future[str]
+    at: float
+    """Of `time.monotonic()`."""
+
+
 class ChatScreen:
     """Shows a session above the line in which one types; questions of a turn are answered in that same line."""
 
@@ -34,7 +45,7 @@ class ChatScreen:
         self.is_busy = False
         """Whether a turn is under way, and with it something to be drawn."""
         self._standing = Progress()
-        self._asked: tuple[ShownQuestion, asyncio.Future[str]] | None = None
+        self._asked: _Asked | None = None
         self._told = set[str]()
 
     def told(self, line: Line, at: datetime) -> None:
@@ -76,7 +87,7 @@ class ChatScreen:
     async def typed(self, wait: ShownQuestion) -> str:
         """Return what is typed next; "" for an empty line, which leaves the question for later."""
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._asked = wait, answer
+        self._asked = _Asked(wait, answer, time.monotonic())
         self._print(Text(as_line(f"? asks: {wait.question}"), style=STYLES["person"]))
         try:
             return await answer
@@ -84,17 +95,22 @@ class ChatScreen:
             self._asked = None
 
     def answers(self, text: str) -> bool:
-        """Take a line as the answer to what is asked; return whether anything is."""
-        if self._asked is None or self._asked[1].done():
+        """Take a line as the answer to what is asked; return whether it is.
+
+        One that was begun before anything was asked is none: who types it has not seen the question yet.
+        """
+        if self._asked is None or self._asked.answer.done() or self.keyboard.was_begun_before(self._asked.at):
             return False
-        self._asked[1].set_result(text)
+        self._asked.answer.set_result(text)
         return True
 
     def close(self) -> None:
         """All that was written stays."""
 
     def _label(self) -> str:
-        return label(self._asked[0]) if self._asked else PROMPT
+        if self._asked is None or self.keyboard.was_begun_before(self._asked.at):
+            return PROMPT
+        return label(self._asked.wait)
 
     def _print(self, text: Text) -> None:
         self.keyboard.above(lambda: self._console.print(text))

@@ -4,9 +4,16 @@ import asyncio
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import BinaryIO
 
 from orga.client.cli.exit_codes import UsageError
+
+MAX_AHEAD = 100
+"""Lines of a pipe that are read ahead of what is said."""
+
+MAX_LINE_BYTES = 1_000_000
+"""Of one of them: far more than a message may have."""
 
 
 class Left(Exception):
@@ -44,7 +51,8 @@ class PipedLines:
 
     def __init__(self, stream: BinaryIO | None = None) -> None:
         self._stream = stream or sys.stdin.buffer
-        self._read: asyncio.Queue[bytes] = asyncio.Queue()
+        self._read: asyncio.Queue[bytes | OSError] = asyncio.Queue()
+        self._room = threading.Semaphore(MAX_AHEAD)
         self._number = 0
         self._unread = 0
         """Lines that are there and say something."""
@@ -55,11 +63,15 @@ class PipedLines:
 
         Raises:
             Left: There are no more.
-            UsageError: It is not UTF-8 text.
+            UsageError: It is not UTF-8 text, or too long.
+            OSError: They cannot be read.
         """
         if not self._is_begun:
             self._begin(asyncio.get_running_loop().call_soon_threadsafe)
         while line := await self._read.get():
+            if isinstance(line, OSError):
+                raise line
+            self._room.release()
             self._number += 1
             self._unread -= bool(line.strip())
             if text := self._decoded(line).strip():
@@ -71,24 +83,33 @@ class PipedLines:
         """Whether lines are there that were not read."""
         return self._unread > 0
 
-    def _take(self, line: bytes) -> None:
-        self._unread += bool(line.strip())
+    def _take(self, line: bytes | OSError) -> None:
+        self._unread += isinstance(line, bytes) and bool(line.strip())
         self._read.put_nowait(line)
 
     def _begin(self, in_loop: Callable[..., object]) -> None:
         self._is_begun = True
 
         def read() -> None:
-            for line in self._stream:
-                in_loop(self._take, line)
-            in_loop(self._take, b"")
+            with suppress(RuntimeError):  # the loop has ended, and with it who listens
+                try:
+                    while line := self._stream.readline(MAX_LINE_BYTES + 1):
+                        self._room.acquire()
+                        in_loop(self._take, line)
+                    in_loop(self._take, b"")
+                except OSError as error:
+                    in_loop(self._take, error)
 
         # a file cannot be awaited, and a thread of the loop would be waited for at the end
         threading.Thread(target=read, daemon=True, name="lines of standard input").start()
 
     def _decoded(self, line: bytes) -> str:
+        where = f"line {self._number} of standard input"
+        if len(line) > MAX_LINE_BYTES:
+            raise UsageError(
+                f"{where} is longer than {MAX_LINE_BYTES:,} bytes; put it into a file that the agent reads"
+            )
         try:
             return line.decode("utf-8")
         except UnicodeDecodeError as error:
-            where = f"line {self._number} of standard input"
             raise UsageError(f"{where} is not UTF-8 text (byte {error.start})") from None

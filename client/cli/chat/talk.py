@@ -18,8 +18,9 @@ from orga.client.cli.exit_codes import ExitCode, UsageError, of_ending
 from orga.client.cli.held_calls import Call
 from orga.client.cli.interrupts import CTRL_C, in_place_of_leaving
 from orga.client.cli.line import Line
+from orga.client.cli.terminal_text import behind
 from orga.client.cli.watching import Watch, followed
-from orga.client.errors import NotTakenYet, OrgaError, RunEnded, TurnUnknown
+from orga.client.errors import NotTakenYet, OrgaError, RunEnded, ServerLost, SessionClosed, TurnUnknown
 from orga.client.journal.reading import read_journal
 from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.sessions.input import WhenBusy
@@ -32,7 +33,7 @@ Manner = Literal["typed", "piped", "one"]
 CtrlC = Literal["interrupts", "clears", "leaves"]
 """What it does: end the turn under way, clear what is typed (or leave, where nothing is), leave at once."""
 
-CLOSING_S = 5.0
+CLOSING_S = 15.0
 """For which the end of a session is waited for that was closed."""
 
 MAX_UNTAKEN = 5
@@ -218,16 +219,25 @@ class Chat:
         for _ in range(MAX_UNTAKEN):
             try:
                 return await self.session.post(text, when_busy=when_busy, message_id=message_id)
-            except NotTakenYet:
-                self.shown.note("no worker has taken it yet; it is sent again")
+            except (NotTakenYet, ServerLost):
+                self.shown.note("it is not known to be taken yet, and is sent again")
         return await self.session.post(text, when_busy=when_busy, message_id=message_id)
 
     async def _interrupt(self) -> None:
         self.shown.note("interrupting the turn… (Ctrl-C again leaves, and the session goes on)")
         try:
-            await self.session.interrupt("Ctrl-C in the chat")
+            await self.interrupt("Ctrl-C in the chat")
         except (OrgaError, RPCError) as error:
             self.shown.note(f"not interrupted: {error}")
+
+    async def interrupt(self, why: str) -> None:
+        """Cut the turn that is shown as under way, and none that has begun meanwhile.
+
+        Raises:
+            Refused: It has ended, or none is under way.
+        """
+        shown = self.turns.under_way
+        await self.session.interrupt(why, turn=shown.number if shown else None)
 
     async def _speak(self) -> int:
         while not self.has_ended:
@@ -240,11 +250,19 @@ class Chat:
                 return left.code or self.code
             except (OrgaError, UsageError, RPCError) as error:
                 if not self.is_typed:
-                    raise
-                self.shown.lines(f"orga: {error}")
-        if self._parts.source.has_more() and not self.code:
-            raise RunEnded(self.session.id)
+                    return self._cut_off(error)
+                self.shown.lines(*behind("orga: ", str(error)))
+        if self._parts.source.has_more():
+            return self._cut_off(RunEnded(self.session.id))
         return self.code
+
+    def _cut_off(self, error: Exception) -> int:
+        """Return how a script ends that cannot say all its lines; of a session that has ended as it did until then."""
+        if not isinstance(error, RunEnded | SessionClosed):
+            raise error
+        if self.code:
+            return self.code
+        raise RunEnded(self.session.id)
 
     async def _take(self, line: str) -> None:
         meant = Said(line) if self._parts.manner == "one" else understood(line)

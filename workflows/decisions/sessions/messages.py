@@ -6,7 +6,7 @@ from orga.workflows.decisions.control.interventions import MAX_INBOX_BYTES, MAX_
 from orga.workflows.decisions.limits import is_asked_for
 from orga.workflows.types.context import text_digest
 from orga.workflows.types.record import parsed
-from orga.workflows.types.sessions.input import SessionMessage
+from orga.workflows.types.sessions.input import CutWanted, SessionMessage
 from orga.workflows.types.sessions.session import QueuedMessage, Session, SessionState, TakenMessage
 
 MAX_QUEUE = 20
@@ -138,14 +138,27 @@ def _is_ending_decided(state: SessionState) -> bool:
     return state.stop is not None and not is_asked_for(state, state.stop)
 
 
-def check_cut(state: SessionState) -> None:
-    """Refuse to cut a turn where there is none to cut.
+def parsed_cut(raw: object) -> CutWanted:
+    """Read what is to be cut.
 
     Raises:
-        ValueError: None is under way, or its ending is decided.
+        ValueError: It is neither a text nor what the update takes.
+    """
+    if raw is None or isinstance(raw, str):
+        return CutWanted(why=raw or "")
+    return parsed(CutWanted, raw, long=frozenset({"why"}))
+
+
+def check_cut(state: SessionState, turn: int | None = None) -> None:
+    """Refuse to cut a turn where there is none to cut, or another than the one that is meant.
+
+    Raises:
+        ValueError: None is under way, or its ending is decided, or another one is.
     """
     if not state.session.turn or state.is_over:
         raise ValueError("no turn is under way")
+    if turn not in {None, state.session.turn}:
+        raise ValueError(f"turn {turn} is not under way, turn {state.session.turn} is")
     if not _can_be_cut(state):
         raise ValueError(f"turn {state.session.turn} is ending already")
 

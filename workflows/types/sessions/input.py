@@ -96,6 +96,14 @@ class TurnWanted(Border):
     turn: int = Field(ge=1)
 
 
+class CutWanted(Border):
+    """Argument of the update `interrupt`; a text alone is `why`."""
+
+    why: str = ""
+    turn: int | None = Field(default=None, ge=1)
+    """What is to be cut; null is whichever is under way."""
+
+
 def parse_session(raw: object) -> SessionInput:
     """Check what a client sent; no input at all is the default agent's.
 
