@@ -20,8 +20,8 @@ class Command(NamedTuple):
     """Module and function, or the group of commands that stands behind the name."""
     help: str
     """The first paragraph of its own help: a list of commands is shown without them."""
-    needs_worker: bool = False
-    """Whether it works itself when no worker polls."""
+    begins_worker: bool = False
+    """Whether a worker is begun ahead of it, for the case that none polls."""
 
 
 COMMANDS: dict[str, tuple[Command, ...]] = {
@@ -232,7 +232,7 @@ WITHOUT_WORKER = frozenset({"--no-worker", "--detach", "-d", "--help"})
 
 def begin_worker(arguments: Sequence[str]) -> None:
     """Begin the worker that a command line will need, before all else: it loads what it is made of meanwhile."""
-    names = [each.name for panel in COMMANDS.values() for each in panel if each.needs_worker]
+    names = [each.name for panel in COMMANDS.values() for each in panel if each.begins_worker]
     if arguments and arguments[0] in names and not WITHOUT_WORKER.intersection(arguments):
         import_module("orga.client.workers.ahead").begin_ahead()
 

@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from temporalio.service import RPCError
 
 from orga.client.cli import output
 from orga.client.cli.exit_codes import UsageError
@@ -132,8 +134,9 @@ async def detached(start: Start, config: Path | None, wanted: Wanted, *, as_json
     """Start a run and leave it to its workers."""
     async with session(config, check=partial(refuse_unknown, wanted)) as here:
         run_id = await start_and_announce(here, start)
-        await wait_listed(here.client, run_id)  # the next command may say `--last`
-        await tell_of_lacking_worker(here)
+        with suppress(RPCError):  # it is started, and that is told, whatever else the server says
+            await tell_of_lacking_worker(here)
+            await wait_listed(here.client, run_id)  # the next command may say `--last`
         if as_json:
             json_result({"id": run_id, "ui": here.connection.link(run_id)})
         else:

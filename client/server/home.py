@@ -55,6 +55,11 @@ class Home:
         return self.folder / "server.log"
 
     @property
+    def ahead_lock(self) -> Path:
+        """Held by the command that has begun a worker ahead of its order: one at a time does."""
+        return self.folder / "ahead.lock"
+
+    @property
     def supervisor_lock(self) -> Path:
         """Held from the decision to start a server until its supervisor has gone."""
         return self.folder / "supervisor.lock"

@@ -14,6 +14,7 @@ from pathlib import Path
 from orga.client.config.worker_order import WorkerOrder
 from orga.client.server.endpoint import ServerUnavailable
 from orga.client.server.home import prepared_home
+from orga.client.server.locks import taken
 from orga.start import module_command
 
 KEPT_LOGS = 10
@@ -45,35 +46,53 @@ class Begun:
             self.log.unlink(missing_ok=True)
 
 
-_ahead: list[Begun] = []
+_ahead: list[tuple[Begun, int]] = []
+"""With the lock that keeps other commands from the same."""
 
 
 def begin_ahead() -> None:
-    """Begin a worker that this command will probably need."""
-    if not _ahead:
-        with suppress(OSError, ServerUnavailable):  # whoever needs it is told
-            _ahead.append(begin())
+    """Begin a worker that this command will probably need, unless another command is at that point.
+
+    Of two hundred commands that start at once, one has to find out that a worker is there.
+    """
+    if _ahead:
+        return
+    with suppress(OSError, ServerUnavailable):  # whoever needs it is told
+        lock = taken(prepared_home().ahead_lock)
+        if lock is None:
+            return
+        try:
+            _ahead.append((begin(), lock))
+        except OSError:
+            os.close(lock)
 
 
 def dismiss() -> None:
     """End what was begun ahead and is not needed."""
     while _ahead:
-        _ahead.pop().end()
+        begun, lock = _ahead.pop()
+        begun.end()
+        os.close(lock)
 
 
 def take_or_begin() -> Begun:
     """Return what was begun ahead, else one that begins now."""
-    return _ahead.pop() if _ahead else begin()
+    if not _ahead:
+        return begin()
+    begun, lock = _ahead.pop()
+    os.close(lock)
+    return begun
 
 
 def begin() -> Begun:
     """Begin a worker in the working directory; its output goes to a file in orga's home."""
     folder = prepared_home().folder
-    _prune(folder)
     descriptor, draft = tempfile.mkstemp(prefix="worker-", suffix=".starting", dir=folder)
     with os.fdopen(descriptor, "wb") as log:
         process = begin_writing(log.fileno())
-    return Begun(process, Path(draft).rename(folder / f"worker-{process.pid}.log"))
+    log = Path(draft).rename(folder / f"worker-{process.pid}.log")
+    _prune(folder)
+    return Begun(process, log)
 
 
 def begin_writing(output: int | None) -> subprocess.Popen[bytes]:
@@ -88,9 +107,21 @@ def begin_writing(output: int | None) -> subprocess.Popen[bytes]:
 
 
 def _prune(folder: Path) -> None:
-    logs = sorted(folder.glob("worker-*.log"), key=_written_at)
-    for old in logs[:-KEPT_LOGS]:
+    """Remove all but the newest logs of workers that have ended."""
+    ended = [log for log in folder.glob("worker-*.log") if not _may_live(log)]
+    for old in sorted(ended, key=_written_at)[:-KEPT_LOGS]:
         old.unlink(missing_ok=True)
+
+
+def _may_live(log: Path) -> bool:
+    """Return whether there is a process of the number in the log's name, the worker's or a later one's."""
+    try:
+        os.kill(int(log.stem.removeprefix("worker-")), 0)
+    except (ValueError, OverflowError, ProcessLookupError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _written_at(log: Path) -> float:

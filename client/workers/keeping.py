@@ -83,7 +83,7 @@ class WorkerKeeper:
     async def _start_or_say(self, there: Routing | None) -> None:
         try:
             await self._start(there)
-        except (ConfigError, WorkerFailed) as error:
+        except (ConfigError, WorkerFailed, OSError) as error:
             self._deaths = MAX_DEATHS
             self.report(str(error))
 
@@ -114,6 +114,8 @@ async def kept_worker(
         yield keeper
     finally:
         keeping.cancel()
-        with suppress(asyncio.CancelledError):
-            await keeping
-        await keeper.stop()
+        try:
+            with suppress(asyncio.CancelledError):
+                await keeping
+        finally:
+            await keeper.stop()

@@ -69,7 +69,7 @@ class WorkerProcess:
         """Ask the server, and where that does not tell who polls, go by the worker's own word."""
         there = await pollers(client, task_queue)
         if there is None:
-            return self.log is not None and POLLS in self.log.read_text(errors="replace")
+            return POLLS in self._said()
         return any(is_of_process(each, self.pid) for each in there)
 
     async def stop(self) -> None:
@@ -96,9 +96,15 @@ class WorkerProcess:
                     stream.close()
 
     def _last_words(self) -> str:
-        lines = self.log.read_text(errors="replace").splitlines() if self.log else []
-        said = " | ".join([line.strip()[:300] for line in lines if line.strip()][-3:])
+        said = " | ".join([line.strip()[:300] for line in self._said().splitlines() if line.strip()][-3:])
         return f"{said or 'it said nothing'}" + (f" (log: {self.log})" if self.log else "")
+
+    def _said(self) -> str:
+        """Return what stands in its log; "" without one, or where somebody has removed it."""
+        try:
+            return self.log.read_text(errors="replace") if self.log else ""
+        except FileNotFoundError:
+            return ""
 
 
 def spawn_worker(order: WorkerOrder) -> WorkerProcess:

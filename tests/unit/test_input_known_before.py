@@ -13,6 +13,9 @@ from orga.client.config.known_input import Wanted, refuse_unknown, refuse_unread
 from orga.client.config.sections import OrgaConfig
 from orga.workflows.types.record import InvalidInput
 
+LOCKS = {"leases.lock", "ahead.lock"}
+"""All that such a command leaves in its home."""
+
 AGENTS: dict[str, Any] = {"reviewer": {"tools": ["read_file", "github_*"]}, "heavy": {"model": "tier:heavy"}}
 
 
@@ -44,7 +47,7 @@ def test_it_is_one_line_and_nothing_was_started(
     assert shown.out == ""
     assert shown.err.startswith(f"orga: {says}")
     assert shown.err.count("\n") == 1
-    assert [left.name for left in tmp_path.glob("home/*")] == ["leases.lock"]
+    assert {left.name for left in tmp_path.glob("home/*")} == LOCKS
 
 
 TOML = """
@@ -101,7 +104,7 @@ def test_what_stands_in_the_file_is_told_with_the_nearest_name(
     shown = capsys.readouterr().err
     assert shown.startswith(f"orga: {says}")
     assert shown.count("\n") == 1
-    assert {left.name for left in tmp_path.glob("home/*")} <= {"leases.lock"}
+    assert {left.name for left in tmp_path.glob("home/*")} <= LOCKS
 
 
 @pytest.mark.parametrize(
