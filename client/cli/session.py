@@ -93,8 +93,8 @@ async def session(
         yield Session(loaded, connected)
 
 
-Newest = Callable[[Client, str | None], Awaitable[Meant]]
-"""Returns the newest run, on a task queue or anywhere."""
+Newest = Callable[[Client, str], Awaitable[Meant]]
+"""Returns the newest run on a task queue."""
 
 
 @asynccontextmanager
@@ -114,8 +114,7 @@ async def of_run(
     """
     async with session(config_file) as here:
         if named == NEWEST:
-            # all folders share the embedded server, and each has a task queue of its own there
-            meant = await newest(here.client, here.task_queue if here.connection.endpoint.embedded else None)
+            meant = await newest(here.client, here.task_queue)
         else:
             meant = await run_by_name(here.client, named)
         if not meant.is_told:

@@ -63,8 +63,8 @@ async def run_by_name(client: Client, name: str) -> Meant:
     return Meant(found[0].id, is_told=False)
 
 
-async def newest_run(client: Client, task_queue: str | None) -> Meant:
-    """Return the run that was started last, on a task queue or anywhere in the namespace; delegates do not count.
+async def newest_run(client: Client, task_queue: str) -> Meant:
+    """Return the run that was started last on a task queue; delegates do not count.
 
     Raises:
         RunNotFound: There is none.
@@ -73,7 +73,7 @@ async def newest_run(client: Client, task_queue: str | None) -> Meant:
     return await _newest(client, f"{_RUNS}{_at(task_queue)}", nothing)
 
 
-async def newest_session(client: Client, task_queue: str | None) -> Meant:
+async def newest_session(client: Client, task_queue: str) -> Meant:
     """Return the session that was begun last, of those that have not ended; the rest as for `newest_run`."""
     nothing = RunNotFound("--last", told="there is no open session here; begin one with: orga chat")
     query = f"WorkflowType = {quoted(SESSION_WORKFLOW)}{_at(task_queue)}"
@@ -89,8 +89,8 @@ async def wait_listed(client: Client, workflow_id: str) -> None:
             await asyncio.sleep(BETWEEN_LOOKS_S)
 
 
-def _at(task_queue: str | None) -> str:
-    return "" if task_queue is None else f" AND TaskQueue = {quoted(task_queue)}"
+def _at(task_queue: str) -> str:
+    return f" AND TaskQueue = {quoted(task_queue)}"
 
 
 async def _newest(client: Client, query: str, nothing: RunNotFound, *, with_ended: bool = True) -> Meant:

@@ -5,6 +5,7 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from temporalio.client import Client
 
 from orga.client.runs.named import newest_run
@@ -29,6 +30,7 @@ class Listing:
 def a_run(name: str, begun_s: float, ended_s: float | None = None, parent: str | None = None) -> Any:
     return SimpleNamespace(
         id=name,
+        run_id=f"run of {name}",
         start_time=T0 + timedelta(seconds=begun_s),
         close_time=None if ended_s is None else T0 + timedelta(seconds=ended_s),
         parent_id=parent,
@@ -38,7 +40,7 @@ def a_run(name: str, begun_s: float, ended_s: float | None = None, parent: str |
 async def test_a_run_is_found_behind_all_its_delegates() -> None:
     delegates = [a_run(f"lead.{n}", 10, 500 - n, parent="lead") for n in range(300)]
     listing = Listing([a_run("helper", 400, parent="lead")], [*delegates, a_run("lead", 1, 100), a_run("old", 0, 0.5)])
-    assert (await newest_run(cast("Client", listing), None)).id == "lead"
+    assert (await newest_run(cast("Client", listing), "q")).id == "lead"
 
 
 async def test_where_only_live_ones_are_asked_for_no_ended_ones_are_listed() -> None:
@@ -46,3 +48,17 @@ async def test_where_only_live_ones_are_asked_for_no_ended_ones_are_listed() -> 
     found = await newest_of(cast("Client", listing), "x", 1, with_ended=False)
     assert [run.id for run in found] == ["b"]
     assert listing.queries == [f"{LIVE} AND x"]
+
+
+async def test_a_run_that_ends_between_the_two_questions_is_listed_once_as_what_it_is_now() -> None:
+    listing = Listing([a_run("a", 5), a_run("b", 1)], [a_run("a", 5, 6), a_run("c", 0, 2)])
+    found = await newest_of(cast("Client", listing), "x", 3)
+    assert [(run.id, run.close_time is None) for run in found] == [("a", False), ("b", True), ("c", False)]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+async def test_those_that_were_started_last_are_found_in_whatever_order_they_ended(limit: int) -> None:
+    starts = [3, 9, 1, 7, 5, 8, 2]
+    ended = sorted((a_run(f"r{begun}", begun, 20 + begun * 7 % 11) for begun in starts), key=lambda run: run.close_time)
+    found = await newest_of(cast("Client", Listing([a_run("r6", 6)], ended[::-1])), "x", limit)
+    assert [run.id for run in found] == [f"r{begun}" for begun in sorted([*starts, 6], reverse=True)][:limit]

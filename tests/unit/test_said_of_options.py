@@ -21,8 +21,8 @@ def test_a_text_that_is_toml_is_not_asked_for_as_json(capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        ("chat", "this folder's newest session that has not ended"),
-        ("status", "this folder's newest run"),
+        ("chat", "the newest session on this folder's task queue that has not ended"),
+        ("status", "the newest run on this folder's task queue"),
         ("logs", "With --list"),
     ],
 )
