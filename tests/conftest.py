@@ -61,7 +61,8 @@ def pytest_collection_finish() -> None:
     collect_ended_runs()
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
     """Cancel what stands still."""
     if isinstance(item, pytest.Function):
         cancel_in_time(item)

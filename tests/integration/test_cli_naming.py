@@ -5,10 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from orga.client.runs import named
+from tests.support.programs.inline_command import an_inline_orga
 from tests.support.programs.noted_folder import home, orga
-from tests.support.programs.orga_command import Orga, an_orga
+from tests.support.programs.orga_command import Orga
 
 __all__ = ["home", "orga"]
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a command wait for a server that lists late, as the tests behind it go by the list."""
+    monkeypatch.setattr(named, "LOOKS", 600)
 
 
 def a_detached_run(orga: Orga, *arguments: str) -> str:
@@ -77,7 +85,7 @@ def test_what_no_id_begins_with_is_an_error_with_its_remedy(orga: Orga, said: st
 def test_last_is_the_newest_run_of_this_folder(
     home: Path, orga: Orga, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    elsewhere = an_orga(tmp_path_factory.mktemp("elsewhere"), home)
+    elsewhere = an_inline_orga(tmp_path_factory.mktemp("elsewhere"), home)
     nothing = elsewhere("steer", "--last", "go on")
     assert (nothing.code, nothing.err.splitlines()[-1]) == (
         2,

@@ -45,7 +45,7 @@ ENDINGS: dict[str, tuple[list[Reply], dict[str, Any], str]] = {
     "an answer": ([LOOKS, answers("Green.")], {}, "completed"),
     "iterations": ([LOOKS, answers("Green.")], {"max_iterations": 1}, "max_iterations"),
     "tokens": ([LOOKS, answers("Green.")], {"max_total_tokens": 1}, "max_tokens"),
-    "time": ([LOOKS, calls("wait")], {"timeout_s": 10}, "timeout"),
+    "time": ([LOOKS, calls("wait")], {"timeout_s": 20}, "timeout"),
     "a model that fails": ([LOOKS], {}, "error"),
     "a gate that lets no answer through": ([LOOKS, *[answers("It is secret.")] * 3], {}, "policy_denial"),
 }

@@ -7,24 +7,25 @@ from uuid import uuid4
 
 from temporalio.client import Client
 
+from tests.support.parts.free_port import free_port
+
 VIEWS = """
 import asyncio, os, sys
 from orga.client.cli.screen import PlainScreen
 from orga.client.cli.session import session
 from orga.client.cli.watching import Watch
 
-ADDRESS, RUN = sys.argv[1:]
+ADDRESS, RUN, PORT = sys.argv[1:]
 LINES = set()
 
 
 class Way:
     # Leads to the server, and can be cut.
     def __init__(self):
-        self.port, self.open = 0, []
+        self.port, self.open = int(PORT), []
 
     async def begin(self):
         self.server = await asyncio.start_server(self.pass_on, "127.0.0.1", self.port)
-        self.port = self.server.sockets[0].getsockname()[1]
 
     async def pass_on(self, reader, writer):
         host, port = ADDRESS.rsplit(":", 1)
@@ -78,7 +79,7 @@ async def test_the_view_tells_that_the_server_is_away_and_back(client: Client, t
     handle = await client.start_workflow("AgentWorkflow", {"task": "t"}, id=f"away-{uuid4()}", task_queue="nobody")
     program = tmp_path / "views.py"
     program.write_text(VIEWS)
-    command = [sys.executable, str(program), client.service_client.config.target_host, handle.id]
+    command = [sys.executable, str(program), client.service_client.config.target_host, handle.id, str(free_port())]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=90, check=False)
     await handle.terminate()
     assert ran.returncode == 0, ran.stderr

@@ -1,7 +1,5 @@
 """A turn that is cut while a call ignores it: the call is waited for, and what came of it is told truly."""
 
-import asyncio
-
 import pytest
 from temporalio.client import Client
 
@@ -13,7 +11,7 @@ from orga.workflows.types.messages import Reply
 from tests.support.hold import PATIENCE_S, until
 from tests.support.runs.loop import a_loop
 from tests.support.runs.sessions import Talked, begin, closed, ended, how, stands
-from tests.support.runs.stubborn import LIMIT_S, Hanging, Stubborn, cut_and_on, impatient
+from tests.support.runs.stubborn import LIMIT_S, Hanging, Stubborn, cut_and_on, impatient, let_go
 
 __all__ = ["impatient"]
 
@@ -81,17 +79,15 @@ async def test_a_call_that_never_ends_holds_the_next_turn_for_its_time_limit_alo
 async def test_an_abort_of_the_session_waits_for_no_such_call(client: Client) -> None:
     """Nor does a worker that is stopped."""
     stubborn = Stubborn()
-    try:
+    with let_go(stubborn):
         async with a_loop(client, [calls("book")], stubborn.awaited()) as loop:
             session = await begin(loop, tool_timeout_s=2 * PATIENCE_S)
             await session.post("book it")
-            await asyncio.to_thread(stubborn.entered.wait, PATIENCE_S)
+            await stubborn.reached()
             await session.interrupt()
             await session.abort("enough")
             last = await ended(session)
             assert not stubborn.has_ended
-    finally:
-        stubborn.cut.set()
     assert (last.result.termination.reason, last.result.latest[0].termination.reason) == ("aborted", "interrupted")
 
 
@@ -104,12 +100,13 @@ async def test_an_answer_whose_turn_waits_for_a_late_lookup_gives_way_to_guidanc
     fetch = FakeTool("fetch_url", stubborn.awaited().call, parameters={"type": "object", "required": ["url"]})
     model = ScriptedModel([answers("too early"), answers("as guided"), answers("two")])
     async with a_loop(client, model, fetch) as loop:
-        session = await begin(loop, pre_hydration={"timeout_s": 0.5})
+        session = await begin(loop, pre_hydration={"timeout_s": 3})
         assert (await session.post("read https://a.io"), await session.post("second")) == (1, 2)
 
         async def is_answered() -> bool:
             return any(message.text == "too early" for message in await session.conversation())
 
+        await stubborn.reached()
         await until(is_answered)
         assert ((await stands(session)).turn, await session.post("shorter", when_busy="steer")) == (1, 1)
         stubborn.cut.set()

@@ -1,6 +1,5 @@
 """A turn that is cut while the call of a delegate ignores it: nothing of the turn acts within the next one."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +17,7 @@ from tests.support.hold import PATIENCE_S, until
 from tests.support.runs.delegates import PAIR, Cast, a_cast, agent, delegates, leading, result_of
 from tests.support.runs.loop import Loop, histories_of, replayed
 from tests.support.runs.sessions import Talked, closed, ended
-from tests.support.runs.stubborn import LIMIT_S, Hanging, Stubborn, cut_and_on, impatient
+from tests.support.runs.stubborn import LIMIT_S, Hanging, Stubborn, cut_and_on, impatient, let_go
 
 __all__ = ["impatient"]
 
@@ -107,11 +106,11 @@ async def test_an_abort_of_the_session_waits_for_no_such_call(client: Client, is
     """The delegate is cancelled, and waits no more either."""
     stubborn = Stubborn()
     scripts = {"lead": [delegates("helper")], "helper": [calls("book")]}
-    try:
+    with let_go(stubborn):
         async with a_cast(client, AGENTS, scripts, stubborn.awaited()) as (loop, _):
             session = await with_lead(loop)
             await session.post("book it")
-            await asyncio.to_thread(stubborn.entered.wait, PATIENCE_S)
+            await stubborn.reached()
             if is_cut_first:
                 await session.interrupt()
                 await until(lambda: has_been_told(client, f"{session.id}.1.0"))
@@ -120,8 +119,6 @@ async def test_an_abort_of_the_session_waits_for_no_such_call(client: Client, is
             found = await result_of(client, f"{session.id}.1.0")
             await descendants_replay(client, session, ".1.0")
             assert not stubborn.has_ended
-    finally:
-        stubborn.cut.set()
     assert (last.result.termination.reason, found["termination"]["reason"]) == ("aborted", "aborted")
 
 
@@ -136,13 +133,11 @@ async def test_a_delegate_of_a_run_has_the_grace_as_ever(client: Client) -> None
     """Behind a run comes no turn in which its calls could act unheard."""
     stubborn = Stubborn()
     scripts = {"lead": [delegates("helper")], "helper": [calls("book")]}
-    try:
+    with let_go(stubborn):
         async with a_cast(client, AGENTS, scripts, stubborn.awaited()) as (loop, _):
             handle = await leading(loop)
-            await asyncio.to_thread(stubborn.entered.wait, PATIENCE_S)
+            await stubborn.reached()
             await handle.signal("abort", "enough")
             ran = await loop.ended(handle)
             assert not stubborn.has_ended
-    finally:
-        stubborn.cut.set()
     assert ran.result.termination.reason == "aborted"

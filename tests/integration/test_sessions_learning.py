@@ -1,12 +1,9 @@
 """What a turn of a session has taught is stored at its end, once, whichever that is; none is left for the last one."""
 
 import asyncio
-import signal
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from temporalio.client import Client
@@ -14,28 +11,18 @@ from temporalio.client import Client
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.activities.ports import ToolContext
-from orga.client.errors import NoAnswer
 from orga.client.proof.verify import verify
-from orga.client.runs.sessions import start_session
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.phases.knowledge import LEARNING_S
 from orga.workflows.types.knowledge import KnowledgeItem, Stored
-from tests.support.crash.stage import NEVER, everyone
-from tests.support.crash.worker import CrashWorker, Fate
 from tests.support.hold import Hold, until
 from tests.support.runs.knowing import ON, Judging, all_of, store
 from tests.support.runs.loop import WORKER_FACTS, a_loop, histories_of
-from tests.support.runs.sessions import Talked, begin, closed, ended, how, stands
+from tests.support.runs.sessions import begin, closed, ended, how, stands, stored
 
 __all__ = ["store"]
 
 ALWAYS = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
-
-
-def stored(last: Talked) -> list[str]:
-    """Return what the journal tells of turns, and of what was stored."""
-    told = [entry for entry in last.journal if entry.event in {"TurnStarted", "TurnEnded", "KnowledgeStored"}]
-    return [f"turn {e.data['turn']}" if "turn" in e.data else str(e.data["kind"]) for e in told]
 
 
 async def texts_of(store: SqliteStore) -> list[str]:
@@ -168,36 +155,3 @@ async def test_the_result_of_a_turn_does_not_wait_for_the_store_and_what_is_said
     await held.close()
     assert kept == ["Task: And the gate?\nBlue.", "Task: Which colour?\nGreen."]
     assert stored(last) == ["turn 1", "turn 1", "memory", "turn 2", "turn 2", "memory"]
-
-
-async def test_what_a_turn_has_taught_is_there_once_though_the_worker_dies_behind_it(
-    client: Client, tmp_path: Path
-) -> None:
-    queue, effects = f"sessions-{uuid4()}", tmp_path / "effects"
-    effects.touch()
-    address = client.service_client.config.target_host
-    fates = Fate("stored memory"), Fate()
-    first, second = (CrashWorker(address, queue, effects, NEVER, fate, everyone, remembers=True) for fate in fates)
-    session = await start_session(client, task_queue=queue, config={"knowledge": {}})  # pyright: ignore[reportArgumentType]
-    dying = first.started()
-
-    async def is_taken() -> bool:
-        with suppress(NoAnswer):
-            return await session.post("look", message_id="m1") == 1
-        return False
-
-    await until(is_taken)
-    await asyncio.to_thread(dying.join, 60)
-    assert dying.exitcode == -signal.SIGKILL
-    living = second.started()
-    assert (await asyncio.wait_for(session.result_of(1), 120)).termination.reason == "completed"
-    last = await closed(session)
-    living.kill()
-    await asyncio.to_thread(living.join)
-    kept = SqliteStore(tmp_path / "knowledge.db", HashingEmbedder())
-    try:
-        items = await all_of(kept)
-    finally:
-        await kept.close()
-    assert [item.kind for item in items] == ["memory"]
-    assert stored(last) == ["turn 1", "turn 1", "memory"]

@@ -1,23 +1,16 @@
 """What a session shares with any run: approvals, its journal and proof, days that pass, workers that die."""
 
 import asyncio
-from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from temporalio.client import Client
 
-from orga.client.errors import NoAnswer, NotAnAgent
+from orga.client.errors import NotAnAgent
 from orga.client.past.fork import fork
 from orga.client.past.rewind import rewind
 from orga.client.proof.verify import verify
-from orga.client.runs.sessions import SessionHandle, start_session
 from orga.testing import FakeTool, ScriptedModel, answers, calls
-from tests.support.crash.stage import NEVER, everyone
-from tests.support.crash.worker import CrashWorker, Fate
-from tests.support.hold import until
 from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.approvals import Asks, pending
 from tests.support.runs.loop import a_loop
@@ -61,30 +54,3 @@ async def test_after_three_days_the_model_is_told_and_the_wait_has_cost_nothing(
             await session.result()
     assert second.duration_s < 60
     assert [message.text for message in model.seen[-1].messages][-1] == "[3 days since your last answer] second"
-
-
-async def test_a_turn_outlives_its_worker(client: Client, tmp_path: Path) -> None:
-    """Who awaits the turn waits through the death of the worker, and gets its result from the next one."""
-    queue, effects = f"sessions-{uuid4()}", tmp_path / "effects"
-    effects.touch()
-    address = client.service_client.config.target_host
-    first, second = (CrashWorker(address, queue, effects, NEVER, fate, everyone) for fate in (Fate("note"), Fate()))
-    session: SessionHandle = await start_session(client, task_queue=queue)
-    dying = first.started()
-
-    async def is_taken() -> bool:
-        with suppress(NoAnswer):
-            return await session.post("look note send", message_id="m1") == 1
-        return False
-
-    await until(is_taken)
-    turn = asyncio.create_task(session.result_of(1))
-    await asyncio.to_thread(dying.join, 60)
-    assert dying.exitcode == -9
-    living = second.started()
-    ended = await asyncio.wait_for(turn, 120)
-    await session.close()
-    result = await session.result()
-    living.kill()
-    await asyncio.to_thread(living.join)
-    assert (ended.termination.reason, result.termination.detail) == ("completed", "closed")

@@ -1,10 +1,13 @@
 """docs/tutorial.md, done as it says: its files written, its lines typed into one shell, what it shows looked for."""
 
+import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import zipfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,15 +81,32 @@ def test_the_tutorial_is_followed_from_its_first_line_to_its_last(shop: Orga, tm
     refused = f'! orga run --agent clerk "When?" > {tmp_path / "refused.txt"} 2>&1\n'
     script = script.replace("python desk.py &\n", f"{refused}python desk.py &\n")
     shell = ["bash", "-ec", f"trap 'kill $(jobs -p); orga server --stop' EXIT\n{script}"]
-    done = subprocess.run(
-        shell, cwd=shop.folder, env=shop.env, capture_output=True, text=True, timeout=580, check=False
-    )
+    code, errors = _followed(shell, shop)
 
     said = [output.read_text() if output.exists() else "" for output in outputs]
-    assert done.returncode == 0, [*said, done.stderr]
+    assert code == 0, [*said, errors]
     assert [(line, text) for block, text in zip(typed, said, strict=True) for line in _unseen(text, block.shown)] == []
     assert (shop.folder / "ledger.txt").read_text() == "ORD-7 900\n"
     assert "no worker polls task queue 'shop'" in (tmp_path / "refused.txt").read_text()
+
+
+def _followed(shell: list[str], shop: Orga) -> tuple[int, str]:
+    """Run the script, and leave nothing of it; return its exit code and what it wrote to stderr."""
+    process = subprocess.Popen(
+        shell,
+        cwd=shop.folder,
+        env=shop.env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        _, errors = process.communicate(timeout=580)
+        return process.returncode, errors
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _unseen(said: str, shown: list[str]) -> list[str]:

@@ -25,4 +25,5 @@ async def test_a_worker_whose_last_step_never_ends_is_left(client: Client, monke
     async with asyncio.timeout(60):
         async with worker:
             assert (await loop.run()).result.output == "all is well"
+            monkeypatch.setattr(Bridge, "finalize_shutdown", never_finalize)  # not of the replay in that
     assert worker.is_shutdown

@@ -15,7 +15,8 @@ def test_it_is_none_that_somebody_gets_who_asks_for_any() -> None:
 
 
 def test_a_port_that_somebody_listens_on_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken, free = free_port(), free_port()
+    taken = free_port()
+    free = next(port for port in iter(free_port, taken))
     monkeypatch.setattr(ports, "_REGISTERED", (taken, free))
     with socket.create_server(("127.0.0.1", taken)):
         assert {free_port() for _ in range(20)} == {free}

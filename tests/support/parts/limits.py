@@ -1,6 +1,7 @@
 """A test that stands still is cancelled, and the tests behind it in the same process find it gone."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from inspect import iscoroutinefunction
@@ -13,17 +14,21 @@ AHEAD_S = 30.0
 
 
 def cancel_in_time(item: pytest.Function) -> None:
-    """Let an async test be cancelled once its time is up; its traceback shows what it waited for."""
+    """Let an async test be cancelled once its time is up; its traceback shows what it waited for.
+
+    Called as the test is set up: the time of its fixtures counts.
+    """
     marked = item.get_closest_marker("timeout")
     limit_s = float(marked.args[0] if marked else item.config.getini("timeout"))
     if iscoroutinefunction(item.obj):
-        item.obj = _within(limit_s - AHEAD_S, item.obj)
+        item.obj = _until(time.monotonic() + limit_s - AHEAD_S, item.obj)
 
 
-def _within(limit_s: float, test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+def _until(deadline: float, test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
     @wraps(test)
     async def limited(*args: Any, **given: Any) -> None:
-        async with asyncio.timeout(limit_s):
+        left_s = max(deadline - time.monotonic(), 1.0)
+        async with asyncio.timeout(left_s):
             await test(*args, **given)
 
     return limited

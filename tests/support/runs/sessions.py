@@ -52,6 +52,12 @@ async def closed(session: SessionHandle) -> Talked:
     return await ended(session)
 
 
+def stored(last: Talked) -> list[str]:
+    """Return what the journal tells of turns, and of what was stored."""
+    told = [entry for entry in last.journal if entry.event in {"TurnStarted", "TurnEnded", "KnowledgeStored"}]
+    return [f"turn {e.data['turn']}" if "turn" in e.data else str(e.data["kind"]) for e in told]
+
+
 async def stands(session: SessionHandle) -> SessionStatus:
     """Return what the session says of itself."""
     status = await session.status()

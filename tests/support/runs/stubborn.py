@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Generator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -21,6 +21,9 @@ from tests.support.runs.unsandboxed import unsandboxed
 
 MORE_S = 1.5
 """For which a call goes on that was cut: the worker hears of that within half a second."""
+
+MOST_S = 10 * PATIENCE_S
+"""For which it waits to be told that it was cut."""
 
 
 @pytest.fixture
@@ -40,11 +43,15 @@ class Stubborn:
         self.entered, self.cut = threading.Event(), threading.Event()
         self.has_ended = False
 
+    async def reached(self) -> None:
+        """Wait until the call is under way."""
+        assert await asyncio.to_thread(self.entered.wait, PATIENCE_S), "the call has not begun"
+
     def in_a_thread(self) -> Tool:
         def book() -> str:
             """Book it."""
             self.entered.set()
-            self.cut.wait(PATIENCE_S)
+            self.cut.wait(MOST_S)
             time.sleep(MORE_S)
             return self._ended()
 
@@ -53,7 +60,7 @@ class Stubborn:
     def awaited(self) -> Tool:
         async def book(_: dict[str, Any], __: ToolContext) -> str:
             self.entered.set()
-            await self._ignoring(asyncio.to_thread(self.cut.wait, PATIENCE_S))
+            await self._ignoring(asyncio.to_thread(self.cut.wait, MOST_S))
             await self._ignoring(asyncio.sleep(MORE_S))
             return self._ended()
 
@@ -75,10 +82,19 @@ class Stubborn:
         return self.comes_to
 
 
+@contextmanager
+def let_go(stubborn: Stubborn) -> Generator[None]:
+    """Let it end behind the block, whatever came of that."""
+    try:
+        yield
+    finally:
+        stubborn.cut.set()
+
+
 async def cut_and_on(session: SessionHandle, stubborn: Stubborn) -> None:
     """Cut a session's first turn in that call by a message that begins the second, and see both turns end."""
     first = asyncio.create_task(session.send("book it"))
-    await asyncio.to_thread(stubborn.entered.wait, PATIENCE_S)
+    await stubborn.reached()
     turn = await session.post("something else", when_busy="interrupt")
     stubborn.cut.set()
     assert how(await first) == (1, "", "interrupted")
@@ -94,9 +110,11 @@ class Hanging:
 
     def __init__(self) -> None:
         self.entered, self.let_go = asyncio.Event(), asyncio.Event()
+        self._entered_at = 0.0
 
     def tool(self) -> Tool:
         async def hang(_: dict[str, Any], __: ToolContext) -> str:
+            self._entered_at = time.monotonic()
             while not self.let_go.is_set():
                 self.entered.set()
                 with suppress(asyncio.CancelledError):
@@ -109,7 +127,6 @@ class Hanging:
         """Cut a session's first turn in that call, which ends by its limit alone; then the second turn is done."""
         first = asyncio.create_task(session.send("hang"))
         await happens(self.entered)
-        began = time.monotonic()
         assert how(await session.send("something else", when_busy="interrupt")) == (2, "other", "completed")
-        assert time.monotonic() - began > LIMIT_S / 2
+        assert time.monotonic() - self._entered_at > LIMIT_S / 2
         assert how(await first) == (1, "", "interrupted")

@@ -1,0 +1,89 @@
+"""A worker dies amid a turn of a session, and behind one: who waits has its result from the next worker."""
+
+import asyncio
+import signal
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from temporalio.client import Client
+
+from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
+from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.client.errors import NoAnswer
+from orga.client.runs.sessions import SessionHandle, start_session
+from tests.support.crash.stage import NEVER, PATIENCE, everyone
+from tests.support.crash.worker import CrashWorker, Fate
+from tests.support.hold import until
+from tests.support.runs.knowing import all_of
+from tests.support.runs.sessions import closed, stored
+
+PATIENCE_S = PATIENCE.total_seconds()
+
+Outlived = Callable[[], Awaitable[None]]
+"""Waits for the death of the first worker, and starts the second."""
+
+
+@asynccontextmanager
+async def dying(
+    client: Client, folder: Path, at: str, said: str, *, remembers: bool = False, **given: Any
+) -> AsyncGenerator[tuple[SessionHandle, Outlived]]:
+    """Begin a session whose worker dies there, and say something in it."""
+    queue, effects, address = f"sessions-{uuid4()}", folder / "effects", client.service_client.config.target_host
+    effects.touch()
+    workers = [
+        CrashWorker(address, queue, effects, NEVER, fate, everyone, remembers=remembers) for fate in (Fate(at), Fate())
+    ]
+    session = await start_session(client, task_queue=queue, **given)
+    started: list[BaseProcess] = [workers[0].started()]
+
+    async def is_taken() -> bool:
+        with suppress(NoAnswer):
+            return await session.post(said, message_id="m1") == 1
+        return False
+
+    async def outlived() -> None:
+        await asyncio.to_thread(started[0].join, PATIENCE_S)
+        assert started[0].exitcode == -signal.SIGKILL
+        started.append(workers[1].started())
+
+    try:
+        await until(is_taken, PATIENCE_S)
+        yield session, outlived
+    finally:
+        for process in started:
+            process.kill()
+            await asyncio.to_thread(process.join)
+
+
+async def test_a_turn_outlives_its_worker(client: Client, tmp_path: Path) -> None:
+    """Who awaits the turn waits through the death of the worker."""
+    async with dying(client, tmp_path, "note", "look note send") as (session, outlived):
+        turn = asyncio.create_task(session.result_of(1))
+        await outlived()
+        ended = await asyncio.wait_for(turn, PATIENCE_S)
+        last = await closed(session)
+    assert (ended.termination.reason, last.result.termination.detail) == ("completed", "closed")
+
+
+async def test_what_a_turn_has_taught_is_there_once_though_the_worker_dies_behind_it(
+    client: Client, tmp_path: Path
+) -> None:
+    async with dying(client, tmp_path, "stored memory", "look", remembers=True, config={"knowledge": {}}) as (
+        session,
+        outlived,
+    ):
+        await outlived()
+        ended = await asyncio.wait_for(session.result_of(1), PATIENCE_S)
+        last = await closed(session)
+    assert ended.termination.reason == "completed"
+    kept = SqliteStore(tmp_path / "knowledge.db", HashingEmbedder())
+    try:
+        items = await all_of(kept)
+    finally:
+        await kept.close()
+    assert [item.kind for item in items] == ["memory"]
+    assert stored(last) == ["turn 1", "turn 1", "memory"]
