@@ -1,6 +1,5 @@
 """What a task refers to is looked up before the first reasoning step, on a real server."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +16,9 @@ from orga.workflows.types.messages import Message
 from tests.support.hold import Hold, happens
 from tests.support.runs.loop import WORKER_FACTS, Deny, Loop, Ran, a_loop
 from tests.support.runs.whereabouts import paused
+from tests.support.tools.lookups import a_tool, fetching, issues
 
-Body = Callable[[dict[str, Any], ToolContext], Any]
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
-
-
-def fetching(body: Body = lambda arguments, context: f"page of {arguments['url']}") -> FakeTool:
-    return a_tool("fetch_url", "url", body)
-
-
-def issues(body: Body = lambda arguments, context: f"issue {arguments['reference']}") -> FakeTool:
-    return a_tool("read_issue", "reference", body)
-
-
-def a_tool(name: str, argument: str, body: Body) -> FakeTool:
-    schema = {"type": "object", "properties": {argument: {"type": "string"}}, "required": [argument]}
-    return FakeTool(name, body, parameters=schema)
 
 
 def requests_of(loop: Loop) -> list[ModelRequest]:

@@ -10,11 +10,10 @@ from temporalio.client import Client
 
 from orga.activities.ports import Judgement, Proposal
 from orga.testing import FakeTool, answers, calls
-from tests.integration.test_waiting_roll_over import SHORT, talked_to
 from tests.support.hold import until
 from tests.support.runs.approvals import Asks, pending, yes
 from tests.support.runs.loop import a_loop
-from tests.support.runs.questions import told, updated, waiting
+from tests.support.runs.questions import SHORT, talked_to, told, updated, waiting
 
 
 @dataclass

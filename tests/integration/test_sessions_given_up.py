@@ -15,8 +15,8 @@ from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.testing import ScriptedModel, answers
 from orga.workflows.phases.control.run import CANCEL_GRACE_S
 from orga.workflows.phases.knowledge import LEARNING_S
-from tests.integration.test_sessions_learning import ON, HeldStore
 from tests.support.hold import until
+from tests.support.runs.knowing import ON, HeldStore
 from tests.support.runs.loop import a_loop
 from tests.support.runs.sessions import begin, ended, how
 

@@ -9,10 +9,10 @@ from orga.activities.ports import ToolContext, ToolError
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.hydration import CONTEXT_BLOCK
-from tests.integration.test_hydration import fetching, issues
 from tests.support.hold import Hold
 from tests.support.runs.loop import WORKER_FACTS, Deny, a_loop, histories_of
 from tests.support.runs.sessions import Talked, begin, closed, how, stands
+from tests.support.tools.lookups import fetching, issues
 
 ALWAYS = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 

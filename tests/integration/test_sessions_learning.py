@@ -1,22 +1,19 @@
 """What a turn of a session has taught is stored at its end, once, whichever that is; none is left for the last one."""
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from temporalio.client import Client
 
-from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.activities.ports import ToolContext
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.phases.knowledge import LEARNING_S
-from orga.workflows.types.knowledge import KnowledgeItem, Stored
 from tests.support.hold import Hold, until
-from tests.support.runs.knowing import ON, Judging, all_of, store
+from tests.support.runs.knowing import ON, HeldStore, Judging, all_of, store
 from tests.support.runs.loop import WORKER_FACTS, a_loop, histories_of
 from tests.support.runs.sessions import begin, closed, ended, how, stands, stored
 
@@ -123,18 +120,6 @@ async def test_what_the_gate_denies_is_not_stored_and_no_later_end_tries_again(
         last = await closed(session)
     assert (await all_of(store), stored(last)) == ([], ["turn 1", "turn 1"])
     assert [each.purpose for each in engine.asked].count("learning") == 1
-
-
-class HeldStore(SqliteStore):
-    """Stands still before it stores what a turn has taught."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, HashingEmbedder())
-        self.hold = Hold()
-
-    async def store(self, items: Sequence[KnowledgeItem]) -> list[Stored]:
-        await self.hold.then(None)
-        return await super().store(items)
 
 
 async def test_the_result_of_a_turn_does_not_wait_for_the_store_and_what_is_said_meanwhile_is_a_turn(

@@ -11,10 +11,10 @@ from orga.client.runs.inbox import inbox
 from orga.client.server.search_attributes import register
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.names import PHASE, WAITING, WAITING_SINCE
-from tests.integration.test_waiting_roll_over import talked_to
 from tests.support.hold import until
 from tests.support.runs.approvals import Asks, pending
 from tests.support.runs.loop import WORKER_FACTS, a_loop
+from tests.support.runs.questions import talked_to
 from tests.support.runs.sessions import begin, closed, how, stands
 
 KNOWN = WORKER_FACTS.model_copy(update={"search_attributes": True, "roll_over_events": 60})

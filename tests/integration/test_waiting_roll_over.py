@@ -3,29 +3,14 @@
 from contextlib import suppress
 from typing import Any
 
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
+from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from orga.testing import FakeTool, answers, calls
 from tests.support.hold import Hold, until
 from tests.support.runs.approvals import Asks, pending, yes
-from tests.support.runs.loop import WORKER_FACTS, a_loop
-from tests.support.runs.questions import told, updated, waiting
-
-SHORT = WORKER_FACTS.model_copy(update={"roll_over_events": 60})
-"""What some ten signals come to."""
-
-
-async def talked_to(handle: WorkflowHandle[Any, Any]) -> None:
-    """Send guidance until the run has continued as new."""
-    first = (await handle.describe()).run_id
-
-    async def has_rolled_over() -> bool:
-        if (await handle.describe()).run_id == first:
-            await handle.signal("steer", "a note")
-        return (await handle.describe()).run_id != first
-
-    await until(has_rolled_over)
+from tests.support.runs.loop import a_loop
+from tests.support.runs.questions import SHORT, talked_to, told, updated, waiting
 
 
 async def test_a_held_call_keeps_its_id_its_time_and_is_made_once(client: Client) -> None:

@@ -8,8 +8,8 @@ import pytest
 from orga.client.cli.answer_line import label
 from orga.client.cli.progress import Progress
 from orga.workflows.types.questions import QuestionKind, Resolution, ShownQuestion
-from tests.unit.test_cli_narration import an_entry
-from tests.unit.test_cli_screens import a_status
+from tests.support.values.entries import an_entry
+from tests.support.values.statuses import a_status
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -15,7 +15,7 @@ from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.held_calls import Call
 from orga.client.errors import Refused
 from orga.workflows.types.questions import ShownQuestion
-from tests.unit.test_cli_narration import T0
+from tests.support.values.core import T0
 
 
 class HoldingSession:

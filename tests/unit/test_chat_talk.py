@@ -19,7 +19,7 @@ from orga.client.cli.exit_codes import UsageError
 from orga.client.errors import NoAnswer, NotTakenYet, Refused, RunEnded, ServerLost, SessionClosed, TurnUnknown
 from orga.workflows.types.sessions.input import SessionInput
 from orga.workflows.types.status import JournalEntry
-from tests.unit.test_chat_turns import ENDED, TURN
+from tests.support.values.entries import ENDED, TURN
 
 SOON_S = 10.0
 

@@ -5,22 +5,8 @@ from datetime import timedelta
 from orga.client.cli.chat.turns import Turns, history_lines
 from orga.client.cli.progress import Progress
 from orga.workflows.types.status import JournalEntry
-from tests.unit.test_cli_narration import READ, T0, an_entry
-
-ESCAPE = "\x1b[2J"
-TURN = [
-    an_entry("TurnStarted", 0, 0, turn=1, message=f"What is\nin it?{ESCAPE}"),
-    an_entry("ReasoningComplete", 0.2, 1, actions=[READ], finish="tool_calls"),
-    an_entry("PolicyEvaluated", 0.3, 1, verdicts=[{"decision": "allow"}]),
-    an_entry("ToolsDispatched", 0.3, 1, tool_count=1, tools=[]),
-    an_entry("ObservationsCollected", 0.55, 1, outcomes=[{"tool": "read_file", "call_id": "c1", "outcome": "ok"}]),
-    an_entry("ReasoningComplete", 0.9, 2, actions=[{"respond": f"A test.{ESCAPE}"}], finish="stop"),
-]
-ENDED = an_entry("TurnEnded", 1, 2, turn=1, reason="completed", detail="")
-CUT = [
-    an_entry("TurnStarted", 60, 2, turn=2, message="And then?"),
-    an_entry("TurnEnded", 61, 2, turn=2, reason="interrupted", detail="Ctrl-C"),
-]
+from tests.support.values.core import T0
+from tests.support.values.entries import CUT, ENDED, TURN, an_entry
 
 
 def taken(entries: list[JournalEntry]) -> Turns:

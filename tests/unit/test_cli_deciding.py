@@ -13,21 +13,14 @@ from orga.workflows.decisions.limits import commands, question
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.questions import Choice, QuestionKind, ShownQuestion
+from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.recovery import DeadLetter
 from orga.workflows.types.status import Budgets
 from tests.support.values.core import a_state
-from tests.unit.test_cli_screens import a_status
+from tests.support.values.held import a_wait
+from tests.support.values.statuses import a_status
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-CHOICES: dict[QuestionKind, tuple[Choice, ...]] = {"escalation": ("retry", "skip", "result", "abort")}
-
-
-def a_wait(kind: QuestionKind, question: str = "?", wait_id: str = "w-1", **fields: Any) -> ShownQuestion:
-    choices = CHOICES.get(kind, ())
-    return ShownQuestion(wait_id=wait_id, kind=kind, since=T0, question=question, choices=choices, **fields)
 
 
 def budgets(**fields: Any) -> Budgets:

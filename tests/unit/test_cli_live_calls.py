@@ -12,7 +12,7 @@ from orga.client.cli.flights import InFlight
 from orga.client.cli.live_screen import block
 from orga.client.cli.progress import Progress
 from orga.workflows.types.status import Budgets
-from tests.unit.test_cli_narration import an_entry
+from tests.support.values.entries import an_entry
 
 NOW = datetime(2026, 1, 1, 0, 0, 10, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=5)

@@ -1,35 +1,11 @@
 """The journal in words."""
 
-from datetime import UTC, datetime, timedelta
-from typing import Any
-
 import pytest
 
 from orga.client.cli.narration import Narrator
 from orga.client.cli.timeline import Timeline
 from orga.workflows.types.status import JournalEntry
-
-T0 = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-def an_entry(event: str, at_s: float = 0.0, iteration: int = 1, **data: Any) -> JournalEntry:
-    at = T0 + timedelta(seconds=at_s)
-    return JournalEntry(sequence=0, timestamp=at, agent="a", iteration=iteration, event=event, data=data)
-
-
-READ = {"tool": "read_file", "call_id": "c1", "arguments": {"path": "README.md"}}
-WRITE = {"tool": "write_file", "call_id": "c2", "arguments": {"path": "x"}}
-
-A_RUN = [
-    an_entry("Started", 0, 0, task="What is\nthis?", input={}),
-    an_entry("ReasoningComplete", 0.2, actions=[READ, WRITE], finish="tool_calls"),
-    an_entry("PolicyEvaluated", 0.3, verdicts=[{"decision": "allow"}, {"decision": "deny", "reason": "not listed"}]),
-    an_entry("ToolsDispatched", 0.3, tool_count=1, tools=[]),
-    an_entry("ObservationsCollected", 0.55, outcomes=[{"tool": "read_file", "call_id": "c1", "outcome": "ok"}]),
-    an_entry("ReasoningComplete", 0.9, 2, actions=[{"respond": "It is\na test."}], finish="stop"),
-    an_entry("PolicyEvaluated", 0.9, 2, verdicts=[{"decision": "allow"}]),
-    an_entry("Terminated", 1.0, 2, reason="completed", detail=""),
-]
+from tests.support.values.entries import A_RUN, an_entry
 
 
 def test_a_run_is_told_as_a_timeline_grouped_by_iteration() -> None:

@@ -1,13 +1,11 @@
 """What a viewer sees of a run that goes on."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from orga.client.cli.flights import InFlight
-from orga.client.cli.live_screen import block
 from orga.client.cli.progress import Progress
 from orga.client.cli.screen import PlainScreen
 from orga.client.cli.status_lines import status_lines
@@ -17,49 +15,12 @@ from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Choice, ShownQuestion
 from orga.workflows.types.recovery import DeadLetter
 from orga.workflows.types.sessions.result import SessionStatus
-from orga.workflows.types.status import AgentStatus, Budgets, Termination
-from orga.workflows.types.usage import ToolCallCounts, UsageTotals
-from tests.unit.test_cli_narration import A_RUN, an_entry
+from orga.workflows.types.status import Termination
+from orga.workflows.types.usage import UsageTotals
+from tests.support.values.entries import A_RUN, an_entry
+from tests.support.values.statuses import NOW, a_status, drawn
 
-NOW = datetime(2026, 1, 1, 0, 0, 10, tzinfo=UTC)
 LACKING = Progress(task_queue="q", lacks_worker=True)
-
-
-def drawn(progress: Progress) -> str:
-    console = Console(width=120, record=True, markup=False, emoji=False, quiet=False)
-    with console.capture() as captured:
-        console.print(block(progress, NOW))
-    return captured.get()
-
-
-def a_status(**fields: Any) -> AgentStatus:
-    budgets = Budgets(
-        iterations=20,
-        max_iterations=25,
-        tokens=900,
-        max_total_tokens=1_000,
-        cost_usd=None,
-        max_cost_usd=None,
-        time_s=295.0,
-        timeout_s=300.0,
-    )
-    status = AgentStatus(
-        agent="a",
-        model="m",
-        phase="reasoning",
-        paused=False,
-        iteration=5,
-        usage=UsageTotals(cost_usd=0.25),
-        tool_calls=ToolCallCounts(),
-        budgets=budgets,
-        pending_approvals=[],
-        plan=None,
-        question=None,
-        breakers={},
-        unread_interventions=[],
-        termination=None,
-    )
-    return status.model_copy(update=fields)
 
 
 ALL: tuple[Choice, ...] = ("retry", "skip", "result", "abort")

@@ -8,7 +8,7 @@ import pytest
 from orga.client.cli import watching
 from orga.client.errors import OrgaError
 from orga.workflows.types.status import JournalEntry
-from tests.unit.test_cli_narration import an_entry
+from tests.support.values.entries import an_entry
 
 FIRST = an_entry("Started").model_copy(update={"sequence": 0})
 SECOND = an_entry("TurnStarted", turn=1).model_copy(update={"sequence": 1})

@@ -14,8 +14,8 @@ from orga.client.runs.inbox import InboxEntry
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.recovery import DeadLetter
-from tests.unit.test_cli_screens import NOW
-from tests.unit.test_held_calls import a_call, asking
+from tests.support.values.held import a_call, asking
+from tests.support.values.statuses import NOW
 
 
 def a_letter() -> DeadLetter:

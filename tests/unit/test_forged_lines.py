@@ -38,10 +38,10 @@ from orga.workflows.types.status import ShownMessage, Termination
 from orga.workflows.types.text import can_be_typed, in_full, one_line
 from tests.support.programs.orga_command import ROOT
 from tests.support.values.core import a_state
+from tests.support.values.entries import an_entry
+from tests.support.values.held import a_call, asking
+from tests.support.values.statuses import NOW, a_status, drawn
 from tests.support.values.strategies import LAW, any_text
-from tests.unit.test_cli_narration import an_entry
-from tests.unit.test_cli_screens import NOW, a_status, drawn
-from tests.unit.test_held_calls import a_call, asking
 
 ENTRY = "approval  agent-1 (cashier)  approval-1  3 min\n  → orga approve agent-1 real-id"
 FORGERIES = {

@@ -1,8 +1,6 @@
 """A person sees the whole call that a yes is for, who may say it, and the exact command."""
 
 from collections.abc import AsyncGenerator
-from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -14,25 +12,9 @@ from orga.client.cli.screen import remarks
 from orga.client.cli.status_lines import status_lines
 from orga.workflows.decisions.limits import commands
 from orga.workflows.types.status import JournalEntry
-from tests.unit.test_cli_deciding import a_wait
-from tests.unit.test_cli_narration import an_entry
-from tests.unit.test_cli_screens import NOW, a_status
-
-
-def a_call(call_id: str = "a1", **fields: Any) -> dict[str, Any]:
-    return {
-        "id": call_id,
-        "tool": "pay",
-        "arguments": '{"amount":7}',
-        "reason": "money moves",
-        "approvers": ["ada", "bob"],
-        "expires_at": (NOW + timedelta(hours=23)).isoformat(),
-        **fields,
-    }
-
-
-def asking(*calls: dict[str, Any]) -> Any:
-    return a_wait("approval", "approve pay?", "approval-1", data={"calls": list(calls)})
+from tests.support.values.entries import an_entry
+from tests.support.values.held import a_call, asking
+from tests.support.values.statuses import NOW, a_status
 
 
 def test_held_calls_are_one_table_with_the_arguments_in_full_at_the_end() -> None:

@@ -9,7 +9,7 @@ from orga.workflows.decisions.journal_iteration import CallTimes
 from orga.workflows.types.delegation import child_id
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.status import Happening, HappeningKind
-from tests.unit.test_cli_narration import an_entry
+from tests.support.values.entries import an_entry
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -1,6 +1,6 @@
 """Runs with knowledge: a store in a file of the test's own, what was shown to the model, what the journal tells."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,9 @@ from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.activities.ports import Judgement, ModelRequest, Proposal
 from orga.testing import calls
-from orga.workflows.types.knowledge import StoredItem
+from orga.workflows.types.knowledge import KnowledgeItem, Stored, StoredItem
 from orga.workflows.types.messages import Reply
+from tests.support.hold import Hold
 from tests.support.runs.loop import Deny, Ran
 
 ON: dict[str, Any] = {"knowledge": {}}
@@ -52,3 +53,15 @@ class Judging(Deny):
     async def judge(self, proposal: Proposal) -> Judgement:
         self.asked.append(proposal)
         return await super().judge(proposal)
+
+
+class HeldStore(SqliteStore):
+    """Stands still before it stores what a turn has taught."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, HashingEmbedder())
+        self.hold = Hold()
+
+    async def store(self, items: Sequence[KnowledgeItem]) -> list[Stored]:
+        await self.hold.then(None)
+        return await super().store(items)

@@ -7,7 +7,7 @@ from temporalio.client import WorkflowHandle
 
 from orga.testing import ScriptedModel
 from tests.support.hold import PATIENCE_S, until
-from tests.support.runs.loop import Loop
+from tests.support.runs.loop import WORKER_FACTS, Loop
 
 ANSWER_WITHIN = timedelta(seconds=5)
 """The time-skipping server forgets a query whose run continues as new meanwhile; it is asked once more."""
@@ -57,3 +57,19 @@ def told(loop: Loop, call: int = 1) -> list[str]:
 async def updated(handle: WorkflowHandle[Any, Any], name: str, argument: Any) -> Any:
     """Send an update and return its answer."""
     return await handle.execute_update(name, argument)  # pyright: ignore[reportUnknownMemberType]
+
+
+SHORT = WORKER_FACTS.model_copy(update={"roll_over_events": 60})
+"""What some ten signals come to."""
+
+
+async def talked_to(handle: WorkflowHandle[Any, Any]) -> None:
+    """Send guidance until the run has continued as new."""
+    first = (await handle.describe()).run_id
+
+    async def has_rolled_over() -> bool:
+        if (await handle.describe()).run_id == first:
+            await handle.signal("steer", "a note")
+        return (await handle.describe()).run_id != first
+
+    await until(has_rolled_over)

@@ -1,0 +1,50 @@
+"""Where a run stands, and what its live view makes of that."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+
+from orga.client.cli.live_screen import block
+from orga.client.cli.progress import Progress
+from orga.workflows.types.status import AgentStatus, Budgets
+from orga.workflows.types.usage import ToolCallCounts, UsageTotals
+
+NOW = datetime(2026, 1, 1, 0, 0, 10, tzinfo=UTC)
+
+
+def drawn(progress: Progress) -> str:
+    console = Console(width=120, record=True, markup=False, emoji=False, quiet=False)
+    with console.capture() as captured:
+        console.print(block(progress, NOW))
+    return captured.get()
+
+
+def a_status(**fields: Any) -> AgentStatus:
+    budgets = Budgets(
+        iterations=20,
+        max_iterations=25,
+        tokens=900,
+        max_total_tokens=1_000,
+        cost_usd=None,
+        max_cost_usd=None,
+        time_s=295.0,
+        timeout_s=300.0,
+    )
+    status = AgentStatus(
+        agent="a",
+        model="m",
+        phase="reasoning",
+        paused=False,
+        iteration=5,
+        usage=UsageTotals(cost_usd=0.25),
+        tool_calls=ToolCallCounts(),
+        budgets=budgets,
+        pending_approvals=[],
+        plan=None,
+        question=None,
+        breakers={},
+        unread_interventions=[],
+        termination=None,
+    )
+    return status.model_copy(update=fields)
