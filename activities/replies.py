@@ -21,6 +21,7 @@ from orga.workflows.types.parts import (
     text_of,
     with_text,
 )
+from orga.workflows.types.questions import ANSWER
 from orga.workflows.types.text import clean_json, clean_text, clip_json, json_prefix
 
 MAX_CALLS = 32
@@ -146,10 +147,14 @@ def _unique(call_id: str, taken: set[str]) -> str:
 
 
 def _name(text: str, otherwise: str) -> str:
-    """Return a name of at most so many bytes, and twice as many in a history, where a control character takes six."""
+    """Return a name of at most so many bytes, and twice as many in a history, where a control character takes six.
+
+    None is the one that stands for a final answer: the run tells by it what it put to the gate itself.
+    """
     name = clean_text(text).strip()[:MAX_NAME_CHARS].strip()
     name = name.encode()[:MAX_NAME_CHARS].decode(errors="ignore")
-    return json_prefix(name, 2 * MAX_NAME_CHARS).strip() or otherwise
+    name = json_prefix(name, 2 * MAX_NAME_CHARS).strip() or otherwise
+    return otherwise if name == ANSWER else name
 
 
 def _fitting(parts: Parts, max_bytes: int) -> Parts:

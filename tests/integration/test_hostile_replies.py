@@ -54,6 +54,8 @@ REPLIES = {
     "empty ids": calling(*[call(call_id="")] * 3),
     "blank and odd ids": calling(call(call_id=" \n"), call(call_id="\ud800"), call(call_id="\x00")),
     "an id of 1 MB": calling(call(call_id="i" * MB), call(call_id="i" * MB)),
+    "a call that looks like an answer": calling(call("(answer)")),
+    "one that has its argument": calling(call("(answer)", {"answer": 5}), call()),
     "1,000 calls": calling(*[call()] * 1_000),
     "1,000 calls of 100 kB": calling(*[call(arguments={"a": "x" * 100_000})] * 1_000),
     "1 MB of text": answers("x" * MB),

@@ -262,3 +262,10 @@ def test_a_reply_always_fits_into_one_payload(reply: Reply) -> None:
     assert len(safe.calls) == min(len(reply.calls), MAX_CALLS)
     assert safe.calls[0] == reply.calls[0].model_copy(update={"call_id": safe.calls[0].call_id})
     assert normalised(safe, ()) == safe
+
+
+@pytest.mark.parametrize("name", ["(answer)", " (answer) ", "\n(answer)"])
+def test_no_call_has_the_name_that_stands_for_an_answer(name: str) -> None:
+    """The run would take it for what it put to the gate itself."""
+    reply = Reply.of(calls=(ToolCall(call_id="c", name=name, arguments={}),), finish="tool_calls")
+    assert [call.name for call in normalised(reply, ()).calls] == ["unnamed"]
