@@ -14,7 +14,7 @@ from orga.activities.model_calls import ModelCalls, Models
 from orga.activities.model_context import model_context
 from orga.activities.model_requests import model_request
 from orga.activities.replies import calls_room, normalised, text_alone
-from orga.workflows.types.goals.turns import GoalReply, GoalRequest
+from orga.workflows.types.goals.turns import GoalReply, GoalRequest, skill_named
 from orga.workflows.types.json_text import object_in
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.names import PLANNED, GoalTurn
@@ -136,8 +136,8 @@ class GoalActivities:
 
     def _misfits(self, setup: Setup, step: Any) -> list[str]:
         match step:
-            case {"skill": str(skill), "arguments": dict()}:
-                arguments: Any = step["arguments"]
+            case {"arguments": dict()}:
+                arguments, skill = cast("dict[str, Any]", step["arguments"]), skill_named(cast("dict[str, Any]", step))
             case _:
                 return []
         spec = setup.tool(skill)

@@ -139,8 +139,11 @@ BEHIND = {"plan": 1, "execute": 2, "evaluate": 3, "compress": 5, "decide": 6, "a
 """Turns of an undisturbed goal up to where it stands still."""
 
 STEPS_DONE = {"plan": 0, "execute": 1, "evaluate": 2, "compress": 3, "decide": 3, "ask": 3, "summary": 3}
-HEARD_AT = {"plan": 2, "execute": 3, "evaluate": 3}
+HEARD_AT = {"plan": 1, "execute": 3, "evaluate": 3}
 """Behind which turn the model decides, since people said something, where it would go on by rule."""
+
+IN_PLACE_OF_AN_ANSWER = set(product(("decide", "ask"), (*GUIDES, "override_step")))
+"""What closes a question that is open, or keeps it from being asked: the model is told, and decides."""
 
 
 def expected_turns(played: Played) -> list[str]:
@@ -156,7 +159,7 @@ def expected_turns(played: Played) -> list[str]:
         return TURNS
     if state == "summary":
         return [*TURNS, "decide", "summary"]
-    at = HEARD_AT.get(state)
+    at = 2 if is_told else HEARD_AT.get(state)
     return TURNS if at is None else [*TURNS[:at], "decide", *TURNS[at:]]
 
 
@@ -222,7 +225,8 @@ def check_ending(played: Played) -> None:
 
 def check_record(played: Played) -> None:
     """Assert that the journal tells each intervention once, and the question with its answer."""
-    is_answered = played.state == "summary" or played.act not in ENDS
+    is_moot = (played.state, played.act) in IN_PLACE_OF_AN_ANSWER
+    is_answered = not is_moot and (played.state == "summary" or played.act not in ENDS)
     told = Counter(data["kind"] for data in played.of("InterventionReceived"))
     was_paused = played.is_paused + (played.act == "pause")
     expected = Counter({played.act: 1} if played.act in TAKEN else {})
@@ -232,7 +236,7 @@ def check_record(played: Played) -> None:
     assert told == +expected
     assert played.of("InterventionRefused") == []
     assert len(played.of("StepOverridden")) == (played.act == "override_step")
-    is_asked = played.state in {"ask", "summary"} or played.act not in ENDS
+    is_asked = played.state in {"ask", "summary"} or (played.act not in ENDS and not is_moot)
     closed = [told["choice"] for told in played.of("QuestionAnswered")]
     assert len(played.of("QuestionAsked")) == is_asked
     assert closed == (["result"] if is_answered else ["none"] * is_asked)

@@ -1,14 +1,16 @@
 """Plans before people, on a real server: reviewed, given anew, sent back; and steps by their word."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pydantic_core import to_json
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 
-from orga.activities.ports import ToolContext
+from orga.activities.ports import ModelRequest, ToolContext
 from orga.client.runs.goals import GoalHandle
 from orga.testing import FakeTool, answers
+from orga.workflows.types.messages import Reply
 from tests.support.hold import Hold, until
 from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
 from tests.support.runs.delegates import a_cast, agent, status_of
@@ -20,6 +22,18 @@ from tests.support.runs.questions import waiting
 def a_model(**turns: Any) -> GoalModel:
     plan = says(steps=[a_step("a", at=1)])
     return GoalModel(**({"plan": plan, "evaluate": scored("a"), "decide": says(action="done", confidence=0.9)} | turns))
+
+
+class HeldPlan(GoalModel):
+    """Stands still while it plans."""
+
+    def __init__(self, hold: Hold, **turns: Any) -> None:
+        super().__init__(**turns)
+        self._hold = hold
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        reply = await super().complete(request, on_text)
+        return await self._hold.then(reply) if self.turns == ["plan"] else reply
 
 
 async def test_a_plan_is_held_until_a_person_says_yes(client: Client) -> None:
@@ -36,6 +50,45 @@ async def test_a_plan_is_held_until_a_person_says_yes(client: Client) -> None:
     assert len(look.contexts) == 1
     told = [event for event in pursued.events if event.startswith(("Plan", "Question"))]
     assert told == ["PlanMade", "QuestionAsked", "QuestionAnswered"]
+
+
+async def test_a_yes_is_to_the_plan_that_was_asked_about_and_to_no_other(client: Client) -> None:
+    """A step by somebody's word changes it: whoever approves the plan sees it first."""
+    seen = list[Any]()
+    look = FakeTool("look", lambda arguments, _: seen.append(arguments["at"]) or "ok")
+    async with a_loop(client, a_model(), look) as loop:
+        handle = await start(loop, plan_review="always")
+        first = await waiting(handle)
+        await handle.signal("override_step", {"skill": "look", "input": {"at": 9}})
+
+        async def asks_anew() -> bool:
+            return (await waiting(handle))["wait_id"] != first["wait_id"]
+
+        await until(asks_anew)
+        with pytest.raises(WorkflowUpdateFailedError):
+            await tell(handle, {"question_id": first["wait_id"], "text": "yes"})
+        again = await waiting(handle)
+        assert ('{"at":9}' in first["question"], '{"at":9}' in again["question"]) == (False, True)
+        assert seen == []
+        await tell(handle, "yes")
+        pursued = await ended(handle, client)
+    assert (pursued.reason, seen) == ("completed", [9])
+
+
+async def test_guidance_is_decided_about_before_a_plan_that_was_made_without_it_is_begun(client: Client) -> None:
+    look, hold = FakeTool("look"), Hold()
+    model = HeldPlan(
+        hold,
+        plan=says(steps=[a_step("a", at=1)]),
+        decide=says(action="stuck", reason="production is not to be touched", confidence=0.9),
+    )
+    async with a_loop(client, model, look) as loop:
+        handle = await start(loop)
+        await hold.reached()
+        await handle.signal("steer", "do not touch production")
+        hold.go.set()
+        pursued = await ended(handle, client)
+    assert (pursued.reason, look.contexts) == ("stuck", [])
 
 
 async def test_what_is_to_change_goes_back_to_the_model(client: Client) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from orga.client.policies.explained import explanations
 from orga.testing import FakeTool
 from tests.support.model.goals import GoalModel, a_step, says, scored
 from tests.support.parts.opa import running_opa
+from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.goals import ended, pursue, start, tell
 from tests.support.runs.loop import WORKER_FACTS, a_loop
 from tests.support.runs.questions import waiting
@@ -131,6 +133,22 @@ async def test_policy_may_want_a_person_who_is_named_to_say_yes(client: Client, 
         await tell(handle, {"text": "yes", "by": "ada"})
         pursued = await ended(handle, client)
     assert (pursued.reason, len(write.contexts)) == ("completed", 1)
+
+
+async def test_a_plan_that_nobody_approves_in_time_is_not_done(tmp_path: Path) -> None:
+    """It counts like a reply that is no use, so there is an end to asking."""
+    write = FakeTool("write", effect="irreversible")
+    model = a_model(a_step("a", "write"))
+    async with (
+        time_skipping() as environment,
+        cedar(tmp_path) as engine,
+        a_worker(environment.client, model, engine, write) as loop,
+    ):
+        loop.execution_timeout = timedelta(days=1)
+        handle = await start(loop, plan_review="policy")
+        pursued = await ended(handle, environment.client)
+    assert (pursued.reason, write.contexts) == ("stuck", [])
+    assert pursued.events.count("QuestionAsked") == 3
 
 
 async def test_another_plan_that_a_person_gives_has_to_pass_policy_too(client: Client, tmp_path: Path) -> None:

@@ -1,14 +1,20 @@
 """A step by a person's word: its words reach whoever does it whole, or it is refused."""
 
+import re
+from typing import Any
+
 import pytest
 from pydantic_core import to_json
 
 from orga.workflows.decisions.goals import prompts
 from orga.workflows.decisions.goals.override import with_override
 from orga.workflows.decisions.goals.plans import calls_of
-from orga.workflows.decisions.goals.pursue import with_round
+from orga.workflows.decisions.goals.pursue import with_guidance_seen, with_round
+from orga.workflows.decisions.goals.review import asked, is_for_policy, with_plan_to_review
+from orga.workflows.types.control import StopReason
 from orga.workflows.types.delegation import DelegateSpec
 from orga.workflows.types.goals.pursuit import MAX_ARGUMENTS_BYTES, GoalState
+from orga.workflows.types.json_text import MAX_DEPTH
 from orga.workflows.types.messages import ToolCall
 from tests.support.values.core import a_setup, a_spec
 from tests.support.values.goals import a_goal, a_plan_step
@@ -22,6 +28,13 @@ def of_scouts() -> GoalState:
     state = a_goal(a_plan_step("a", "done", 4.0), a_plan_step("b", "open", None, "a"), stage="decide")
     setup = a_setup(a_spec(), a_spec("delegate"), delegates=(DelegateSpec(agent="scout"),))
     return state.with_task(setup=setup)
+
+
+def _nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
 
 
 def test_a_text_is_the_task_of_an_agent_as_it_stands() -> None:
@@ -44,5 +57,72 @@ def test_what_is_too_long_is_refused_and_never_cut(skill: str) -> None:
     assert with_override(of_scouts(), {"skill": skill, "input": MOST}).pursuit.steps[1].skill == skill
     for given in (f"{MOST}x", "ü" * MAX_ARGUMENTS_BYTES, {"task": MOST}):
         assert len(to_json(given)) > MAX_ARGUMENTS_BYTES
-        with pytest.raises(ValueError, match="at most 4000 bytes of JSON"):
+        with pytest.raises(ValueError, match=r"at most 4000 bytes of JSON|an agent takes its task"):
             with_override(of_scouts(), {"skill": skill, "input": given})
+
+
+def test_of_two_words_in_a_row_none_is_lost() -> None:
+    state = of_scouts()
+    for at in range(3):
+        state = with_override(state, {"skill": "read", "input": {"at": at}})
+    assert [(step.id, step.arguments) for step in state.pursuit.open_steps] == [
+        ("b", {"at": 0}),
+        ("operator-1", {"at": 1}),
+        ("operator-2", {"at": 2}),
+    ]
+    assert len(state.inbox) == 3
+
+
+def test_there_is_an_end_to_steps_by_people() -> None:
+    state = of_scouts()
+    most = state.goal_config.max_plan_steps
+    for at in range(most):
+        state = with_override(state, {"skill": "read", "input": {"at": at}})
+    assert state.pursuit.longest == most
+    with pytest.raises(ValueError, match=f"{most} steps by people wait already"):
+        with_override(state, {"skill": "read", "input": {"at": most}})
+
+
+@pytest.mark.parametrize(
+    ("skill", "given", "why"),
+    [
+        ("scout", {"question": "what happened in 1999?"}, 'an agent takes its task as a text, {"task": "..."}'),
+        ("scout", {"task": "look", "path": "a.md"}, "and nothing else"),
+        ("scout", {"task": " "}, "an agent takes its task"),
+        ("read", {"a": _nested(MAX_DEPTH)}, f"nested more than {MAX_DEPTH} deep"),
+    ],
+)
+def test_what_nobody_could_carry_out_is_refused(skill: str, given: object, why: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(why)):
+        with_override(of_scouts(), {"skill": skill, "input": given})
+    assert with_override(of_scouts(), {"skill": "scout", "input": {"task": "look"}}).inbox
+
+
+def test_a_plan_that_is_held_for_people_is_put_before_them_anew() -> None:
+    """A yes to what they were asked about would be to a step that nobody has seen."""
+    for how in ("always", "policy"):
+        held = with_plan_to_review(a_goal(a_plan_step("a"), config={"plan_review": how}))
+        held = held.with_pursuit(question="Is this plan right? a (read): g", questions=1)
+        after = with_override(held, {"skill": "read", "input": {"path": "/prod"}})
+        assert after.pursuit.stage == "review"
+        assert asked(after) != asked(held)
+        assert is_for_policy(after) is (how == "policy")
+    assert (
+        "/prod"
+        in with_override(
+            with_plan_to_review(a_goal(a_plan_step("a"), config={"plan_review": "always"})),
+            {"skill": "read", "input": {"path": "/prod"}},
+        ).pursuit.question
+    )
+
+
+@pytest.mark.parametrize(("reason", "is_taken"), [("completed", True), ("stuck", True), ("max_iterations", False)])
+def test_a_step_comes_too_late_only_where_a_limit_ends_the_goal(reason: StopReason, is_taken: bool) -> None:
+    ending = of_scouts().with_pursuit(stage="summarise", ending=(reason, ""), errors=3)
+    if not is_taken:
+        with pytest.raises(ValueError, match=r"the goal is ending .max_iterations.; raise its limit first, or fork it"):
+            with_override(ending, {"skill": "read", "input": {}})
+        return
+    after = with_guidance_seen(with_override(ending, {"skill": "read", "input": {}}))
+    assert (after.pursuit.ending, after.pursuit.stage) == (None, "decide")
+    assert after.pursuit.errors == (0 if reason == "stuck" else 3)

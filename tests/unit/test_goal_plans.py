@@ -55,6 +55,15 @@ def test_what_is_wrong_with_a_plan_is_named(listed: object, why: str) -> None:
         planned(listed, SKILLS, 8, [a_plan_step("old", state="failed")])
 
 
+@pytest.mark.parametrize("given", [{"question": "?"}, {"task": "look", "path": "a"}, {"task": ""}, {"task": 5}])
+def test_an_agent_takes_a_task_and_no_more(given: dict[str, Any]) -> None:
+    with pytest.raises(Unusable, match="a: arguments: an agent takes its task as a text"):
+        planned([said(skill="scout", arguments=given)], SKILLS, 8, agents=frozenset({"scout"}))
+    for fine, task in (({"task": "look"}, {"task": "look"}), ({}, None), (None, None)):
+        (step,) = planned([said(skill="scout", arguments=fine)], SKILLS, 8, agents=frozenset({"scout"}))
+        assert step.arguments == task
+
+
 def test_all_problems_are_told_at_once_and_bounded() -> None:
     with pytest.raises(Unusable, match="and 6 more") as told:
         planned([said(str(n), skill="fly", goal="") for n in range(8)], SKILLS, 8)

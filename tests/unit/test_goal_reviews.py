@@ -1,9 +1,14 @@
 """A plan before people: what approves it, and what sends it back."""
 
+from typing import Any
+
 import pytest
 
-from orga.workflows.decisions.goals.review import is_yes, with_plan_to_review, with_reviewed
+from orga.workflows.decisions.goals.review import is_yes, with_plan_to_review, with_reviewed, with_unapproved
+from orga.workflows.types.goals.pursuit import GoalState, PlanStep
+from orga.workflows.types.questions import Resolution
 from tests.support.values.goals import a_goal, a_plan_step
+from tests.support.values.pipelines import CHAIN, piped
 
 APPROVES = """yes | YES | Yes. | Yes! | yes please | Yes, please. | y | ok | OK, do it | go ahead
 Go ahead, please! | sure | Sure. | looks good | Looks good to me! | The plan looks good, go on.
@@ -39,3 +44,49 @@ def test_a_plan_is_carried_out_or_goes_back_with_the_words(answer: str, stage: s
     assert after.pursuit.stage == stage
     told = [message.text for message in after.conversation.messages[1:]]
     assert [answer in text for text in told] == ([] if stage == "execute" else [True])
+
+
+def held(*steps: PlanStep, **fields: Any) -> GoalState:
+    """Return a goal whose plan is held for a person."""
+    return with_plan_to_review(a_goal(*steps, config={"plan_review": "always"}, **fields))
+
+
+def long_plan() -> GoalState:
+    """Return one with more steps than can be shown, of which the last is no harmless one."""
+    steps = [a_plan_step(f"s{n}").with_fields(goal="look around " * 40) for n in range(10)]
+    return held(*steps, a_plan_step("wipe").with_fields(arguments={"path": "/prod"}))
+
+
+def test_people_see_each_step_of_a_plan_whole_with_its_arguments() -> None:
+    question = held(a_plan_step("a").with_fields(arguments={"path": "a.md"}), a_plan_step("b", "open", None, "a"))
+    assert question.pursuit.question.endswith('{"path":"a.md"}, b (read behind a): g {"at":"b"}')
+
+
+def test_of_a_plan_that_cannot_be_shown_whole_nothing_is_approved_by_a_mere_yes() -> None:
+    state = long_plan()
+    assert state.setup is not None
+    question = state.pursuit.question
+    assert "wipe" not in question
+    assert question.endswith(", and 4 more")
+    assert 'read it with `orga conversation`, then answer "yes to all 11 steps"' in question
+    again = with_reviewed(state, "Yes, please.", state.setup)
+    assert (again.pursuit.stage, again.pursuit.questions) == ("review", state.pursuit.questions + 1)
+    assert "longer than what can stand here" in again.pursuit.question
+    assert with_reviewed(again, "Yes to all 11 steps.", state.setup).pursuit.stage == "execute"
+
+
+def test_what_nobody_approves_in_time_is_not_done_and_counts_as_of_no_use() -> None:
+    state = held(a_plan_step("a"))
+    for count in (1, 2):
+        state = with_unapproved(state, Resolution(escalation_id="q", choice="skip", reason="nobody answered in time"))
+        assert (state.pursuit.stage, state.pursuit.unusable, state.pursuit.open_steps) == ("plan", count, ())
+        told = state.conversation.messages[-1].text
+        assert "the plan was not approved: nobody answered in time" in told
+        state = with_plan_to_review(state.with_pursuit(steps=(a_plan_step("a"),)))
+    assert with_unapproved(state, Resolution(escalation_id="q", choice="skip")).pursuit.ending is not None
+
+
+def test_a_pipeline_whose_plan_nobody_approves_ends() -> None:
+    state = piped(CHAIN, config={"plan_review": "always"})
+    after = with_unapproved(state, Resolution(escalation_id="q", choice="skip", reason="nobody answered in time"))
+    assert after.pursuit.ending == ("stuck", "the plan was not approved: nobody answered in time")

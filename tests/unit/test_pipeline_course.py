@@ -276,7 +276,7 @@ def test_the_plan_of_a_pipeline_is_approved_or_nothing() -> None:
     for other in ("do it otherwise", '{"steps": []}'):
         asked = with_reviewed(state, other, state.setup)
         assert (asked.pursuit.stage, asked.pursuit.steps) == ("review", state.pursuit.steps)
-        assert asked.pursuit.question.startswith("The plan is that of pipeline line")
+        assert asked.pursuit.question.startswith("Is this plan right (it is that of pipeline line)?")
 
 
 @pytest.mark.parametrize(

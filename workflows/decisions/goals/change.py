@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from orga.workflows.decisions.conversation import with_message
-from orga.workflows.decisions.goals.plans import planned, skills_of
+from orga.workflows.decisions.goals.plans import agents_of, planned, skills_of
 from orga.workflows.decisions.goals.progress import stuck
 from orga.workflows.decisions.goals.prompts import problem_text
 from orga.workflows.types.control import Stop
@@ -30,7 +30,8 @@ def with_steps(state: GoalState, listed: object, setup: Setup) -> GoalState:
         Unusable: With all that is wrong with them.
     """
     rest = without_plan(state)
-    steps = planned(listed, skills_of(setup), state.goal_config.max_plan_steps, rest.pursuit.steps)
+    most = state.goal_config.max_plan_steps
+    steps = planned(listed, skills_of(setup), most, rest.pursuit.steps, agents_of(setup))
     longest = max(state.pursuit.longest, len(steps) + len(rest.pursuit.open_steps))
     return rest.with_pursuit(steps=(*rest.pursuit.steps, *steps), longest=longest)
 

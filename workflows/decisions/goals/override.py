@@ -1,13 +1,16 @@
-"""A step by a person's word, in place of the one that is due next."""
+"""Steps by a person's word, each in place of the one that is due next."""
 
 from typing import Any, cast
 
 from pydantic_core import to_json
 
 from orga.workflows.decisions.control.interventions import with_guidance
-from orga.workflows.decisions.goals.plans import skills_of
+from orga.workflows.decisions.goals.plans import agent_problem, skills_of
+from orga.workflows.decisions.goals.progress import OPEN_ENDED
+from orga.workflows.decisions.goals.review import with_plan_to_review
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.goals.pursuit import MAX_ARGUMENTS_BYTES, MAX_GOAL_CHARS, OPERATOR, GoalState, PlanStep
+from orga.workflows.types.json_text import MAX_DEPTH, is_deeper
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import MOST_IN_JSON, clean_text, one_line
 
@@ -18,21 +21,29 @@ MAX_LINE_CHARS = MOST_IN_JSON * MAX_ARGUMENTS_BYTES
 def with_override(state: GoalState, raw: object) -> GoalState:
     """Return the state whose next step is this one; the model is told. Ahead of a plan it is a step beside that.
 
+    A plan that is held for people is put before them anew: what they were asked about was another one.
+
     Args:
         state: The goal's.
         raw: `{"skill": ..., "input": ...}`: the arguments of a call as an object, or what it is to do as a text, which
             is the task of an agent as it stands, and of a tool what the model makes the arguments of.
 
     Raises:
-        ValueError: The goal is not prepared yet; there is no such skill, no input, or too much of it.
+        ValueError: The goal is not prepared yet, or ends by a limit; there is no such skill, no input, or too much of
+            it; too many such steps wait already.
     """
-    setup = state.setup
+    setup, pursuit = state.setup, state.pursuit
     if setup is None:
         raise ValueError("override_step: the goal is being prepared; send it again in a moment")
+    if pursuit.ending is not None and pursuit.ending[0] not in OPEN_ENDED:
+        raise ValueError(f"override_step: the goal is ending ({pursuit.ending[0]}); raise its limit first, or fork it")
     skill, given = _wanted(raw, setup)
-    pursuit = state.pursuit
+    most = state.goal_config.max_plan_steps
+    if len(pursuit.open_steps_of_people) >= most:
+        raise ValueError(f"override_step: {most} steps by people wait already; wait until one of them is done")
     busy = set(pursuit.due) if pursuit.stage in {"execute", "evaluate"} else set[str]()
-    waiting = [step for step in pursuit.open_steps if step.id not in busy and pursuit.stage != "plan"]
+    waiting = [step for step in pursuit.open_steps if step.id not in busy and step.by != OPERATOR]
+    waiting = [] if pursuit.stage == "plan" else waiting
     before = {step.id for step in pursuit.steps if step.state == "done"} | busy
     due = next((step for step in waiting if before.issuperset(step.depends_on)), None)
     known = {step.id for step in pursuit.steps}
@@ -46,8 +57,10 @@ def with_override(state: GoalState, raw: object) -> GoalState:
     others = [*pursuit.steps, replaced] if due is None else [replaced if s.id == due.id else s for s in pursuit.steps]
     what = "is now" if due is not None else "is added to the plan:"
     told = f"By the operator's word step {replaced.id} {what} {skill}: {one_line(_shown(given), MAX_LINE_CHARS)}"
-    state = state.with_pursuit(steps=tuple(others), is_guided=True)
+    longest = max(pursuit.longest, sum(step.state == "open" for step in others))
+    state = state.with_pursuit(steps=tuple(others), longest=longest, is_guided=True)
     state = state.with_note("StepOverridden", step=replaced.id, skill=skill)
+    state = with_plan_to_review(state) if pursuit.stage == "review" else state
     return with_guidance(state, Intervention(kind="steer", text=clean_text(told), is_for_delegates=False))
 
 
@@ -63,6 +76,10 @@ def _wanted(raw: object, setup: Setup) -> tuple[str, dict[str, Any] | str]:
             wanted = cast("dict[str, Any]", given)
         case _:
             raise ValueError("override_step: input: give the arguments as an object, or what it is to do as a text")
+    if is_deeper(wanted, MAX_DEPTH):
+        raise ValueError(f"override_step: input: nested more than {MAX_DEPTH} deep")
+    if problem := "" if setup.tool(skill) is not None else agent_problem(wanted):
+        raise ValueError(f"override_step: input: {problem}")
     if len(to_json(wanted, inf_nan_mode="strings")) > MAX_ARGUMENTS_BYTES:
         raise ValueError(f"override_step: input: at most {MAX_ARGUMENTS_BYTES} bytes of JSON; put documents into files")
     return skill, wanted

@@ -24,6 +24,8 @@ class Planner(Value):
     """The state with the steps that are done next."""
     calls: Callable[[GoalState], Sequence[ToolCall | None]]
     """The calls of these steps; None for each that the model has to make."""
+    guided: Callable[[GoalState], GoalState | None]
+    """The state that decides anew ahead of these steps, since people said something; None where they are done."""
     brought: Callable[[GoalState, Sequence[Outcome]], GoalState]
     """The state with what is kept of these steps, in their order, behind `with_executed`."""
     next: Callable[[GoalState], GoalState | None]
@@ -49,6 +51,7 @@ BY_MODEL = Planner(
     heard=_as_it_is,
     round=pursue.with_round,
     calls=plans.calls_of,
+    guided=pursue.with_round_put_off,
     brought=_as_it_is,
     next=pursue.with_foregone,
     answer=_unwritten,
@@ -59,6 +62,7 @@ BY_PIPELINE = Planner(
     heard=course.with_heard,
     round=course.with_pipeline_round,
     calls=course.calls_of,
+    guided=_open,
     brought=course.with_brought,
     next=with_next,
     answer=course.pipeline_answer,

@@ -8,13 +8,13 @@ from pydantic_core import to_json
 
 from orga.workflows.decisions.goals.replies import Unusable, line
 from orga.workflows.types.goals.pursuit import MAX_ARGUMENTS_BYTES, MAX_GOAL_CHARS, MAX_ID_CHARS, GoalState, PlanStep
+from orga.workflows.types.goals.turns import skill_named
 from orga.workflows.types.loop_tools import DELEGATE, LOOP_TOOLS
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.setup import Setup
 
 MAX_SHOWN_PROBLEMS = 10
 
-_SKILL = ("skill", "tool", "skill_name", "agent")
 _GOAL = ("goal", "description", "input_description", "reason")
 
 
@@ -29,8 +29,26 @@ def skills_of(setup: Setup) -> dict[str, str]:
     return tools | {each.agent: each.description or "an agent" for each in setup.delegates if each.agent not in tools}
 
 
+def agents_of(setup: Setup) -> frozenset[str]:
+    """Return which of them are agents."""
+    return frozenset(skill for skill in skills_of(setup) if setup.tool(skill) is None)
+
+
+def agent_problem(given: str | dict[str, Any]) -> str:
+    """Return what is wrong with what an agent is given to do, "" for nothing: it takes a task, and no more."""
+    if isinstance(given, str):
+        return ""
+    task: Any = given.get("task")
+    is_task = isinstance(task, str) and bool(task.strip()) and set(given) == {"task"}
+    return "" if is_task else 'an agent takes its task as a text, {"task": "..."}, and nothing else'
+
+
 def planned(
-    listed: object, skills: Mapping[str, str], most: int, before: Sequence[PlanStep] = ()
+    listed: object,
+    skills: Mapping[str, str],
+    most: int,
+    before: Sequence[PlanStep] = (),
+    agents: frozenset[str] = frozenset(),
 ) -> tuple[PlanStep, ...]:
     """Return the steps of a plan, which takes the place of all that is open.
 
@@ -39,6 +57,7 @@ def planned(
         skills: What a step may be done by.
         most: Steps that may be open.
         before: Steps that are over: later ones may depend on them, and have other ids.
+        agents: Which of the skills are agents.
 
     Raises:
         Unusable: With each problem, naming its step.
@@ -49,7 +68,7 @@ def planned(
     if len(given) > most:
         raise Unusable(f"steps: {len(given)} of them, at most {most} may be open; join some")
     problems: list[str] = []
-    steps = [_step(each, number, skills, problems) for number, each in enumerate(given, start=1)]
+    steps = [_step(each, number, skills, agents, problems) for number, each in enumerate(given, start=1)]
     over = {step.id: step for step in before}
     problems += _of_graph(steps, over)
     if problems:
@@ -58,13 +77,15 @@ def planned(
     return tuple(steps)
 
 
-def _step(said: object, number: int, skills: Mapping[str, str], problems: list[str]) -> PlanStep:
+def _step(
+    said: object, number: int, skills: Mapping[str, str], agents: frozenset[str], problems: list[str]
+) -> PlanStep:
     if not isinstance(said, dict):
         problems.append(f"step {number}: give an object")
         return PlanStep(id=f"?{number}", goal="", skill="")
     given = cast("dict[str, Any]", said)
     step_id = line(given.get("id"), MAX_ID_CHARS + 1) or f"s{number}"
-    skill = next((found for name in _SKILL if (found := line(given.get(name), 200))), "")
+    skill = skill_named(given)
     goal = next((found for name in _GOAL if (found := line(given.get(name), MAX_GOAL_CHARS + 1))), "")
     arguments: Any = given.get("arguments")
     needs: Any = given.get("depends_on") or list[str]()
@@ -82,6 +103,9 @@ def _step(said: object, number: int, skills: Mapping[str, str], problems: list[s
     ]
     found = [what for is_wrong, what in wrong if is_wrong]
     known = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None
+    if skill in agents:
+        known = known or None
+        found += [f"arguments: {problem}" for problem in [agent_problem(known or "")] if problem]
     if known is not None and len(to_json(known, inf_nan_mode="strings")) > MAX_ARGUMENTS_BYTES:
         found.append(f"arguments: at most {MAX_ARGUMENTS_BYTES} bytes of JSON")
     problems += [f"{step_id[:MAX_ID_CHARS]}: {what}" for what in found]

@@ -23,6 +23,9 @@ TREND = 3
 SLOPE = 0.3
 """Beyond which it is no longer stable."""
 
+OPEN_ENDED = frozenset({"completed", "stuck"})
+"""Endings that are no limit: what people say while one is told takes it back."""
+
 REPEATS = 3
 """Rounds with equal calls after which a goal is stuck; nearly equal ones count where none of them was good."""
 

@@ -12,9 +12,10 @@ from orga.workflows.decisions.goals.change import (
     with_unusable,
     without_plan,
 )
-from orga.workflows.decisions.goals.plans import ready_steps
+from orga.workflows.decisions.goals.plans import calls_of, ready_steps
 from orga.workflows.decisions.goals.progress import (
     MAX_ADJUSTS,
+    OPEN_ENDED,
     REPEATS,
     TREND,
     confidence_of,
@@ -44,7 +45,6 @@ from orga.workflows.types.goals.pursuit import (
     GoalState,
     PlanStep,
     Pursuit,
-    Stage,
 )
 from orga.workflows.types.goals.turns import GoalReply
 from orga.workflows.types.messages import Reply
@@ -54,6 +54,9 @@ from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import one_line
 
 SHOWN_LOST = 5
+
+UNANSWERED = "(no answer; go on without)"
+SAID_INSTEAD = "(none; what the operator says in its place follows)"
 
 COMPRESS_EVERY = 3
 COMPRESS_BYTES = 500
@@ -113,6 +116,12 @@ def with_round(state: GoalState) -> GoalState:
     if not due:
         return state.with_pursuit(stage="decide", due=(), is_guided=True)
     return state.with_pursuit(due=tuple(step.id for step in due))
+
+
+def with_round_put_off(state: GoalState) -> GoalState | None:
+    """Return the state that decides anew ahead of the steps that are due, where no model is asked before."""
+    is_planned = all(call is not None for call in calls_of(state))
+    return state.with_pursuit(stage="decide", due=()) if is_planned else None
 
 
 def with_executed(state: GoalState, outcomes: Sequence[Outcome]) -> GoalState:
@@ -264,24 +273,23 @@ def _decided(state: GoalState, decision: Decision, reply: GoalReply, setup: Setu
             return state.with_pursuit(stage="execute")
 
 
-def with_answer_of_person(state: GoalState, text: str | None) -> GoalState:
-    """Take in what a person answered; None where nobody would. The model decides anew with it."""
-    question = state.pursuit.question
-    answer = text if text is not None else "(no answer; go on without)"
-    state = with_told(state, answered_text(question, answer))
+def with_answer_of_person(state: GoalState, text: str) -> GoalState:
+    """Take in what a person answered. The model decides anew with it."""
+    state = with_told(state, answered_text(state.pursuit.question, text))
     return state.with_pursuit(stage="decide", question="", is_guided=True)
 
 
 def with_guidance_seen(state: GoalState) -> GoalState:
-    """Return the state in which people have said something: no rule decides before the model has heard it."""
-    pursuit = state.pursuit
-    stage: Stage = "decide" if pursuit.stage == "summarise" and _is_open_ended(pursuit) else pursuit.stage
-    ending = None if stage == "decide" and pursuit.stage == "summarise" else pursuit.ending
-    return state.with_pursuit(is_guided=True, stage=stage, ending=ending)
+    """Return the state in which people have said something: no rule decides before the model has heard it.
 
-
-def _is_open_ended(pursuit: Pursuit) -> bool:
-    return pursuit.ending is not None and pursuit.ending[0] == "completed"
+    An end that is being told, and that is no limit, is none then; what was in vain until then is not counted any more.
+    """
+    pursuit, state = state.pursuit, state.with_pursuit(is_guided=True)
+    if pursuit.stage != "summarise" or pursuit.ending is None or pursuit.ending[0] not in OPEN_ENDED:
+        return state
+    if pursuit.ending[0] == "stuck":
+        state = state.with_pursuit(errors=0, bad=0, unusable=0, adjusted=0, unhelpful=0, recent=())
+    return state.with_pursuit(stage="decide" if pursuit.steps else "plan", ending=None)
 
 
 def honest_confidence(state: GoalState) -> float:

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 
+from pydantic_core import to_json
+
 from orga.workflows.decisions.goals.change import told_steps, with_ending, with_steps, with_told, with_unusable
 from orga.workflows.decisions.goals.replies import Unusable
 from orga.workflows.types.gate import ProposedStep, Verdict
-from orga.workflows.types.goals.pursuit import MAX_QUESTION_CHARS, OPERATOR, GoalState, Stage
+from orga.workflows.types.goals.pursuit import OPERATOR, GoalState, Stage
 from orga.workflows.types.json_text import object_in
+from orga.workflows.types.questions import Resolution
 from orga.workflows.types.setup import Setup
-from orga.workflows.types.text import one_line
+from orga.workflows.types.text import as_line, one_line
 from orga.workflows.types.value import Value
 
 YES = (
@@ -26,11 +29,15 @@ ADDS_NOTHING = frozenset(
 )
 """Words that may stand behind it. Any other may say what is to change, and nothing is done that nobody has approved."""
 
-HOW = 'answer "yes", or what is to change, or {"steps": [...]} in its place'
+HOW = 'or say what is to change, or {"steps": [...]} in its place'
 
-HOW_OF_PIPELINE = 'answer "yes", or abort the goal'
+HOW_OF_PIPELINE = "or abort the goal"
 
 MAX_WHY_CHARS = 300
+MAX_SHOWN_CHARS = 4_000
+"""Of the steps of a plan, each whole: of more none is approved by a mere yes."""
+
+NOT_APPROVED = "the plan was not approved"
 
 
 def with_plan_to_review(state: GoalState) -> GoalState:
@@ -76,11 +83,33 @@ def with_verdict(state: GoalState, verdict: Verdict) -> GoalState:
     return _changes_of(state).denied(_taken_back(state), told)
 
 
+def asked(state: GoalState) -> tuple[int, str]:
+    """Return what people are asked about the plan: its number and its words. Another plan is another question."""
+    return state.pursuit.questions, state.pursuit.question
+
+
 def with_reviewed(state: GoalState, answer: str, setup: Setup) -> GoalState:
-    """Take in what a person says of the plan; another plan that is none is asked about once more."""
-    if is_yes(answer):
+    """Take in what a person says of the plan; another plan that is none is asked about once more.
+
+    A yes to a plan that was not shown whole has to say to how many steps.
+    """
+    if approves(state, answer):
         return _let_through(state)
+    if is_yes(answer):
+        return _asking(state, _is_it_right(state, " (it is longer than what can stand here)"))
     return _changes_of(state).answered(state, answer, setup)
+
+
+def with_unapproved(state: GoalState, decided: Resolution) -> GoalState:
+    """Take in that people went on without a yes, or let its time go by: nothing of the plan is done."""
+    told = f"{NOT_APPROVED}: {decided.reason}" if decided.reason else NOT_APPROVED
+    return _changes_of(state).denied(_taken_back(state), told)
+
+
+def approves(state: GoalState, answer: str) -> bool:
+    """Return whether an answer approves the plan that is asked about."""
+    left = _left_out(state)
+    return is_yes(answer) if not left else answer.strip().rstrip(".!").casefold() == _whole_yes(state)
 
 
 def is_yes(answer: str) -> bool:
@@ -94,14 +123,14 @@ def _given_anew(state: GoalState, answer: str, setup: Setup) -> GoalState:
     try:
         given = object_in(answer) if answer.lstrip().startswith("{") else None
     except ValueError as error:
-        return _asking(state, f"That is no plan ({error}): {HOW}")
+        return _asking(state, _no_plan(state, error))
     if given is None:
         told = with_told(state, f"[Plan sent back by the operator] {answer}\nNothing of it was done.")
         return _taken_back(told).with_pursuit(unusable=0)
     try:
         after = with_steps(state, given.get("steps"), setup)
     except Unusable as error:
-        return _asking(state, f"That is no plan ({error}): {HOW}")
+        return _asking(state, _no_plan(state, error))
     told = with_told(after, "[Plan given by the operator] It stands in place of yours.")
     told = told.with_note("PlanAdjusted", by=OPERATOR, steps=told_steps(told.pursuit.open_steps))
     is_judged = state.goal_config.plan_review == "policy"
@@ -109,13 +138,40 @@ def _given_anew(state: GoalState, answer: str, setup: Setup) -> GoalState:
 
 
 def _is_it_right(state: GoalState, why: str = "") -> str:
-    steps = ", ".join(f"{step.id} ({step.skill}): {step.goal}" for step in state.pursuit.open_steps)
-    return f"Is this plan right{why}? {_changes_of(state).how}. {one_line(steps, MAX_QUESTION_CHARS)}"
+    left, how = _left_out(state), _changes_of(state).how
+    steps = ", ".join(_shown(state))
+    if not left:
+        return f'Is this plan right{why}? Answer "yes", {how}. {steps}'
+    return (
+        f"Is this plan right{why}? Not all of it can stand here: read it with `orga conversation`, then answer "
+        f'"{_whole_yes(state)}", {how}. {steps}{", and " if steps else ""}{left} more'
+    )
+
+
+def _shown(state: GoalState) -> list[str]:
+    """Return the steps that have room in the question, in their order, each whole."""
+    shown, room = list[str](), MAX_SHOWN_CHARS
+    for step in state.pursuit.open_steps:
+        arguments = "" if step.arguments is None else f" {to_json(step.arguments, inf_nan_mode='strings').decode()}"
+        behind = f" behind {', '.join(step.depends_on)}" if step.depends_on else ""
+        text = as_line(f"{step.id} ({step.skill}{behind}): {step.goal}{arguments}")
+        room -= len(text)
+        if room < 0:
+            break
+        shown.append(text)
+    return shown
+
+
+def _left_out(state: GoalState) -> int:
+    return len(state.pursuit.open_steps) - len(_shown(state))
+
+
+def _whole_yes(state: GoalState) -> str:
+    return f"yes to all {len(state.pursuit.open_steps)} steps"
 
 
 def _asking(state: GoalState, question: str) -> GoalState:
-    number = state.pursuit.questions + 1
-    return state.with_pursuit(stage="review", question=question[:MAX_QUESTION_CHARS], questions=number)
+    return state.with_pursuit(stage="review", question=question, questions=state.pursuit.questions + 1)
 
 
 def _let_through(state: GoalState) -> GoalState:
@@ -148,7 +204,11 @@ def _ended(state: GoalState, told: str) -> GoalState:
 
 
 def _asked_again(state: GoalState, _: str, __: Setup) -> GoalState:
-    return _asking(state, f"The plan is that of pipeline {state.pipeline}: {HOW_OF_PIPELINE}")
+    return _asking(state, _is_it_right(state, f" (it is that of pipeline {state.pipeline})"))
+
+
+def _no_plan(state: GoalState, error: Exception) -> str:
+    return f"That is no plan ({one_line(str(error), MAX_WHY_CHARS)}). {_is_it_right(state)}"
 
 
 _OF_MODEL = _Changes(HOW, _sent_back, _given_anew)

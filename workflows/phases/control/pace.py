@@ -204,14 +204,22 @@ async def ask(
     return decided
 
 
-async def ask_for_answer(run: ControlledRun[S], question: Question, *, may_roll_over: bool = False) -> Resolution:
-    """Ask people what has a free answer, and return what they decided.
+async def ask_for_answer(
+    run: ControlledRun[S],
+    question: Question,
+    *,
+    is_moot: Callable[[], bool] = never,
+    may_roll_over: bool = False,
+) -> Resolution:
+    """Ask people what has a free answer, and return what they decided; `skip` where nobody needs to any more.
 
     Raises:
         Interrupted: The run is ended, before or by that.
         RollOver: As `ask` does.
     """
-    decided = (await ask(run, question, may_roll_over=may_roll_over)).resolution
+    decided = (await ask(run, question, is_moot=is_moot, may_roll_over=may_roll_over)).resolution
+    if decided is None and is_moot():
+        return Resolution(escalation_id=question.question_id, choice="skip")
     if decided is None or decided.choice == "abort":
         run.change(with_abort, (decided and decided.reason) or "aborted by the operator")
         raise Interrupted

@@ -102,13 +102,15 @@ class GoalRun(Run):
         return weight(carried(self.state, "")) <= MAX_CARRIED_BYTES
 
 
-def hear(run: GoalRun) -> None:
-    """Take in what people sent: the model is told, and decides with it."""
+def hear(run: GoalRun) -> bool:
+    """Take in what people sent: the model is told, and decides with it. Return whether it was more than steps to do."""
     if not (said := run.state.inbox):
-        return
+        return False
     run.pursue(with_guidance_seen)
     run.change(observe.drain_inbox)
-    run.pursue(planner_of(run.goal).heard, said[: len(said) - len(run.state.inbox)])
+    heard = said[: len(said) - len(run.state.inbox)]
+    run.pursue(planner_of(run.goal).heard, heard)
+    return any(each.is_for_delegates for each in heard)
 
 
 With = Callable[[GoalState, GoalRequest], GoalRequest]

@@ -45,9 +45,9 @@ async def _execute(run: GoalRun) -> None:
     """Carry out all steps that can be: calls of one reply, through gate and stages like those of any agent."""
     proposed = held_up_reply(run)
     if proposed is None:
-        hear(run)
+        guided = hear(run)
         run.pursue(planner_of(run.goal).round)
-        if not run.goal.pursuit.due_steps:
+        if not run.goal.pursuit.due_steps or (guided and _decide_without_model(run, planner_of(run.goal).guided)):
             return
         proposed = await _prepare_steps(run)
     if proposed is None:
@@ -136,9 +136,12 @@ async def _decide(run: GoalRun) -> None:
 
 
 async def _ask(run: GoalRun) -> None:
-    """Ask the person that the goal is for; the clock stands still meanwhile."""
-    decided = await ask_for_answer(run, _question(run), may_roll_over=True)
-    run.pursue(pursue.with_answer_of_person, decided.result if decided.choice == "result" else None)
+    """Ask the person that the goal is for; the clock stands still meanwhile. What people say instead is an answer."""
+    answer = ""
+    if not run.state.inbox:
+        decided = await ask_for_answer(run, _question(run), may_roll_over=True, is_moot=lambda: bool(run.state.inbox))
+        answer = decided.result if decided.choice == "result" else ""
+    run.pursue(pursue.with_answer_of_person, answer or (pursue.SAID_INSTEAD if run.state.inbox else pursue.UNANSWERED))
 
 
 async def _review(run: GoalRun) -> None:
@@ -150,9 +153,18 @@ async def _review(run: GoalRun) -> None:
             verdict = await _judge_plan(run, review.proposed(run.goal))
         run.pursue(review.with_verdict, verdict)
         return
-    decided = await ask_for_answer(run, _question(run), may_roll_over=True)
-    words = decided.result if decided.choice == "result" else decided.reason or "Find another plan."
-    run.pursue(review.with_reviewed, words, run.setup)
+    asked = review.asked(run.goal)
+
+    def is_moot() -> bool:
+        return review.asked(run.goal) != asked
+
+    decided = await ask_for_answer(run, _question(run), may_roll_over=True, is_moot=is_moot)
+    if is_moot():  # also where it was answered just before: the answer was to another plan
+        return
+    if decided.choice == "result":
+        run.pursue(review.with_reviewed, decided.result, run.setup)
+    else:
+        run.pursue(review.with_unapproved, decided)
 
 
 async def _judge_plan(run: GoalRun, plan: tuple[ProposedStep, ...]) -> Verdict:

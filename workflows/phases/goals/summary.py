@@ -4,6 +4,7 @@ from orga.workflows.decisions import observe
 from orga.workflows.decisions.goals import prompts, pursue
 from orga.workflows.decisions.goals.endings import best_effort, may_be_summarised, with_end_put_off
 from orga.workflows.decisions.goals.planners import planner_of
+from orga.workflows.decisions.goals.progress import OPEN_ENDED
 from orga.workflows.decisions.result import with_output
 from orga.workflows.decisions.stages import is_in_question
 from orga.workflows.phases import gate
@@ -71,8 +72,8 @@ def _goes_on(run: GoalRun) -> bool:
 
 
 def _is_news(run: GoalRun, ending: Stop) -> bool:
-    """Return whether people said something while a good end was told: it is not the end then."""
-    return ending[0] == "completed" and bool(run.state.inbox) and run.state.stop is None
+    """Return whether people said something while an end was told that is no limit: it is not the end then."""
+    return ending[0] in OPEN_ENDED and bool(run.state.inbox) and run.state.stop is None
 
 
 def _how(run: GoalRun, ending: Stop) -> Stop:

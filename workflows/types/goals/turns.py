@@ -1,11 +1,13 @@
 """The model calls of a goal: what goes with one beside its context, and what comes back beside its words."""
 
-from typing import Self
+from collections.abc import Mapping
+from typing import Any, Self
 
 from orga.workflows.types.context import ReasonRequest
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.names import GoalTurn
 from orga.workflows.types.record import replace_fields
+from orga.workflows.types.text import clean_text
 
 
 class GoalRequest(ReasonRequest):
@@ -39,6 +41,19 @@ class GoalReply(Reply):
     def with_repaired(self, *, repaired: bool) -> Self:
         """Return the reply with whether its text was repaired; that it was not is not written."""
         return replace_fields(self, {"repaired": True}) if repaired else self
+
+
+_SKILL = ("skill", "tool", "skill_name", "agent")
+"""Keys of a step in which models write what it is done by."""
+
+MAX_SKILL_CHARS = 200
+
+
+def skill_named(step: Mapping[str, Any]) -> str:
+    """Return what a step is done by, as a model wrote it; "" for nothing."""
+    said = (step.get(key) for key in _SKILL)
+    named = (clean_text(each).strip()[:MAX_SKILL_CHARS] for each in said if isinstance(each, str))
+    return next(filter(None, named), "")
 
 
 def asking(turn: GoalTurn, text: str) -> str:
