@@ -8,19 +8,25 @@ from temporalio.exceptions import ApplicationError
 
 from orga.activities.ports import Acted
 from orga.workflows.types.input import OUT_OF_TIME
-from orga.workflows.types.tools import DONE, EARLIER_UNKNOWN, MAYBE_DONE, NOT_DONE, UNKNOWN_OUTCOMES
+from orga.workflows.types.tools import DONE, EARLIER_UNKNOWN, GOES_ON, MAYBE_DONE, NOT_DONE, UNKNOWN_OUTCOMES
 
 _FAILED = "failed"
 _TOLD: dict[Acted | None, tuple[str, ...]] = {None: (), "no": (NOT_DONE,), "maybe": (MAYBE_DONE,), "yes": (DONE,)}
 
 
 def attempt_failed(
-    message: str, kind: str, *, retryable: bool, acted: Acted | None = None, is_last: bool = False
+    message: str,
+    kind: str,
+    *,
+    retryable: bool,
+    acted: Acted | None = None,
+    is_last: bool = False,
+    goes_on: bool = False,
 ) -> ApplicationError:
     """Return the failure of this attempt; it tells, too, when an earlier one may have had its effect.
 
     One that another try could cure, for which there is no time, `is_last`: the run hears what went wrong while it still
-    can go on, where it would have had to give up on a call that waits.
+    can go on, where it would have had to give up on a call that waits. One that `goes_on` was cut off and not stopped.
 
     The server hands the last heartbeat of an attempt on to the next one, and nothing else.
     """
@@ -29,7 +35,7 @@ def attempt_failed(
     if retryable and not is_last and not is_unsure and is_plain and not activity.info().is_local:
         note_plain_failure()
     is_out_of_time = retryable and is_last
-    told = {EARLIER_UNKNOWN: is_unsure, OUT_OF_TIME: is_out_of_time}
+    told = {EARLIER_UNKNOWN: is_unsure, OUT_OF_TIME: is_out_of_time, GOES_ON: goes_on}
     details = (*_TOLD[acted], *(word for word, is_so in told.items() if is_so))
     return ApplicationError(message, *details, type=kind, non_retryable=not retryable or is_out_of_time)
 

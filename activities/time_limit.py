@@ -16,6 +16,11 @@ T = TypeVar("T")
 ENDING_S = 4.0
 """What a call gets to end in once it is cancelled; a run waits five seconds for it."""
 
+
+class LeftBehind(ToolError):
+    """A call that was cut off at its time limit, and could not be stopped."""
+
+
 _left_behind: set[asyncio.Task[Any]] = set()
 """Nothing else might hold on to a task that nobody awaits."""
 
@@ -29,7 +34,7 @@ async def within_limit(work: Coroutine[Any, Any, T], spec: ToolSpec, *, is_await
         is_awaited: Whether one that is cancelled has all of its time to end in: it must not act behind its report.
 
     Raises:
-        ToolError: Kind TimeLimit.
+        ToolError: Kind TimeLimit; `LeftBehind` where what it began goes on.
     """
     limit_s = _limit_s()
     began, outer = time.monotonic(), asyncio.current_task()
@@ -43,8 +48,9 @@ async def within_limit(work: Coroutine[Any, Any, T], spec: ToolSpec, *, is_await
             raise
         return call.result()
     if not done:
-        await _cancel(call, spec.name, REPORT_S / 2)
-        raise ToolError(_text(spec, limit_s), kind=TIME_LIMIT, retryable=True)
+        has_ended = await _cancel(call, spec.name, REPORT_S / 2)
+        is_stopped = has_ended and spec.options.isolation != "thread"
+        raise (ToolError if is_stopped else LeftBehind)(_text(spec, limit_s), kind=TIME_LIMIT, retryable=True)
     return call.result()
 
 

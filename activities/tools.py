@@ -23,7 +23,7 @@ from orga.activities.ports import Acted, Tool, ToolContext, ToolError, ToolSourc
 from orga.activities.sanitize import MAX_CHARS, sanitized
 from orga.activities.shutdown import told_of_shutdown
 from orga.activities.spans import tool_span
-from orga.activities.time_limit import within_limit
+from orga.activities.time_limit import LeftBehind, within_limit
 from orga.workflows.types.names import OWN_ACTIVITIES
 from orga.workflows.types.text import clean_text, clip
 from orga.workflows.types.tools import ToolOutput, ToolRequest
@@ -128,14 +128,18 @@ def _without_secrets(content: str, secrets: KnownSecrets) -> str:
 async def _call(
     tool: Tool, request: ToolRequest, context: ToolContext, secrets: KnownSecrets, began: float
 ) -> ToolOutput:
-    def failure(text: str, kind: str, retryable: bool, acted: Acted | None = None) -> ApplicationError:
+    def failure(
+        text: str, kind: str, retryable: bool, acted: Acted | None = None, goes_on: bool = False
+    ) -> ApplicationError:
         is_last = comes_too_late(request.left_s, time.monotonic() - began)
-        return attempt_failed(_told(secrets, text), kind, retryable=retryable, acted=acted, is_last=is_last)
+        told = _told(secrets, text)
+        return attempt_failed(told, kind, retryable=retryable, acted=acted, is_last=is_last, goes_on=goes_on)
 
     try:
         return await within_limit(tool.call(request.arguments, context), tool.spec, is_awaited=request.is_awaited)
     except ToolError as error:
-        raise failure(str(error), error.kind, error.retryable, error.acted) from None
+        goes_on = isinstance(error, LeftBehind)
+        raise failure(str(error), error.kind, error.retryable, error.acted, goes_on) from None
     except Exception as error:
         activity.logger.exception("tool %s failed", tool.spec.name)
         raise failure(error_text(error), type(error).__name__, retryable=True) from None

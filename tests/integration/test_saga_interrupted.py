@@ -1,13 +1,25 @@
 """A saga that is interrupted takes back what was done: an abort, the end of the time; a pause holds it."""
 
-from temporalio.api.enums.v1 import EventType
-from temporalio.client import Client
+import threading
+from collections.abc import Generator
 
+import pytest
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client, WorkflowExecutionStatus
+
+from orga import tool
+from orga.activities.adapters.tools.python_function import PythonFunction
+from orga.activities.ports import Tool
 from orga.testing import answers
+from orga.workflows.phases import saga as saga_phase
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.tools import ToolOptions
-from tests.support.hold import Hold, until
+from tests.support.hold import PATIENCE_S, Hold, until
+from tests.support.runs.questions import told
 from tests.support.runs.sagas import Ledger, an_agency, book, compensations, fails, look, pay, saga
+from tests.support.runs.stubborn import impatient
+
+__all__ = ["impatient"]
 
 
 async def test_an_abort_in_the_middle_takes_back_what_was_done(client: Client) -> None:
@@ -100,3 +112,89 @@ async def test_an_alternative_takes_back_what_a_compensation_cannot_after_an_abo
         ran = await loop.ended(handle)
     assert ledger.done == ["book hotel", "refund hotel"]
     assert compensations(ran) == [("cancel", "ok")]
+
+
+class Thread:
+    """A tool whose thread books only once it is let go, whatever became of its call."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger, self.entered, self.let_go = ledger, threading.Event(), threading.Event()
+
+    def tool(self) -> Tool:
+        @tool(effect="irreversible")
+        def book(what: str) -> str:
+            """Book it."""
+            self.entered.set()
+            self.let_go.wait(10 * PATIENCE_S)
+            self._ledger.done.append(f"book {what}")
+            return "booked"
+
+        return PythonFunction(book)
+
+    async def reached(self) -> None:
+        async def is_entered() -> bool:
+            return self.entered.is_set()
+
+        await until(is_entered)
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger()
+
+
+@pytest.fixture
+def thread(ledger: Ledger) -> Generator[Thread]:
+    thread = Thread(ledger)
+    yield thread
+    thread.let_go.set()
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_what_is_still_being_done_is_taken_back_once_it_has_ended(
+    client: Client, ledger: Ledger, thread: Thread
+) -> None:
+    """A thread cannot be stopped: its booking would come behind the compensation, and stay."""
+    async with an_agency(client, [saga(book("car"), book("hotel"))], thread.tool(), ledger.tool("cancel")) as loop:
+        handle = await loop.start()
+        await thread.reached()
+        await handle.signal("abort")
+
+        async def waits_or_is_over() -> bool:
+            timers = [e.timer_started_event_attributes async for e in handle.fetch_history_events()]
+            waits = saga_phase.UNDO_GRACE_S in [timer.start_to_fire_timeout.ToSeconds() for timer in timers]
+            return waits or (await handle.describe()).status != WorkflowExecutionStatus.RUNNING
+
+        await until(waits_or_is_over)
+        thread.let_go.set()
+        ran = await loop.ended(handle)
+        shown = await handle.query("conversation")
+
+    assert ledger.done == ["book car", "cancel car"]
+    assert shown[-1]["text"].startswith("[Error] saga stopped before step 2 of 2")
+    assert compensations(ran) == [("cancel", "ok")]
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_what_goes_on_for_longer_is_not_said_to_be_taken_back(
+    client: Client, ledger: Ledger, thread: Thread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saga_phase, "UNDO_GRACE_S", 5.0)
+    async with an_agency(client, [saga(book("car"))], thread.tool(), ledger.tool("cancel")) as loop:
+        handle = await loop.start()
+        await thread.reached()
+        await handle.signal("abort")
+        await loop.ended(handle)
+        shown = await handle.query("conversation")
+    assert ledger.done == ["cancel car"]
+    assert "(book cancelled); NOT surely taken back: step 1, which may still act" in shown[-1]["text"]
+
+
+async def test_a_thread_that_is_past_its_time_is_not_said_to_be_taken_back(
+    client: Client, ledger: Ledger, thread: Thread
+) -> None:
+    steps = [saga(book("car")), answers()]
+    async with an_agency(client, steps, thread.tool(), ledger.tool("cancel")) as loop:
+        await loop.run(tool_timeout_s=1)
+    assert ledger.done == ["cancel car"]
+    assert "(book failed); NOT surely taken back: step 1, which may still act; see to it" in told(loop)[0]

@@ -52,6 +52,8 @@ def outcome(kind: str, n: int = 0, tool: str = "book") -> Outcome:
             return failed(call, "silence", is_unknown=True)
         case "cancelled":
             return cancelled(call, TOOLS[1])
+        case "goes on":
+            return cancelled(call, a_spec("book", effect="idempotent", isolation="thread"))
         case "not_run":
             return not_run(call)
         case _:
@@ -266,6 +268,22 @@ def told(steps: Sequence[dict[str, Any]], kinds: Sequence[str], undone: dict[int
             {0: "ok"},
             "[Error] saga stopped at step 2 of 2 (pay failed); what was done is taken back",
             id="taken back",
+        ),
+        pytest.param(
+            [book("a"), book("b")],
+            ["ok", "goes on"],
+            {1: "ok", 0: "ok"},
+            "[Error] saga stopped at step 2 of 2 (book cancelled); "
+            "NOT surely taken back: step 2, which may still act; see to it",
+            id="taken back while it is still being done",
+        ),
+        pytest.param(
+            [book("a"), book("b")],
+            ["ok", "goes on"],
+            {1: "ok", 0: "denied"},
+            "[Error] saga stopped at step 2 of 2 (book cancelled); NOT taken back: step 1; "
+            "NOT surely taken back: step 2, which may still act; see to it",
+            id="one is not taken back, another may still act",
         ),
         pytest.param(
             [book("a"), book("b"), pay()],

@@ -11,7 +11,7 @@ from temporalio.testing import ActivityEnvironment
 
 from orga.activities import time_limit
 from orga.activities.ports import ToolError
-from orga.activities.time_limit import within_limit
+from orga.activities.time_limit import LeftBehind, within_limit
 from orga.workflows.types.tools import REPORT_S, TIME_LIMIT, ToolSpec
 from tests.support.tools.activities import Beats
 from tests.support.values.core import a_spec
@@ -57,23 +57,26 @@ async def test_a_tools_own_time_out_is_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("isolation", "advice"),
+    ("isolation", "kind", "advice"),
     [
-        pytest.param(None, "", id="awaited"),
-        pytest.param("process", "", id="in a process"),
+        pytest.param(None, ToolError, "", id="awaited"),
+        pytest.param("process", ToolError, "", id="in a process"),
         pytest.param(
             "thread",
+            LeftBehind,
             " and its thread cannot be stopped; declare it blocking: @tool(blocking=True)",
             id="in a thread, which says what to change",
         ),
     ],
 )
-async def test_a_call_over_its_time_is_an_error_before_the_server_gives_up(isolation: Any, advice: str) -> None:
+async def test_a_call_over_its_time_is_an_error_before_the_server_gives_up(
+    isolation: Any, kind: type[ToolError], advice: str
+) -> None:
     async with asyncio.timeout(5):
         with pytest.raises(ToolError) as caught:
             await limited(slow, 0.5, a_spec("look", isolation=isolation))
     assert (str(caught.value), caught.value.kind) == (f"look took longer than its 0.5 s{advice}", TIME_LIMIT)
-    assert caught.value.retryable
+    assert (caught.value.retryable, type(caught.value)) == (True, kind)
 
 
 @pytest.mark.parametrize("limit_s", [0.001, 0.5, 2.0, 30.0])

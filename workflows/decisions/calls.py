@@ -118,7 +118,8 @@ def cancelled(call: ToolCall, spec: ToolSpec | None) -> Outcome:
     may_have_acted = spec is not None and spec.effect != "read_only"
     if may_have_acted:
         text += "; the outcome is unknown: it may have taken effect"
-    return Outcome(call=call, status="cancelled", text=text, may_have_acted=may_have_acted)
+    goes_on = may_have_acted and spec is not None and spec.options.isolation == "thread"
+    return Outcome(call=call, status="cancelled", text=text, may_have_acted=may_have_acted, goes_on=goes_on)
 
 
 def tainted(state: AgentState, outcomes: Sequence[Outcome]) -> tuple[str, ...]:

@@ -215,8 +215,11 @@ def _left_behind(course: Course) -> str:
     if any(map(may_stand, finals)):
         return f"nothing is taken back, since it is a final step{UNKNOWN}"
     bad = [str(n + 1) for n, outcome in course.undone.items() if outcome.status != "ok"]
-    if bad:
-        return f"NOT taken back: step {', '.join(bad)}; see to it"
+    going = [str(n + 1) for n, outcome in enumerate(course.outcomes) if n in course.undone and outcome.goes_on]
+    left = [f"NOT taken back: step {', '.join(bad)}"] if bad else []
+    left += [f"NOT surely taken back: step {', '.join(going)}, which may still act"] if going else []
+    if left:
+        return f"{'; '.join(left)}; see to it"
     return "what was done is taken back" if course.undone else "there was nothing to take back"
 
 

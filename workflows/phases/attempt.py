@@ -18,10 +18,10 @@ from orga.workflows.decisions.recovery import max_attempts, recovery_of
 from orga.workflows.decisions.result import argument_summary
 from orga.workflows.phases.control.failures import failure_kind, failure_text
 from orga.workflows.phases.control.run import CutShort
-from orga.workflows.phases.failures import is_infrastructure, is_turned_away, may_have_acted, took_effect
+from orga.workflows.phases.failures import goes_on, is_infrastructure, is_turned_away, may_have_acted, took_effect
 from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.phases.run import Run, show_circuits
-from orga.workflows.types.gate import permit_text
+from orga.workflows.types.gate import TAKEN_BACK, permit_text
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS, told_in
 from orga.workflows.types.recovery import Outcome
@@ -116,6 +116,8 @@ class Failed(Value):
     """It may have had its effect."""
     took_effect: bool = False
     """It surely had it, and must not be repeated; what it answered cannot be read."""
+    goes_on: bool = False
+    """It was cut off, and what it began may still act."""
 
     @property
     def unclear(self) -> str:
@@ -128,7 +130,7 @@ class Failed(Value):
             outcome = turned_away(call, self.error)
         else:
             outcome = failed(call, self.error, is_unknown=self.is_unknown, took_effect=self.took_effect)
-        return outcome.with_possible_effect(self.may_have_acted or self.is_unknown)
+        return outcome.with_possible_effect(self.may_have_acted or self.is_unknown).with_going_on(self.goes_on)
 
     def after(self, earlier: "Failed") -> "Failed":
         """Return this failure of a call that had failed before: what the earlier try may have done is not undone."""
@@ -139,6 +141,7 @@ class Failed(Value):
             was_run=self.was_run or earlier.was_run,
             may_have_acted=self.may_have_acted or earlier.may_have_acted,
             took_effect=self.took_effect or earlier.took_effect,
+            goes_on=self.goes_on or earlier.goes_on,
         )
 
 
@@ -147,6 +150,11 @@ def outcome_of(task: asyncio.Task[Outcome], permitted: AllowedCall) -> Outcome:
     if not task.done() or task.cancelled():
         return cancelled(permitted.call, permitted.spec)
     return task.result()
+
+
+def is_step_that_acts(permitted: AllowedCall) -> bool:
+    """Return whether the call may have to be taken back: not while it is still being done."""
+    return permitted.purpose in TAKEN_BACK and permitted.spec.effect != "read_only"
 
 
 async def execute_attempt(run: Run, permitted: AllowedCall, place: Place) -> Outcome | Failed:
@@ -187,6 +195,7 @@ async def _in_slot(run: Run, permitted: AllowedCall, place: Place) -> Outcome | 
             was_run=acted or not is_turned_away(error),
             may_have_acted=acted,
             took_effect=is_unknown and took_effect(error),
+            goes_on=acted and goes_on(error),
         )
     run.brought += len(output.content.encode())
     count_success(run, spec)
@@ -199,7 +208,7 @@ async def _in_slot(run: Run, permitted: AllowedCall, place: Place) -> Outcome | 
 async def _execute_activity(run: Run, permitted: AllowedCall, place: Place) -> Any:
     """Return the result as any JSON: the worker of another maker may send what it likes."""
     call, spec, options = permitted.call, permitted.spec, permitted.spec.options
-    is_awaited = run.awaits_calls and not place.is_before_reasoning
+    is_awaited = (run.awaits_calls and not place.is_before_reasoning) or is_step_that_acts(permitted)
     optional = {"digest": spec.digest, "permit": _permit(permitted), "is_awaited": is_awaited}
     given: dict[str, Any] = {name: value for name, value in optional.items() if value}
     if spec.name in KNOWLEDGE_TOOLS:

@@ -11,6 +11,7 @@ from orga.workflows.types.input import OUT_OF_TIME
 from orga.workflows.types.tools import (
     DONE,
     EARLIER_UNKNOWN,
+    GOES_ON,
     MAYBE_DONE,
     NOT_DONE,
     UNKNOWN_OUTCOMES,
@@ -81,6 +82,12 @@ def took_effect(error: BaseException) -> bool:
     """Return whether the call had its effect: only what it answered is no use."""
     cause = cause_of(error)
     return isinstance(cause, ApplicationError) and DONE in cause.details
+
+
+def goes_on(error: BaseException) -> bool:
+    """Return whether what the call began may still act: its worker cut it off, and could not stop it."""
+    cause = cause_of(error)
+    return isinstance(cause, ApplicationError) and GOES_ON in cause.details
 
 
 def _words(error: ApplicationError) -> set[str]:

@@ -10,7 +10,7 @@ from orga.workflows.decisions.calls import not_run, refused, with_change
 from orga.workflows.decisions.recovery import triggered
 from orga.workflows.decisions.saga import Course, ended, why
 from orga.workflows.phases import gate
-from orga.workflows.phases.attempt import outcome_of
+from orga.workflows.phases.attempt import is_step_that_acts, outcome_of
 from orga.workflows.phases.control.run import CutShort, Interrupted
 from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.phases.questions import ask_approval, confirm_when_resumed
@@ -22,7 +22,10 @@ from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.value import Value
 
 UNDO_GRACE_S = 60.0
-"""Seconds that compensations have once the run is interrupted. Half a saga is what an abort must not leave behind."""
+"""Seconds that compensations have once the run is interrupted. Half a saga is what an abort must not leave behind.
+
+A step that ignores its cut has as many before, to end by itself.
+"""
 
 CarriedOut = Callable[[Run, AllowedCall, str, CutShort], Awaitable[Outcome]]
 """Carries one allowed call out at a place, to its outcome, until it is cut short."""
@@ -172,4 +175,16 @@ async def _carry_out(one: _Saga, permitted: AllowedCall, part: _Part, is_cut_sho
     permitted = permitted._replace(spec=spec)
     task = asyncio.ensure_future(one.carry(one.run, permitted, part.place, is_cut_short))
     await one.run.settle([task], is_cut_short)
+    if is_step_that_acts(permitted) and not task.done():
+        return await _outlast(one.run, task, permitted)
+    return outcome_of(task, permitted)
+
+
+async def _outlast(run: Run, task: asyncio.Task[Outcome], permitted: AllowedCall) -> Outcome:
+    """Return the outcome of a step that ignores its cut: what is still being done cannot be taken back yet."""
+    try:
+        await workflow.wait_condition(task.done, timeout=UNDO_GRACE_S, timeout_summary="for a step of a saga to end")
+    except TimeoutError:
+        run.tick()
+        return outcome_of(task, permitted).with_going_on(True)
     return outcome_of(task, permitted)

@@ -26,6 +26,9 @@ step of a saga, taking one back; `ending`: text that a run without an answer wou
 ANEW: frozenset[Purpose] = frozenset({"saga", "compensation", "requeue"})
 """What may be put to the gate anew: a saga foresees its steps, a letter that was not sent may be sent later."""
 
+TAKEN_BACK: frozenset[Purpose] = frozenset({"saga"})
+"""What a later call may take back, which has to come behind it."""
+
 
 ENDING = "ending"
 """The place of what a run would bring that ends without an answer."""

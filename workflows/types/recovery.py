@@ -24,6 +24,8 @@ class Outcome(Record):
     """Id of the tool activity that holds the text, when it succeeded."""
     may_have_acted: bool = False
     """It did not succeed, and may have had its effect all the same."""
+    goes_on: bool = False
+    """It was cut off, and what it began may still act."""
     ours: tuple[int, int] | None = None
     """Characters at the beginning and the end of the text that are our own words; None is what the status says."""
     by: str = ""
@@ -60,6 +62,10 @@ class Outcome(Record):
     def with_possible_effect(self, may_have_acted: bool) -> Self:
         """Return the outcome with whether it may have had its effect all the same."""
         return replace_fields(self, {"may_have_acted": may_have_acted})
+
+    def with_going_on(self, goes_on: bool) -> Self:
+        """Return the outcome with whether what the call began may still act."""
+        return replace_fields(self, {"goes_on": goes_on})
 
     def without_result(self) -> Self:
         """Return the outcome whose text no activity under the call's own id holds."""

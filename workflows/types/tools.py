@@ -119,6 +119,9 @@ MAYBE_DONE = "outcome unknown"
 DONE = "it took effect"
 """Details of a failure, of whatever type: what it did. One without any leaves open what an irreversible call did."""
 
+GOES_ON = "it goes on"
+"""Detail of a failure: the call was cut off, and what it began may still act."""
+
 REPORT_S = 2.0
 """Beyond its time limit, until the server gives an attempt up: for its worker to end it and to say so."""
 
@@ -146,7 +149,7 @@ class ToolRequest(Record):
     left_s: float | None = None
     """Seconds on the run's clock when it was asked for; set only where the call may be tried again."""
     is_awaited: bool = False
-    """Whether the run waits, where it cuts the call short, until that has ended: it goes on behind it."""
+    """Whether the run waits, where it cuts the call short, until that has ended: what it does next comes behind it."""
 
 
 class ToolOutput(Record):

@@ -7,7 +7,7 @@ from typing import Any
 
 from temporalio.client import Client
 
-from orga.activities.ports import PolicyEngine, ToolContext, ToolError
+from orga.activities.ports import PolicyEngine, Tool, ToolContext, ToolError
 from orga.client.testing.script import USAGE
 from orga.testing import FakeTool, answers
 from orga.workflows.types.agents import AgentConfig
@@ -89,9 +89,9 @@ def fails(error: str = "full", *, retryable: bool = False) -> Callable[[], Any]:
 
 
 @asynccontextmanager
-async def an_agency(client: Client, steps: Sequence[Any], *tools: FakeTool, **options: Any) -> AsyncGenerator[Loop]:
+async def an_agency(client: Client, steps: Sequence[Any], *tools: Tool, **options: Any) -> AsyncGenerator[Loop]:
     """Run a worker whose agent may propose sagas of these tools."""
-    agent = AgentConfig(tools=(*(tool.name for tool in tools), "saga"))
+    agent = AgentConfig(tools=(*(tool.spec.name for tool in tools), "saga"))
     async with a_loop(client, steps, *tools, agents={"default": agent}, **options) as loop:
         yield loop
 
