@@ -6,12 +6,15 @@ from typing import Any
 from temporalio.client import Client, WorkflowHandle
 
 from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
+from orga.client.testing.script import USAGE
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.gate import ApprovalTerms
+from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import Hold, until
 from tests.support.runs.critics import a_critic, a_person, criticised, verdict
+from tests.support.runs.delegates import a_cast, agent, delegates, leading
 from tests.support.runs.loop import a_loop
 from tests.support.runs.questions import told, updated, waiting
 
@@ -20,7 +23,7 @@ FORBIDDEN = "[Policy denied] forbidden since noon"
 
 @dataclass
 class Reloaded:
-    """A policy engine that allows `pay`, on a person's yes where it asks, until it is reloaded."""
+    """A policy engine that is reloaded: until then it allows `pay`, on a person's yes where it asks, and `payer`."""
 
     is_embedded = True
 
@@ -30,7 +33,9 @@ class Reloaded:
     async def judge(self, proposal: Proposal) -> Judgement:
         """Decide by the rules of now."""
         version = "v2" if self.forbids else "v1"
-        if proposal.call is None or proposal.call.name != "pay":
+        if proposal.call is None or not (
+            proposal.call.name == "pay" or proposal.call.arguments.get("agent") == "payer"
+        ):
             return Judgement(True, version=version)
         if self.forbids:
             return Judgement(False, "forbidden since noon", version=version)
@@ -121,3 +126,55 @@ async def test_before_a_person_has_a_failed_call_made_again(client: Client) -> N
 
     assert len(pay.contexts) == 1
     assert told(loop)[0].endswith("[Policy denied] An operator wanted it called again: forbidden since noon")
+
+
+async def test_while_a_call_waits_for_a_slot_of_a_paused_run(client: Client) -> None:
+    hold, engine = Hold(), Reloaded()
+    look, pay = FakeTool("look", lambda arguments, context: hold.then("ok")), FakeTool("pay", effect="irreversible")
+    proposed = tuple(ToolCall(call_id=name, name=name) for name in ("look", "pay"))
+    script = [Reply.of(calls=proposed, finish="tool_calls", usage=USAGE), answers()]
+    async with a_loop(client, script, look, pay, engine=engine) as loop:
+        handle = await loop.start(max_concurrent_tools=1)
+        await hold.reached()
+        await handle.signal("pause")
+        await until(lambda: _is_to_pause(handle))
+        engine.forbids = True
+        await handle.signal("resume")
+        hold.go.set()
+        await loop.ended(handle)
+
+    assert (pay.contexts, told(loop)) == ([], ["ok", FORBIDDEN])
+
+
+async def _is_to_pause(handle: WorkflowHandle[Any, Any]) -> bool:
+    return (await handle.query("status"))["paused"]
+
+
+async def test_while_another_delegate_that_has_the_slot_is_held(client: Client) -> None:
+    engine = Reloaded()
+    agents = {
+        "lead": agent("lead", "helper", "payer"),
+        "helper": agent("helper", tools=["ask_user"]),
+        "payer": agent("payer"),
+    }
+    asks = calls("ask_user", arguments={"question": "now?"})
+    scripts = {
+        "lead": [delegates("helper", "payer"), answers()],
+        "helper": [asks, answers("done")],
+        "payer": [answers("paid")],
+    }
+    async with a_cast(client, agents, scripts, engine=engine) as (loop, cast):
+        handle = await leading(loop, max_concurrent_tools=1)
+        helper = client.get_workflow_handle(f"{handle.id}.1.0")
+        await until(lambda: _is_held_below(handle))
+        wait = await waiting(helper)
+        engine.forbids = True
+        await updated(helper, "answer", {"question_id": wait["wait_id"], "text": "yes"})
+        ran = await loop.ended(handle)
+
+    assert (cast.told("lead")[-1], cast.seen("payer")) == (FORBIDDEN, [])
+    assert ran.result.tool_calls.denied == 1
+
+
+async def _is_held_below(handle: WorkflowHandle[Any, Any]) -> bool:
+    return any(child["held"] for child in (await handle.query("status"))["children"])

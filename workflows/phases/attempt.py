@@ -11,17 +11,18 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import CancelledError, FailureError
 
 from orga.workflows.decisions import breakers
-from orga.workflows.decisions.calls import cancelled, failed, not_run, turned_away, unclear
+from orga.workflows.decisions.calls import cancelled, failed, not_run, refused, turned_away, unclear
 from orga.workflows.decisions.control.interventions import remaining_s
 from orga.workflows.decisions.recall import behalf_of, with_recalled_taint
 from orga.workflows.decisions.recovery import max_attempts, recovery_of
 from orga.workflows.decisions.result import argument_summary
+from orga.workflows.phases import gate
 from orga.workflows.phases.control.failures import failure_kind, failure_text
-from orga.workflows.phases.control.run import CutShort
+from orga.workflows.phases.control.run import CutShort, Interrupted
 from orga.workflows.phases.failures import goes_on, is_infrastructure, is_turned_away, may_have_acted, took_effect
-from orga.workflows.phases.gate import AllowedCall
+from orga.workflows.phases.gate import AllowedCall, GateResult
 from orga.workflows.phases.run import Run, show_circuits
-from orga.workflows.types.gate import TAKEN_BACK, permit_text
+from orga.workflows.types.gate import TAKEN_BACK, UNCONFIRMED, permit_text, place_of
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS, told_in
 from orga.workflows.types.recovery import Outcome
@@ -157,8 +158,33 @@ def is_step_that_acts(permitted: AllowedCall) -> bool:
     return permitted.purpose in TAKEN_BACK and permitted.spec.effect != "read_only"
 
 
+async def confirm_if_held_up(
+    run: Run, permitted: AllowedCall, activity_id: str, since_s: float
+) -> AllowedCall | Outcome:
+    """Return the call as it may be carried out by now, or why not: one that people have held up is judged once more.
+
+    Args:
+        run: The run.
+        permitted: What the gate allowed.
+        activity_id: Where it is carried out.
+        since_s: How long the run had stood still when the call began to wait.
+    """
+    is_held_up = run.state.clock.stood_still_s(run.now) != since_s
+    if not is_held_up or run.is_interrupted() or permitted.purpose in UNCONFIRMED:
+        return permitted
+    result = GateResult(permitted.call, permitted.verdict, permitted, place=place_of(activity_id))
+    try:
+        again = await gate.confirm(run, result)
+    except (Interrupted, asyncio.CancelledError):
+        return not_run(permitted.call)
+    if again.permitted is None:
+        return refused(permitted.call, again.verdict)
+    return permitted._replace(verdict=again.permitted.verdict)
+
+
 async def execute_attempt(run: Run, permitted: AllowedCall, place: Place) -> Outcome | Failed:
     """Carry the call out, in one of the run's slots; cancellation is an outcome, too."""
+    stood_still_s = run.state.clock.stood_still_s(run.now)
     try:
         await run.slots.acquire()
     except asyncio.CancelledError:
@@ -166,7 +192,8 @@ async def execute_attempt(run: Run, permitted: AllowedCall, place: Place) -> Out
     try:
         if permitted.purpose == "reply" and run.brought > MAX_BROUGHT_BYTES:
             return not_run(permitted.call, FULL)
-        return await _in_slot(run, permitted, place)
+        confirmed = await confirm_if_held_up(run, permitted, place.activity_id, stood_still_s)
+        return confirmed if isinstance(confirmed, Outcome) else await _in_slot(run, confirmed, place)
     finally:
         run.slots.release()
 

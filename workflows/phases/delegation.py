@@ -12,7 +12,7 @@ from temporalio.exceptions import FailureError
 from orga.workflows.decisions import delegation
 from orga.workflows.decisions.calls import not_run
 from orga.workflows.decisions.delegation import abort_reason, ceiling_for, is_held, lacking, with_parent_told
-from orga.workflows.phases.attempt import Failed, Place
+from orga.workflows.phases.attempt import Failed, Place, confirm_if_held_up
 from orga.workflows.phases.control.failures import failure_text
 from orga.workflows.phases.control.pace import show_details
 from orga.workflows.phases.control.run import CANCEL_GRACE_S
@@ -44,6 +44,7 @@ async def execute_delegate(run: Run, permitted: AllowedCall, place: Place) -> Ou
     identity = child_id(workflow.info().workflow_id, place.activity_id)
     child = Child(workflow_id=identity, agent=target, task=one_line(task, delegation.SHOWN_CHARS))
     run.change(delegation.announced, child)
+    stood_still_s = run.state.clock.stood_still_s(run.now)
     try:
         await asyncio.sleep(0)  # by then all delegates of the reply are announced, and share alike
         await run.slots.acquire()
@@ -51,7 +52,11 @@ async def execute_delegate(run: Run, permitted: AllowedCall, place: Place) -> Ou
         run.change(delegation.without, identity)
         return not_run(permitted.call)
     try:
-        return await _run_unbroken(_in_slot(run, permitted, place, child))
+        confirmed = await confirm_if_held_up(run, permitted, place.activity_id, stood_still_s)
+        if isinstance(confirmed, Outcome):
+            run.change(delegation.without, identity)
+            return confirmed
+        return await _run_unbroken(_in_slot(run, confirmed, place, child))
     finally:
         run.slots.release()
 

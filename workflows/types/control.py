@@ -54,6 +54,10 @@ class Clock(Record):
         end = self.stopped_at or now
         return max((end - self.started_at).total_seconds() - self.stopped_s, 0.0)
 
+    def stood_still_s(self, now: datetime) -> float:
+        """Return the seconds that do not count, up to now."""
+        return self.stopped_s + (0.0 if self.stopped_at is None else (now - self.stopped_at).total_seconds())
+
     def with_started_at(self, started_at: datetime) -> Self:
         """Return the clock of a run that began then."""
         return replace_fields(self, {"started_at": started_at})
@@ -64,8 +68,7 @@ class Clock(Record):
 
     def with_resumed_at(self, now: datetime) -> Self:
         """Return the clock, going again; what it stood still for is left out."""
-        stood_s = 0.0 if self.stopped_at is None else (now - self.stopped_at).total_seconds()
-        return replace_fields(self, {"stopped_at": None, "stopped_s": self.stopped_s + stood_s})
+        return replace_fields(self, {"stopped_at": None, "stopped_s": self.stood_still_s(now)})
 
     def with_left_out(self, seconds: float) -> Self:
         """Return the clock for which these seconds do not count."""

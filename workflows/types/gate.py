@@ -29,6 +29,8 @@ ANEW: frozenset[Purpose] = frozenset({"saga", "compensation", "requeue"})
 TAKEN_BACK: frozenset[Purpose] = frozenset({"saga"})
 """What a later call may take back, which has to come behind it."""
 
+UNCONFIRMED: frozenset[Purpose] = frozenset({"compensation", "learning"})
+"""What is carried out under its one verdict, since it goes on while a run is paused, or ends."""
 
 ENDING = "ending"
 """The place of what a run would bring that ends without an answer."""
