@@ -5,6 +5,7 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
 
+from orga.activities.adapters.policy.ladder import gate_execution
 from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
 from orga.client.testing.script import USAGE
 from orga.testing import FakeTool, answers, calls
@@ -15,8 +16,9 @@ from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import Hold, until
 from tests.support.runs.critics import a_critic, a_person, criticised, verdict
 from tests.support.runs.delegates import a_cast, agent, delegates, leading
-from tests.support.runs.loop import a_loop
-from tests.support.runs.questions import told, updated, waiting
+from tests.support.runs.loop import WORKER_FACTS, a_loop
+from tests.support.runs.questions import stands_still, told, updated, waiting
+from tests.support.tools.lookups import fetching
 
 FORBIDDEN = "[Policy denied] forbidden since noon"
 
@@ -178,3 +180,35 @@ async def test_while_another_delegate_that_has_the_slot_is_held(client: Client) 
 
 async def _is_held_below(handle: WorkflowHandle[Any, Any]) -> bool:
     return any(child["held"] for child in (await handle.query("status"))["children"])
+
+
+class Slow:
+    """A policy server that takes its time over the first judgement, and forbids lookups behind it."""
+
+    is_embedded = False
+
+    def __init__(self) -> None:
+        self.hold, self.judged = Hold(), 0
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Allow the first proposal; of others the answer alone."""
+        self.judged += 1
+        if self.judged == 1:
+            await self.hold.then(None)
+        return Judgement(proposal.call is None or self.judged == 1, "forbidden since noon")
+
+
+async def test_while_a_run_is_paused_that_is_about_to_look_up_what_its_task_refers_to(client: Client) -> None:
+    fetch, engine = fetching(), Slow()
+    setup = WORKER_FACTS.model_copy(update={"gate_execution": gate_execution(engine)})
+    async with a_loop(client, [answers()], fetch, engine=engine, setup=setup) as loop:
+        handle = await loop.start("https://a.io")
+        await engine.hold.reached()
+        await handle.signal("pause")
+        engine.hold.go.set()
+        await stands_still(handle)
+        await handle.signal("resume")
+        ran = await loop.ended(handle)
+
+    (looked_up,) = [entry.data for entry in ran.journal if entry.event == "PreHydrationComplete"]
+    assert (fetch.contexts, looked_up["references"][0]["why"]) == ([], FORBIDDEN)

@@ -151,9 +151,12 @@ async def hydrate(run: Run) -> None:
 async def _look_up(run: Run, calls: tuple[ToolCall, ...], timeout_s: float) -> tuple[Outcome, ...]:
     """Return an outcome for each call that was judged; none when the run is ended before."""
     places = tuple(f"{run.lookups_place}.{index}" for index in range(len(calls)))
+    stood_still_s = run.state.clock.stood_still_s(run.now)
     try:
         results = await gate.judge_calls(run, calls, places, "hydration")
         await checkpoint(run)
+        if run.state.clock.stood_still_s(run.now) != stood_still_s:
+            results = tuple([await gate.confirm(run, result) for result in results])
     except Interrupted:
         return ()
     permitted = {index: result.permitted for index, result in enumerate(results) if result.permitted is not None}
