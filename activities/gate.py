@@ -36,11 +36,10 @@ AT_ONCE = 4
 FOR_VERDICTS = 0.8
 """Share of an attempt; the rest is kept for handing in what was decided."""
 
-ArgumentErrors = Callable[[dict[str, Any], Any], list[str]]
+ArgumentErrors = Callable[[dict[str, Any], Any], Awaitable[list[str]]]
 """Takes a JSON Schema and a value; returns what does not fit; raises ValueError for a schema that is no schema.
 
-It may wait for a process: called in a thread."""
-
+No work of others may make it wait: what has no verdict in time is denied."""
 
 Judge = Callable[[], Awaitable[Verdict]]
 Judged = tuple[str, Judge]
@@ -144,7 +143,7 @@ class GateActivities:
             return ""
         try:
             value = answer_json(request.answer or "")
-            errors = await asyncio.to_thread(self._argument_errors, request.output_schema, value)
+            errors = await self._argument_errors(request.output_schema, value)
         except ValueError as error:
             errors = [str(error)]
         return "the final answer does not fit the schema: " + "; ".join(errors) if errors else ""
@@ -169,7 +168,7 @@ class GateActivities:
         if call.malformed is not None:
             return f"the arguments of {call.name} are not a JSON object with each key once: {call.malformed[:200]}"
         try:
-            errors = await asyncio.to_thread(self._argument_errors, spec.parameters, call.arguments)
+            errors = await self._argument_errors(spec.parameters, call.arguments)
         except ValueError as error:
             return f"{call.name} cannot be called: {error}"
         return f"the arguments of {call.name} do not fit: " + "; ".join(errors) if errors else ""

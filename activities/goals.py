@@ -1,6 +1,5 @@
 """The turns of a goal: plan, prepare calls, evaluate, decide, compress, summarise; each a turn of its conversation."""
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
@@ -94,8 +93,7 @@ class GoalActivities:
 
     async def _plan(self, turn: GoalTurn, request: GoalRequest) -> GoalReply:
         setup, reply = await self._ask(turn, request, MAX_WORDS_BYTES)
-        problems = await asyncio.to_thread(self._problems, setup, reply.text)
-        return reply.with_problems(tuple(problems))
+        return reply.with_problems(tuple(await self._problems(setup, reply.text)))
 
     async def _said(self, turn: GoalTurn, request: GoalRequest, most: int | None = None) -> GoalReply:
         return (await self._ask(turn, request, most))[1]
@@ -124,7 +122,7 @@ class GoalActivities:
             activity.logger.warning("the reply is no JSON as it stands, and was repaired (%d characters)", len(text))
         return repaired
 
-    def _problems(self, setup: Setup, text: str) -> list[str]:
+    async def _problems(self, setup: Setup, text: str) -> list[str]:
         """Return what does not fit of arguments that a plan gives; the rest of a plan is the run's to judge."""
         try:
             said = object_in(text)
@@ -132,9 +130,9 @@ class GoalActivities:
             return []
         listed = said.get("steps", said.get("new_plan"))
         steps = cast("list[Any]", listed)[:MAX_CHECKED_STEPS] if isinstance(listed, list) else []
-        return [found for step in steps for found in self._misfits(setup, step)]
+        return [found for step in steps for found in await self._misfits(setup, step)]
 
-    def _misfits(self, setup: Setup, step: Any) -> list[str]:
+    async def _misfits(self, setup: Setup, step: Any) -> list[str]:
         match step:
             case {"arguments": dict()}:
                 arguments, skill = cast("dict[str, Any]", step["arguments"]), skill_named(cast("dict[str, Any]", step))
@@ -144,7 +142,7 @@ class GoalActivities:
         if spec is None:
             return []
         try:
-            errors = self._argument_errors(spec.parameters, arguments)
+            errors = await self._argument_errors(spec.parameters, arguments)
         except ValueError as error:
             errors = [f"the schema of {skill} cannot be used: {error}"]
         name = str(cast("dict[str, Any]", step).get("id", skill))[:40]

@@ -11,7 +11,7 @@ from bench.ours import our_input
 from bench.script import MODEL, RESULT, TEXT
 from orga.activities.adapters.agents import ConfiguredAgents
 from orga.activities.adapters.policy.listed import ListedTools
-from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.ports import ModelProvider, ModelRequest, ToolContext, ToolError
 from orga.client.workers.parts import Parts
 from orga.worker import build_worker
@@ -77,7 +77,7 @@ async def busy_run(client: Client, iterations: int) -> WorkflowHistory:
     specs = {tool.spec.name: tool.spec for tool in TOOLS}
     facts = Setup(agent="", model="", roll_over_events=10**6)
     agents = ConfiguredAgents({"default": AgentConfig(tools=tuple(specs))}, specs, MODEL, lambda name: None, facts)
-    parts = Parts(agents, _Script(), ListedTools(), argument_errors, TOOLS)
+    parts = Parts(agents, _Script(), ListedTools(), find_argument_errors, TOOLS)
     async with build_worker(client, parts, TASK_QUEUE):
         handle = await client.start_workflow(
             "AgentWorkflow", our_input(iterations), id=f"busy-{uuid.uuid4()}", task_queue=TASK_QUEUE, result_type=dict

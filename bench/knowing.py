@@ -17,7 +17,7 @@ from orga.activities.adapters.knowledge.recall_tool import RecallKnowledge
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.activities.adapters.knowledge.store_tool import StoreKnowledge
 from orga.activities.adapters.policy.listed import ListedTools
-from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.ports import Tool, ToolContext
 from orga.client.workers.parts import Parts
 from orga.worker import build_worker
@@ -96,7 +96,7 @@ async def _run(client: Client, store: SqliteStore, reader: ReadFile, iterations:
     facts = Setup(agent="", model="", roll_over_events=10**6)
     specs = {tool.spec.name: tool.spec for tool in tools}
     agents = ConfiguredAgents({"default": AgentConfig(tools=(TOOL,))}, specs, MODEL, lambda name: None, facts)
-    parts = Parts(agents, Script(), ListedTools(), argument_errors, tools, knowledge=store)
+    parts = Parts(agents, Script(), ListedTools(), find_argument_errors, tools, knowledge=store)
     given = our_input(iterations)
     if knows:
         given["config"]["knowledge"] = {"auto_persist": False, "max_context_items": 1}

@@ -10,7 +10,7 @@ from bench.script import MODEL, RESULT, TOOL
 from orga.activities.adapters.agents import ConfiguredAgents
 from orga.activities.adapters.policy.ladder import gate_execution
 from orga.activities.adapters.policy.listed import ListedTools
-from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.model_calls import Models
 from orga.activities.ports import PolicyEngine, ToolContext
 from orga.client.workers.parts import Parts
@@ -56,7 +56,7 @@ def our_worker(
     agents = ConfiguredAgents(
         {"default": AgentConfig(tools=(TOOL,))}, {TOOL: tool.spec}, MODEL, lambda name: None, facts
     )
-    parts = Parts(agents, models, policy, argument_errors, [tool])
+    parts = Parts(agents, models, policy, find_argument_errors, [tool])
     return build_worker(client, parts, task_queue)
 
 

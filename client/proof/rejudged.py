@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.gate import GateActivities
 from orga.activities.ports import Judgement, PolicyEngine, Proposal
 from orga.client.errors import OrgaError
@@ -50,7 +50,7 @@ class Rejudge:
 
     def __init__(self, engine: PolicyEngine) -> None:
         self._engine = _Heard(engine)
-        self._gate = GateActivities(self._engine, argument_errors)
+        self._gate = GateActivities(self._engine, find_argument_errors)
 
     async def judged(self, run: str, recorded: Judged) -> list[Rejudged]:
         """Return what each proposal of a request would have come to.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from uuid import uuid4
 
-from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.error_text import error_text
 from orga.activities.gate import GateActivities
 from orga.activities.known_secrets import KnownSecrets
@@ -77,7 +77,7 @@ def _value(text: str, schema: Mapping[str, Any]) -> Any:
 
 async def judged(asked: Asked, engine: PolicyEngine, approver: str = "") -> Verdict:
     """Return the gate's verdict; what needs a person's yes is judged once more where `approver` gives it."""
-    gate = GateActivities(engine, argument_errors)
+    gate = GateActivities(engine, find_argument_errors)
     request = GateRequest(
         agent=asked.agent,
         iteration=1,

@@ -9,7 +9,7 @@ from orga.activities.adapters.agents import ConfiguredAgents
 from orga.activities.adapters.mcp.settings import secret_variables
 from orga.activities.adapters.models.registry import ModelRegistry, default_model
 from orga.activities.adapters.policy.ladder import engine_name, gate_execution, policy_engine, policy_version
-from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.adapters.tools.catalog import ToolCatalog
 from orga.activities.adapters.webhook.sender import Link, Webhook, no_link
 from orga.activities.breakers import WorkerBreakers
@@ -150,7 +150,7 @@ def configured_parts(
         agents,
         models,
         policy,
-        argument_errors,
+        find_argument_errors,
         list(tools.values()),
         config.models.breaker,
         source=servers,

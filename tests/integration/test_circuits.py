@@ -12,7 +12,7 @@ from temporalio.client import Client
 
 from orga.activities.adapters.agents import ConfiguredAgents
 from orga.activities.adapters.policy.listed import ListedTools
-from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.breakers import WorkerBreakers, monotonic_time
 from orga.activities.ports import ModelError, ToolContext, ToolError
 from orga.client.testing.script import ScriptedModels, Step
@@ -47,7 +47,7 @@ async def a_shared_worker(
         ConfiguredAgents(agents, specs, "scripted:model", lambda model: None, WORKER_FACTS),
         ScriptedModels(provider),
         ListedTools(),
-        argument_errors,
+        find_argument_errors,
         tools,
         model_breaker or CircuitOptions(),
         breakers,

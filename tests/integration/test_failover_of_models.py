@@ -10,7 +10,7 @@ from temporalio.client import Client
 from orga.activities.adapters.agents import ConfiguredAgents
 from orga.activities.adapters.models.registry import ModelRegistry
 from orga.activities.adapters.policy.listed import ListedTools
-from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.client.workers.parts import Parts
 from orga.testing import ScriptedModel
 from orga.worker import build_worker
@@ -44,7 +44,7 @@ async def a_loop(
         agents=ConfiguredAgents(known, {}, HOUSE, registry.check, WORKER_FACTS, tiers=tiers),
         models=registry,
         policy=ListedTools(),
-        argument_errors=argument_errors,
+        argument_errors=find_argument_errors,
         tools=(),
         model_breaker=breaker or CircuitOptions(),
     )

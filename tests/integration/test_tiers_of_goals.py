@@ -7,7 +7,7 @@ from temporalio.client import Client
 
 from orga.activities.adapters.agents import ConfiguredAgents
 from orga.activities.adapters.policy.listed import ListedTools
-from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.ports import ModelProvider
 from orga.client.workers.parts import Parts
 from orga.testing import FakeTool
@@ -59,7 +59,7 @@ async def test_turns_ask_their_tiers(client: Client, model: str, asked: dict[str
         ),
         models=models,
         policy=ListedTools(),
-        argument_errors=argument_errors,
+        argument_errors=find_argument_errors,
         tools=(look,),
     )
     loop = Loop(client, f"test-{uuid.uuid4()}", models.known[OWN])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.gate import AT_ONCE, MAX_REASON_CHARS, GateActivities
 from orga.activities.known_secrets import KnownSecrets
 from orga.activities.ports import Judgement, PolicyEngine, Proposal
@@ -51,13 +51,13 @@ def asked_for(*calls: ToolCall, specs: tuple[ToolSpec, ...] = (READ, BROKEN), **
 
 
 async def verdicts(engine: PolicyEngine, request: GateRequest) -> tuple[Verdict, ...]:
-    return (await Beats().run(GateActivities(engine, argument_errors).gate, request)).verdicts
+    return (await Beats().run(GateActivities(engine, find_argument_errors).gate, request)).verdicts
 
 
 async def test_verdicts_name_the_places_that_were_asked_about() -> None:
     """The gate puts them there, behind all that a policy says and that is hidden in it."""
     engine, request = Engine(Judgement(allowed=True, policies=("9.9",))), asked_for(GOOD, GOOD, places=("3.0", "3.1"))
-    gate = GateActivities(engine, argument_errors, KnownSecrets(("3.0",)))
+    gate = GateActivities(engine, find_argument_errors, KnownSecrets(("3.0",)))
     given = await Beats().run(gate.gate, request)
     assert given.places == ("3.0", "3.1")
     one = await Beats().run(gate.gate, asked_for(answer="done", places=("3",)))
@@ -179,7 +179,7 @@ async def test_the_engine_learns_all_that_a_policy_may_rely_on() -> None:
 )
 async def test_no_run_is_judged_by_less_than_it_began_under(began: str, has: str, decision: str) -> None:
     engine = Engine(ALLOW)
-    gate = GateActivities(engine, argument_errors, engine_name=has).gate
+    gate = GateActivities(engine, find_argument_errors, engine_name=has).gate
     calls = await gate(asked_for(GOOD, GOOD, engine=began))
     answer = await gate(asked_for(answer="x", engine=began))
     assert [verdict.decision for verdict in (*calls.verdicts, *answer.verdicts)] == [decision] * 3
@@ -268,7 +268,7 @@ async def test_calls_of_one_reply_are_judged_together_where_a_server_is_asked(is
 
 @pytest.mark.parametrize("late", ["0", "3", "23"])
 async def test_one_answer_that_does_not_come_costs_its_own_call_only_and_says_so(late: str) -> None:
-    gate = GateActivities(Distant({late: 60.0}), argument_errors)
+    gate = GateActivities(Distant({late: 60.0}), find_argument_errors)
     beats = Beats(start_to_close_timeout=timedelta(seconds=2))
     found = (await beats.run(gate.gate, asked_for(*many(24)))).verdicts
     assert [index for index, verdict in enumerate(found) if verdict.decision == "deny"] == [int(late)]
@@ -276,7 +276,7 @@ async def test_one_answer_that_does_not_come_costs_its_own_call_only_and_says_so
 
 
 async def test_a_slow_answer_on_the_final_answer_is_a_denial_that_says_so() -> None:
-    gate = GateActivities(Never(), argument_errors)
+    gate = GateActivities(Never(), find_argument_errors)
     beats = Beats(start_to_close_timeout=timedelta(seconds=0.3))
     (found,) = (await beats.run(gate.gate, asked_for(answer="done"))).verdicts
     assert found.decision == "deny"

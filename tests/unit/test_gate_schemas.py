@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from orga.activities.adapters.loop_tools import delegate_tool
 from orga.activities.adapters.policy.listed import ListedTools
-from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.gate import MAX_REASON_CHARS, GateActivities
 from orga.activities.narrowing import narrowed
 from orga.activities.ports import Judgement, PolicyEngine, Proposal
@@ -42,7 +42,7 @@ class Engine:
 
 async def verdict(engine: PolicyEngine, **fields: Any) -> Verdict:
     request = GateRequest(agent="lead", iteration=1, **fields)
-    (found,) = (await Beats().run(GateActivities(engine, argument_errors).gate, request)).verdicts
+    (found,) = (await Beats().run(GateActivities(engine, find_argument_errors).gate, request)).verdicts
     return found
 
 

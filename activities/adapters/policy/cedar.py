@@ -12,6 +12,7 @@ from orga.activities.adapters.policy.cedar_judgement import judged
 from orga.activities.adapters.policy.cedar_set import CedarSet, compiled
 from orga.activities.adapters.policy.problems import BrokenPolicies
 from orga.activities.ports import Judgement, Proposal
+from orga.activities.threads import Threads
 
 LOOK_S = 1.0
 """How old a change of a policy may be before it holds."""
@@ -49,6 +50,7 @@ class CedarPolicies:
             BrokenPolicies: One policy or more cannot be used.
         """
         self._folder, self._surface, self._clock = folder, surface, clock
+        self._threads = Threads("cedar", 2)
         self._current: CedarSet | BrokenPolicies = compiled(policy_files(folder, surface))
         self._version = self._current.version
         self._look_at = clock() + LOOK_S
@@ -77,13 +79,13 @@ class CedarPolicies:
 
     async def _look(self) -> None:
         try:
-            files = await asyncio.to_thread(self._settled)
+            files = await self._threads.run(self._settled)
         except BrokenPolicies as error:
             self._take(error, "")
             return
         version = version_of(files)
         if version != self._version:
-            self._take(await asyncio.to_thread(_compiled, files), version)
+            self._take(await self._threads.run(_compiled, files), version)
 
     def _settled(self) -> tuple[PolicyFile, ...]:
         """Return the files; changed ones once two looks agree: one that is half written may lack its `forbid`."""

@@ -1,6 +1,5 @@
 """The OPA engine in this process: a policy compiled to WebAssembly by `opa build -t wasm`."""
 
-import asyncio
 import io
 import tarfile
 from hashlib import sha256
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from orga.activities.adapters.policy.opa_answer import judgement, undefined
 from orga.activities.adapters.policy.opa_input import opa_input
 from orga.activities.ports import Judgement, Proposal
+from orga.activities.threads import Threads
 
 if TYPE_CHECKING:
     from opapywasm import OpaWasmPolicy
@@ -35,6 +35,7 @@ class OpaWasm:
             ValueError: The file or the entrypoint cannot be used, or the extra `opa-wasm` is not installed.
         """
         content = _content(file)
+        self._threads = Threads("opa-wasm", 4)
         self.version = sha256(content).hexdigest()[:VERSION_CHARS]
         self._path = path.strip("/")
         self._policy = _policy(file, content)
@@ -46,7 +47,7 @@ class OpaWasm:
         """Return the decision."""
         from opapywasm import UNDEFINED
 
-        found = await asyncio.to_thread(self._policy.evaluate, opa_input(proposal), entrypoint=self._path)
+        found = await self._threads.run(self._policy.evaluate, opa_input(proposal), entrypoint=self._path)
         return undefined(self._path, self.version) if found is UNDEFINED else judgement(found, self.version)
 
 

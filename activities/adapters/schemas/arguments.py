@@ -11,6 +11,7 @@ from typing import Any, cast
 from orga.activities.adapters.schemas.process import CheckFailed, check_in_process
 from orga.activities.adapters.schemas.size import SchemaSize
 from orga.activities.adapters.schemas.validation import errors_of, validator
+from orga.activities.threads import Threads
 
 _MAX_PAIRS = 5_000
 """Parts of the schema times those of the value that are gone through here: at most some 30 ms."""
@@ -18,27 +19,48 @@ _MAX_PAIRS = 5_000
 _MAX_BYTES = 2_000_000
 """Parts of the schema times bytes of the value: each part may repeat the value in its error."""
 
+_HERE = Threads("schemas", 2)
+_BY_PROCESS = Threads("schemas-by-process", 4)
+"""Apart: what takes a moment never stands behind what may take a second."""
+
+
+async def find_argument_errors(schema: dict[str, Any], arguments: Any) -> list[str]:
+    """Return what `argument_errors` does, from an event loop, in threads that nothing else can hold."""
+    found = await _HERE.run(_found_here, schema, arguments)
+    return await _BY_PROCESS.run(_found_by_process, schema, arguments) if found is None else found
+
 
 def argument_errors(schema: dict[str, Any], arguments: Any) -> list[str]:
     """Return what is wrong with `arguments`, each with its JSON path (`$.limit: ...`); at most 10 of 200 characters.
 
-    It may wait for a process for a second or two: from an event loop it is called in a thread.
+    It may wait for a process for a second or two: an event loop asks `find_argument_errors`.
 
     Raises:
         ValueError: When the schema itself is invalid, refers to another document, stands for too much, or has a
             pattern with look-around or back-references, which cannot be matched in linear time.
     """
-    text, size = _text(schema), _size(_text(schema))
+    found = _found_here(schema, arguments)
+    return _found_by_process(schema, arguments) if found is None else found
+
+
+def _found_here(schema: dict[str, Any], arguments: Any) -> list[str] | None:
+    """Return what is wrong, or None where that may cost more than a moment."""
+    text = _text(schema)
+    size = _size(text)
     try:
-        value = json.dumps(arguments, ensure_ascii=False).encode()
+        value = _json(arguments)
     except UnicodeEncodeError:
         return ["$: contains text that is not valid Unicode"]
     except RecursionError:
         return ["$: is nested too deep"]
     if size.is_plain and size.parts * len(value) <= _MAX_BYTES and _is_small(arguments, _MAX_PAIRS // size.parts):
         return [] if validator(text).is_valid(arguments) else errors_of(text, arguments)
+    return None
+
+
+def _found_by_process(schema: dict[str, Any], arguments: Any) -> list[str]:
     try:
-        return check_in_process(text, value)
+        return check_in_process(_text(schema), _json(arguments))
     except CheckFailed:
         return ["$: cannot be checked against its schema within a second; make it smaller"]
 
@@ -56,6 +78,10 @@ def schema_problem(schema: dict[str, Any]) -> str:
     except ValueError as error:
         return str(error)
     return ""
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode()
 
 
 def _text(schema: dict[str, Any]) -> str:

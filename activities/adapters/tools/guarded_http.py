@@ -1,6 +1,5 @@
 """An HTTP client that connects to public addresses only, unless the config allows the host."""
 
-import asyncio
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -12,6 +11,7 @@ import httpcore
 from orga.activities.adapters.http import AsyncClient, AsyncHTTPTransport, Timeout, create_ssl_context
 from orga.activities.adapters.tools.public_address import is_public
 from orga.activities.ports import ToolError
+from orga.activities.threads import Threads
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Host and port to literal addresses; raises OSError when there are none."""
@@ -19,10 +19,13 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 _WEB_PORTS = (80, 443)
 _FIRST_USER_PORT = 1024
 
+_RESOLVER = Threads("resolver", 64)
+"""Of many threads, since they do nothing but wait, for half a minute where a name server never answers."""
+
 
 async def system_addresses(host: str, port: int) -> Sequence[str]:
     """Resolve as the system does, odd spellings such as `0x7f.1` included."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    found = await _RESOLVER.run(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[4][0]) for address in found))
 
 

@@ -1,6 +1,5 @@
 """The `list_files` tool."""
 
-import asyncio
 from typing import Any
 
 from pydantic import Field
@@ -9,7 +8,7 @@ from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.adapters.tools.path_errors import shown
 from orga.activities.adapters.tools.path_pattern import DESCRIPTION, path_filter
 from orga.activities.adapters.tools.root import Root
-from orga.activities.adapters.tools.walk import LEFT_OUT, TIME_LIMIT_S, Walk
+from orga.activities.adapters.tools.walk import LEFT_OUT, TIME_LIMIT_S, WALKS, Walk
 from orga.activities.ports import ToolContext
 from orga.workflows.types.tools import ToolOutput, ToolSpec
 
@@ -40,7 +39,7 @@ class ListFiles:
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return the listing; its last line says what is missing from it."""
         parameters = _Parameters.parse(arguments)
-        return ToolOutput(content=await asyncio.to_thread(self._listing, parameters))
+        return ToolOutput(content=await WALKS.run(self._listing, parameters))
 
     def _listing(self, parameters: _Parameters) -> str:
         wanted = path_filter(parameters.pattern)

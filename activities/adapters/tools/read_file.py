@@ -1,6 +1,5 @@
 """The `read_file` tool."""
 
-import asyncio
 import os
 from typing import Any, BinaryIO
 
@@ -10,7 +9,7 @@ from orga.activities.adapters.tools.file_kind import SNIFFED_BYTES, binary_kind,
 from orga.activities.adapters.tools.line_window import MAX_BYTES, MAX_LINES, Window, read_window
 from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.adapters.tools.path_errors import refused, shown
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.root import FILES, Root
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.tools import ToolOutput, ToolSpec
 
@@ -44,7 +43,7 @@ class ReadFile:
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return the lines asked for."""
         parameters = _Parameters.parse(arguments)
-        return ToolOutput(content=await asyncio.to_thread(self._read, parameters))
+        return ToolOutput(content=await FILES.run(self._read, parameters))
 
     def _read(self, parameters: _Parameters) -> str:
         if parameters.end_line is not None and parameters.end_line < parameters.start_line:

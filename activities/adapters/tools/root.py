@@ -9,6 +9,10 @@ from typing import BinaryIO
 
 from orga.activities.adapters.rules import NO_RULES, REFUSAL, Rules
 from orga.activities.adapters.tools.path_errors import path_errors, refused
+from orga.activities.threads import Threads
+
+FILES = Threads("files", 4)
+"""What opens one file at a time."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: opening a FIFO that took the file's place must not hang.

@@ -1,6 +1,5 @@
 """The `search_text` tool."""
 
-import asyncio
 from collections.abc import Iterable, Sized
 from dataclasses import dataclass, field
 from itertools import islice
@@ -15,7 +14,7 @@ from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.adapters.tools.path_errors import shown
 from orga.activities.adapters.tools.path_pattern import DESCRIPTION, path_filter
 from orga.activities.adapters.tools.root import Root
-from orga.activities.adapters.tools.walk import LEFT_OUT, TIME_LIMIT_S, Walk
+from orga.activities.adapters.tools.walk import LEFT_OUT, TIME_LIMIT_S, WALKS, Walk
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.tools import ToolOutput, ToolSpec
 
@@ -72,7 +71,7 @@ class SearchText:
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return the matches; last lines in brackets say what was left out."""
         parameters = _Parameters.parse(arguments)
-        return ToolOutput(content=await asyncio.to_thread(self._search, parameters))
+        return ToolOutput(content=await WALKS.run(self._search, parameters))
 
     def _search(self, parameters: _Parameters) -> str:
         query = LinePattern(parameters.query, regex=parameters.regex, ignore_case=parameters.ignore_case)

@@ -8,8 +8,12 @@ from pathlib import PurePosixPath
 
 from orga.activities.adapters.tools.path_errors import path_errors
 from orga.activities.adapters.tools.root import Root
+from orga.activities.threads import Threads
 
 TIME_LIMIT_S = 15.0
+WALKS = Threads("walks", 4)
+"""What goes through many files: quick calls never stand behind it."""
+
 _MAX_DEPTH = 100
 _GENERATED = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 

@@ -1,6 +1,5 @@
 """The `write_file` tool."""
 
-import asyncio
 import os
 import secrets
 import stat
@@ -12,7 +11,7 @@ from pydantic import Field
 
 from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.adapters.tools.path_errors import path_errors, refused, shown
-from orga.activities.adapters.tools.root import Root, refuse_irregular
+from orga.activities.adapters.tools.root import FILES, Root, refuse_irregular
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.tools import ToolOutput, ToolSpec
 
@@ -45,7 +44,7 @@ class WriteFile:
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Replace the file; readers see the old content or the new, never a part."""
         parameters = _Parameters.parse(arguments)
-        return ToolOutput(content=await asyncio.to_thread(self._write, parameters))
+        return ToolOutput(content=await FILES.run(self._write, parameters))
 
     def _write(self, parameters: _Parameters) -> str:
         data = _encoded(parameters.content)

@@ -19,7 +19,7 @@ from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
 from orga.activities.adapters.knowledge.recall_tool import RecallKnowledge
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.activities.adapters.knowledge.store_tool import StoreKnowledge
-from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.ports import ModelProvider, RunKey, Tool, ToolContext
 from orga.client.history.converter import data_converter
 from orga.client.testing.script import ScriptedModels
@@ -245,7 +245,9 @@ class CrashWorker:
         )
         policy, models = Lenient(self.fate.reached), ScriptedModels(self.model(frozenset(names), self.fate.reached))
         known = [*tools, *own]
-        parts = Parts(agents, models, policy, argument_errors, known, notifier=Receiver(backstage), knowledge=store)
+        parts = Parts(
+            agents, models, policy, find_argument_errors, known, notifier=Receiver(backstage), knowledge=store
+        )
         return replace(parts, deliveries={TO: Recipient(backstage, self.delivers == "webhook")})
 
     def _facts(self) -> Setup:

@@ -10,7 +10,7 @@ from temporalio.client import Client
 from orga.activities.adapters.agents import ConfiguredAgents
 from orga.activities.adapters.mcp.servers import McpServers
 from orga.activities.adapters.policy.listed import ListedTools
-from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.ports import PolicyEngine, Tool
 from orga.client.testing.script import ScriptedModels, Step
 from orga.client.workers.parts import Parts
@@ -44,7 +44,7 @@ async def an_mcp_loop(
         agents=ConfiguredAgents(agents, specs, "scripted:model", lambda model: None, WORKER_FACTS, source=source),
         models=ScriptedModels(provider),
         policy=engine or ListedTools(),
-        argument_errors=argument_errors,
+        argument_errors=find_argument_errors,
         tools=tools,
         source=source,
     )

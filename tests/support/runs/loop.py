@@ -16,7 +16,7 @@ from orga.activities.adapters.knowledge.recall_tool import RecallKnowledge
 from orga.activities.adapters.knowledge.store_tool import StoreKnowledge
 from orga.activities.adapters.pipelines import NO_PIPELINES
 from orga.activities.adapters.policy.listed import ListedTools
-from orga.activities.adapters.schemas.arguments import argument_errors
+from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.deliver import DeliveryChannel
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.ports import Judgement, ModelProvider, Notifier, PolicyEngine, Proposal, Tool
@@ -194,7 +194,7 @@ def parts_of(
         ),
         models=ScriptedModels(loop.provider),
         policy=engine or ListedTools(),
-        argument_errors=argument_errors,
+        argument_errors=find_argument_errors,
         tools=[*tools, *own],
         notifier=notifier,
         deliveries=deliveries,
