@@ -51,6 +51,11 @@ class KnownSecrets:
         """
         return cls.of(secret_values(environment, also), MIN_GUESSED_CHARS)
 
+    @property
+    def longest(self) -> int:
+        """The characters of the longest of them."""
+        return max(map(len, self.texts), default=0)
+
     def hidden(self, text: str, *, is_cut: bool = False) -> str:
         """Return the text without them, nor, where its end was cut off, with the beginning of one."""
         text = _WRAPPED.sub(self._unwrapped, text) if self.texts else text
@@ -77,10 +82,7 @@ class KnownSecrets:
 
     def _begun(self, text: str) -> int:
         """Return how many characters at the end are the beginning of one."""
-        return max(
-            (size for form in self.texts for size in range(_BEGUN_CHARS, len(form)) if text.endswith(form[:size])),
-            default=0,
-        )
+        return max((_begun_of(form, text) for form in self.texts), default=0)
 
     def _hidden_in(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -91,6 +93,15 @@ class KnownSecrets:
             pairs = cast("dict[str, Any]", value).items()
             return {self.hidden(key): self._hidden_in(item) for key, item in pairs}
         return value
+
+
+def _begun_of(form: str, text: str) -> int:
+    at = max(len(text) - len(form) + 1, 0)
+    while (at := text.find(form[:_BEGUN_CHARS], at)) >= 0:
+        if form.startswith(text[at:]):
+            return len(text) - at
+        at += 1
+    return 0
 
 
 NO_SECRETS = KnownSecrets()

@@ -78,19 +78,28 @@ class ModelCalls:
 
 
 class _Tail:
-    """The end of the text that has streamed in so far."""
+    """The end of the text that has streamed in so far. It may end within a secret, and never begins within one."""
 
     def __init__(self, secrets: KnownSecrets) -> None:
         self._secrets = secrets
+        self._kept_chars = TAIL_CHARS + secrets.longest
         self._text = ""
         self._chars = 0
 
     def add(self, piece: str) -> None:
-        self._text = (self._text + piece)[-TAIL_CHARS:]
+        self._text += piece
         self._chars += len(piece)
+        if len(self._text) > 2 * self._kept_chars:  # what is whole is hidden before the cut, which then hits no secret
+            self._text = self._secrets.hidden(_joined(self._text))[-self._kept_chars :]
 
     def details(self) -> dict[str, object]:
-        return {"text": self._secrets.hidden(clean_text(self._text)), "chars": self._chars}
+        text = self._secrets.hidden(clean_text(self._text), is_cut=True)
+        return {"text": text[-TAIL_CHARS:], "chars": self._chars}
+
+
+def _joined(text: str) -> str:
+    """Return the text with two halves of a character as one; a half whose other is yet to come stays."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def _failure(error: ModelError, message: str, left: float | None) -> ApplicationError:

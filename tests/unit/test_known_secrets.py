@@ -65,6 +65,14 @@ def test_what_counts_as_a_secret(environment: dict[str, str], also: tuple[str, .
     assert KnownSecrets.of_environment(environment, also).hidden(text) == expected
 
 
+@given(st.text("ab", min_size=6, max_size=12), st.text("ab", max_size=30))
+def test_the_longest_beginning_of_a_secret_is_left_out_of_a_cut_end(secret: str, text: str) -> None:
+    found = KnownSecrets((secret,)).hidden(text, is_cut=True)
+    whole = text.replace(secret, HIDDEN)
+    begun = [size for size in range(4, len(secret)) if whole.endswith(secret[:size])]
+    assert found == whole[: len(whole) - max(begun, default=0)]
+
+
 def test_a_record_without_a_secret_is_left_as_it_is() -> None:
     reply = Reply.of("word", calls=(ToolCall(call_id="c1", name="look", arguments={"a": [1, None, True]}),))
     assert KNOWN.hidden_in(reply) is reply

@@ -9,6 +9,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from orga.activities.conversations import Conversations
+from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
 from orga.activities.model_calls import LAST_TRY_S, TAIL_CHARS
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest, Rebuilt
 from orga.activities.reason import ReasonActivities
@@ -210,6 +211,35 @@ class Streams:
 )
 async def test_partial_text_travels_in_the_heartbeats(pieces: tuple[str, ...], expected: dict[str, Any]) -> None:
     """Details that could not be written would cancel the activity."""
+    assert await first_beat(*pieces) == expected
+
+
+SECRET = "sk-live-0123456789abcdefghij"
+KNOWN = KnownSecrets.of([SECRET])
+WINDOW = "x" * (TAIL_CHARS - 4)
+"""So much behind a secret that four of its characters would be shown."""
+
+
+@pytest.mark.parametrize(
+    ("pieces", "shown"),
+    [
+        pytest.param(("key: ", SECRET[:-1]), "key: ", id="all but its last letter"),
+        pytest.param(("key: ", SECRET[:8]), "key: ", id="a beginning"),
+        pytest.param(("key: ", SECRET[:9], SECRET[9:], "."), "key: [redacted].", id="whole"),
+        pytest.param((SECRET, WINDOW), "ted]" + WINDOW, id="cut at the start"),
+        pytest.param(("y" * 50_000, SECRET, WINDOW), "ted]" + WINDOW, id="cut at the start, far on"),
+        pytest.param(tuple(SECRET + WINDOW), "ted]" + WINDOW, id="letter by letter"),
+        pytest.param((SECRET * 1_000, "."), "[redacted]" * 1_000 + ".", id="nothing but secrets"),
+        pytest.param((*("z" * 1_000 for _ in range(9)), SECRET[:-1]), "z" * TAIL_CHARS, id="a beginning, far on"),
+    ],
+)
+async def test_partial_text_shows_no_part_of_a_secret(pieces: tuple[str, ...], shown: str) -> None:
+    """People watch it, and the server keeps it while the call lasts."""
+    assert (await first_beat(*pieces, secrets=KNOWN))["text"] == shown[-TAIL_CHARS:]
+
+
+async def first_beat(*pieces: str, secrets: KnownSecrets = NO_SECRETS) -> dict[str, Any]:
+    """Return the details of the heartbeat behind these pieces."""
     provider, beats = Streams(*pieces), Beats()
     conversations = Conversations(NoHistory())
     conversations.keep_setup(SETUP)
@@ -220,8 +250,9 @@ async def test_partial_text_travels_in_the_heartbeats(pieces: tuple[str, ...], e
         provider.may_end.set()
 
     beats.environment.on_heartbeat = beat
-    await beats.run(ReasonActivities(ScriptedModels(provider), conversations).reason, FIRST)
-    assert beats.beats == [expected]
+    await beats.run(ReasonActivities(ScriptedModels(provider), conversations, secrets).reason, FIRST)
+    (details,) = beats.beats
+    return details
 
 
 async def test_a_cancellation_reaches_the_provider() -> None:
