@@ -1,8 +1,9 @@
 """HTTP for the adapters: the one module that names httpx, so that moving to its successor is one file."""
 
 import ipaddress
+import re
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from httpx import (
     URL,
@@ -51,6 +52,7 @@ __all__ = [
     "TransportError",
     "UnsupportedProtocol",
     "create_ssl_context",
+    "has_dot_segments",
     "http_client",
     "is_loopback",
 ]
@@ -89,6 +91,15 @@ def http_client(
         limits=Limits(max_connections=None, max_keepalive_connections=20),
         trust_env=not is_loopback(base_url),
     )
+
+
+def has_dot_segments(url: str) -> bool:
+    """Tell whether the path of a URL goes through `.` or `..`, encoded ones and `..;x` included.
+
+    Policies and patterns judge a URL as it is written, and `/public/../admin` begins with `/public/`.
+    """
+    path = unquote(re.split(r"[?#]", url, maxsplit=1)[0])
+    return any(part.split(";")[0] in (".", "..") for part in re.split(r"[/\\]", path))
 
 
 def is_loopback(url: str) -> bool:

@@ -113,6 +113,8 @@ def test_a_good_value_comes_out_in_one_spelling(root: Path, declared: str, value
         pytest.param('type = "url"', "https://h\\@evil/", "credentials", id="a backslash before the host"),
         pytest.param('type = "url"', "https://h\\evil/", "no host", id="a backslash in the host"),
         pytest.param('type = "url"', "https://１２７.0.0.1/", "no URL", id="full-width digits"),
+        pytest.param('type = "url", pattern = "https://h/a/.*"', "https://h/a/../b", "`..`", id="a URL with a detour"),
+        pytest.param('type = "url", pattern = "https://h/a/.*"', "https://h/a/%2e%2e/b", "`..`", id="an encoded one"),
         pytest.param('type = "path"', "../x", "`..`", id="above the root"),
         pytest.param('type = "path"', "docs/../docs", "`..`", id="a detour"),
         pytest.param('type = "path"', "/etc/passwd", "outside the root", id="an absolute path"),

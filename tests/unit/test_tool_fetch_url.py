@@ -106,6 +106,40 @@ LOCAL_HOSTS = [
 ]
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param("/public/../admin", id="a detour"),
+        pytest.param("/public/..", id="at the end"),
+        pytest.param("/public/./x", id="of one dot"),
+        pytest.param("/public/%2e%2E/admin", id="encoded dots"),
+        pytest.param("/public/..%2fadmin", id="an encoded slash"),
+        pytest.param("/public/..\\admin", id="a backslash"),
+        pytest.param("/public/%5c..%5cadmin", id="encoded backslashes"),
+        pytest.param("/public/..;a=b/admin", id="with a parameter"),
+        pytest.param("/public/../admin?q=1#here", id="before a query"),
+    ],
+)
+async def test_what_is_judged_by_its_beginning_leads_nowhere_else(site: Site, tool: Tool, path: str) -> None:
+    """A policy permits what begins right, as it is written."""
+    error = await failure(tool, url=site.url(path))
+    assert (error.kind, "a path with . or .. is refused" in str(error)) == ("InvalidUrl", True)
+    assert site.requests == []
+
+
+@pytest.mark.parametrize("path", ["/a..b/.c/...", "/x?at=../y", "/x#../y", "/a%20b/..."])
+async def test_dots_that_lead_nowhere_are_asked_for_as_they_are(site: Site, tool: Tool, path: str) -> None:
+    asked = path.split("#", maxsplit=1)[0]
+    site.pages[asked] = http(b"here")
+    assert body_of(await result(tool, url=site.url(path))) == "here"
+
+
+async def test_a_redirect_may_go_up(site: Site, tool: Tool) -> None:
+    """It is the server's word about itself, and no policy has judged it."""
+    site.pages |= {"/a/b": to("../c"), "/c": http(b"here")}
+    assert body_of(await result(tool, url=site.url("/a/b"))) == "here"
+
+
 @pytest.mark.parametrize("host", LOCAL_HOSTS)
 async def test_a_local_address_is_never_contacted(site: Site, host: str) -> None:
     site.pages["/"] = http(b"secret")

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
 
-from orga.activities.adapters.http import URL, InvalidURL
+from orga.activities.adapters.http import URL, InvalidURL, has_dot_segments
 
 _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 _NUMBER = re.compile(r"\d+|0[xX][0-9a-fA-F]*")
@@ -67,6 +67,8 @@ def url(value: str, schemes: Iterable[str] = ()) -> str:
         raise ValueError("credentials in a URL are refused; leave out user and password")
     if not parsed.host or _IN_NO_HOST.search(netloc) or "\\" in value:
         raise ValueError("has no host, or an encoded one; write it as in https://www.example.org/")
+    if has_dot_segments(value):
+        raise ValueError("its path has `.` or `..`; write the one it leads to")
     return str(parsed)
 
 

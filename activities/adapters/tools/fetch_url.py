@@ -7,7 +7,16 @@ from typing import Any
 from pydantic import Field
 
 from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS
-from orga.activities.adapters.http import TRANSIENT, URL, AsyncClient, HTTPError, InvalidURL, Response, TimeoutException
+from orga.activities.adapters.http import (
+    TRANSIENT,
+    URL,
+    AsyncClient,
+    HTTPError,
+    InvalidURL,
+    Response,
+    TimeoutException,
+    has_dot_segments,
+)
 from orga.activities.adapters.tools.bounded_body import bounded_body
 from orga.activities.adapters.tools.fetched_text import MEDIA_TYPES, Fetched, is_readable, shown_text, title_and_text
 from orga.activities.adapters.tools.guarded_http import (
@@ -60,6 +69,8 @@ class FetchUrl:
         return shown_text(fetched, title, text, parameters.offset)
 
     async def _fetch(self, url: str) -> Fetched:
+        if has_dot_segments(url):
+            raise ToolError(f"{url}: a path with . or .. is refused; write the one it leads to", kind="InvalidUrl")
         try:
             async with asyncio.timeout(_DEADLINE_S), guarded_client(self._backend) as client:
                 return await _read(client, _usable(URL(url)))
