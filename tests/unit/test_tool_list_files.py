@@ -105,6 +105,17 @@ async def test_a_walk_is_bounded_in_time(tool: ListFiles, monkeypatch: pytest.Mo
     assert "[stopped after" in await result(tool)
 
 
+@pytest.mark.parametrize("file", [".hidden", "node_modules/x.js"], ids=["hidden files", "generated files"])
+async def test_a_walk_through_folders_with_nothing_to_show_is_bounded_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    """A checkout may have a million of them."""
+    (tmp_path / "a" / file).parent.mkdir(parents=True)
+    (tmp_path / "a" / file).touch()
+    monkeypatch.setattr(walk, "TIME_LIMIT_S", -1.0)
+    assert "[stopped after" in await result(ListFiles(Root(tmp_path)))
+
+
 async def test_a_wrong_argument_is_named(tool: ListFiles) -> None:
     error = await failure(tool, limit=0, folder="x")
     assert error.kind == "InvalidArguments"

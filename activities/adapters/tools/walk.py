@@ -41,16 +41,21 @@ class Walk:
         ends = time.monotonic() + TIME_LIMIT_S
         with path_errors(self._path), self._root.folder(place) as top:
             for folder, folders, names, here in os.fwalk(".", dir_fd=top):
+                if self._is_over(ends):  # also where no folder has a file that is wanted
+                    return
                 inside = folder[2:]
                 deep = inside.count("/") >= _MAX_DEPTH
                 folders[:] = [] if deep else sorted(filter(_is_wanted, folders))
                 for name in sorted(filter(_is_wanted, names)):
-                    self.cut = time.monotonic() > ends
-                    if self.cut:
+                    if self._is_over(ends):
                         return
                     if _is_regular(name, here):
                         relative = f"{inside}/{name}" if inside else name
                         yield str(place / relative), relative
+
+    def _is_over(self, ends: float) -> bool:
+        self.cut = time.monotonic() > ends
+        return self.cut
 
 
 def _is_wanted(name: str) -> bool:
