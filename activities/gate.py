@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import starmap
@@ -158,9 +159,9 @@ class GateActivities:
                 return Verdict(decision="invalid", reason=problem[:MAX_REASON_CHARS], **by)
             proposal = _proposal(request, call, spec)
             judgement = _also_by(by, await self._judgement(proposal))
-            if not judgement.allowed or judgement.arguments is None or judgement.arguments == call.arguments:
+            if not judgement.allowed or judgement.arguments is None or _is_same(judgement.arguments, call.arguments):
                 verdict = _verdict(proposal, judgement)
-                return verdict if call.arguments == proposed else verdict.with_arguments(call.arguments)
+                return verdict if _is_same(call.arguments, proposed) else verdict.with_arguments(call.arguments)
             call, by = call.with_arguments(judgement.arguments), _by(judgement)
         return _denied(f"the policy changed the arguments of {call.name} again and again", **by)
 
@@ -181,6 +182,11 @@ class GateActivities:
             return Judgement(
                 allowed=False, reason=f"the policy engine failed: {type(error).__name__}: {error_text(error)}"
             )
+
+
+def _is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Tell whether they are the same JSON: to Python 1, 1.0 and True are one value, to a tool they are three."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def time_for_verdicts() -> float | None:

@@ -232,6 +232,30 @@ async def test_the_policy_that_changed_a_call_stays_in_its_verdict(
     assert found.version == "v1"
 
 
+@pytest.mark.parametrize(
+    ("proposed", "changed"),
+    [
+        pytest.param({"dry_run": 1}, {"dry_run": True}, id="one and true"),
+        pytest.param({"dry_run": False}, {"dry_run": 0}, id="false and nought"),
+        pytest.param({"x": 1.0}, {"x": 1}, id="a fraction and a whole number"),
+        pytest.param({"in": [{"x": 1}]}, {"in": [{"x": True}]}, id="further in"),
+    ],
+)
+async def test_a_change_counts_though_python_calls_the_values_equal(
+    proposed: dict[str, Any], changed: dict[str, Any]
+) -> None:
+    request = asked_for(a_call("any", **proposed), specs=(a_spec("any"),), offered=("any",))
+    (found,) = await verdicts(Engine(Judgement(allowed=True, arguments=changed)), request)
+    assert (found.decision, repr(found.arguments)) == ("allow", repr(changed))
+
+
+async def test_a_change_of_nothing_is_none() -> None:
+    same = {"b": [1, True, 1.5], "a": "x"}
+    request = asked_for(a_call("any", a="x", b=[1, True, 1.5]), specs=(a_spec("any"),), offered=("any",))
+    (found,) = await verdicts(Engine(Judgement(allowed=True, arguments=same)), request)
+    assert (found.decision, found.arguments) == ("allow", None)
+
+
 class Distant:
     """A server's engine: each answer takes a while, and it counts how many are asked for at a time."""
 
