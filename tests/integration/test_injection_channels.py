@@ -88,6 +88,21 @@ async def test_a_fallback_that_answers_for_a_trusted_tool(client: Client) -> Non
     assert ATTACK in told.split("\n", 1)[1]
 
 
+async def test_a_fallback_that_fails_for_a_trusted_tool(client: Client) -> None:
+    """What it says of its failure is read by the model, too, where nobody knows whether it took effect."""
+    recovery = {"strategy": "fallback", "max_attempts": 1, "alternatives": ["post"]}
+    options = ToolOptions.model_validate({"trusted_output": True, "recovery": recovery})
+    table = FakeTool("table", raising(ToolError("no such row", kind="NotFound")), options=options)
+    post = FakeTool("post", raising(ToolError(ATTACK, acted="yes")), effect="irreversible")
+    tool, engine, provider = pay(), Careful(), ScriptedModel([calls("table"), calls("pay"), answers()], repeats=True)
+    async with a_loop(client, provider, table, post, tool, engine=engine) as loop:
+        await loop.run()
+
+    assert tool.contexts == []
+    assert engine.seen[-1] == ("default", "pay", ("post",))
+    assert "post was called instead" in provider.given[1].messages[-1].text
+
+
 async def test_a_task_that_a_tainted_run_delegates(client: Client) -> None:
     """Or an agent would get rid of its taint by asking another to do it."""
     look, tool, engine = FakeTool("look", lambda arguments, context: ATTACK), pay(), Careful()

@@ -113,7 +113,7 @@ def _answer(case: Case, name: str, attempt: Outcome | Failed) -> Outcome | None:
         if not attempt.is_unknown:
             return None
         told = f"{error}; {name} was called instead: {attempt.error}"
-        return failed(call, told, is_unknown=True, took_effect=attempt.took_effect)
+        return failed(call, told, is_unknown=True, took_effect=attempt.took_effect).with_by(name)
     if attempt.status == "ok":
         answer = Outcome(call=call, status="ok", text=f"{error}\n{attempt.text}", by=name)
         return answer.with_words(before=from_fallback(name))

@@ -29,7 +29,7 @@ class Outcome(Record):
     ours: tuple[int, int] | None = None
     """Characters at the beginning and the end of the text that are our own words; None is what the status says."""
     by: str = ""
-    """The tool that answered in place of the one that was called."""
+    """The tool that was called in its place, and whose words are in the text."""
 
     @property
     def was_run(self) -> bool:
@@ -58,6 +58,10 @@ class Outcome(Record):
     def with_call(self, call: ToolCall) -> Self:
         """Return the outcome as that of another call."""
         return replace_fields(self, {"call": call})
+
+    def with_by(self, by: str) -> Self:
+        """Return the outcome with the tool that was called in its place."""
+        return replace_fields(self, {"by": by})
 
     def with_possible_effect(self, may_have_acted: bool) -> Self:
         """Return the outcome with whether it may have had its effect all the same."""
