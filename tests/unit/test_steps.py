@@ -137,6 +137,14 @@ def test_escalate_asks_a_person_and_stops_the_clock() -> None:
     assert refusal(state, CALL)
 
 
+def test_arguments_that_have_no_room_in_a_question_say_so() -> None:
+    """What a person decides about never ends without a word."""
+    state = tracked(on_limit_reached="escalate", max_reattempts=1)
+    data = asked(with_failed_call(state, a_call("search", q="é" * 2_000, to="x"), SAME, at(1))).data
+    assert "[cut: 4017 bytes in all" in data["arguments"]
+    assert (data["arguments_bytes"], data["arguments_digest"][:7]) == (4_017, "sha256:")
+
+
 def test_two_steps_of_one_iteration_are_two_questions() -> None:
     state = after(tracked(on_limit_reached="escalate", max_reattempts=1), SAME)
     state = with_failed_call(state, a_call("read", path="a"), OTHER, at(1))

@@ -12,6 +12,7 @@ from rapidfuzz.distance import Levenshtein
 
 from orga.workflows.decisions.calls import fingerprint
 from orga.workflows.decisions.control.questions import asked
+from orga.workflows.decisions.control.shown import SHOWN_BYTES, shown_arguments
 from orga.workflows.decisions.conversation import with_message
 from orga.workflows.types.gate import Verdict
 from orga.workflows.types.input import LoopConfig
@@ -190,7 +191,7 @@ def _question(state: AgentState, call: ToolCall, step: Step, now: datetime) -> Q
         data={
             "step_id": step_key(call),
             "tool": call.name,
-            "arguments": to_json(call.arguments, inf_nan_mode="strings").decode()[:MAX_SHOWN_CHARS],
+            **shown_arguments(to_json(call.arguments, inf_nan_mode="strings").decode(), SHOWN_BYTES),
             "attempts": step.attempts,
             "error": step.last_error,
         },
