@@ -1,5 +1,6 @@
 """Answers by e-mail, sent to a mail server of this machine."""
 
+import asyncio
 import ssl
 from dataclasses import replace
 from pathlib import Path
@@ -7,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from orga.activities.adapters.deliveries import mail
 from orga.activities.adapters.deliveries.mail import EmailDelivery, MailSettings
 from orga.activities.ports import NotifyError, RunKey
 from orga.workflows.types.goals.deliveries import DeliveryRequest
-from tests.support.web.mail_server import OK, PASSWORD, USER, MailServer, contexts, mail_server
+from tests.support.hold import PATIENCE_S, until
+from tests.support.web.mail_server import GONE, OK, PASSWORD, USER, MailServer, contexts, mail_server
 
 RUN = RunKey("goal-1", "run-1")
 ASKED = DeliveryRequest(
@@ -36,6 +39,10 @@ async def refusal(server: MailServer, **fields: Any) -> NotifyError:
     return refused.value
 
 
+async def has_ended(server: MailServer) -> bool:
+    return await asyncio.to_thread(server.left.acquire, timeout=PATIENCE_S)
+
+
 async def test_a_message_has_the_answer_and_the_id_of_the_delivery() -> None:
     with mail_server() as server:
         for _ in range(2):
@@ -44,6 +51,7 @@ async def test_a_message_has_the_answer_and_the_id_of_the_delivery() -> None:
     assert (first["From"], first["To"]) == ("orga@here.test", "ada@there.test, bo@there.test")
     assert first["Subject"] == "completed: find out"
     assert first["Message-ID"] == second["Message-ID"] == "<goal_k@here.test>"
+    assert not to(server).is_repeatable  # both are there
     assert server.envelopes[0] == ("orga@here.test", ["ada@there.test", "bo@there.test"])
     body = first.get_content().replace("\r\n", "\n")
     assert body == f"find out: completed, confidence 0.81 [goal-1]\n\n{ASKED.text}\n"
@@ -108,16 +116,69 @@ async def test_what_a_server_refuses(answer: str, retryable: bool) -> None:
 async def test_refused_recipients_are_counted_and_the_others_get_it_once() -> None:
     with mail_server(refused={"bo@there.test": "550 who?"}) as server:
         error = await refusal(server)
-    assert (str(error), error.retryable) == ("the mail server refused 1 of 2 recipients", False)
+    assert str(error) == "the mail server refused 1 of 2 recipients and took it for the others"
+    assert (error.retryable, error.may_have_arrived) == (False, True)
     assert [envelope[1] for envelope in server.envelopes] == [["ada@there.test"]]
     with mail_server(refused={"ada@there.test": "450 busy", "bo@there.test": "450 busy"}) as server:
         error = await refusal(server)
     assert (str(error), error.retryable) == ("the mail server answered 450 to all recipients", True)
 
 
+@pytest.mark.parametrize("bye", ["421 too many connections", "500 what?"])
+async def test_what_a_server_says_at_the_end_changes_nothing_about_a_message_that_it_took(bye: str) -> None:
+    with mail_server(bye=bye) as server:
+        await to(server).deliver(ASKED, RUN)
+    assert len(server.received) == 1
+
+
+async def test_an_answer_that_is_lost_behind_the_message_leaves_open_whether_it_arrived() -> None:
+    with mail_server(GONE) as server:
+        error = await refusal(server)
+    assert (error.kind, error.may_have_arrived, len(server.received)) == ("ReceiverUnreachable", True, 1)
+
+
+@pytest.mark.parametrize(
+    ("stands_at", "within_s", "may_have_arrived"),
+    [
+        pytest.param("MAIL", 0.3, False, id="what was not given to it by then is not given to it later"),
+        pytest.param("DATA", 3.0, True, id="what was given to it may have arrived"),
+    ],
+)
+async def test_a_server_that_takes_too_long(
+    monkeypatch: pytest.MonkeyPatch, stands_at: str, within_s: float, may_have_arrived: bool
+) -> None:
+    """The thread of the exchange goes on by itself; nobody can stop it."""
+    monkeypatch.setattr(mail, "ATTEMPT_S", within_s)
+    monkeypatch.setattr(mail, "SILENCE_S", PATIENCE_S)
+    with mail_server(stands_at=stands_at) as server:
+        error = await refusal(server)
+        server.go.set()
+        assert await has_ended(server)
+    assert (error.retryable, error.may_have_arrived) == (True, may_have_arrived)
+    assert len(server.received) == may_have_arrived
+
+
+async def test_mails_that_wait_for_their_turn_too_long_are_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    with mail_server(stands_at="DATA") as server:
+        channel = to(server)
+        first = [asyncio.create_task(channel.deliver(ASKED, RUN)) for _ in range(mail.MAX_AT_ONCE)]
+
+        async def are_given() -> bool:
+            return server.tried == mail.MAX_AT_ONCE
+
+        await until(are_given)
+        monkeypatch.setattr(mail, "ATTEMPT_S", 0.1)
+        with pytest.raises(NotifyError) as waited:
+            await channel.deliver(ASKED, RUN)
+        server.go.set()
+        await asyncio.gather(*first)
+    assert (waited.value.retryable, waited.value.may_have_arrived) == (True, False)
+    assert len(server.received) == mail.MAX_AT_ONCE
+
+
 async def test_nobody_there() -> None:
     with mail_server() as server:
         pass
     error = await refusal(server)
-    assert (error.kind, error.retryable) == ("ReceiverUnreachable", True)
+    assert (error.kind, error.retryable, error.may_have_arrived) == ("ReceiverUnreachable", True, False)
     assert "127.0.0.1" not in str(error)

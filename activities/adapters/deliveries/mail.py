@@ -1,12 +1,14 @@
-"""E-mail: one message over SMTP, known by its `Message-ID` where it arrives twice."""
+"""E-mail: one message over SMTP, never sent again once a server may have taken it."""
 
 import asyncio
 import smtplib
 import ssl
+from contextlib import suppress
 from dataclasses import dataclass, field
 from email.message import EmailMessage
 from email.utils import formatdate
-from typing import Literal
+from threading import Lock
+from typing import Any, Literal
 
 from orga.activities.adapters.deliveries.words import heading, shown_text
 from orga.activities.ports import NotifyError, RunKey
@@ -17,6 +19,11 @@ SILENCE_S = 8.0
 """Of the server, in each step of the exchange."""
 
 ATTEMPT_S = 30.0
+"""For the whole exchange, and the wait for it."""
+
+MAX_AT_ONCE = 4
+"""Exchanges of one channel: each has a thread of the worker, and mail servers count connections."""
+
 SUBJECT_CHARS = 150
 SERVER = "the mail server"
 
@@ -43,20 +50,21 @@ class EmailDelivery:
 
     def __init__(self, settings: MailSettings) -> None:
         self._settings = settings
+        self._turns = asyncio.Semaphore(MAX_AT_ONCE)
 
     @property
     def is_repeatable(self) -> bool:
-        """Mailboxes know a message by its id."""
-        return True
+        """Few mailboxes drop a second message of the same `Message-ID`."""
+        return False
 
     async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
         """Send it; taken is what the server takes for all who are to get it."""
-        message = mail(request, run, self._settings)
+        content = _Content()
         try:
-            async with asyncio.timeout(ATTEMPT_S):
-                refused = await asyncio.to_thread(self._sent, message)
+            async with asyncio.timeout(ATTEMPT_S), self._turns:
+                refused = await asyncio.to_thread(_sent, self._settings, mail(request, run, self._settings), content)
         except TimeoutError:
-            raise _unreachable(f"no answer within {ATTEMPT_S:g} s") from None
+            raise _unreachable(f"no answer within {ATTEMPT_S:g} s", may_have_arrived=content.withhold()) from None
         except smtplib.SMTPRecipientsRefused as error:
             raise _refused(max(code for code, _ in error.recipients.values()), "all recipients") from None
         except smtplib.SMTPAuthenticationError as error:
@@ -67,26 +75,78 @@ class EmailDelivery:
             text = f"{SERVER} lacks what the settings ask for (STARTTLS, or a way to log in)"
             raise NotifyError(text, kind="ReceiverRefused", retryable=False) from None
         except (smtplib.SMTPException, OSError) as error:
-            raise _unreachable(f"no connection ({type(error).__name__})") from None
-        if refused:  # the others have it: no attempt follows
-            text = f"{SERVER} refused {refused} of {len(self._settings.to)} recipients"
-            raise NotifyError(text, kind="ReceiverRefused", retryable=False)
+            why = f"no connection ({type(error).__name__})"
+            raise _unreachable(why, may_have_arrived=content.withhold()) from None
+        finally:
+            content.withhold()
+        if refused:
+            text = f"{SERVER} refused {refused} of {len(self._settings.to)} recipients and took it for the others"
+            raise NotifyError(text, kind="ReceiverRefused", retryable=False, may_have_arrived=True)
 
-    def _sent(self, message: EmailMessage) -> int:
-        """Send, and return how many of the recipients were refused."""
-        settings = self._settings
-        name = settings.sender.partition("@")[2]
-        trust = settings.trust or ssl.create_default_context()
-        if settings.security == "tls":
-            connection = smtplib.SMTP_SSL(settings.host, settings.port, name, timeout=SILENCE_S, context=trust)
-        else:
-            connection = smtplib.SMTP(settings.host, settings.port, name, timeout=SILENCE_S)
-        with connection:
-            if settings.security == "starttls":
-                connection.starttls(context=trust)
-            if settings.username is not None and settings.password is not None:
-                connection.login(settings.username, settings.password)
-            return len(connection.send_message(message))
+
+class _Withheld(Exception):
+    """Nobody waits for the exchange any more."""
+
+
+class _Content:
+    """Whether a server has been given the message: nothing can stop the thread that does it but this."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._is_withheld = self._is_given = False
+
+    def hand_over(self) -> None:
+        """Begin to give it, from where on it may have arrived.
+
+        Raises:
+            _Withheld: Nobody waits for it any more.
+        """
+        with self._lock:
+            if self._is_withheld:
+                raise _Withheld
+            self._is_given = True
+
+    def withhold(self) -> bool:
+        """Keep it from a server that has not been given it by now; return whether it has been."""
+        with self._lock:
+            self._is_withheld = True
+            return self._is_given
+
+
+class _Noting(smtplib.SMTP):
+    """An exchange that says so before the message itself leaves."""
+
+    content: _Content
+
+    def data(self, msg: Any) -> Any:
+        """Give the message to the server."""
+        self.content.hand_over()
+        return super().data(msg)
+
+
+class _NotingTls(_Noting, smtplib.SMTP_SSL):
+    """The same, private from its first byte."""
+
+
+def _sent(settings: MailSettings, message: EmailMessage, content: _Content) -> int:
+    """Send, and return how many of the recipients were refused."""
+    name = settings.sender.partition("@")[2]
+    trust = None if settings.security == "none" else settings.trust or ssl.create_default_context()
+    if settings.security == "tls":
+        connection = _NotingTls(settings.host, settings.port, name, timeout=SILENCE_S, context=trust)
+    else:
+        connection = _Noting(settings.host, settings.port, name, timeout=SILENCE_S)
+    connection.content = content
+    try:
+        if settings.security == "starttls":
+            connection.starttls(context=trust)
+        if settings.username is not None and settings.password is not None:
+            connection.login(settings.username, settings.password)
+        return len(connection.send_message(message))
+    finally:
+        with suppress(smtplib.SMTPException, OSError):  # what is said at the end changes nothing about the message
+            connection.quit()
+        connection.close()
 
 
 def mail(request: DeliveryRequest, run: RunKey, settings: MailSettings) -> EmailMessage:
@@ -106,5 +166,7 @@ def _refused(code: int, what: str) -> NotifyError:
     return NotifyError(f"{SERVER} answered {code} to {what}", kind="ReceiverRefused", retryable=not 500 <= code < 600)
 
 
-def _unreachable(why: str) -> NotifyError:
-    return NotifyError(f"{SERVER}: {why}", kind="ReceiverUnreachable", retryable=True)
+def _unreachable(why: str, *, may_have_arrived: bool) -> NotifyError:
+    return NotifyError(
+        f"{SERVER}: {why}", kind="ReceiverUnreachable", retryable=True, may_have_arrived=may_have_arrived
+    )

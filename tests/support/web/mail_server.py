@@ -1,5 +1,6 @@
 """A mail server in this process: it speaks SMTP, keeps what it takes, and answers as a test says."""
 
+import asyncio
 import ssl
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -8,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from pathlib import Path
+from threading import Event, Semaphore
 from typing import Any
 
 from aiosmtpd.controller import Controller
@@ -16,8 +18,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from tests.support.hold import PATIENCE_S
+
 USER, PASSWORD = "orga", "planted-mail-password"
-OK = "250 OK"
+OK, BYE = "250 OK", "221 Bye"
+GONE = "gone"
+"""In place of an answer: the message is kept, and the connection is cut."""
 
 
 @dataclass
@@ -26,10 +32,27 @@ class MailServer:
 
     answers: list[str]
     refused: dict[str, str]
+    bye: str
+    """The answer to QUIT."""
+    stands_at: str | None
+    """The command behind which it says nothing until `go`."""
+    go: Event = field(default_factory=Event)
+    left: Semaphore = field(default_factory=lambda: Semaphore(0))
+    """Let go for each client that has taken its leave."""
     port: int = 0
     received: list[EmailMessage] = field(default_factory=list[EmailMessage])
     envelopes: list[tuple[str, list[str]]] = field(default_factory=list[tuple[str, list[str]]])
     tried: int = 0
+
+    async def handle_MAIL(self, server: Any, session: Any, envelope: Any, address: str, options: Any) -> str:  # noqa: N802
+        """Take a sender, once it may be."""
+        envelope.mail_from = address
+        return await self._in_time("MAIL", OK)
+
+    async def handle_QUIT(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802
+        """Take leave."""
+        self.left.release()
+        return self.bye
 
     async def handle_RCPT(self, server: Any, session: Any, envelope: Any, address: str, options: Any) -> str:  # noqa: N802
         """Take a recipient, or refuse it."""
@@ -42,12 +65,19 @@ class MailServer:
         """Take a message, or not."""
         said = self.answers[min(self.tried, len(self.answers) - 1)]
         self.tried += 1
-        if said == OK:
+        if said in {OK, GONE}:
             message = message_from_bytes(envelope.content, policy=policy.default)
             assert isinstance(message, EmailMessage)
             self.received.append(message)
             self.envelopes.append((envelope.mail_from, list(envelope.rcpt_tos)))
-        return said
+        if said == GONE:
+            server.transport.abort()
+        return await self._in_time("DATA", said)
+
+    async def _in_time(self, command: str, answer: str) -> str:
+        if command == self.stands_at:
+            await asyncio.to_thread(self.go.wait, PATIENCE_S)
+        return answer
 
 
 class _OnAFreePort(Controller):
@@ -70,9 +100,11 @@ def mail_server(
     starttls: ssl.SSLContext | None = None,
     tls: ssl.SSLContext | None = None,
     needs_login: bool = False,
+    bye: str = BYE,
+    stands_at: str | None = None,
 ) -> Generator[MailServer]:
     """Serve on a free port of the loopback."""
-    server = MailServer(list(answers) or [OK], refused or {})
+    server = MailServer(list(answers) or [OK], refused or {}, bye, stands_at)
     login: dict[str, Any] = {"authenticator": _log_in, "auth_required": True} if needs_login else {}
     options: dict[str, Any] = {**login, **({"tls_context": starttls, "require_starttls": True} if starttls else {})}
     controller = _OnAFreePort(server, hostname="127.0.0.1", port=0, ssl_context=tls, **options)
