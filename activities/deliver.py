@@ -19,6 +19,12 @@ from orga.workflows.types.names import DELIVER
 LONGEST_WISH_S = 60.0
 """Of a receiver that asks to be left alone for a while: the result of the goal waits."""
 
+ELSEWHERE_S = 2.0
+"""Until an attempt that another worker may take."""
+
+PAUSES_S = (5.0, 15.0, 30.0, 60.0)
+"""Behind each attempt that a receiver which names no time has not taken: it may have to be started again first."""
+
 NOT_TWICE = "it may have arrived, and is not sent twice"
 
 
@@ -63,7 +69,7 @@ class DeliverActivities:
         channel = self._channels.get(request.name)
         if channel is None:
             text = f"this worker has no delivery {request.name!r}"  # another worker of the task queue may have it
-            raise NotifyError(text, kind="UnknownDelivery", retryable=True)
+            raise NotifyError(text, kind="UnknownDelivery", retryable=True, retry_after_s=ELSEWHERE_S)
         if is_unsure and not channel.is_repeatable:
             raise _may_have_arrived("an attempt was cut off")
         try:
@@ -80,11 +86,17 @@ def _may_have_arrived(why: str) -> NotifyError:
 
 
 def _failure(error: NotifyError) -> ApplicationError:
-    wish_s = error.retry_after_s
+    attempt = activity.info().attempt
     return ApplicationError(
         str(error),
-        activity.info().attempt,
+        attempt,
         type=error.kind,
         non_retryable=not error.retryable,
-        next_retry_delay=None if wish_s is None else timedelta(seconds=min(wish_s, LONGEST_WISH_S)),
+        next_retry_delay=timedelta(seconds=_pause_s(error, attempt)),
     )
+
+
+def _pause_s(error: NotifyError, attempt: int) -> float:
+    if error.retry_after_s is not None:
+        return min(error.retry_after_s, LONGEST_WISH_S)
+    return PAUSES_S[min(attempt, len(PAUSES_S)) - 1]

@@ -125,7 +125,7 @@ async def test_a_starter_names_channels_and_nothing_else(client: Client) -> None
 
 
 async def test_a_receiver_that_fails_is_tried_again_with_the_same_key(client: Client) -> None:
-    with webhook_receiver(Says(500), Says(503), Says(200)) as receiver:
+    with webhook_receiver(*(Says(status, {"retry-after": "1"}) for status in (500, 503)), Says(200)) as receiver:
         async with delivering(client, told(hook="webhook"), {"hook": a_hook(receiver)}) as loop:
             result, noted, _ = await ended(await start(loop), client)
     assert outcomes(result) == {"hook": ("delivered", 3)}

@@ -8,6 +8,7 @@ from temporalio.exceptions import ApplicationError
 from orga.activities.deliver import LONGEST_WISH_S, DeliverActivities
 from orga.activities.known_secrets import KnownSecrets
 from orga.activities.ports import NotifyError, RunKey
+from orga.workflows.phases.goals.deliver import ATTEMPT_S, MAX_ATTEMPTS, WITHIN_S
 from orga.workflows.types.goals.deliveries import DeliveryRequest
 from tests.support.tools.activities import RUN, Beats
 
@@ -102,3 +103,14 @@ async def test_a_wish_to_wait_is_granted_within_reason(wish_s: float, delay_s: f
     error = await failure(Taking(error=NotifyError("x", kind="k", retryable=True, retry_after_s=wish_s)), Beats())
     assert error.next_retry_delay is not None
     assert error.next_retry_delay.total_seconds() == delay_s
+
+
+async def test_attempts_leave_a_receiver_the_time_to_be_started_again() -> None:
+    failed = NotifyError("x", kind="ReceiverUnreachable", retryable=True)
+    pauses_s: list[float] = []
+    for attempt in range(1, MAX_ATTEMPTS):
+        error = await failure(Taking(error=failed), Beats(attempt=attempt))
+        assert error.next_retry_delay is not None
+        pauses_s.append(error.next_retry_delay.total_seconds())
+    assert pauses_s == sorted(pauses_s)
+    assert 60 <= sum(pauses_s) < WITHIN_S - ATTEMPT_S
