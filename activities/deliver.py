@@ -25,6 +25,7 @@ ELSEWHERE_S = 2.0
 PAUSES_S = (5.0, 15.0, 30.0, 60.0)
 """Behind each attempt that a receiver which names no time has not taken: it may have to be started again first."""
 
+MAY_HAVE_ARRIVED = "MayHaveArrived"
 NOT_TWICE = "it may have arrived, and is not sent twice"
 
 
@@ -82,7 +83,7 @@ class DeliverActivities:
 
 
 def _may_have_arrived(why: str) -> NotifyError:
-    return NotifyError(f"{why}; {NOT_TWICE}", kind="MayHaveArrived", retryable=False, may_have_arrived=True)
+    return NotifyError(f"{why}; {NOT_TWICE}", kind=MAY_HAVE_ARRIVED, retryable=False, may_have_arrived=True)
 
 
 def _failure(error: NotifyError) -> ApplicationError:

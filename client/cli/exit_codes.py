@@ -69,7 +69,7 @@ OF_COMMANDS: dict[str, dict[ExitCode, str]] = {
     **dict.fromkeys(("run", "goal", "attach", "demo"), _FOLLOWED),
     **dict.fromkeys(("steer", "add-context", "pause", "resume", "abort"), _TOLD),
     **dict.fromkeys(("answer", "override", "approve", "deny", "resolve", "extend"), _DECIDED),
-    "requeue": _DECIDED | {ExitCode.FAILED: "the run has ended, no worker has taken it, or the receiver refuses again"},
+    "requeue": _DECIDED | {ExitCode.FAILED: "the run has ended, no worker has taken it, or a receiver refuses again"},
     "chat": {
         ExitCode.LIMIT: "what was said in a script: the last turn that was not completed has reached a limit",
         ExitCode.DENIED: "the same, since policy denied the same thing again and again",

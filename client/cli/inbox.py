@@ -38,7 +38,7 @@ def inbox(
     """Show what waits for a person in all runs, oldest run first, each with the command that decides it.
 
     A run whose worker does not answer is shown by what it waits for alone. Answers of goals that could not be delivered
-    are shown for a week, sent again or not: nothing of a goal that is over can change.
+    are shown for a week, or until they are delivered by orga requeue.
 
     Example: orga inbox --kind escalation --queue storage
     """
@@ -94,7 +94,7 @@ def _not_taken(failed: FailedDelivery) -> list[str]:
     goal_id, delivery = failed.goal.id, failed.delivery
     return [
         f"  not delivered to {delivery.name} ({delivery.kind}): {on_one_line(delivery.error, 400)}",
-        f"  stays here until {failed.told_until.astimezone():%Y-%m-%d %H:%M}, sent again or not",
+        f"  stays here until {failed.told_until.astimezone():%Y-%m-%d %H:%M}, or until it is delivered",
         f"  → {_requeueing(goal_id, delivery.name)}",
     ]
 

@@ -31,6 +31,7 @@ class _Wish:
     letter: str | None
     all: bool
     as_fork: bool
+    again: bool
     settings: Sequence[str]
 
     def letters(self, there: Sequence[DeadLetter]) -> list[str]:
@@ -61,6 +62,9 @@ def requeue(
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="With --fork: as in orga fork.")
     ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Of a goal that has ended: also where its answer is, or may be.")
+    ] = False,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
@@ -69,6 +73,7 @@ def requeue(
     A live run does so before its next reasoning step. LETTER may be left out where there is only one.
 
     Of a goal that has ended the answer is sent again, from this machine, to a delivery that failed: LETTER is its name.
+    What an earlier requeue has delivered, or what may have arrived in a chat or a mailbox, is sent with --again alone.
 
     Example: orga requeue ID 3.0
 
@@ -78,7 +83,7 @@ def requeue(
         raise UsageError("give a LETTER or --all, not both")
     if set_ and not fork:
         raise UsageError("--set changes settings of a fork: give --fork, too")
-    return completed(_requeue(_Wish(run, letter, all_, fork, set_ or ()), config, as_json=json))
+    return completed(_requeue(_Wish(run, letter, all_, fork, again, set_ or ()), config, as_json=json))
 
 
 async def _requeue(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
@@ -87,7 +92,11 @@ async def _requeue(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
         described = await run.describe()
         has_ended = described.status != WorkflowExecutionStatus.RUNNING
         if has_ended and described.workflow_type == GOAL_WORKFLOW:
-            return await redeliver(here, wish.run_id, wish.letter, all_of_them=wish.all, as_json=as_json)
+            return await redeliver(
+                here, wish.run_id, wish.letter, all_of_them=wish.all, again=wish.again, as_json=as_json
+            )
+        if wish.again:
+            raise UsageError(f"--again: {wish.run_id!r} is no goal that has ended")
         if has_ended:
             return await _in_a_fork(here, wish, as_json=as_json)
         if wish.as_fork:

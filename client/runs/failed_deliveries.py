@@ -1,6 +1,6 @@
 """Goals that have ended and whose answer a channel has not taken, as visibility and their results tell.
 
-Nothing of a goal that is over can change, so it is told of for a while, whether its answer was sent again or not.
+Nothing of a goal that is over can change, so it is told of for a while, unless its answer was delivered later.
 """
 
 from collections.abc import AsyncGenerator
@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from temporalio.client import Client, WorkflowExecution
 
+from orga.activities.ports import RunKey
+from orga.client.runs.redeliveries import last_sending
 from orga.workflows.types.goals.deliveries import Delivered
 from orga.workflows.types.goals.result import GoalResult
 from orga.workflows.types.names import DEAD_LETTERS, GOAL_WORKFLOW
@@ -38,6 +40,8 @@ async def failed_deliveries(client: Client) -> AsyncGenerator[FailedDelivery]:
     )
     async for goal in client.list_workflows(query):
         for each in await not_taken(client, goal):
+            if (await last_sending(client, RunKey(goal.id, goal.run_id), each.name)).outcome == "delivered":
+                continue
             yield FailedDelivery(goal, each, (goal.close_time or goal.start_time) + TOLD_FOR)
 
 

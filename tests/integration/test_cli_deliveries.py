@@ -20,21 +20,31 @@ default = true
 kind = "webhook"
 url_from = "OPS_ADDRESS"
 secret_from = "OPS_KEY"
+
+[goals.deliveries.room]
+kind = "discord"
+url_from = "ROOM_ADDRESS"
 """
 
 
 @pytest.fixture(scope="module")
 def receiver() -> Iterator[Receiver]:
-    with webhook_receiver(Says(403), Says(200), Says(403), Says(200)) as found:
+    with webhook_receiver(*(Says(status) for status in (403, 200, 403, 200, 403, 403, 200))) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def orga(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Iterator[Orga]:
+def chat() -> Iterator[Receiver]:
+    with webhook_receiver(Says(hangs=True), Says(200)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def orga(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver, chat: Receiver) -> Iterator[Orga]:
     folder, home = tmp_path_factory.mktemp("project"), tmp_path_factory.mktemp("home")
     (folder / "orga.toml").write_text(CONFIG)
     (folder / "README.md").write_text("# Project\n\nRetries are configured with `max_attempts`.\n")
-    command = an_inline_orga(folder, home, OPS_KEY=SECRET, OPS_ADDRESS=receiver.url)
+    command = an_inline_orga(folder, home, OPS_KEY=SECRET, OPS_ADDRESS=receiver.url, ROOM_ADDRESS=chat.url)
     yield command
     command("server", "--stop")
 
@@ -74,6 +84,12 @@ def test_an_answer_is_delivered_by_name_and_again_when_it_was_refused(orga: Orga
     assert refused.body == taken.body
     assert orga("requeue", "plain").code == 2
 
+    twice = orga("requeue", "told", "ops")
+    assert (twice.code, "orga requeue told ops --again" in twice.err) == (6, True)
+    assert orga("requeue", "told").code == 2
+    assert len(receiver.received) == 2
+    assert "told" not in orga("inbox", "--kind", "delivery").out
+
 
 def test_what_is_a_secret_by_now_is_not_sent_again(orga: Orga, receiver: Receiver) -> None:
     """The variable was not there when the goal was pursued, so the answer in its history holds what it is set to."""
@@ -84,3 +100,32 @@ def test_what_is_a_secret_by_now_is_not_sent_again(orga: Orga, receiver: Receive
     assert again.code == 0, again.err
     first, second = receiver.received[before:]
     assert (b"max_attempts" in first.body, b"max_attempts" in second.body) == (True, False)
+
+
+def test_all_that_failed_is_sent_again_but_what_may_be_there(orga: Orga, receiver: Receiver, chat: Receiver) -> None:
+    ops, room = len(receiver.received), len(chat.received)
+
+    def sent() -> tuple[int, int]:
+        return len(receiver.received) - ops, len(chat.received) - room
+
+    told = orga("goal", "How are retries configured?", "--id", "both", "--deliver", "ops,room", "--json")
+    assert [each["status"] for each in json.loads(told.out)["deliveries"]] == ["failed", "failed"], told.err
+    assert sent() == (1, 1)
+
+    one = orga("requeue", "both")
+    assert (one.code, "name one, or give --all" in one.err) == (2, True)
+    refused = orga("requeue", "both", "--all", "--json")
+    assert refused.code == 6
+    assert json.loads(refused.out)["delivered"] == []
+    assert set(json.loads(refused.out)["failed"]) == {"ops", "room"}
+    half = orga("requeue", "both", "--all")
+    assert (half.code, sent()) == (6, (3, 1))
+    assert "is delivered to ops\n" in half.err
+    assert "not delivered to room: it may have arrived" in half.err
+    assert orga("requeue", "both", "--all").code == 6
+    assert sent() == (3, 1)  # nobody is sent twice what was delivered
+
+    again = orga("requeue", "both", "room", "--again")
+    assert (again.code, sent()) == (0, (3, 2)), again.err
+    assert orga("requeue", "both", "--all").code == 2
+    assert orga("inbox", "--kind", "delivery").out == ""

@@ -1,0 +1,100 @@
+"""Which answers of ended goals were sent again: nothing of such a goal can change, so the server is told beside it.
+
+Each sending is an execution that no worker runs: begun ahead of the sending, so that one at a time is under way, and
+terminated with what came of it. One that is never told of ends by its time: its answer may have arrived.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any, Literal, NamedTuple
+
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, WorkflowHistoryEventFilterType
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from orga.activities.ports import NotifyError, RunKey
+from orga.client.errors import OrgaError
+
+REDELIVERY = "OrgaRedelivery"
+"""The type of these executions."""
+
+NOBODY = "orga-redeliveries"
+"""Their task queue, which nobody polls."""
+
+LONGEST = timedelta(minutes=5)
+"""Of one whose process has died."""
+
+Outcome = Literal["delivered", "not taken", "unknown"]
+
+
+class Sending(NamedTuple):
+    """The newest one of a delivery; the numbers begin at 1, 0 stands for none."""
+
+    number: int
+    outcome: Outcome
+
+
+NEVER = Sending(0, "not taken")
+
+
+async def last_sending(client: Client, goal: RunKey, name: str) -> Sending:
+    """Return the newest sending of a delivery of this run of a goal, `NEVER` where there was none."""
+    last = NEVER
+    while (outcome := await _outcome(client, _id(goal, name, last.number + 1))) is not None:
+        last = Sending(last.number + 1, outcome)
+    return last
+
+
+@asynccontextmanager
+async def recorded(client: Client, goal: RunKey, name: str, last: Sending) -> AsyncGenerator[None]:
+    """Record what is sent in this block as the one behind `last`, and what came of it.
+
+    Raises:
+        OrgaError: Somebody else sends it.
+    """
+    try:
+        sending: WorkflowHandle[Any, Any] = await client.start_workflow(
+            REDELIVERY,
+            id=_id(goal, name, last.number + 1),
+            task_queue=NOBODY,
+            execution_timeout=LONGEST,
+            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+            memo={"goal": goal.workflow_id, "delivery": name},
+        )
+    except WorkflowAlreadyStartedError:
+        raise OrgaError("somebody else sends it at this moment") from None
+    outcome: Outcome = "unknown"
+    try:
+        yield
+        outcome = "delivered"
+    except NotifyError as error:
+        outcome = "unknown" if error.may_have_arrived else "not taken"
+        raise
+    finally:
+        await sending.terminate(reason=outcome)
+
+
+async def _outcome(client: Client, sending_id: str) -> Outcome | None:
+    """Return what came of it; None where there is no such sending."""
+    sending = client.get_workflow_handle(sending_id)
+    try:
+        if (await sending.describe()).status != WorkflowExecutionStatus.TERMINATED:
+            return "unknown"
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return None
+        raise
+    ends = WorkflowHistoryEventFilterType.CLOSE_EVENT
+    async for event in sending.fetch_history_events(event_filter_type=ends):
+        reason = event.workflow_execution_terminated_event_attributes.reason
+        if reason in ("delivered", "not taken"):
+            return reason
+    return "unknown"
+
+
+def _id(goal: RunKey, name: str, number: int) -> str:
+    known = sha256("\0".join((goal.workflow_id, goal.run_id, name)).encode("utf-8", "replace")).hexdigest()
+    return f"redelivery-{known[:32]}-{number}"
