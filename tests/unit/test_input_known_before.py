@@ -88,6 +88,7 @@ SCHEDULE = ["schedule", "create", "s", "--every", "1h"]
         ([*SCHEDULE, "--task", "x", "--tools", "read_fil"], "tools: agent 'default' does not list 'read_fil'; did"),
         ([*SCHEDULE, "--goal", "x", "--skills", "read_fil"], "tools: agent 'default' does not list 'read_fil'; did"),
         ([*SCHEDULE, "--goal", "x", "--model", "tier:hevy"], "model: there is no tier 'hevy'; did you mean 'heavy'?"),
+        ([*SCHEDULE, "--goal", "x", "--deliver", "reprot"], "deliver: there is no delivery 'reprot'; did you mean 're"),
         ([*SCHEDULE, "--goal", "x", "--pipeline", "reviw"], "pipeline: there is no pipeline 'reviw'; did you mean"),
     ],
 )

@@ -1,13 +1,18 @@
 """Schedules before any server is asked: times that are read or refused, and a table that fits a terminal."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from inspect import signature
 from typing import Any
 
 import pytest
 
 from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.goal import goal
 from orga.client.cli.main import run_command
+from orga.client.cli.run import run
 from orga.client.cli.schedule.app import app as schedule_app
+from orga.client.cli.schedule.create import create_schedule
 from orga.client.cli.schedule.rows import COLUMNS, table, when
 from orga.client.cli.times import length_of, time_of
 from orga.client.schedules.create import MAX_SCHEDULE_ID_BYTES, checked_input, checked_schedule_id
@@ -52,6 +57,7 @@ def _with_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param([*CREATE, *TASK, *DAILY, "--end", "9999-12-31T23:00-05:00"], "is no time", id="beyond all time"),
         pytest.param([*CREATE, *TASK, *DAILY, "--note", "x" * 1_001], "note: must not be longer", id="a long note"),
         pytest.param([*CREATE, *TASK, *DAILY, "--skills", "a"], "--skills: no option of a task; it takes", id="skills"),
+        pytest.param([*CREATE, *TASK, *DAILY, "--deliver", "a"], "--deliver: no option of a task", id="a delivery"),
         pytest.param([*CREATE, "--goal", "x", *DAILY, "--tools", "a"], "a goal; it takes --skills", id="tools"),
         pytest.param([*CREATE, "--goal", "x", *DAILY, "--trusted", "a=1"], "--trusted: no option", id="facts"),
         pytest.param([*CREATE, *TASK, *DAILY, "--set", "max_iteration=3"], "'max_iterations'", id="a misspelled key"),
@@ -84,6 +90,15 @@ def test_every_command_teaches_with_an_example(capsys: pytest.CaptureFixture[str
     for name in names:
         assert run_command(["schedule", name, "--help"]) == 0
         assert "Example: orga schedule" in capsys.readouterr().out, name
+
+
+@pytest.mark.parametrize("command", [goal, run])
+def test_a_schedule_takes_all_that_says_what_a_run_or_a_goal_does(command: Callable[..., int]) -> None:
+    """It begins each run by itself, under ids of its own, and nobody watches."""
+    of_the_start = {"id_", "again", "no_worker", "detach", "quiet"}
+    options = set(signature(command).parameters) - of_the_start
+    assert options <= set(signature(create_schedule).parameters)
+    assert len(options) > 10
 
 
 def test_times_become_what_temporal_takes() -> None:

@@ -65,6 +65,9 @@ def create_schedule(
     skills: Annotated[
         list[str] | None, typer.Option(help="Of a goal: only these tools; repeat it, or part names by commas.")
     ] = None,
+    deliver: Annotated[
+        list[str] | None, typer.Option(help="Of a goal: where its answers go, by name in goals.deliveries; repeat it.")
+    ] = None,
     pipeline: Annotated[str | None, typer.Option(help="Of a goal: a plan that stands in orga.toml.")] = None,
     input_: Annotated[
         list[str] | None, typer.Option("--input", help="Of a goal: an input of its pipeline; repeat it.")
@@ -100,11 +103,11 @@ def create_schedule(
         raise UsageError("say what each run does: --goal TEXT or --task TEXT, one of the two")
     if goal is not None:
         _refuse("goal", tools=tools, instructions=instructions, trusted=trusted)
-        told = (skills or (), set_ or (), max_iterations, timeout, tenant)
+        told = (skills or (), set_ or (), max_iterations, timeout, tenant, deliver or ())
         given = GoalGiven(goal, agent, model, *told, pipeline=pipeline, inputs=input_ or ())
         checked: AgentInput | GoalInput = goal_input(given)
     else:
-        _refuse("task", skills=skills, pipeline=pipeline, input=input_)
+        _refuse("task", skills=skills, deliver=deliver, pipeline=pipeline, input=input_)
         given_too = (tools or (), set_ or (), max_iterations, timeout, tenant, trusted or ())
         checked = agent_input(Given(task or "", agent, model, instructions, *given_too))
     times = timing(
