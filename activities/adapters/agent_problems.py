@@ -2,15 +2,18 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
+from orga.activities.adapters.knowledge.embedders.names import HASHING
 from orga.activities.adapters.known_names import Problem
 from orga.activities.adapters.named_tools import acting_lookups, named_in_config, named_in_options
 from orga.activities.adapters.tiers import ChosenModels
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.delegation import Delegate
+from orga.workflows.types.goals.deliveries import MEMORY, Channel
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.loop_tools import LOOP_TOOLS, tool_needing
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.text import there_are
+from orga.workflows.types.tiers import LOCAL, PREFIX
 from orga.workflows.types.tools import ToolSpec, matches
 
 
@@ -129,4 +132,18 @@ def cost_refusal(chosen: ChosenModels, config: LoopConfig, is_priced: Callable[[
     return (
         f"config.max_cost_usd: the price of {', '.join(unknown)} is not known, so it would limit nothing;"
         f' state it as [models.prices."{unknown[0]}"], or set [models] unpriced = "allow"'
+    )
+
+
+def embedder_refusal(chosen: ChosenModels, config: LoopConfig, channels: tuple[Channel, ...], embedder: str) -> str:
+    """Return why a run that is bound to the local tier would show its texts to a provider all the same, or ""."""
+    if chosen.may_be_embedded_by(embedder):
+        return ""
+    remembers = next((f"goals.deliveries.{each.name}" for each in channels if each.kind == MEMORY and each.default), "")
+    if not (what := "config.knowledge" if config.uses_knowledge else remembers):
+        return ""
+    return (
+        f"{what}: the embedder {embedder} is sent what is stored and looked for; this run is bound to the local tier,"
+        f" as all that happens under a run of {PREFIX}{LOCAL} is; use [knowledge] embedder = {HASHING!r}, or one of a"
+        f" provider of that tier ({', '.join(chosen.local)})"
     )

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Callable, Mapping
 
-from orga.activities.adapters.agent_problems import cost_refusal, model_refusal, own_problems
+from orga.activities.adapters.agent_problems import cost_refusal, embedder_refusal, model_refusal, own_problems
 from orga.activities.adapters.answer_schema import schema_refusal
+from orga.activities.adapters.knowledge.embedders.names import HASHING
 from orga.activities.adapters.named_tools import acting_lookups, named_in_config, unknown_tools
 from orga.activities.adapters.offered_tools import offered_tools
 from orga.activities.adapters.pipelines import NO_PIPELINES, ConfiguredPipelines, pipeline_problems
@@ -12,6 +13,7 @@ from orga.activities.adapters.run_config import run_config
 from orga.activities.adapters.tiers import NO_GOAL_TIERS, NO_TIERS, ModelChoice
 from orga.activities.ports import Absent, OtherPlace, ToolSource
 from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.goals.deliveries import MEMORY
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.goals.prompts import PromptTemplates
 from orga.workflows.types.input import LoopConfig, Workplace
@@ -45,6 +47,7 @@ class ConfiguredAgents:
         goal_tiers: GoalTiers = NO_GOAL_TIERS,
         prompts: PromptTemplates | None = None,
         pipelines: Mapping[str, Pipeline] = NO_PIPELINES,
+        embedder: str = HASHING,
     ) -> None:
         """Take what the worker has.
 
@@ -61,6 +64,7 @@ class ConfiguredAgents:
             goal_tiers: Which of them the turns of goals ask.
             prompts: By which templates goals are asked, where not by the default ones.
             pipelines: By name: plans that a goal may name.
+            embedder: Of what runs recall and store.
 
         Raises:
             ValueError: Delegates, or steps of pipelines, that are no agents.
@@ -73,6 +77,7 @@ class ConfiguredAgents:
         self._source = source
         self._is_priced = is_priced
         self._prompts = prompts
+        self._embedder = embedder
         self._policy_version = policy_version
         self._pipelines = ConfiguredPipelines(pipelines)
         found = [found for name, agent in agents.items() for found in own_problems(name, agent, self.known)]
@@ -105,6 +110,9 @@ class ConfiguredAgents:
         config = run_config(agent.config, request.config, request.ceiling)
         if problem := cost_refusal(chosen, config, self._is_priced):
             raise InvalidInput(problem)
+        channels = self._facts.deliveries if is_goal else ()
+        if problem := embedder_refusal(chosen, config, channels, self._embedder):
+            raise InvalidInput(problem)
         tools = await self._tools_now(agent, request, config)
         absent = self._source.absent if self._source else _nobody_has
         offered = offered_tools(request, agents, tools, config, absent)
@@ -115,6 +123,8 @@ class ConfiguredAgents:
         instructions = agent.instructions if request.instructions is None else request.instructions
         setup = self._facts.with_agent(request.agent, chosen.models[0], instructions, offered.tools, config)
         setup = setup.with_prompts(self._prompts if is_goal else None).with_pipeline(pipeline)
+        if not chosen.may_be_embedded_by(self._embedder):
+            setup = setup.with_deliveries(tuple(each for each in setup.deliveries if each.kind != MEMORY))
         return (
             setup.with_tiers(dict(chosen.tiers))
             .with_reviews(agent)

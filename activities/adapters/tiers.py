@@ -33,6 +33,8 @@ class ChosenModels:
     """Who asks a model beside it."""
     tiers: Mapping[str, Tier] = field(default_factory=dict[str, Tier])
     """As a setup records them."""
+    local: tuple[str, ...] = ()
+    """The models of the local tier, where that binds the run."""
 
     def asked_by(self, asker: Asker) -> tuple[str, ...]:
         """Return the models that somebody beside the run asks, in fallback order."""
@@ -56,6 +58,11 @@ class ChosenModels:
             if EMBEDDED_MODEL in self.asked_by(asker):
                 return f"{asker.key}.model: {EMBEDDED_MODEL} can quote but not judge; choose another model"
         return ""
+
+    def may_be_embedded_by(self, embedder: str) -> bool:
+        """Return whether texts of the run may be shown to that: always to one in the worker's process."""
+        provider, is_remote, _ = embedder.partition(":")
+        return not (self.local and is_remote) or provider in {model.partition(":")[0] for model in self.local}
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -98,7 +105,7 @@ class ModelChoice:
         for asker in agent.askers:
             found = self._tier_of(asker, local)
             tiers |= {asker.tier_key: found} if found else {}
-        return ChosenModels(models, agent.askers, tiers)
+        return ChosenModels(models, agent.askers, tiers, local)
 
     def _tier_of(self, asker: Asker, local: tuple[str, ...]) -> Tier | None:
         if asker.model is None:

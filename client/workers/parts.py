@@ -145,6 +145,7 @@ def configured_parts(
         goal_tiers=config.goals.tiers,
         prompts=config.goals.prompts.templates,
         pipelines=config.pipelines,
+        embedder=config.knowledge.embedder,
     )
     return Parts(
         agents,

@@ -17,14 +17,17 @@ from orga.workflows.decisions.delegation import ceiling_for, is_bound
 from orga.workflows.decisions.result import status
 from orga.workflows.types.agents import AgentConfig, Critic, Dimension
 from orga.workflows.types.delegation import Ceiling
-from orga.workflows.types.input import AgentInput, Lineage
+from orga.workflows.types.goals.deliveries import Channel
+from orga.workflows.types.input import AgentInput, Lineage, LoopConfig
 from orga.workflows.types.names import AGENT_WORKFLOW, GOAL_WORKFLOW
+from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.tiers import PROVIDERS, RUN, GoalTiers, ModelTiers, Tier
+from tests.support.runs.delivered import told
 from tests.support.tools.activities import Beats
 from tests.support.values.configured import told_at
-from tests.support.values.core import a_setup, a_state, at
+from tests.support.values.core import a_setup, a_spec, a_state, at
 
 HEAVY = ("anthropic:claude-opus-5", "openai:gpt-6")
 TIERS = ModelTiers(local=("ollama:qwen", "ollama:llama"), light=("openai:nano",), heavy=HEAVY)
@@ -184,6 +187,43 @@ async def test_what_a_bound_delegate_may_ask(agent: dict[str, Any], model: str) 
 async def test_local_binds_all_that_happens_under_it(agent: dict[str, Any], ceiling: Ceiling, says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
         await prepared(agents(**agent), ceiling=ceiling)
+
+
+NO_CONFIG = LoopConfig()
+KNOWING = LoopConfig.model_validate({"knowledge": {}})
+REMEMBERS = told(memory="memory").deliveries
+MAY_BE_NAMED = told(default=False, memory="memory", ops="webhook").deliveries
+
+
+@pytest.mark.parametrize(
+    ("is_goal", "embedder", "channels", "config", "says"),
+    [
+        pytest.param(False, "openai:small", (), KNOWING, "config.knowledge: the embedder openai:small", id="a run"),
+        pytest.param(True, "openai:small", REMEMBERS, NO_CONFIG, "goals.deliveries.memory: the embedder", id="a goal"),
+        pytest.param(False, "openai:small", REMEMBERS, NO_CONFIG, "", id="nothing is recalled or stored"),
+        pytest.param(True, "openai:small", MAY_BE_NAMED, NO_CONFIG, "", id="nothing is by default"),
+        pytest.param(True, "ollama:nomic", REMEMBERS, KNOWING, "", id="a provider of the tier"),
+        pytest.param(True, "hashing", REMEMBERS, KNOWING, "", id="in the worker's process"),
+    ],
+)
+async def test_an_embedder_out_of_the_house_gets_nothing_of_a_run_that_is_bound(
+    is_goal: bool, embedder: str, channels: tuple[Channel, ...], config: LoopConfig, says: str
+) -> None:
+    facts = a_setup().with_deliveries(channels)
+    known = {"a": AgentConfig(tools=(), config=config)}
+    tools = {name: a_spec(name) for name in KNOWLEDGE_TOOLS}
+    worker = ConfiguredAgents(known, tools, "openai:gpt-6", _has_a_key, facts, tiers=TIERS, embedder=embedder)
+    if says:
+        with pytest.raises(InvalidInput, match=says):
+            await prepared(worker, is_goal=is_goal, model="tier:local")
+        with pytest.raises(InvalidInput, match=says):
+            await prepared(worker, is_goal=is_goal, ceiling=BOUND)
+    else:
+        setup = await prepared(worker, is_goal=is_goal, model="tier:local")
+        is_shown = not embedder.startswith("openai:")
+        assert setup.deliveries == tuple(each for each in channels if is_shown or each.kind != "memory")
+    free = await prepared(worker, is_goal=is_goal)
+    assert free.deliveries == channels
 
 
 LOCAL = {RUN: Tier(name="local", models=("ollama:qwen",))}

@@ -11,6 +11,8 @@ from orga.workflows.types.text import can_be_typed
 
 DeliveryKind = Literal["file", "memory", "webhook", "telegram", "discord", "slack", "email"]
 
+MEMORY: DeliveryKind = "memory"
+
 DeliveryName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
 """As configured; a starter names it, and never an address or a path."""
 
