@@ -34,8 +34,10 @@ def pipeline_name(plan: Plan | None) -> str:
 
 def trend_line(plan: Plan | None) -> str:
     """Return how the scores of the latest rounds go; "" where there are too few."""
-    trend, average = ((plan or {}).get(key) for key in ("trend", "average"))
-    return f"{str(trend).lower()}, {average:.2f} on average" if trend and average is not None else ""
+    trend, average, slope = ((plan or {}).get(key) for key in ("trend", "average", "slope"))
+    if not trend or average is None:
+        return ""
+    return f"{str(trend).lower()}{f' ({slope:+.2f} a round)' if slope else ''}, {average:.2f} on average"
 
 
 def _step(step: dict[str, Any]) -> str:

@@ -33,7 +33,7 @@ class PlanFold:
         return {
             "rounds": len(self._rounds),
             "steps": list(self._steps.values()),
-            **({"trend": trend.word, "average": trend.average} if trend else {}),
+            **({"trend": trend.word, "average": trend.average, "slope": trend.slope} if trend else {}),
             **({"pipeline": self._pipeline} if self._pipeline else {}),
         }
 

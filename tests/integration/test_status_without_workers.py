@@ -26,7 +26,7 @@ def told(plan: dict[str, Any] | None) -> tuple[object, ...]:
     assert plan is not None
     keys = ("id", "skill", "goal", "status", "score", "error", "output")
     steps = [tuple(step.get(key) or "" for key in keys) for step in plan["steps"]]
-    return plan["rounds"], plan["trend"], plan["average"], steps
+    return plan["rounds"], plan["trend"], plan["average"], plan["slope"], steps
 
 
 async def test_a_goal_that_asks_is_shown_as_it_would_show_itself(client: Client) -> None:
@@ -57,7 +57,7 @@ async def test_a_goal_that_asks_is_shown_as_it_would_show_itself(client: Client)
         assert "step       ✓ a look: do a  3.00 partial" in lines
         assert any(line.startswith("step       ✗ b fall: do b  ") for line in lines)
         assert "step       ✓ d look: do d  4.25 good" in lines
-        assert any(line.startswith("scores     improving, ") for line in lines)
+        assert any(line.startswith("scores     improving (+") for line in lines)
         assert f"waits      answer {question['wait_id']}: Which year?" in lines
 
         await GoalHandle(client, handle.id).override_step("look", {"at": 7})

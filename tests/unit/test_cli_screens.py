@@ -257,6 +257,7 @@ A_PLAN = {
     ],
     "trend": "IMPROVING",
     "average": 3.5,
+    "slope": 0.25,
 }
 
 
@@ -268,7 +269,7 @@ def test_the_plan_of_a_goal_stands_below_with_the_latest_steps_and_its_rounds() 
         "✗ s9 look: look 9",
         "fell down",
         "· s10 look: look 10",
-        "scores: improving, 3.50 on average",
+        "scores: improving (+0.25 a round), 3.50 on average",
         "3/25 rounds",
     ):
         assert told in shown, told
@@ -279,5 +280,5 @@ def test_the_plan_of_a_goal_stands_below_with_the_latest_steps_and_its_rounds() 
 def test_status_lists_all_steps_of_a_goal() -> None:
     lines = status_lines("g", a_status(plan=A_PLAN))
     assert [line.split()[2] for line in lines if line.startswith("step ")] == [f"s{n}" for n in range(1, 11)]
-    assert "scores     improving, 3.50 on average" in lines
+    assert "scores     improving (+0.25 a round), 3.50 on average" in lines
     assert "round      3 of 25" in lines

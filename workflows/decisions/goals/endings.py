@@ -152,6 +152,7 @@ def goal_status(state: GoalState, now: datetime) -> GoalStatus:
         steps=tuple(map(shown_step, pursuit.steps)),
         trend="" if trend is None else trend.word,
         average=None if trend is None else trend.average,
+        slope=None if trend is None else trend.slope,
         memory=pursuit.memory,
         **({"pipeline": state.pipeline} if state.pipeline else {}),
     )

@@ -48,6 +48,7 @@ class Trend(Value):
 
     average: float
     slope: float
+    """What each round adds; 0 of a single one."""
     word: Literal["improving", "stable", "DEGRADING"]
 
 

@@ -151,7 +151,8 @@ def _scores(pursuit: Pursuit) -> str:
     if trend is None:
         return ""
     advice = " Consider another plan." if trend.word == "DEGRADING" else ""
-    return f"{trend.average:.1f} on the average, {trend.word}.{advice}"
+    slope = f" ({trend.slope:+.2f} a round)" if trend.slope else ""
+    return f"{trend.average:.1f} on the average, {trend.word}{slope}.{advice}"
 
 
 def _over(pursuit: Pursuit) -> str:

@@ -37,6 +37,8 @@ class ShownPlan(Record):
     steps: tuple[ShownStep, ...]
     trend: str = ""
     average: float | None = None
+    slope: float | None = None
+    """Of the mean scores of the latest rounds: what each round adds."""
     memory: str = ""
     pipeline: str = ""
 
