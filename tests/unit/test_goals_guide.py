@@ -1,0 +1,29 @@
+"""The table "Settings" of docs/goals.md names every key of a goal's config, with its default."""
+
+import re
+
+from orga.workflows.types.goals.input import GoalConfig
+from tests.support.programs.orga_command import ROOT
+
+GUIDE = (ROOT / "docs" / "goals.md").read_text(encoding="utf-8")
+SETTINGS = GUIDE.partition("\n## Settings\n")[2].partition("\n## ")[0]
+
+
+def keys_in(text: str) -> list[str]:
+    return re.findall(r"`(\w+)`", text)
+
+
+def value_in(cell: str) -> object:
+    """Return the default that a cell tells: a word in code, a number, or none."""
+    if cell == "none":
+        return None
+    return cell[1:-1] if cell.startswith("`") else float(cell.replace(",", ""))
+
+
+def test_every_setting_of_a_goal_stands_in_the_guide_with_its_default() -> None:
+    rows = re.findall(r"^\| (`[^|]*`) \| ([^|]*) \|", SETTINGS, re.MULTILINE)
+    told = {key: value_in(cell) for keys, cell in rows for key in keys_in(keys)}
+    [others] = re.findall(r"^(.*) are those of an agent\.$", SETTINGS, re.MULTILINE)
+    of_an_agent = set(keys_in(others))
+    assert told == GoalConfig().model_dump(exclude=of_an_agent)
+    assert told.keys() | of_an_agent == GoalConfig.model_fields.keys()
