@@ -11,17 +11,20 @@ from orga.activities.adapters.agents import ConfiguredAgents
 from orga.activities.adapters.models.registry import ModelRegistry
 from orga.activities.adapters.policy.listed import ListedTools
 from orga.activities.adapters.schemas.arguments import find_argument_errors
+from orga.activities.adapters.tiers import NO_GOAL_TIERS
 from orga.client.workers.parts import Parts
-from orga.testing import ScriptedModel
+from orga.testing import FakeTool, ScriptedModel, answers
 from orga.worker import build_worker
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.breakers import CircuitOptions
 from orga.workflows.types.delegation import Delegate
-from orga.workflows.types.tiers import ModelTiers
+from orga.workflows.types.tiers import GoalTiers, ModelTiers
 from orga.workflows.types.usage import ModelPrice
 from tests.support.model.chat_server import Calls, Says, chat_server
+from tests.support.model.goals import a_step, says, scored
 from tests.support.model.refusing import NO_CREDIT, NO_QUOTA, refusing_server
 from tests.support.runs.critics import a_critic, evaluations, verdict
+from tests.support.runs.goals import pursue
 from tests.support.runs.loop import WORKER_FACTS, Loop, Ran
 
 KEYS = {"ANTHROPIC_API_KEY": "sk-ant-0123456789", "OPENAI_API_KEY": "sk-0123456789"}
@@ -35,17 +38,20 @@ async def a_loop(
     base_urls: Mapping[str, str],
     tiers: ModelTiers,
     breaker: CircuitOptions | None = None,
+    goal_tiers: GoalTiers = NO_GOAL_TIERS,
     **agents: AgentConfig,
 ) -> AsyncGenerator[Loop]:
     """Run a worker whose models are real adapters before servers of this process."""
     registry = ModelRegistry(KEYS, base_urls, prices={HOUSE: PRICE})
-    known = {"default": AgentConfig(model="tier:heavy", tools=()), **agents}
+    known, look = {"default": AgentConfig(model="tier:heavy", tools=()), **agents}, FakeTool("look")
     parts = Parts(
-        agents=ConfiguredAgents(known, {}, HOUSE, registry.check, WORKER_FACTS, tiers=tiers),
+        agents=ConfiguredAgents(
+            *(known, {"look": look.spec}, HOUSE, registry.check, WORKER_FACTS), tiers=tiers, goal_tiers=goal_tiers
+        ),
         models=registry,
         policy=ListedTools(),
         argument_errors=find_argument_errors,
-        tools=(),
+        tools=(look,),
         model_breaker=breaker or CircuitOptions(),
     )
     loop = Loop(client, f"test-{uuid.uuid4()}", ScriptedModel([], repeats=True))
@@ -87,6 +93,27 @@ async def test_a_critic_is_named_by_the_model_that_answered_for_it(client: Clien
             ran = await loop.run("ask")
     assert gave_way(ran) == [(GPT, HOUSE)]
     assert evaluations(ran, "reviewer") == [f"model:{HOUSE}"]
+
+
+async def test_a_turn_of_a_goal_gives_way_and_costs_what_the_model_that_answered_costs(client: Client) -> None:
+    """All other turns ask the goal's own model, which is that one, too."""
+    tiers = ModelTiers(heavy=(GPT, HOUSE), light=(HOUSE,))
+    agent = AgentConfig(model="tier:light", tools=("look",))
+    turns = [says(steps=[a_step("a")]), *[scored("a")] * 2, answers("the end")]  # the calls of a round are a reply, too
+    with (
+        refusing_server(429, NO_QUOTA) as gpt,
+        chat_server(*(Says(["", turn.text], tokens=100) for turn in turns)) as house,
+    ):
+        urls = {"openai": gpt.url, "openai-compatible": house.url}
+        async with a_loop(client, urls, tiers, goal_tiers=GoalTiers(plan="heavy"), default=agent) as loop:
+            pursued = await pursue(loop)
+    assert (pursued.reason, pursued.result.output) == ("completed", "the end")
+    gone = [entry for entry in pursued.journal if entry.event == "ModelFailedOver"]
+    assert [(each.data["from"], each.data["to"], each.iteration) for each in gone] == [(GPT, HOUSE, 1)]
+    assert gpt.asked == 1
+    usage = pursued.result.usage
+    assert usage.model_calls == len(house.requests) == 3
+    assert (usage.total_tokens, usage.cost_usd) == (600, pytest.approx(0.6))
 
 
 async def test_an_open_circuit_gives_way(client: Client) -> None:

@@ -1,6 +1,7 @@
 """Each turn of a goal asks the tier that the config has for it; the others ask the goal's model."""
 
 import uuid
+from collections.abc import Callable
 
 import pytest
 from temporalio.client import Client
@@ -8,30 +9,51 @@ from temporalio.client import Client
 from orga.activities.adapters.agents import ConfiguredAgents
 from orga.activities.adapters.policy.listed import ListedTools
 from orga.activities.adapters.schemas.arguments import find_argument_errors
-from orga.activities.ports import ModelProvider
+from orga.activities.ports import ModelProvider, ModelRequest
 from orga.client.workers.parts import Parts
-from orga.testing import FakeTool
+from orga.testing import FakeTool, answers
 from orga.worker import build_worker
 from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.delegation import Delegate
+from orga.workflows.types.goals.turns import turn_asked_for
+from orga.workflows.types.messages import Reply
 from orga.workflows.types.tiers import GoalTiers, ModelTiers
 from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
-from tests.support.runs.goals import pursue
+from tests.support.runs.goals import Pursued, pursue
 from tests.support.runs.loop import WORKER_FACTS, Loop
 
 OWN, BIG, SMALL = "openai:own", "openai:big", "openai:small"
 TIERS = ModelTiers(heavy=(BIG,), light=(SMALL,))
 
 
+HELPS = "an agent's step"
+
+
+class OfBoth(GoalModel):
+    """Pursues a goal, and answers as the agent of a step."""
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Return the next reply of the turn, or an answer."""
+        if any(turn_asked_for(message.text) for message in request.messages if message.role == "user"):
+            return await super().complete(request, on_text)
+        self.asked.append((HELPS, ""))
+        return answers("helped")
+
+
 class ByName:
     """Resolves each name to a model of its own."""
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self, *names: str, **own: Reply) -> None:
         turns = {
             "plan": says(steps=[a_step("a")]),
             "evaluate": scored("a", **BAD),
             "decide": says(action="done", confidence=0.9),
         }
-        self.known = {name: GoalModel(**turns) for name in names}
+        self.known = {name: OfBoth(**{**turns, **own}) for name in names}
+
+    def asked(self) -> dict[str, list[str]]:
+        """Return the turns that each was asked for."""
+        return {name: known.turns for name, known in self.known.items()}
 
     def resolve(self, name: str) -> tuple[ModelProvider, str]:
         """Return the model of this name."""
@@ -46,24 +68,29 @@ class ByName:
     ],
 )
 async def test_turns_ask_their_tiers(client: Client, model: str, asked: dict[str, list[str]]) -> None:
-    models, look = ByName(OWN, BIG, SMALL), FakeTool("look")
-    parts = Parts(
-        agents=ConfiguredAgents(
-            {"default": AgentConfig(model=model, tools=("look",))},
-            {"look": look.spec},
-            OWN,
-            lambda name: None,
-            WORKER_FACTS,
-            tiers=TIERS,
-            goal_tiers=GoalTiers(plan="heavy", evaluate="light"),
-        ),
-        models=models,
-        policy=ListedTools(),
-        argument_errors=find_argument_errors,
-        tools=(look,),
+    models = ByName(OWN, BIG, SMALL)
+    assert (await pursued_with(client, models, TIERS, default=AgentConfig(model=model, tools=("look",)))).reason == (
+        "completed"
     )
+    assert models.asked() == asked
+
+
+async def test_local_binds_all_turns_and_the_agents_that_do_the_steps(client: Client) -> None:
+    models = ByName(OWN, BIG, SMALL, plan=says(steps=[a_step("a", "helper", task="help")]))
+    lead = AgentConfig(model="tier:local", tools=(), delegates=(Delegate(agent="helper"),))
+    tiers = ModelTiers(local=(OWN,), heavy=(BIG,), light=(SMALL,))
+    pursued = await pursued_with(client, models, tiers, default=lead, helper=AgentConfig(tools=()))
+    assert pursued.reason == "completed"
+    assert models.asked() == {OWN: ["plan", HELPS, "evaluate", "decide", "summary"], BIG: [], SMALL: []}
+
+
+async def pursued_with(client: Client, models: ByName, tiers: ModelTiers, **agents: AgentConfig) -> Pursued:
+    """Pursue a goal with a worker whose default model is none of the local tier, and whose turns have tiers."""
+    look = FakeTool("look")
+    turns = GoalTiers(plan="heavy", evaluate="light")
+    specs = {"look": look.spec}
+    known = ConfiguredAgents(agents, specs, BIG, lambda name: None, WORKER_FACTS, tiers=tiers, goal_tiers=turns)
+    parts = Parts(agents=known, models=models, policy=ListedTools(), argument_errors=find_argument_errors, tools=(look,))
     loop = Loop(client, f"test-{uuid.uuid4()}", models.known[OWN])
     async with build_worker(client, parts, loop.task_queue):
-        pursued = await pursue(loop)
-    assert pursued.reason == "completed"
-    assert {name: known.turns for name, known in models.known.items()} == asked
+        return await pursue(loop)

@@ -17,6 +17,8 @@ class Says:
 
     pieces: Sequence[str]
     hold: bool = False
+    tokens: int = 0
+    """That it says it has read, and written."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,9 @@ class ChatServer:
             self.release.wait(60)
         yield _chunk(content=reply.pieces[-1])
         yield _chunk("stop")
+        if reply.tokens:
+            usage = {"prompt_tokens": reply.tokens, "completion_tokens": reply.tokens}
+            yield {"object": "chat.completion.chunk", "choices": [], "usage": usage}
 
 
 @contextmanager
