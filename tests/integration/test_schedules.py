@@ -1,14 +1,22 @@
 """Goals and runs that Temporal starts by the clock, on a real server: times of their own, or triggered."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from temporalio.client import Client, Schedule, ScheduleActionStartWorkflow, ScheduleIntervalSpec, ScheduleSpec
+from temporalio.client import (
+    Client,
+    Schedule,
+    ScheduleActionStartWorkflow,
+    ScheduleIntervalSpec,
+    ScheduleSpec,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+)
+from temporalio.exceptions import TerminatedError
 
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.workplace import home_of, own_queue, settle, workplace
@@ -41,6 +49,16 @@ async def a_schedule(loop: Loop, given: dict[str, Any] | None = None, **times: A
 
 async def seen(handle: ScheduleHandle) -> Scheduled:
     return await scheduled(await handle.describe())
+
+
+async def another_second() -> None:
+    """Wait for it: the id of a run has its second in it, so that two in one would be of one id."""
+    this = datetime.now(UTC).replace(microsecond=0)
+
+    async def has_come() -> bool:
+        return datetime.now(UTC) >= this + timedelta(seconds=1)
+
+    await until(has_come)
 
 
 async def test_a_triggered_run_is_a_run_as_any_other(client: Client) -> None:
@@ -123,11 +141,71 @@ async def test_a_run_that_is_cancelled_for_the_next_one_ends_with_a_result(clien
     async with a_loop(client, replies) as loop, a_schedule(loop, overlap="cancel-other") as made:
         first = await made.trigger()
         await hold.reached()
-        await asyncio.sleep(1.1)  # the id of a run has its second in it: two in one would be of one id
+        await another_second()
         second = await made.trigger()
         assert second.outcome == "started"
         assert (await AgentHandle(client, first.run_id).result()).termination.reason == "aborted"
         assert (await AgentHandle(client, second.run_id).result()).output == "second"
+
+
+async def test_a_run_that_is_terminated_for_the_next_one_ends_without_a_result(client: Client) -> None:
+    hold = Hold()
+    replies = [hold.step(answers("first")), answers("second")]
+    async with a_loop(client, replies) as loop, a_schedule(loop, overlap="terminate-other") as made:
+        first = await made.trigger()
+        await hold.reached()
+        await another_second()
+        second = await made.trigger()
+        assert second.outcome == "started"
+        with pytest.raises(WorkflowFailureError) as failed:
+            await client.get_workflow_handle(first.run_id).result()
+        assert isinstance(failed.value.cause, TerminatedError)
+        assert (await AgentHandle(client, second.run_id).result()).output == "second"
+
+
+async def test_runs_of_a_schedule_that_allows_all_go_on_side_by_side(client: Client) -> None:
+    hold = Hold()
+    replies = [hold.step(answers("first")), answers("second")]
+    async with a_loop(client, replies) as loop, a_schedule(loop, overlap="allow-all") as made:
+        first = await made.trigger()
+        await hold.reached()
+        await another_second()
+        second = await made.trigger()
+        assert (await AgentHandle(client, second.run_id).result()).output == "second"
+        assert (await AgentHandle(client, first.run_id).describe()).status == WorkflowExecutionStatus.RUNNING
+        hold.go.set()
+        assert (await AgentHandle(client, first.run_id).result()).output == "first"
+
+
+async def test_all_runs_that_are_buffered_begin_one_after_the_other(client: Client) -> None:
+    hold = Hold()
+    replies = [hold.step(answers("1")), answers("2"), answers("3")]
+    async with a_loop(client, replies) as loop, a_schedule(loop, overlap="buffer-all") as made:
+        await made.trigger()
+        await hold.reached()
+        await another_second()
+        assert (await made.trigger()).outcome == "buffered"
+        await another_second()
+        assert (await made.trigger()).outcome == "buffered"
+        hold.go.set()
+
+        async def has_started_three() -> bool:
+            return len((await seen(made)).runs) == 3
+
+        await until(has_started_three)
+        ended = [(await AgentHandle(client, run.run_id).result()).output for run in (await seen(made)).runs]
+    assert ended == ["1", "2", "3"]
+
+
+async def test_the_server_goes_by_the_zone_and_starts_nothing_behind_the_end(client: Client) -> None:
+    """Seven in the morning is another hour of UTC in summer than in winter."""
+    times: dict[str, Any] = {"cron": "0 7 1 1,7 *", "every": None, "time_zone": "Europe/Berlin"}
+    async with a_loop(client, []) as loop:
+        async with a_schedule(loop, **times) as made:
+            coming = (await seen(made)).next
+        async with a_schedule(loop, **times, end=coming[1] + timedelta(hours=1)) as made:
+            assert (await seen(made)).next == coming[:2]
+    assert {(each.month, each.astimezone(UTC).hour) for each in coming} == {(1, 6), (7, 5)}
 
 
 async def test_its_runs_go_to_the_folder_it_was_made_for(client: Client) -> None:
