@@ -1,4 +1,4 @@
-"""A true small model pursues a goal: how wise it is, is a matter of its size; the goal ends, and is honest about it."""
+"""A true small model pursues a goal: how wise it is, is a matter of its size. The goal ends, and cites what it read."""
 
 from datetime import timedelta
 
@@ -18,7 +18,7 @@ NOTE = "The code word is heron."
 
 
 @pytest.mark.timeout(600)
-async def test_a_small_model_pursues_a_goal_to_an_honest_end(client: Client) -> None:
+async def test_a_goal_of_a_small_model_ends_whatever_came_of_it_and_cites_nothing_unread(client: Client) -> None:
     note = FakeTool("read_note", lambda arguments, context: NOTE)
     async with a_loop(client, Named(LocalProvider(), "smollm2"), note) as loop:
         loop.execution_timeout = timedelta(minutes=9)
