@@ -217,6 +217,20 @@ def test_a_gap_ends_a_passage_and_its_headings() -> None:
 
 
 @pytest.mark.parametrize(
+    ("first", "fenced"),
+    [
+        pytest.param(1, [True, False], id="all of it"),
+        pytest.param(2, [False, False], id="from amid the code on"),
+        pytest.param(5, [False, True], id="from where the next code begins"),
+    ],
+)
+def test_code_that_began_above_what_is_known_ends_at_a_bare_fence(first: int, fenced: list[bool]) -> None:
+    text = dict(enumerate(["```sh", "ls", "```", "", "one" if first < 5 else "```sh", "two"], 1))
+    known = {n + 50: line for n, line in text.items() if n >= first} | ({40: "before"} if first == 5 else {})
+    assert [passage.is_fenced for passage in passages_of("x.md", known)] == fenced
+
+
+@pytest.mark.parametrize(
     ("first", "header"),
     [
         pytest.param(1, "| term | means |", id="all of it"),

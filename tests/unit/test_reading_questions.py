@@ -10,10 +10,10 @@ HELD_OUT = 6
 """Of the ten that nothing was tuned on: seven were right when this was written; the guides they are over change."""
 
 
-async def test_it_answers_fifteen_of_twenty_questions_with_six_calls_each() -> None:
+async def test_it_answers_most_questions_with_six_calls_each() -> None:
     found = await answers("asked")
 
-    assert (len(found), sum(each.is_right for each in found) >= RIGHT) == (20, True), _wrong(found)
+    assert (len(found), sum(each.is_right for each in found) >= RIGHT) == (28, True), _wrong(found)
     assert max(len(each.calls) for each in found) <= CALLS
 
 
@@ -27,7 +27,7 @@ def test_the_questions_are_over_three_sets_and_some_have_no_answer() -> None:
     asked = questions("asked")
 
     assert {each.set for each in asked} == DOCUMENTS.keys()
-    assert 5 <= sum(not each.expects for each in asked) <= 10
+    assert 10 <= sum(not each.expects for each in asked) <= 15
     assert not {each.question for each in asked} & {each.question for each in questions("held_out")}
 
 
@@ -77,6 +77,16 @@ Maria Lund lives in Kiel. Mario Lund lives in Bonn.
 
 - Peter pays twelve euros
 - Petra pays nothing
+
+Anna Lund nimmt im Mai Urlaub.
+
+The new van cost 900 euros. It starts at 6.
+
+Lift, check by Ahrens, due on 9 June.
+
+The lift is checked on 2 May.
+
+A lift costs nerves. Ein Lift kostet Nerven.
 """
 
 
@@ -90,6 +100,17 @@ Maria Lund lives in Kiel. Mario Lund lives in Bonn.
         pytest.param("Is invoice 4713 paid?", "", id="another number"),
         pytest.param("What is the room of Anne Berg?", "| Anne Berg | 21 |", id="a row, by the name of its column"),
         pytest.param("Who pays 12 euros?", "- Peter pays twelve euros", id="a number in words"),
+        pytest.param(
+            "Wann hat Anna Lund Urlaub?", "Anna Lund nimmt im Mai Urlaub", id="in German: a noun behind a name"
+        ),
+        pytest.param("Wann hat Tante Anna Lund Urlaub?", "", id="in German: with a word that nobody says of it"),
+        pytest.param("Wann hat Anna Mario Lund Urlaub?", "", id="in German: a name of parts of others"),
+        pytest.param("What did the old van cost?", "", id="of two of a kind the other one"),
+        pytest.param("What did the new van cost?", "The new van cost 900 euros", id="of two of a kind this one"),
+        pytest.param("When is the lift checked?", "The lift is checked on 2 May", id="as it is asked, first"),
+        pytest.param("How many stars has the van?", "", id="a word that is near"),
+        pytest.param("What does a lift cost?", "", id="a price without an amount"),
+        pytest.param("Was kostet ein Lift?", "", id="in German: a price without an amount"),
         pytest.param("Welchen Raum hat Frau Keller?", "", id="in German: a name behind its title, and no raum"),
     ],
 )
@@ -102,7 +123,7 @@ async def test_names_and_numbers_match_or_nothing_is_quoted(
     found = await answered(Asked("notes", question))
     quotes = [line for line in found.answer.splitlines() if line.startswith(">")]
 
-    assert (quoted in "\n".join(quotes), bool(quotes)) == (True, bool(quoted)), found.answer
+    assert (quoted in "".join(quotes[:1]), bool(quotes)) == (True, bool(quoted)), found.answer
     assert quoted or found.answer.startswith("Not found: ")
 
 

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pydantic_core import to_json
 
 from orga.activities.adapters.models.reader.answer import answer_to
-from orga.activities.adapters.models.reader.evidence import call_id, evidence_of, turns_taken
+from orga.activities.adapters.models.reader.evidence import Evidence, call_id, evidence_of, turns_taken
 from orga.activities.adapters.models.reader.fill import filled
 from orga.activities.adapters.models.reader.goal import goal_text
+from orga.activities.adapters.models.reader.held_names import with_held_names
 from orga.activities.adapters.models.reader.plan import any_call, next_calls
 from orga.activities.adapters.models.reader.question import Question, question_of
 from orga.activities.adapters.models.reader.searches import in_words
@@ -40,13 +41,14 @@ def _reply(request: ModelRequest) -> Reply:
         return _counted(request, Reply(), 0)
     if (said := goal_text(request)) is not None:
         return _counted(request, Reply.of(text=said), len(said))
-    question = with_synonyms(question_of(request.messages))
-    if calls := _calls(request, question):
+    evidence = evidence_of(request.messages)
+    question = with_held_names(with_synonyms(question_of(request.messages)), evidence)
+    if calls := _calls(request, question, evidence):
         written = len(to_json([call.arguments for call in calls])) + sum(len(call.name) for call in calls)
         text = _announcement(calls, question)
         return _counted(request, Reply.of(text, calls=calls, finish="tool_calls"), len(text) + written)
     room = request.max_output_tokens * _CHARS_PER_TOKEN
-    text = answer_to(question, evidence_of(request.messages), toolbox_of(request.tools), room)
+    text = answer_to(question, evidence, toolbox_of(request.tools), room)
     if request.output_schema is not None:  # cut text in whole JSON is an answer
         text = filled(request.output_schema, text[:room])
         return _counted(request, Reply.of(text), len(text))
@@ -54,13 +56,13 @@ def _reply(request: ModelRequest) -> Reply:
     return _counted(request, Reply.of(text[:room], finish=finish), min(room, len(text)))
 
 
-def _calls(request: ModelRequest, question: Question) -> tuple[ToolCall, ...]:
+def _calls(request: ModelRequest, question: Question, evidence: Evidence) -> tuple[ToolCall, ...]:
     if request.tool_choice == "none":
         return ()
     topic = hashlib.sha256(question.text.encode()).hexdigest()[:6]
     turn = turns_taken(request.messages, topic)
     toolbox = toolbox_of(request.tools)
-    calls = next_calls(question, evidence_of(request.messages), toolbox, turn)
+    calls = next_calls(question, evidence, toolbox, turn)
     if not calls and request.tool_choice == "any":
         calls = any_call(question, toolbox)
     return tuple(c.with_id(call_id(topic, turn + 1, i)) for i, c in enumerate(calls, start=1))

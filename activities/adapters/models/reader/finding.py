@@ -10,7 +10,7 @@ from orga.activities.adapters.models.reader.lexicon import Lexicon
 from orga.activities.adapters.models.reader.passages import Passage
 from orga.activities.adapters.models.reader.question import Question, Term
 from orga.activities.adapters.models.reader.units import Unit, units_of
-from orga.activities.adapters.models.reader.words import NUMBERS, stems, words
+from orga.activities.adapters.models.reader.words import NUMBERS, OPPOSITES, folded, stems, words
 
 ANSWERS = 0.6
 """Part of the question's other words, by weight, that a unit needs; those that occur nowhere count."""
@@ -21,7 +21,21 @@ _PER_SENTENCE = 0.03
 _RIVAL = 75.0
 """Similarity, of 100, from which another name may be taken for one that is asked for."""
 _AMOUNTS = frozenset(
-    ["every", "never", "none", "once", "twice", "half", "einmal", "zweimal", "nie", "halb", "daily", "unlimited"]
+    [
+        "every",
+        "never",
+        "none",
+        "once",
+        "twice",
+        "half",
+        "einmal",
+        "zweimal",
+        "nie",
+        "halb",
+        "daily",
+        "free",
+        "unlimited",
+    ]
 )
 
 _ASKED = re.compile(r"[^\n?]+\?")
@@ -55,7 +69,13 @@ def _finding(
     unit: Unit, question: Question, lexicon: Lexicon, around: dict[int, float], head: dict[int, float]
 ) -> Finding | None:
     inside = lexicon.strengths(stems(_without_question(unit.text, question.text)))
-    if not inside or (question.wants_number and not _has_amount(unit.text)) or _is_mixed(unit, question.terms):
+    if (
+        not inside
+        or not lexicon.strengths(stems(unit.texts[0]))  # what stands before the answer brings only its number
+        or (question.wants_number and not _has_amount(unit.text))
+        or _is_mixed(unit, question.terms)
+        or _says_opposite(unit, question.terms)
+    ):
         return None
     best = {place: _CONTEXT * strength for place, strength in around.items()}
     for place, strength in (*head.items(), *inside.items()):
@@ -103,6 +123,13 @@ def _is_mixed(unit: Unit, terms: Iterable[Term]) -> bool:
         for sentence in sentences
         if not _holds(sentence, term)
     )
+
+
+def _says_opposite(unit: Unit, terms: Iterable[Term]) -> bool:
+    """Whether a sentence says `new` where the question says `old`, and does not say `old`."""
+    sentences = [set(words(text)) for text in unit.texts]
+    pairs = [(set(words(term.surface)), OPPOSITES.get(folded(term.surface), frozenset())) for term in terms]
+    return any(said & others and not said & own for own, others in pairs for said in sentences)
 
 
 def _holds(sentence: list[str], term: Term) -> bool:

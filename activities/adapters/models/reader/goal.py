@@ -8,6 +8,7 @@ from pydantic_core import to_json
 
 from orga.activities.adapters.models.reader.answer import answer_to, is_answered
 from orga.activities.adapters.models.reader.evidence import Evidence, evidence_of
+from orga.activities.adapters.models.reader.held_names import with_held_names
 from orga.activities.adapters.models.reader.plan import next_calls
 from orga.activities.adapters.models.reader.question import Question, question_of
 from orga.activities.adapters.models.reader.searches import in_words
@@ -36,8 +37,9 @@ class _Standing:
     def __init__(self, request: ModelRequest) -> None:
         self.request = request
         self.messages = request.messages
-        self.question: Question = with_synonyms(question_of(_people(request.messages)))
         self.evidence: Evidence = evidence_of([m for m in request.messages if m.role in {"assistant", "tool"}])
+        asked = with_synonyms(question_of(_people(request.messages)))
+        self.question: Question = with_held_names(asked, self.evidence)
         self.toolbox: Toolbox = toolbox_of(request.tools)
 
     @property

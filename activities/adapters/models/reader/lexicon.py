@@ -18,6 +18,9 @@ MISSPELT, _RELATED = 0.7, 0.6
 _INFLECTED, _ALIKE = 0.95, 0.8
 """Of one that differs in its ending alone, and of one that means nearly the same."""
 _ENDINGS = frozenset(["s", "e", "n", "en", "er", "es", "em", "ern", "d", "ed", "t"])
+_LETTERS = frozenset("dt")
+_OWN = 5
+"""Letters that two words share at least, where they differ in more than a plain ending: `star` is no `start`."""
 
 
 @dataclass(frozen=True)
@@ -109,12 +112,13 @@ def relatives(root: str, vocabulary: Iterable[str], loosely: Iterable[str] | Non
 
 def _is_inflected(one: str, other: str) -> bool:
     short, long = sorted((one, other), key=len)
-    return len(short) >= 4 and short != long and long.startswith(short) and long[len(short) :] in _ENDINGS
+    ending = long.removeprefix(short)
+    return long.startswith(short) and ending in _ENDINGS and len(short) >= (_OWN if ending in _LETTERS else 4)
 
 
 def _is_relative(stem: str, other: str) -> bool:
     shared = len(shared_start(stem, other))
-    return shared >= 4 and shared >= 0.7 * max(len(stem), len(other)) and not stem.isdigit()
+    return shared >= _OWN and shared >= 0.7 * max(len(stem), len(other)) and not stem.isdigit()
 
 
 def _line_counts(evidence: Evidence, lexicon: Lexicon) -> dict[int, int]:

@@ -60,6 +60,11 @@ class Passage:
         return self.first + len(self.lines) - 1
 
     @property
+    def is_row(self) -> bool:
+        """Whether it begins amid a table whose columns are not known."""
+        return not self.header and self.lines[0].lstrip().startswith("|")
+
+    @property
     def is_imports(self) -> bool:
         """Whether most of it names other modules."""
         return 2 * sum(_IMPORT.match(line) is not None for line in self.lines) >= len(self.lines)
@@ -90,7 +95,7 @@ class _Cutter:
         self._path = path
         self._has_headings = path.endswith((".md", ".markdown", ".mdx"))
         self._is_code = not _PROSE.search(path)
-        self._is_fenced = False
+        self._is_fenced = self._is_amid = False
         self._headings: dict[int, str] = {}
         self._bare: Passage | None = None
         self._block: list[str] = []
@@ -104,7 +109,8 @@ class _Cutter:
         if number == 1 and not self._is_code and not text.startswith("#") and len(text) <= _TITLE:
             self._title = text.strip()
         fence = self._has_headings and text.lstrip().startswith("```")
-        self._is_fenced ^= fence
+        if fence:
+            self._pass_fence(text.strip())
         heading = _HEADING.match(text) if self._has_headings else None
         if heading and (not self._is_fenced or len(heading[1]) > 1):  # `# x` in a fence is a comment
             self._is_fenced = False
@@ -130,8 +136,13 @@ class _Cutter:
             self._bare = None
 
     def forget_headings(self) -> None:
-        self._headings, self._is_fenced = {}, False
+        self._headings, self._is_fenced, self._is_amid = {}, False, True
         self._leave_table()
+
+    def _pass_fence(self, text: str) -> None:
+        """Begin code, or end it: behind a gap a fence that names no language ends what began above."""
+        self._is_fenced = not self._is_fenced and not (self._is_amid and text == "```")
+        self._is_amid = False
 
     def _follow_table(self, text: str) -> None:
         """Take the row above the rule for the header: of a table that is known from its middle on there is none."""

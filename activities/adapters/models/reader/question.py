@@ -32,12 +32,18 @@ _QUANTITY = re.compile(
     r"|wie (?:lange|viele?|oft|gro(?:ß|ss)|hoch|alt|weit))\b",
     re.I,
 )
+_PRICE = re.compile(
+    r"\bwhat (?:do|does|did|will|would)\b[^.?]*\bcost\b|\bwas kost\w+|\bwas (?:hat|haben)\b[^.?]*\bgekostet\b", re.I
+)
+"""What asks how much without saying so."""
 _AND = re.compile(r"\b(?:and|und)\b|\?\s", re.I)
 _BACK = re.compile(
     r"\b(?:it|its|he|him|his|she|her|they|them|their|this|that|er|es|sie|ihn|ihm|ihr|ihre|sein|seine|dessen|deren)\b",
     re.I,
 )
 """What refers to the name that was said before."""
+_PAIR = 2
+"""Words of a name that has no more."""
 _OWN = 2
 """Words that each part of a question has, where it asks two things."""
 _LISTING = re.compile(r"\b(?:list|which|what|show)\b.{0,30}\b(?:files|documents|folders?|directory)\b", re.I)
@@ -54,6 +60,8 @@ class Term:
     """A name or a number: nothing stands for it, and no passage answers without it."""
     is_added: bool = False
     """Of guidance that was added to the question: it says where to look, and answers need not hold it."""
+    is_run: bool = False
+    """A row of German capitals, which may be a name and the nouns beside it."""
     alike: tuple[str, ...] = ()
     """Words that mean nearly the same."""
 
@@ -70,7 +78,7 @@ class Question:
     """Files that it names."""
     wanted: Wanted = "passages"
     wants_number: bool = False
-    """Whether it asks how many, how much, how long."""
+    """Whether it asks how many, how much, how long, what something costs."""
 
 
 def question_of(messages: Iterable[Message]) -> Question:
@@ -105,10 +113,10 @@ def _question(asked: list[str]) -> Question:
     added = frozenset(words("\n".join(asked[1:]))) - _words_of(asked[0] if asked else "")
     names = names_in(rest, language)
     singles = _singles(rest, latest, added, language, {folded(name) for name in names})
-    terms = _distinct([*_named(names), *_compounds(rest), *singles])
+    terms = _distinct([*_named(names, language), *_compounds(rest), *singles])
     phrases = {term.stems for term in terms}
     pairs = tuple((a, b) for a, b in pairwise(singles) if a.stems != b.stems and a.stems + b.stems not in phrases)
-    return Question(text, terms, pairs, paths, _wanted(text, terms), _QUANTITY.search(text) is not None)
+    return Question(text, terms, pairs, paths, _wanted(text, terms), _wants_number(text))
 
 
 def _paths(text: str) -> tuple[str, ...]:
@@ -120,6 +128,10 @@ def _wanted(text: str, terms: tuple[Term, ...]) -> Wanted:
     if not terms and _LISTING.search(text) and not _OVERVIEW.search(text):
         return "listing"
     return "overview" if not terms else "passages"
+
+
+def _wants_number(text: str) -> bool:
+    return any(asks.search(text) for asks in (_QUANTITY, _PRICE))
 
 
 def _words_of(text: str) -> frozenset[str]:
@@ -139,8 +151,13 @@ def _singles(
     return found
 
 
-def _named(names: Iterable[str]) -> list[Term]:
-    return [Term(tuple(map(stem, words(name))), name, 2.0, is_exact=True) for name in names if len(words(name)) > 1]
+def _named(names: Iterable[str], language: Language) -> list[Term]:
+    rows = [(name, tuple(map(stem, words(name)))) for name in names]
+    return [
+        Term(row, name, 2.0, is_exact=True, is_run=language == "de" and len(row) > _PAIR)
+        for name, row in rows
+        if len(row) > 1
+    ]
 
 
 def _compounds(text: str) -> list[Term]:
@@ -180,7 +197,7 @@ def parts_of(question: Question) -> tuple[Question, ...]:
     if _BACK.search(texts[1]) and not any(term.is_exact for term in halves[1]):
         halves[1] = [*named, *halves[1]]
     return tuple(
-        replace(question, text=text, terms=tuple(half), wants_number=_QUANTITY.search(text) is not None)
+        replace(question, text=text, terms=tuple(half), wants_number=_wants_number(text))
         for text, half in zip(texts, halves, strict=True)
     )
 

@@ -11,7 +11,7 @@ from orga.activities.adapters.models.reader.finding import Finding, finding_in
 from orga.activities.adapters.models.reader.lexicon import Lexicon, lexicon_of
 from orga.activities.adapters.models.reader.passages import Passage, passages_of
 from orga.activities.adapters.models.reader.question import Question
-from orga.activities.adapters.models.reader.words import stems
+from orga.activities.adapters.models.reader.words import stems, words
 
 _K1, _B = 0.9, 0.7
 _USUAL_LENGTH = 60
@@ -22,6 +22,8 @@ _LONG_UNIT = 100
 """Words of what answers at which it counts half of what a very short one does."""
 _HEADING, _PATH = 1.0, 0.4
 """What a term in the heading above or in the path counts beside one in the text."""
+_AS_WRITTEN = 1.0
+"""What it brings that the words of the question stand there as they are asked, in no other form."""
 _NUMERIC = re.compile(r"\b(how (?:long|many|much|often|big|large)|default|limit|maximum|minimum|timeout|value)", re.I)
 
 
@@ -74,9 +76,17 @@ def _ranked(passage: Passage, found: list[str], lexicon: Lexicon, question: Ques
     finding = None if passage.is_heading or passage.is_imports else finding_in(passage, question, lexicon)
     if finding is not None:
         said = stems(finding.unit.text)
+        score *= 1 + _AS_WRITTEN * _as_written(finding.unit.text, question)
         near = 1 + _closeness(lexicon.positions(said))
         score *= near * finding.coverage**2 / (1 + len(said) / _LONG_UNIT)
     return Ranked(passage, score * _cues(passage, question), coverage, frozenset(in_text), finding)
+
+
+def _as_written(text: str, question: Question) -> float:
+    """Return the part of the question's words that a text has as they are asked: `serviced` is no `service`."""
+    held = set(words(text))
+    asked = [word for term in question.terms if len(term.stems) == 1 for word in words(term.surface)]
+    return sum(word in held for word in asked) / len(asked) if asked else 0.0
 
 
 def _closeness(places: Mapping[int, list[tuple[int, float]]]) -> float:

@@ -1,6 +1,8 @@
 """Searches: the queries that find a question's terms, as regular expressions or as plain text."""
 
 import re
+from collections.abc import Iterable
+from itertools import pairwise
 
 from orga.activities.adapters.models.reader.question import Question, Term
 from orga.activities.adapters.models.reader.words import IRREGULAR, NUMBERS, SHORT_FORMS, parts, shared_start, stem
@@ -82,9 +84,15 @@ def _is_part(term: Term, longer: list[Term]) -> bool:
 
 def _patterns(term: Term) -> list[str]:
     """Return the regular expressions of which each finds a term."""
+    if term.is_run:
+        return [_joined(pair) for pair in pairwise(parts(term.surface))]
     if len(term.stems) > 1:
-        return ["[-_. ]?".join(map(re.escape, parts(term.surface)))]
+        return [_joined(parts(term.surface))]
     return list(dict.fromkeys([_pattern(term), *map(_word, (*_forms(term), *term.alike))]))
+
+
+def _joined(words: Iterable[str]) -> str:
+    return "[-_. ]?".join(map(re.escape, words))
 
 
 def _forms(term: Term) -> list[str]:
@@ -93,6 +101,8 @@ def _forms(term: Term) -> list[str]:
 
 def _plain_query_of(term: Term) -> str:
     """Return the longest text that all forms of a term share."""
+    if term.is_run:
+        return " ".join(parts(term.surface)[:2])
     return term.surface if len(term.stems) > 1 else _plain(term)
 
 

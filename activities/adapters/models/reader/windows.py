@@ -45,7 +45,8 @@ def windows_of(ranked: Iterable[Ranked], evidence: Evidence) -> list[Window]:
             windows.append(_around(one, evidence))
         else:
             score, terms = windows[home].score + _REST * one.score, windows[home].terms | one.terms
-            windows[home] = replace(windows[home], score=score, terms=terms)
+            first = _around(one, evidence).first if passage.is_row else windows[home].first
+            windows[home] = replace(windows[home], first=min(first, windows[home].first), score=score, terms=terms)
     return sorted(windows, key=lambda window: (-window.score, window.path, window.first))
 
 

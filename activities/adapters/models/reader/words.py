@@ -47,6 +47,18 @@ NUMBERS = {word: digits for digits, words in _NUMBER_WORDS.items() for word in w
 """Digits by word, so that `12` meets `twelve`."""
 
 
+_OPPOSED = (
+    ("old", "new"),
+    ("first", "last"),
+    ("alt alte altem alten alter altes", "neu neue neuem neuen neuer neues"),
+    ("erste erstem ersten erster erstes", "letzte letztem letzten letzter letztes"),
+)
+OPPOSITES = {
+    word: frozenset(other.split()) for one, other in (*_OPPOSED, *((b, a) for a, b in _OPPOSED)) for word in one.split()
+}
+"""What says, of two things of a kind, the other one."""
+
+
 def words(text: str) -> list[str]:
     """Return the words in order: lower case, accents folded, `maxTokens` and `max_tokens` as two."""
     return [folded(part) for part in parts(text)]
