@@ -19,10 +19,10 @@ WAIT_S = 3.0
 
 
 async def detailed(client: Client, rows: Sequence[Row]) -> list[Row]:
-    """Return the rows with each run's task, and with the numbers of those that are live as they are now."""
+    """Return the rows with each run's task; with the numbers of live ones as they are now, or marked as older."""
     told = await _with_tasks(client, rows)
     numbers = await _numbers(client, told)
-    return [replace(row, **numbers.get(row.id, {})) for row in told]
+    return [replace(row, **numbers.get(row.id, {"may_be_more": row.state.startswith(LIVE)})) for row in told]
 
 
 async def _with_tasks(client: Client, rows: Sequence[Row]) -> list[Row]:

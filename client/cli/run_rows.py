@@ -71,6 +71,8 @@ class Row:
     """What keeps workers from going on with a live run."""
     task: str = ""
     """What it was started for, on one line; "" where that was not looked up."""
+    may_be_more: bool = False
+    """Whether `iteration` and `cost_usd` are those of search attributes of a live run, up to ten iterations old."""
 
 
 async def rows(client: Client, wanted: Filter, limit: int) -> list[Row]:

@@ -80,14 +80,15 @@ def _shortest(run_id: str, bare: Mapping[str, str]) -> str:
 
 
 def _cells(row: Row, named: str, now: datetime) -> dict[str, str]:
+    more = "+" if row.may_be_more else ""
     return {
         "ID": named,
         "TASK": on_one_line(row.task, TASK_CHARS) or "-",
         "AGENT": in_full(row.agent or "-"),
         "STATE": in_full(row.state),
         "AGE": age(row.started, now).replace(" ", ""),
-        "ITER": "-" if row.iteration is None else str(row.iteration),
-        "USD": "-" if row.cost_usd is None else f"{row.cost_usd:.4f}",
+        "ITER": "-" if row.iteration is None else f"{row.iteration}{more}",
+        "USD": "-" if row.cost_usd is None else f"{row.cost_usd:.4f}{more}",
         "FOLDER": _folder(row),
     }
 

@@ -2,12 +2,18 @@
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from rich.cells import cell_len
+from temporalio.client import Client
 
+from orga.client.cli.run_details import detailed
 from orga.client.cli.run_rows import Row
 from orga.client.cli.run_table import short_ids, table
+from orga.client.runs.asking import Asking
+from orga.workflows.types.status import AgentStatus
+from tests.support.values.statuses import a_status
 
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
 UUID = "agent-01a20a73-4773-720c-919f-9245270a3b50"
@@ -34,6 +40,31 @@ def test_eighty_columns_hold_task_agent_state_age_iterations_cost_and_folder() -
         "ID             TASK                 AGENT    STATE    AGE   ITER  USD     FOLDER",
         "01a20a73-4773  Which limits does…   default  running  5min  3     0.0421  …rbour",
     ]
+
+
+def test_numbers_that_may_be_old_are_told_as_the_least_that_they_are() -> None:
+    [_, line] = table([a_row(may_be_more=True)], NOW)
+    assert line.split()[-3:-1] == ["3+", "0.0421+"]
+
+
+@pytest.mark.parametrize(
+    ("state", "told", "numbers"),
+    [
+        pytest.param("running", a_status(iteration=7), (7, 0.25, False), id="it says so itself"),
+        pytest.param("running (paused)", None, (3, 0.0421, True), id="nobody answers"),
+        pytest.param("completed", None, (3, 0.0421, False), id="it has ended"),
+    ],
+)
+async def test_a_live_run_that_is_not_asked_has_numbers_that_may_be_old(
+    monkeypatch: pytest.MonkeyPatch, state: str, told: AgentStatus | None, numbers: tuple[int, float, bool]
+) -> None:
+    client = Mock(spec=Client)
+    client.get_workflow_handle.return_value.describe = AsyncMock(return_value=Mock(static_summary=AsyncMock()))
+    monkeypatch.setattr(Asking, "statuses", AsyncMock(return_value=[] if state == "completed" else [told]))
+
+    [row] = await detailed(client, [a_row(state=state)])
+
+    assert (row.iteration, row.cost_usd, row.may_be_more) == numbers
 
 
 @pytest.mark.parametrize("width", [80, 60, 44])
