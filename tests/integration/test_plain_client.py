@@ -196,6 +196,12 @@ async def test_the_history_reads_like_the_run(client: Client, plain: Temporal) -
         ("reason", "iteration 2, after a denial: fetch README.md"),
         ("gate", "iteration 2: the answer"),
     ]
+    scheduled = [given for event in history["events"] if (given := event.get("activityTaskScheduledEventAttributes"))]
+    assert [(given["activityType"]["name"], given["activityId"]) for given in scheduled][1:] == [
+        ("reason", "1"),
+        ("look", "1.0"),
+        ("reason", "2"),
+    ]
 
 
 def summarised(event: dict[str, Any]) -> tuple[str, str | None] | None:
