@@ -41,7 +41,7 @@ class RecallActivities:
     async def recall_context(self, request: RecallRequest) -> RecalledContext:
         """Return what fits, or why nothing could be looked up."""
         log_iteration(request.iteration)
-        terms = tuple(self._secrets.hidden(term) for term in request.terms)
+        terms = tuple(self._secrets.hidden(term) for term in request.wanted)
         try:
             found = await self._found(request)
         except Exception as error:
@@ -77,8 +77,9 @@ class RecallActivities:
 
 
 async def _look_up(store: KnowledgeStore, request: RecallRequest) -> list[Recalled]:
-    """Return what shares words with the talk, and the conventions of the places that it names."""
-    wish = Recall(text=" ".join(request.terms), reader=request.reader, limit=request.limit, threshold=request.threshold)
+    """Return what shares words with the talk, and the conventions of the places that calls and talk name."""
+    words = " ".join(request.terms or request.paths)
+    wish = Recall(text=words, reader=request.reader, limit=request.limit, threshold=request.threshold)
     found = await store.recall(wish)
-    places = await named_places(store, request.reader, request.terms, request.limit)
+    places = await named_places(store, request.reader, request.wanted, request.limit)
     return places.with_conventions(found, request.limit)

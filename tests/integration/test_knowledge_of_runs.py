@@ -117,6 +117,22 @@ async def test_conventions_of_a_file_that_is_named_are_shown_unasked(
     assert blocks(provider.given[1]) == [], "where no place is named nothing holds"
 
 
+async def test_conventions_stay_while_the_work_on_a_file_goes_on(client: Client, store: SqliteStore) -> None:
+    """What calls bring speaks of other things soon; where the agent works stands in what it calls."""
+    thin = KnowledgeItem(kind="convention", text="Handlers stay thin.", directory="src/api", scope="tenant")
+    await store.store([thin])
+    words = (f"{number} " + " ".join(f"figure{number}{letter}" for letter in "abcdefghijkl") for number in range(9))
+    read = FakeTool("read", lambda arguments, context: next(words))
+    first = calls("read", arguments={"path": "src/api/users.py"})
+    other = calls("read", arguments={"query": "figures"})
+    provider = ScriptedModel([first, other, other, other, answers("done")], repeats=True)
+    async with a_loop(client, provider, read, knowledge=store) as loop:
+        ran = await loop.run("Mend the users", **ON)
+
+    assert ["Handlers stay thin." in "".join(blocks(request)) for request in provider.given] == [False, *[True] * 4]
+    assert told(ran, "KnowledgeRecalled")[-1]["terms"][0] == "src/api/users.py"
+
+
 def events(ran: Ran) -> Sequence[str]:
     return [event.WhichOneof("attributes") or "" for history in ran.histories for event in history.events]
 

@@ -12,8 +12,11 @@ from orga.workflows.decisions.recall import (
     ENOUGH,
     MAX_LEARNINGS_BYTES,
     MAX_RECALLED_TAINT,
+    PATHS_OF_CALLS,
+    RECENT_CALLS,
     WORDS_OF_ONE,
     behalf_of,
+    called_paths,
     due_recall,
     learning_call,
     learning_key,
@@ -28,7 +31,7 @@ from orga.workflows.decisions.roll_over import carried
 from orga.workflows.types.context import MessageRef
 from orga.workflows.types.input import AgentInput, LoopConfig, RunKnowledge
 from orga.workflows.types.knowledge import Reader
-from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.recall import RecalledContext, recall_id
 from orga.workflows.types.record import Record
 from orga.workflows.types.state import AgentState
@@ -95,6 +98,38 @@ def test_terms_are_few_and_short_whatever_is_said(texts: list[str]) -> None:
     assert all(len(part) <= 40 for term in terms for part in term.split("/"))
 
 
+def calling(*arguments: dict[str, Any]) -> Message:
+    return Message.of("assistant", calls=[ToolCall(call_id="c", name="any", arguments=each) for each in arguments])
+
+
+CALLED: dict[str, tuple[tuple[Message, ...], list[str]]] = {
+    "the newest first, each once": (
+        (calling({"path": "src/a.py"}, {"path": "src/b.py"}), calling({"path": "src/a.py"})),
+        ["src/a.py", "src/b.py"],
+    ),
+    "whatever the argument is called": ((calling({"text": "of a file", "within": "src/api"}),), ["src/api"]),
+    "a file of the root": ((calling({"path": "README.md", "name": "Makefile"}),), ["README.md"]),
+    "in a command": ((calling({"command": ["pytest", "-x", "tests/a_test.py"]}),), ["tests/a_test.py"]),
+    "an absolute one, as it is": ((calling({"path": "/work/shop/src/a.py"}),), ["/work/shop/src/a.py"]),
+    "what is no path": (
+        (calling({"path": ".", "url": "https://example.com/a.py", "text": "see src/a.py", "limit": 3, "to": None}),),
+        [],
+    ),
+    "nor what has no end": ((calling({"path": "a/" * 500, "content": "x" * 100_000 + ".py"}),), []),
+    "what the talk says": ((user("src/a.py"), said_by_tool("src/b.py")), []),
+    "no more than some": (
+        (calling(*({"path": f"src/{n}.py"} for n in range(9))),),
+        [f"src/{8 - n}.py" for n in range(PATHS_OF_CALLS)],
+    ),
+    "none from long ago": ((calling({"path": "src/a.py"}), *[user("echo")] * RECENT_CALLS), []),
+}
+
+
+@pytest.mark.parametrize(("messages", "expected"), CALLED.values(), ids=CALLED)
+def test_paths_of_calls(messages: tuple[Message, ...], expected: list[str]) -> None:
+    assert list(called_paths(messages)) == expected
+
+
 def a_knowing(*messages: Message, config: LoopConfig = ON, **fields: Any) -> AgentState:
     setup = a_setup(a_spec("store_knowledge", effect="idempotent")).model_copy(update={"config": config})
     state = a_state(setup=setup, **fields)
@@ -114,6 +149,19 @@ def test_the_same_words_are_not_looked_for_again() -> None:
     assert due_recall(again) is None, "in another order they find the same"
     other = known.with_dialogue(conversation=with_message(known.conversation, said_by_tool("a crane")))
     assert due_recall(other) is not None
+
+
+def test_another_place_is_looked_up_though_the_words_are_the_same() -> None:
+    state = a_knowing(user("warehouse at the harbour"), calling({"path": "src/api/users.py"}))
+    request = due_recall(state)
+    assert request is not None
+    assert (request.terms[:2], request.paths) == (("warehouse", "harbour"), ("src/api/users.py",))
+    known = with_recalled(state, RecalledContext(terms=request.wanted), recall_id(1))
+    assert due_recall(known) is None
+    moved = known.with_dialogue(conversation=with_message(known.conversation, calling({"path": "web/app.ts"})))
+    again = due_recall(moved)
+    assert again is not None
+    assert again.wanted == ("web/app.ts", "src/api/users.py", *request.terms)
 
 
 @pytest.mark.parametrize("knowledge", [None, RunKnowledge(enabled=False)])

@@ -2,6 +2,9 @@
 
 import json
 import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import cast
 
 from orga.workflows.decisions.conversation import bytes_for, message_budget, size_of, tokens_of, weight_of, with_message
 from orga.workflows.types.context import MessageRef, digest_of, text_digest
@@ -26,6 +29,13 @@ from orga.workflows.types.text import one_line
 RECENT = 5
 """Messages that are looked at."""
 
+RECENT_CALLS = 20
+"""Messages whose calls are looked at: words soon speak of something else, while the work on a file goes on."""
+
+PATHS_OF_CALLS = 5
+ITEMS_OF_ARGUMENT = 20
+"""Of one that is a list."""
+
 WORDS_OF_ONE = 10
 ENOUGH = 15
 """Terms after which no older message is looked at; those of the last one may make it more."""
@@ -36,6 +46,8 @@ MAX_TERM_CHARS = 40
 
 MAX_PATH_CHARS = 160
 _PATH = re.compile(rf"(?=.*/)(?!.*://)[\w@+.:/-]{{1,{MAX_PATH_CHARS}}}", re.ASCII)
+_FILE = re.compile(r"[\w@+.-]+\.[A-Za-z]\w{0,7}", re.ASCII)
+"""At the root: its name alone."""
 
 SHARE = 4
 """The block takes at most a fourth of what messages may have."""
@@ -66,6 +78,30 @@ def search_terms(messages: tuple[Message, ...]) -> tuple[str, ...]:
         if len(terms) >= ENOUGH:
             break
     return tuple(terms.values())
+
+
+def called_paths(messages: tuple[Message, ...]) -> tuple[str, ...]:
+    """Return the files and directories that the recent calls are about, those of the newest first, each once.
+
+    An argument that is a path says where the agent works, whatever its results speak of.
+    """
+    paths: dict[str, None] = {}
+    for message in reversed(messages[-RECENT_CALLS:]):
+        for call in reversed(message.calls):
+            paths.update(dict.fromkeys(_paths_of(call)))
+    return tuple(paths)[:PATHS_OF_CALLS]
+
+
+def _paths_of(call: ToolCall) -> Iterator[str]:
+    for given in call.arguments.values():
+        values = cast("list[object]", given) if isinstance(given, list) else [given]
+        for value in islice(values, ITEMS_OF_ARGUMENT):
+            if isinstance(value, str) and _is_place(value):
+                yield value
+
+
+def _is_place(value: str) -> bool:
+    return len(value) <= MAX_PATH_CHARS and (_is_path(value) or _FILE.fullmatch(value) is not None)
 
 
 def _words(text: str) -> list[str]:
@@ -137,17 +173,23 @@ def due_recall(state: AgentState) -> RecallRequest | None:
     settings = state.config.knowledge
     if settings is None or not state.config.uses_knowledge:
         return None
-    terms = search_terms(state.conversation.messages)
-    if not terms or {term.casefold() for term in terms} == {term.casefold() for term in state.recollection.terms}:
+    request = _request(state, settings)
+    if not request.wanted or _folded(request.wanted) == _folded(state.recollection.terms):
         return None
-    return _request(state, settings, terms)
+    return request
 
 
-def _request(state: AgentState, settings: RunKnowledge, terms: tuple[str, ...]) -> RecallRequest:
-    is_shown = any(message.knowledge for message in state.conversation.messages)
+def _folded(terms: tuple[str, ...]) -> set[str]:
+    return {term.casefold() for term in terms}
+
+
+def _request(state: AgentState, settings: RunKnowledge) -> RecallRequest:
+    messages = state.conversation.messages
+    is_shown = any(message.knowledge for message in messages)
     return RecallRequest(
         iteration=state.iteration + 1,
-        terms=terms,
+        terms=search_terms(messages),
+        paths=called_paths(messages),
         reader=reader_of(state),
         limit=settings.max_context_items,
         threshold=settings.relevance_threshold,

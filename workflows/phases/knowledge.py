@@ -34,7 +34,7 @@ ABORTED_S = 20.0
 
 
 async def recall_context(run: Run) -> None:
-    """Put what may concern the next step into the conversation, where the talk has other words than the last time.
+    """Put what may concern the next step into the conversation, where other words or places are talked of.
 
     A run without knowledge does nothing here.
 
@@ -60,7 +60,7 @@ async def _recall(request: RecallRequest) -> RecalledContext:
         )
     except FailureError as error:
         workflow.logger.warning("nothing could be recalled: %s", failure_text(error))
-        return RecalledContext(terms=request.terms, error=failure_text(error))
+        return RecalledContext(terms=request.wanted, error=failure_text(error))
 
 
 async def persist_learnings(run: Run, text: str, turn: int = 0) -> None:

@@ -38,12 +38,20 @@ class RecallRequest(Record):
 
     iteration: int
     terms: tuple[str, ...]
+    """Words of the talk."""
+    paths: tuple[str, ...] = ()
+    """Where the run works, as its calls say: no words to search by."""
     reader: Reader = Reader()
     limit: int = 5
     threshold: float = 0.3
     max_bytes: int = MAX_BLOCK_BYTES
     content: str = ""
     """Digest of what the block shows that is there already."""
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """All by which it is looked for, each once: paths ahead of words."""
+        return tuple(dict.fromkeys((*self.paths, *self.terms)))
 
 
 class RecalledRef(Record):
@@ -62,6 +70,7 @@ class RecalledContext(Record):
     """Result of `recall_context`."""
 
     terms: tuple[str, ...] = ()
+    """By which it was looked for, paths ahead of words."""
     items: tuple[RecalledRef, ...] = ()
     taint: tuple[str, ...] = ()
     """What the items are tainted by."""
