@@ -49,7 +49,7 @@ class RecallActivities:
             said = "too slow" if isinstance(error, TimeoutError) else error_text(error)
             kind = error.kind if isinstance(error, KnowledgeError) else type(error).__name__
             text = one_line(self._secrets.hidden(clean_text(f"{kind}: {said}")), ERROR_CHARS)
-            return RecalledContext(terms=terms, error=text)
+            return request.failed(text).with_terms(terms)
         now = await asyncio.to_thread(shown, found, request.max_bytes, self._fit)
         given = RecalledContext(terms=terms, items=now.items, taint=now.taint, content=now.content)
         if not now.items:

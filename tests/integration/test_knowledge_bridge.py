@@ -6,6 +6,7 @@ from typing import Any
 from temporalio.client import Client
 
 from orga.activities.knowledge.ports import KnowledgeError
+from orga.activities.ports import ToolContext
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.knowledge import Recall, Recalled
 from tests.support.runs.loop import a_loop
@@ -62,6 +63,28 @@ async def test_a_store_that_is_down_ends_no_run(client: Client) -> None:
     assert told["KnowledgeRecalled"]["error"] == "Unreachable: the database is down"
     assert "the database is down" in told["KnowledgeStored"]["error"]
     assert not any("[KNOWLEDGE_CONTEXT]" in message.text for message in provider.given[0].messages)
+
+
+async def test_a_store_that_fails_once_takes_nothing_away(client: Client) -> None:
+    shelf = Shelf(a_fact("invoice format EDIFACT"), a_fact("warehouse harbour north"))
+    down = KnowledgeError("the database is down", kind="Unreachable", retryable=False)
+
+    behind_each_look = iter([down, None])
+
+    def look(arguments: dict[str, Any], context: ToolContext) -> str:
+        shelf.down = next(behind_each_look)
+        return "warehouse harbour"
+
+    provider = ScriptedModel([calls("look"), calls("look"), answers("done")], repeats=True)
+    async with a_loop(client, provider, FakeTool("look", look), knowledge=shelf.as_store) as loop:
+        ran = await loop.run("invoice format", knowledge={"relevance_threshold": 0.5})
+
+    shown = ["".join(m.text for m in r.messages if "[KNOWLEDGE_CONTEXT]" in m.text) for r in provider.given]
+    assert ["EDIFACT" in each for each in shown] == [True, True, True]
+    assert ["north" in each for each in shown] == [False, False, True], "the same words were looked for once more"
+    told = [entry.data for entry in ran.journal if entry.event == "KnowledgeRecalled"]
+    assert [each["block"] for each in told] == ["injected", "kept", "injected"]
+    assert told[1]["error"] == "Unreachable: the database is down"
 
 
 class SlowShelf(Shelf):

@@ -164,6 +164,35 @@ def test_another_place_is_looked_up_though_the_words_are_the_same() -> None:
     assert again.wanted == ("web/app.ts", "src/api/users.py", *request.terms)
 
 
+def recalled(state: AgentState, **result: Any) -> AgentState:
+    request = due_recall(state)
+    assert request is not None
+    found = request.failed("Unreachable") if not result else RecalledContext(terms=request.wanted, **result)
+    return with_recalled(state, found, recall_id(1))
+
+
+def talked_on(state: AgentState, text: str) -> AgentState:
+    return state.with_dialogue(conversation=with_message(state.conversation, said_by_tool(text)))
+
+
+def test_a_recall_that_fails_leaves_the_block_and_is_made_once_more() -> None:
+    """Else one moment without the store would leave the run without knowledge, as long as it talks of the same."""
+    knows = recalled(a_knowing(user("warehouse")), text="the block", content="c", items=({"id": "1"},))
+    failed = recalled(talked_on(knows, "harbour"))
+    assert failed.conversation.messages[-2].text == "the block"
+    assert (failed.recollection.content, failed.recollection.items) == ("c", 1)
+    assert failed.recollection.error == "Unreachable"
+    again = recalled(failed, text="", content="")
+    assert not any(message.knowledge for message in again.conversation.messages), "nothing fits any more"
+    assert again.recollection.error == ""
+
+
+def test_a_store_that_stays_down_is_asked_again_where_other_things_are_talked_of() -> None:
+    down = recalled(recalled(a_knowing(user("warehouse"))))
+    assert due_recall(down) is None
+    assert due_recall(recalled(talked_on(down, "harbour"))) is None, "it is known to be down"
+
+
 @pytest.mark.parametrize("knowledge", [None, RunKnowledge(enabled=False)])
 def test_who_has_no_knowledge_looks_for_nothing(knowledge: RunKnowledge | None) -> None:
     state = a_knowing(user("warehouse at the harbour"), config=LoopConfig(knowledge=knowledge))

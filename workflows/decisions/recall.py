@@ -201,7 +201,7 @@ def _request(state: AgentState, settings: RunKnowledge) -> RecallRequest:
 def with_recalled(state: AgentState, found: RecalledContext, activity_id: str) -> AgentState:
     """Return the state with the block in the conversation, in place of the one before; none where nothing was found.
 
-    A block that says the same stays where it is.
+    A block that says the same stays where it is, and so does the one before where nothing could be looked up.
     """
     conversation = state.conversation
     if not found.same:
@@ -209,13 +209,24 @@ def with_recalled(state: AgentState, found: RecalledContext, activity_id: str) -
         if found.text:
             block = knowledge_message(found.text)
             conversation = with_message(conversation, block, MessageRef(recall=activity_id))
-    recollection = Recollection(
-        terms=found.terms,
-        content=found.content,
-        items=len(found.items),
+    recollection = _recollected(found, state.recollection)
+    return with_recalled_taint(state.with_dialogue(conversation=conversation, recollection=recollection), found.taint)
+
+
+def _recollected(found: RecalledContext, last: Recollection) -> Recollection:
+    """Return what is known of the last recall: one that failed is made once more, though the words are the same.
+
+    Behind a second failure only other words are a reason to ask again.
+    """
+    if not found.error:
+        return Recollection(terms=found.terms, content=found.content, items=len(found.items))
+    block = last if found.same else Recollection()
+    return Recollection(
+        terms=found.terms if last.error else last.terms,
+        content=block.content,
+        items=block.items,
         error=one_line(found.error, MAX_ERROR_CHARS),
     )
-    return with_recalled_taint(state.with_dialogue(conversation=conversation, recollection=recollection), found.taint)
 
 
 def with_recalled_taint(state: AgentState, taint: tuple[str, ...]) -> AgentState:

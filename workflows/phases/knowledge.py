@@ -60,7 +60,7 @@ async def _recall(request: RecallRequest) -> RecalledContext:
         )
     except FailureError as error:
         workflow.logger.warning("nothing could be recalled: %s", failure_text(error))
-        return RecalledContext(terms=request.wanted, error=failure_text(error))
+        return request.failed(failure_text(error))
 
 
 async def persist_learnings(run: Run, text: str, turn: int = 0) -> None:

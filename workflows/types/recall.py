@@ -53,6 +53,11 @@ class RecallRequest(Record):
         """All by which it is looked for, each once: paths ahead of words."""
         return tuple(dict.fromkeys((*self.paths, *self.terms)))
 
+    def failed(self, error: str) -> "RecalledContext":
+        """Return the result where nothing could be recalled."""
+        failed = RecalledContext(terms=self.wanted, error=error)
+        return failed.as_same() if self.content else failed
+
 
 class RecalledRef(Record):
     """An item that was recalled."""
@@ -79,12 +84,16 @@ class RecalledContext(Record):
     text: str = ""
     """Of the block; empty where nothing fits, and where the block is there already."""
     same: bool = False
-    """Whether the block that is there says the same."""
+    """Whether the block that is there stays: it says the same, or nothing could be recalled."""
     error: str = ""
     """Why nothing could be recalled."""
 
+    def with_terms(self, terms: tuple[str, ...]) -> Self:
+        """Return it by these terms."""
+        return replace_fields(self, {"terms": terms})
+
     def as_same(self) -> Self:
-        """Return it where the block that is there says the same."""
+        """Return it where the block that is there stays."""
         return replace_fields(self, {"same": True})
 
     def with_text(self, text: str) -> Self:
@@ -96,12 +105,13 @@ class Recollection(Record):
     """What a run has recalled last."""
 
     terms: tuple[str, ...] = ()
+    """By which nothing is looked for again."""
     content: str = ""
     """As in `RecalledContext`, of the block."""
     items: int = 0
     """That the block shows."""
     error: str = ""
-    """Why nothing could be recalled."""
+    """Why nothing could be recalled the last time."""
 
 
 class StoredRef(Record):
