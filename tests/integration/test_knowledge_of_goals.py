@@ -43,6 +43,21 @@ async def test_what_is_known_stands_ahead_of_the_plan_and_is_looked_up_once(clie
     assert (recalled["terms"], len(recalled["items"])) == (["invoice", "format"], 1)
 
 
+async def test_a_plan_that_is_asked_for_again_has_what_is_known(client: Client) -> None:
+    """The prompts and what was wrong with a plan are no words to look for: the goal's stay, and so does the block."""
+    shelf = Shelf(a_fact("invoice format EDIFACT"))
+    bad = says(steps=[a_step("a", "unknown")])
+    good = says(steps=[a_step("a", at="north"), a_step("b", at="south")])
+    model = GoalModel(plan=[bad, bad, good], evaluate=scored("a", "b"), decide=says(action="done", confidence=0.9))
+    async with a_goal(client, shelf, model) as loop:
+        pursued = await pursue(loop, GOAL)
+    assert pursued.reason == "completed"
+    plans = [text for turn, text in model.asked if turn == "goal_plan"]
+    assert ["invoice format EDIFACT" in text for text in plans] == [True, True, True]
+    [recalled] = [entry.data for entry in pursued.journal if entry.event == "KnowledgeRecalled"]
+    assert recalled["terms"] == ["invoice", "format"]
+
+
 async def test_the_answer_is_learnt_and_outputs_are_evidence_that_no_goal_recalls(client: Client) -> None:
     shelf = Shelf()
     async with a_goal(client, shelf, finds()) as loop:

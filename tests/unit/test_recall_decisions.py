@@ -80,6 +80,10 @@ TERMS: dict[str, tuple[tuple[Message, ...], list[str]]] = {
         (user("harbour"), Message.of("user", "warehouse", pinned=True, knowledge=True)),
         ["harbour"],
     ),
+    "nor does what the loop asks for, however often": (
+        (user("harbour"), *[user("[goal_plan] Reply with JSON"), user("[Reply not usable] steps missing")] * 9),
+        ["harbour"],
+    ),
     "nobody has said anything": ((), []),
 }
 

@@ -159,6 +159,24 @@ def _cut(conversation: Conversation, message: Message, most: int | None) -> int 
     return max(cut, MIN_TEXT_BYTES) if cut < size > MIN_TEXT_BYTES else None
 
 
+def without_block(conversation: Conversation) -> Conversation:
+    """Return the conversation without what was recalled; where the model has seen it, the next call is told so."""
+    messages, sent = conversation.messages, conversation.sent
+    place = next((index for index, message in enumerate(messages) if message.knowledge), None)
+    if place is None:
+        return conversation
+    block, kept = messages[place], (*messages[:place], *messages[place + 1 :])
+    size = size_of(block)
+    smaller = conversation.with_fields(
+        messages=kept, tokens=conversation.tokens - tokens_of(size), size=conversation.size - size
+    )
+    if place >= sent:
+        news = tuple(each for each in conversation.news if each.recall is None)
+        return smaller.with_fields(news=news, unseen=conversation.unseen - weight_of(block))
+    gone = smaller.with_fields(sent=sent - 1, digest=digest_of(kept[: sent - 1]), forget=True)
+    return gone if gone.ready is None else gone.with_fields(ready=None)  # its ranges count the block
+
+
 def fits(conversation: Conversation, token_budget: int) -> bool:
     """Return whether the model may be given all of it."""
     return conversation.tokens <= token_budget and conversation.size <= MAX_CONVERSATION_BYTES

@@ -20,7 +20,7 @@ from orga.workflows.types.decision import (
 )
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.loop_tools import tool_needing
-from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.messages import UNUSABLE, Message, Reply, ToolCall
 from orga.workflows.types.state import AgentState
 
 SOURCE_CHARS = 300
@@ -174,7 +174,7 @@ def reminder(names: tuple[str, ...]) -> str:
 
 def with_undecided_answer(state: AgentState, reply: Reply) -> AgentState:
     """Take in an answer that comes before a required decision: the model is told, the third end of this kind is one."""
-    told = Message.of("user", f"[Reply not usable] {reminder(state.due_decisions)}")
+    told = Message.of("user", f"{UNUSABLE}{reminder(state.due_decisions)}")
     conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
     conversation = with_message(conversation, told)
     return with_undecided(with_streaks(state.with_dialogue(conversation=conversation, partial="")))

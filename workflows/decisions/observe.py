@@ -12,7 +12,7 @@ from orga.workflows.types.control import StopReason
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.gate import Verdict
 from orga.workflows.types.json_text import answer_json
-from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.messages import UNUSABLE, Message, Reply
 from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip_json
@@ -57,7 +57,7 @@ class ClassifiedReply(Value):
     @property
     def feedback(self) -> str:
         """Tell the model what was wrong with its reply."""
-        return f"[Reply not usable] {_FEEDBACK[self.kind]}"
+        return f"{UNUSABLE}{_FEEDBACK[self.kind]}"
 
     @property
     def detail(self) -> str:
@@ -154,7 +154,7 @@ def with_answer(state: AgentState, reply: Reply) -> AgentState:
 def with_misfit(state: AgentState, classified: ClassifiedReply, verdict: Verdict) -> AgentState:
     """Take in an answer that does not fit the output schema: the model is told what is wrong, the third ends it."""
     conversation = with_message(state.conversation, classified.reply.message(), MessageRef(reply=state.iteration))
-    conversation = with_message(conversation, _feedback(f"[Reply not usable] {verdict.reason}"))
+    conversation = with_message(conversation, _feedback(f"{UNUSABLE}{verdict.reason}"))
     after = with_streaks(state.with_dialogue(conversation=conversation, partial="", repairs=state.repairs + 1))
     return with_stop(after, "error", verdict.reason) if state.repairs >= MAX_REPAIRS_IN_A_ROW else after
 

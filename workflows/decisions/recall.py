@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import cast
 
-from orga.workflows.decisions.conversation import bytes_for, message_budget, size_of, tokens_of, weight_of, with_message
-from orga.workflows.types.context import MessageRef, digest_of, text_digest
-from orga.workflows.types.conversation import Conversation, knowledge_message
+from orga.workflows.decisions.conversation import bytes_for, message_budget, with_message, without_block
+from orga.workflows.types.context import MessageRef, text_digest
+from orga.workflows.types.conversation import knowledge_message
 from orga.workflows.types.gate import LEARNINGS
+from orga.workflows.types.goals.turns import turn_asked_for
 from orga.workflows.types.input import RunKnowledge
 from orga.workflows.types.knowledge import Behalf, Reader
-from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.messages import UNUSABLE, Message, ToolCall
 from orga.workflows.types.recall import (
     COMMONEST,
     MAX_BLOCK_BYTES,
@@ -66,11 +67,11 @@ def search_terms(messages: tuple[Message, ...]) -> tuple[str, ...]:
     """Return the words to search by, those of the newest message first, each once.
 
     Of the last messages those of people and tools count, ten words of each; fifteen are enough. Words of three bytes or
-    less say nothing, nor do stop words.
+    less say nothing, nor do stop words, nor what the loop asks its model for.
     Source: the knowledge bridge of our ancestor.
     """
     terms: dict[str, str] = {}
-    recent = [message for message in messages if not message.knowledge][-RECENT:]
+    recent = [message for message in messages if not message.knowledge and not _is_of_loop(message)][-RECENT:]
     for message in reversed(recent):
         if message.role in {"user", "tool"}:
             for term in _words(message.text):
@@ -78,6 +79,11 @@ def search_terms(messages: tuple[Message, ...]) -> tuple[str, ...]:
         if len(terms) >= ENOUGH:
             break
     return tuple(terms.values())
+
+
+def _is_of_loop(message: Message) -> bool:
+    """Return whether it is a goal's prompt, or what was wrong with a reply: its words are ours, whatever the talk."""
+    return message.role == "user" and bool(turn_asked_for(message.text) or message.text.startswith(UNUSABLE))
 
 
 def called_paths(messages: tuple[Message, ...]) -> tuple[str, ...]:
@@ -236,24 +242,6 @@ def with_recalled_taint(state: AgentState, taint: tuple[str, ...]) -> AgentState
     room = MAX_RECALLED_TAINT - sum(name not in own for name in state.taint)
     taken = tuple(dict.fromkeys((*state.taint, *fresh[: max(room, 0)])))
     return state if taken == state.taint else state.with_dialogue(taint=taken)
-
-
-def without_block(conversation: Conversation) -> Conversation:
-    """Return the conversation without the block; where the model has seen it, the next call is told that it is gone."""
-    messages, sent = conversation.messages, conversation.sent
-    place = next((index for index, message in enumerate(messages) if message.knowledge), None)
-    if place is None:
-        return conversation
-    block, kept = messages[place], (*messages[:place], *messages[place + 1 :])
-    size = size_of(block)
-    smaller = conversation.with_fields(
-        messages=kept, tokens=conversation.tokens - tokens_of(size), size=conversation.size - size
-    )
-    if place >= sent:
-        news = tuple(each for each in conversation.news if each.recall is None)
-        return smaller.with_fields(news=news, unseen=conversation.unseen - weight_of(block))
-    gone = smaller.with_fields(sent=sent - 1, digest=digest_of(kept[: sent - 1]), forget=True)
-    return gone if gone.ready is None else gone.with_fields(ready=None)  # its ranges count the block
 
 
 MAX_SUBJECT_CHARS = 200

@@ -13,6 +13,9 @@ from orga.workflows.types.usage import Usage
 
 Role = Literal["system", "user", "assistant", "tool"]
 
+UNUSABLE = "[Reply not usable] "
+"""Ahead of what the loop tells a model of its reply, as a user."""
+
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "refusal"]
 """Why the model stopped. `length`: the output limit cut the reply; `content_filter`: the provider withheld it."""
 

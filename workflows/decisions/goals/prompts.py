@@ -15,6 +15,7 @@ from orga.workflows.decisions.goals.templates import TemplateFault, rendered
 from orga.workflows.types.goals.prompts import PROMPT_OF
 from orga.workflows.types.goals.pursuit import GoalState, PlanStep, Pursuit
 from orga.workflows.types.goals.turns import asking
+from orga.workflows.types.messages import UNUSABLE
 from orga.workflows.types.names import GoalTurn
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import one_line
@@ -109,7 +110,7 @@ def summary_prompt(state: GoalState) -> str:
 
 def problem_text(problem: str) -> str:
     """Return what the model is told of a reply that could not be used."""
-    return f"[Reply not usable] {problem}"
+    return f"{UNUSABLE}{problem}"
 
 
 def answered_text(question: str, answer: str) -> str:

@@ -15,7 +15,7 @@ from orga.workflows.decisions.goals.pipelines.plans import (
     role_of,
     steps_of,
 )
-from orga.workflows.decisions.goals.pipelines.tasks import ROOM_BYTES, UNUSABLE, task_of
+from orga.workflows.decisions.goals.pipelines.tasks import ROOM_BYTES, task_of
 from orga.workflows.decisions.goals.pipelines.verdicts import best_draft, verdict_in
 from orga.workflows.decisions.goals.plans import call_of, delegated, ready_steps
 from orga.workflows.decisions.goals.pursue import honest_confidence
@@ -24,7 +24,7 @@ from orga.workflows.decisions.goals.review import with_plan_to_review
 from orga.workflows.types.control import Intervention, Stop
 from orga.workflows.types.goals.pipelines import Pipeline, PipelineKind
 from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, OPERATOR, Course, GoalState, PlanStep
-from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.messages import UNUSABLE, ToolCall
 from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.text import clip, clip_json, one_line, undelimited
 from orga.workflows.types.value import Value

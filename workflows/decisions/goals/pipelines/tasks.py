@@ -11,6 +11,7 @@ from orga.workflows.decisions.conversation import shares
 from orga.workflows.decisions.goals.pipelines.plans import inputs_of, part_of, role_of
 from orga.workflows.types.goals.pipelines import FROM_OPERATOR, INPUT, THE_GOAL, Pipeline
 from orga.workflows.types.goals.pursuit import Course, GoalState, PlanStep
+from orga.workflows.types.messages import UNUSABLE
 from orga.workflows.types.text import clip_json, delimited
 
 ROOM_BYTES = 50_000
@@ -19,7 +20,6 @@ ROOM_BYTES = 50_000
 LEAST_BYTES = 2_000
 """Of the material of a task, however long the rest of it is."""
 
-UNUSABLE = "[Reply not usable] "
 """Stands before what was wrong with a critique that has to be given again."""
 
 _DEFAULTS = {
