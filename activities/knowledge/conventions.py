@@ -9,7 +9,7 @@ MAX_DEPTH = 32
 """Of directories: nothing that lies deeper has conventions of its own."""
 
 PER_PLACE = 100
-"""Conventions of one directory that are looked at."""
+"""Conventions of one directory that are looked at, the surest."""
 
 
 async def conventions_for(
@@ -57,11 +57,21 @@ async def _nearest_first(
     store: KnowledgeStore, reader: Reader, directory: str, language: str
 ) -> AsyncIterator[Recalled]:
     for place in directories_above(directory):
-        for each in await _of(store, reader, directory=place):
-            if not language or each.item.language in {"", language}:
-                yield each
+        for each in await _in(store, reader, place, language):
+            yield each
     for each in await _of(store, reader, language=language) if language else ():
         yield each
+
+
+async def _in(store: KnowledgeStore, reader: Reader, place: str, language: str) -> list[Recalled]:
+    """Return those of a directory; of no other language than one that is named, which may have left no room for it."""
+    found = await _of(store, reader, directory=place)
+    if not language:
+        return found
+    if len(found) == PER_PLACE:
+        both = [await _of(store, reader, directory=place, language=each) for each in ("", language)]
+        found = sorted((*both[0], *both[1]), key=_surest_first)
+    return [each for each in found if each.item.language in {"", language}]
 
 
 async def _of(
@@ -76,7 +86,11 @@ async def _of(
         directory=directory,
         language=language,
     )
-    return sorted(await store.recall(wish), key=lambda each: (-each.item.confidence, each.item.key))
+    return sorted(await store.recall(wish), key=_surest_first)
+
+
+def _surest_first(each: Recalled) -> tuple[float, str]:
+    return -each.item.confidence, each.item.key
 
 
 def _content(each: Recalled) -> str:

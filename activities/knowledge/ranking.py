@@ -18,7 +18,7 @@ from orga.workflows.types.knowledge import Recall, Recalled, StoredItem
 CANDIDATES = 40
 """How many a store looks for by words, and as many by vectors, where no more are wanted."""
 IN_A_FOLDER = 500
-"""Items of one directory or language that a store looks at, the newest."""
+"""Items of one directory or language that a store looks at, the newest, where it goes by words."""
 COMMON = 1_000
 """A word that so many items hold tells nothing where another one does."""
 ENOUGH_TERMS = 5
@@ -41,6 +41,11 @@ class Candidate:
 def enough(wish: Recall) -> int:
     """Return how many candidates a store looks for by words, and as many by vectors."""
     return max(CANDIDATES, wish.limit)
+
+
+def is_of_conventions(wish: Recall) -> bool:
+    """Return whether conventions alone are looked for: where not all may come, the surest do, in their file's order."""
+    return wish.kinds == ("convention",)
 
 
 def ranked(wish: Recall, query: Sequence[float] | None, candidates: Sequence[Candidate]) -> list[Recalled]:

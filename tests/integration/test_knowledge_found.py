@@ -2,7 +2,9 @@
 
 import pytest
 
+from orga.activities.knowledge.conventions import conventions_for
 from orga.activities.knowledge.ports import KnowledgeStore
+from orga.workflows.types.knowledge import Reader
 from tests.support.knowledge.items import Clock, a_text, texts, wish
 from tests.support.knowledge.stores import clock, opens, store
 
@@ -59,6 +61,23 @@ async def test_a_directory_and_a_language_are_exact(store: KnowledgeStore) -> No
     assert sorted(texts(await store.recall(wish("", directory="")))) == ["rules of python", "rules of the root"]
     assert texts(await store.recall(wish("", language="python"))) == ["rules of python"]
     assert texts(await store.recall(wish("rules", directory="src"))) == []
+
+
+async def test_of_many_conventions_of_a_directory_the_surest_hold(store: KnowledgeStore, clock: Clock) -> None:
+    """Files are imported by their names: what is written for agents is the oldest of a directory that says much."""
+    said = {"kind": "convention", "directory": "src"}
+    await store.store([a_text(f"agents {n}", key=f"a#{n}", confidence=0.95, **said) for n in range(3)])
+    clock.advance(1)
+    people = [a_text(f"people {n}", key=f"b#{n:03}", confidence=0.9, **said) for n in range(120)]
+    await store.store([*people, a_text("of Python", key="c", confidence=0.8, language="python", **said)])
+    nearest = await conventions_for(store, Reader(), "src/users.py", limit=4)
+    assert texts(nearest) == ["agents 0", "agents 1", "agents 2", "people 0"]
+
+    ruby = [a_text(f"of Ruby {n}", key=f"r#{n:03}", confidence=0.99, language="ruby", **said) for n in range(120)]
+    await store.store(ruby)
+    assert texts(await conventions_for(store, Reader(), "src/a.py", "python", limit=2)) == ["agents 0", "agents 1"]
+    of_python = texts(await conventions_for(store, Reader(), "src/a.py", "python", limit=100))
+    assert not [text for text in of_python if "Ruby" in text]
 
 
 async def test_an_output_is_recalled_only_where_it_is_asked_for(store: KnowledgeStore) -> None:

@@ -161,7 +161,7 @@ class Recall(Record):
     """What is looked for."""
 
     text: str
-    """Words; empty finds everything that fits the rest, the newest first."""
+    """Words; empty finds everything that fits the rest, the newest first, or of conventions alone the surest."""
     reader: Reader = Reader()
     limit: int = Field(default=5, ge=1, le=100)
     threshold: float = Field(default=0.3, ge=0, le=1)

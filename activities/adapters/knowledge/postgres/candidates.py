@@ -12,7 +12,7 @@ from orga.activities.adapters.knowledge.postgres.rows import SELECTED, bits
 from orga.activities.adapters.knowledge.postgres.schema import Connection
 from orga.activities.adapters.knowledge.postgres.words import all_of, some_of
 from orga.activities.adapters.knowledge.rows import item_of
-from orga.activities.knowledge.ranking import COMMON, IN_A_FOLDER, Candidate, enough
+from orga.activities.knowledge.ranking import COMMON, IN_A_FOLDER, Candidate, enough, is_of_conventions
 from orga.activities.knowledge.scopes import visible_places
 from orga.activities.knowledge.vectors import code_of
 from orga.workflows.types.knowledge import Recall
@@ -67,7 +67,7 @@ class Search:
         """Return all that may fit, and the facts that contradict any of it."""
         wish = self._wish
         if wish.directory is not None or wish.language is not None or not wish.text.strip():
-            found = await self._newest(IN_A_FOLDER if wish.text.strip() else wish.limit)
+            found = await self._of_folder(IN_A_FOLDER if wish.text.strip() else wish.limit)
         else:
             by_words = list(dict.fromkeys(await self._by_words(query.terms)))
             numbers = set(await self._first_visible(by_words))
@@ -80,7 +80,7 @@ class Search:
             return found
         return [*found, *await self._load(sql.SQL("id = ANY(%(wanted)s)"), wanted=sorted(missing))]
 
-    async def _newest(self, limit: int) -> list[Candidate]:
+    async def _of_folder(self, limit: int) -> list[Candidate]:
         wish, folder = self._wish, sql.SQL("TRUE")
         if wish.directory is not None:
             folder += sql.SQL(" AND directory = %(directory)s")
@@ -88,11 +88,11 @@ class Search:
             folder += sql.SQL(" AND language = %(language)s")
         if wish.language:
             folder += sql.SQL(" AND language != ''")  # as its index says
-        newest = sql.SQL(
-            "number IN (SELECT number FROM orga_knowledge.items WHERE {} AND {} "
-            "ORDER BY stored_at DESC, id LIMIT %(limit)s)"
-        ).format(folder, _VISIBLE)
-        return await self._load(newest, directory=wish.directory, language=wish.language, limit=limit)
+        first = sql.SQL('confidence DESC, key COLLATE "C"' if is_of_conventions(wish) else "stored_at DESC")
+        among = sql.SQL(
+            "number IN (SELECT number FROM orga_knowledge.items WHERE {} AND {} ORDER BY {}, id LIMIT %(limit)s)"
+        ).format(folder, _VISIBLE, first)
+        return await self._load(among, directory=wish.directory, language=wish.language, limit=limit)
 
     async def _load(self, condition: sql.Composable, **values: object) -> list[Candidate]:
         rows = await self._rows(_LOAD.format(SELECTED, condition, _VISIBLE), **values)

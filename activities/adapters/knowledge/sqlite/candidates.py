@@ -7,7 +7,7 @@ from orga.activities.adapters.knowledge.rows import item_of
 from orga.activities.adapters.knowledge.sqlite.codes import Codes
 from orga.activities.adapters.knowledge.sqlite.schema import SELECTED
 from orga.activities.knowledge.batches import batches
-from orga.activities.knowledge.ranking import COMMON, IN_A_FOLDER, Candidate, enough
+from orga.activities.knowledge.ranking import COMMON, IN_A_FOLDER, Candidate, enough, is_of_conventions
 from orga.activities.knowledge.scopes import visible_places
 from orga.activities.knowledge.vectors import unpacked
 from orga.activities.knowledge.words import query_terms
@@ -36,7 +36,7 @@ class Search:
         """
         wish = self._wish
         if wish.directory is not None or wish.language is not None or not wish.text.strip():
-            found = self._newest(IN_A_FOLDER if wish.text.strip() else wish.limit)
+            found = self._of_folder(IN_A_FOLDER if wish.text.strip() else wish.limit)
         else:
             numbers = set(self._first_visible(list(dict.fromkeys(self._by_words()))))
             if query is not None:
@@ -48,7 +48,7 @@ class Search:
         missing = newer - {each.item.id for each in found}
         return [*found, *self._loaded("items.id", sorted(missing))]
 
-    def _newest(self, limit: int) -> list[Candidate]:
+    def _of_folder(self, limit: int) -> list[Candidate]:
         wish, folder, values = self._wish, "", list[object]()
         for column, value in (("directory", wish.directory), ("language", wish.language)):
             if value is not None:
@@ -56,7 +56,8 @@ class Search:
                 values.append(value)
         if wish.language:
             folder += " AND items.language != ''"  # which SQLite has to read, or it does not take the index
-        return self._read(f"{self._visible()}{folder} ORDER BY items.stored_at DESC, items.id LIMIT {limit:d}", values)
+        first = "items.confidence DESC, items.key" if is_of_conventions(wish) else "items.stored_at DESC"
+        return self._read(f"{self._visible()}{folder} ORDER BY {first}, items.id LIMIT {limit:d}", values)
 
     def _loaded(self, column: str, values: Sequence[object]) -> list[Candidate]:
         # `+` keeps SQLite from going through all items of a place to find these few.
