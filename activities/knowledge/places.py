@@ -35,7 +35,7 @@ class Places:
     def with_conventions(self, found: Sequence[Recalled], limit: int) -> list[Recalled]:
         """Return what was found by its words, ahead of it the conventions: half of all, more where there is room.
 
-        Where a place is named, a convention that holds for others alone is left out.
+        A convention that holds for other places alone is left out; where none is named, so is any of a directory.
         """
         fits = [each for each in found if self._may_hold(each)]
         taken = list(self.conventions.values())[: max(limit // 2, limit - len(fits))]
@@ -44,13 +44,32 @@ class Places:
 
     def _may_hold(self, each: Recalled) -> bool:
         item = each.item
-        if item.kind != "convention" or not self._directories or item.language in self._languages - {""}:
+        if item.kind != "convention" or item.language in self._languages - {""}:
             return True
+        if not self._directories:
+            return not item.directory or bool(item.language)
         return item.directory in self._directories and (not item.language or "" in self._languages)
 
 
-async def named_places(store: KnowledgeStore, reader: Reader, terms: Sequence[str], limit: int) -> Places:
-    """Return the places that these words name.
+def from_root(path: str, root: str) -> str:
+    """Return a path as conventions have it, from the root of the project, "" for an absolute one that leads elsewhere.
+
+    Args:
+        path: As calls have it, or as a word of talk, which has lost its first `/`.
+        root: Absolute; empty where it is not known.
+    """
+    if not root:
+        return path
+    start = f"{root}/".lstrip("/")
+    if (whole := path.lstrip("/")).startswith(start):
+        return whole[len(start) :]
+    return "" if path.startswith("/") else path
+
+
+async def named_places(
+    store: KnowledgeStore, reader: Reader, terms: Sequence[str], limit: int, root: str = ""
+) -> Places:
+    """Return the places that these words name, absolute ones within the root of the project, too.
 
     A file is known by its suffix, anything else with a `/` by the conventions that lie there: `and/or` is none.
 
@@ -58,17 +77,19 @@ async def named_places(store: KnowledgeStore, reader: Reader, terms: Sequence[st
         KnowledgeError: The store cannot be read.
     """
     places = Places()
-    for path in _paths(terms):
+    for path in _paths(terms, root):
         found = await conventions_for(store, reader, path, language_of(path), limit)
         if _is_file(path) or any(each.item.directory for each in found):
             places.add(path, found)
     return places
 
 
-def _paths(terms: Sequence[str]) -> list[str]:
+def _paths(terms: Sequence[str], root: str) -> list[str]:
     """Return what may be a path; a line's number behind it is none of it, and an address is no path."""
-    paths = [term.partition(":")[0] for term in terms if "://" not in term]
-    return [path for path in paths if _PATH.fullmatch(path) and ("/" in path or _is_file(path))][:MAX_PLACES]
+    paths = [from_root(term.partition(":")[0], root) for term in terms if "://" not in term]
+    return [path for path in dict.fromkeys(paths) if _PATH.fullmatch(path) and ("/" in path or _is_file(path))][
+        :MAX_PLACES
+    ]
 
 
 def _is_file(path: str) -> bool:

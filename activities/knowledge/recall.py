@@ -1,6 +1,7 @@
 """The `recall_context` activity: what may concern the next reasoning step, ahead of it."""
 
 import asyncio
+from pathlib import Path
 
 from temporalio import activity
 
@@ -8,6 +9,7 @@ from orga.activities.conversations import Conversations
 from orga.activities.error_text import error_text
 from orga.activities.knowledge.places import named_places
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
+from orga.activities.knowledge.ranking import CANDIDATES
 from orga.activities.knowledge.shown import BLOCK_LINE, MAX_ITEM_CHARS, shown
 from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
 from orga.activities.log_context import log_iteration
@@ -31,11 +33,16 @@ class RecallActivities:
     """Recalls through a store; None where the worker has none. A store that cannot be read holds up no run."""
 
     def __init__(
-        self, store: KnowledgeStore | None, conversations: Conversations, secrets: KnownSecrets = NO_SECRETS
+        self,
+        store: KnowledgeStore | None,
+        conversations: Conversations,
+        secrets: KnownSecrets = NO_SECRETS,
+        root: Path | None = None,
     ) -> None:
         self._store = store
         self._conversations = conversations
         self._secrets = secrets
+        self._root = str(root or "")
 
     @activity.defn(name=RECALL_CONTEXT)
     async def recall_context(self, request: RecallRequest) -> RecalledContext:
@@ -68,18 +75,21 @@ class RecallActivities:
             raise KnowledgeError("this worker has no store of knowledge", kind="NoStore")
         async with asyncio.timeout(WITHIN_S):
             try:
-                return await _look_up(self._store, request)
+                return await look_up(self._store, request, self._root)
             except KnowledgeError as error:
                 if not error.retryable:
                     raise
             await asyncio.sleep(PAUSE_S)
-            return await _look_up(self._store, request)
+            return await look_up(self._store, request, self._root)
 
 
-async def _look_up(store: KnowledgeStore, request: RecallRequest) -> list[Recalled]:
-    """Return what shares words with the talk, and the conventions of the places that calls and talk name."""
+async def look_up(store: KnowledgeStore, request: RecallRequest, root: str = "") -> list[Recalled]:
+    """Return what shares words with the talk, and the conventions of the places that calls and talk name.
+
+    More is looked for than is wanted: conventions of other places are left out.
+    """
     words = " ".join(request.terms or request.paths)
-    wish = Recall(text=words, reader=request.reader, limit=request.limit, threshold=request.threshold)
+    wish = Recall(text=words, reader=request.reader, limit=CANDIDATES, threshold=request.threshold)
     found = await store.recall(wish)
-    places = await named_places(store, request.reader, request.wanted, request.limit)
+    places = await named_places(store, request.reader, request.wanted, request.limit, root)
     return places.with_conventions(found, request.limit)

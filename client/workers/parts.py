@@ -63,6 +63,8 @@ class Parts:
     """Where the answers of goals may go, by name."""
     knowledge: KnowledgeStore | None = None
     """What runs recall from; None where the worker has no store."""
+    root: Path | None = None
+    """Of the file tools: places that conventions hold for lie in it."""
     engine: str = ""
     """The name of the policy engine: a run that began under a stronger one is not judged by it."""
 
@@ -160,6 +162,7 @@ def configured_parts(
         notifier=Webhook(webhook, link) if webhook else None,
         deliveries=configured_deliveries(config, root, env, store),
         knowledge=store,
+        root=root,
         engine=engine_name(settings),
     )
 

@@ -80,7 +80,7 @@ def _activities(client: Client, parts: Parts) -> list[Callable[..., Any]]:
         SummariseActivities(models, conversations, parts.secrets).summarise,
         CritiqueActivities(models, conversations, parts.secrets).critique,
         GateActivities(parts.policy, parts.argument_errors, parts.secrets, parts.engine, parts.permits).gate,
-        RecallActivities(parts.knowledge, conversations, parts.secrets).recall_context,
+        RecallActivities(parts.knowledge, conversations, parts.secrets, parts.root).recall_context,
         *tool_activities(parts.tools, conversations, parts.secrets, parts.permits),
         DeliverActivities(parts.deliveries, parts.secrets).deliver,
         *([NotifyActivities(parts.notifier, parts.secrets).notify] if parts.notifier else []),

@@ -61,7 +61,7 @@ def worker_tools(
         rules=rules,
     )
     if store is not None:
-        builtin += [RecallKnowledge(store), StoreKnowledge(store)]
+        builtin += [RecallKnowledge(store, root), StoreKnowledge(store)]
     found = [WorkerTool(tool, BUILT_IN) for tool in builtin]
     functions = [(load_function(path, tool_folders(config)), path) for path in wanted.python]
     found += [WorkerTool(function, path, function.code_digest) for function, path in functions]

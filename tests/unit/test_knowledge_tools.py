@@ -1,5 +1,6 @@
 """The tools that recall and store: on whose behalf, with which marks, in which words."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,6 +123,13 @@ async def test_the_language_of_a_place(query: str, directory: str, language: str
     asked = {"query": query, "directory": directory, "scope": "conventions"}
     await RecallKnowledge(shelf.as_store).call(asked, on_behalf())
     assert (shelf.wishes[0].directory, shelf.wishes[-1].language) == (directory, language)
+
+
+async def test_an_absolute_place_counts_from_the_root() -> None:
+    shelf = Shelf()
+    asked = {"query": "names", "directory": "/home/ada/shop/src/api/users.py", "scope": "conventions"}
+    await RecallKnowledge(shelf.as_store, Path("/home/ada/shop")).call(asked, on_behalf())
+    assert [wish.directory for wish in shelf.wishes[:3]] == ["src/api/users.py", "src/api", "src"]
 
 
 def a_recalled(text: str, score: float = 0.5, **fields: Any) -> Recalled:

@@ -29,8 +29,8 @@ def by_words(*texts: str, kind: str = "fact") -> list[Recalled]:
     ]
 
 
-async def shown(terms: Sequence[str], found: Sequence[Recalled] = (), limit: int = 9) -> list[str]:
-    places = await named_places(cast(KnowledgeStore, Shelf(SHELF)), Reader(), terms, limit)
+async def shown(terms: Sequence[str], found: Sequence[Recalled] = (), limit: int = 9, root: str = "") -> list[str]:
+    places = await named_places(cast(KnowledgeStore, Shelf(SHELF)), Reader(), terms, limit, root)
     return [each.item.text for each in places.with_conventions(found, limit)]
 
 
@@ -55,6 +55,23 @@ async def test_what_holds_where_talk_is_of(terms: list[str], expected: list[str]
     assert await shown(terms) == expected
 
 
+ABSOLUTE: dict[str, tuple[str, list[str]]] = {
+    "within the root": ("/home/ada/shop/src/api/users.py", ["api", "src", "root", "python", "one"]),
+    "a word of talk, without its first stroke": (
+        "home/ada/shop/src/api/users.py",
+        ["api", "src", "root", "python", "one"],
+    ),
+    "elsewhere": ("/home/ada/other/src/api/users.py", ["one", "python"]),
+    "beside it": ("/home/ada/shopping/src/api/users.py", ["one", "python"]),
+    "the same from the root": ("src/api/users.py", ["api", "src", "root", "python", "one"]),
+}
+
+
+@pytest.mark.parametrize(("path", "expected"), ABSOLUTE.values(), ids=ABSOLUTE)
+async def test_an_absolute_path_is_one_from_the_root(path: str, expected: list[str]) -> None:
+    assert await shown([path], by_words("one", "python", "api"), root="/home/ada/shop") == expected
+
+
 async def test_conventions_take_half_and_what_is_left() -> None:
     facts = by_words("one", "two", "three")
     assert await shown(["src/api/x.go"], facts, limit=4) == ["api", "src", "one", "two"]
@@ -66,4 +83,4 @@ async def test_conventions_take_half_and_what_is_left() -> None:
 async def test_what_holds_for_other_places_alone_is_left_out() -> None:
     found = by_words("one", "web", "ruby", "api", "python")
     assert await shown(["src/api/x.py"], found) == ["api", "src", "root", "python", "one"]
-    assert await shown(["invoice"], found) == ["one", "web", "ruby", "api", "python"], "no place, any of them"
+    assert await shown(["invoice"], found) == ["one", "ruby", "python"], "no place, none of a folder"

@@ -1,6 +1,7 @@
 """The `recall_knowledge` tool."""
 
 import asyncio
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
@@ -9,6 +10,7 @@ from orga.activities.adapters.knowledge.failures import told_to_model
 from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.knowledge.conventions import conventions_for
 from orga.activities.knowledge.languages import language_named, language_of
+from orga.activities.knowledge.places import from_root
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.knowledge.shown import shown
 from orga.activities.ports import ToolContext
@@ -46,8 +48,9 @@ class _Parameters(Parameters):
 class RecallKnowledge:
     """What the run's own tenant, user and agent may recall; on whose behalf it is asked no argument says."""
 
-    def __init__(self, store: KnowledgeStore) -> None:
+    def __init__(self, store: KnowledgeStore, root: Path | None = None) -> None:
         self._store = store
+        self._root = str(root or "")
 
     @property
     def spec(self) -> ToolSpec:
@@ -76,7 +79,8 @@ class RecallKnowledge:
     async def _found(self, wish: _Parameters, behalf: Behalf) -> list[Recalled]:
         if wish.directory is not None and wish.scope == "conventions":
             language = language_of(wish.directory) or language_named(wish.query)
-            return await conventions_for(self._store, behalf.reader, wish.directory, language, wish.limit)
+            directory = from_root(wish.directory, self._root)
+            return await conventions_for(self._store, behalf.reader, directory, language, wish.limit)
         return await self._store.recall(
             Recall(text=wish.query, reader=behalf.reader, limit=wish.limit, threshold=behalf.threshold)
         )
