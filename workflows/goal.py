@@ -16,7 +16,7 @@ from temporalio import workflow
 
 from orga.workflows.decisions.control.answers import with_refused
 from orga.workflows.decisions.goals.begin import first_goal, pursued
-from orga.workflows.decisions.goals.endings import goal_result, goal_status
+from orga.workflows.decisions.goals.endings import goal_result, goal_status, has_found_something
 from orga.workflows.decisions.goals.override import with_override
 from orga.workflows.decisions.goals.pursue import with_guidance_seen
 from orga.workflows.lifecycle import Lifecycle, state_to_begin
@@ -120,9 +120,10 @@ class GoalWorkflow(Lifecycle[GoalResult]):
         self._goal.pursue(with_guidance_seen)
 
     async def finish(self, ended: GoalResult) -> GoalResult:
-        """Deliver the answer, and store what the goal has learnt."""
+        """Deliver the answer, and store what the goal has learnt, as sure as that is."""
         told = await deliver(self._goal, ended)
-        await persist_learnings(self._run, ended.output)
+        if has_found_something(ended):
+            await persist_learnings(self._run, ended.output, confidence=ended.confidence)
         return told
 
     def result(self, stop: Stop) -> GoalResult:

@@ -68,7 +68,7 @@ def reference_to(each: Recalled) -> RecalledRef:
 def _source(item: StoredItem) -> str:
     """Return where an item is from, as a part of one line."""
     said = item.provenance
-    parts = [f"confidence={item.confidence:.2f}" if item.kind == "fact" else ""]
+    parts = [f"confidence={item.confidence:.2f}" if item.kind in {"fact", "memory"} else ""]
     parts.append(f"directory={item.directory or '.'}" if item.kind == "convention" else "")
     parts.append(f"source={said.source}" if said.source else "")
     parts.append(f"run={said.workflow_id}, iteration={said.iteration}" if said.workflow_id else "")

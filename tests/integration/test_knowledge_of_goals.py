@@ -7,6 +7,7 @@ from temporalio.client import Client
 from orga.testing import FakeTool, answers
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.messages import Reply
 from tests.support.model.goals import GoalModel, a_step, says, scored
 from tests.support.runs.goals import pursue
 from tests.support.runs.loop import Deny, a_loop
@@ -21,10 +22,10 @@ def a_goal(client: Client, shelf: Shelf, model: GoalModel, **given: Any) -> Any:
     return a_loop(client, model, look, agents={"default": KNOWING}, knowledge=shelf.as_store, **given)
 
 
-def finds() -> GoalModel:
+def finds(evaluate: Reply | None = None) -> GoalModel:
     return GoalModel(
         plan=says(steps=[a_step("a", at="north"), a_step("b", at="south")]),
-        evaluate=scored("a", "b"),
+        evaluate=evaluate or scored("a", "b"),
         decide=says(action="done", confidence=0.9),
         summary=answers("It is EDIFACT, see north."),
     )
@@ -62,8 +63,12 @@ async def test_the_answer_is_learnt_and_outputs_are_evidence_that_no_goal_recall
     shelf = Shelf()
     async with a_goal(client, shelf, finds()) as loop:
         pursued = await pursue(loop, GOAL)
-    assert pursued.events[-2:] == ["KnowledgeStored", "Terminated"]
+    assert pursued.events[-4:] == [*["KnowledgeStored"] * 3, "Terminated"]
+    told = [entry.data for entry in pursued.journal if entry.event == "KnowledgeStored"]
+    assert [each["kind"] for each in told] == ["memory", "output", "output"]
+    assert {each["id"] for each in told} == set(shelf.held)
     learnt, *outputs = shelf.stored
+    assert {item.confidence for item in shelf.stored} == {pursued.result.confidence}
     assert (learnt.kind, learnt.scope) == ("memory", "agent")
     assert learnt.text == f"Task: {GOAL}\nIt is EDIFACT, see north."
     assert [(item.kind, item.text) for item in outputs] == [("output", "found north"), ("output", "found south")]
@@ -74,6 +79,22 @@ async def test_the_answer_is_learnt_and_outputs_are_evidence_that_no_goal_recall
         await pursue(loop, f"{GOAL} North or south?")
     assert "It is EDIFACT, see north." in model.asked[0][1]
     assert "found south" not in model.asked[0][1]
+
+
+async def test_a_goal_that_got_nowhere_teaches_nothing(client: Client) -> None:
+    """Else the next try of it would plan with that failure, which fits its words best."""
+    shelf, bad = Shelf(), says(steps=[a_step("a", "unknown")])
+    async with a_goal(client, shelf, GoalModel(plan=bad, summary=answers("I found no way."))) as loop:
+        pursued = await pursue(loop, GOAL)
+    assert (pursued.reason, pursued.result.confidence, shelf.stored) == ("stuck", 0.0, [])
+
+
+async def test_what_an_early_ending_has_found_is_as_sure_as_the_goal_is_of_it(client: Client) -> None:
+    shelf, model = Shelf(), finds(evaluate=scored("a", "b", relevance=3, completeness=2, usability=3, goal_progress=2))
+    async with a_goal(client, shelf, model) as loop:
+        pursued = await pursue(loop, GOAL)
+    assert pursued.result.confidence < 0.5
+    assert {item.confidence for item in shelf.stored} == {pursued.result.confidence}
 
 
 async def test_a_policy_may_forbid_a_goal_to_learn(client: Client) -> None:

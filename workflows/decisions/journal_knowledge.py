@@ -46,7 +46,8 @@ def known(happening: Happening) -> list[tuple[str, dict[str, Any]]]:
     if happening.name != STORE_KNOWLEDGE:
         data = {"place": happening.key, "terms": list(told.terms), "items": _items(told.items)}
         return [("KnowledgeRecalled", {**data, **({"taint": list(told.taint)} if told.taint else {})})]
-    return [] if told.stored is None else [("KnowledgeStored", {"place": happening.key, **_stored(told.stored)})]
+    stored = () if told.stored is None else (told.stored, *told.evidence)
+    return [("KnowledgeStored", {"place": happening.key, **_stored(each)}) for each in stored]
 
 
 def _items(items: tuple[RecalledRef, ...]) -> list[dict[str, Any]]:

@@ -270,8 +270,14 @@ def _cut(text: str) -> str:
     return whole[: MAX_LEARNINGS_BYTES - len(CUT)].decode("utf-8", "ignore") + CUT
 
 
-def learning_call(state: AgentState, text: str) -> ToolCall | None:
-    """Return the call that stores what the run has learnt; None where there is nothing, or it may store nothing."""
+def learning_call(state: AgentState, text: str, confidence: float | None = None) -> ToolCall | None:
+    """Return the call that stores what the run has learnt; None where there is nothing, or it may store nothing.
+
+    Args:
+        state: Of the run at its end, or at the end of a turn.
+        text: What it has learnt.
+        confidence: How sure that is; None leaves it to the tool.
+    """
     settings, setup = state.config.knowledge, state.setup
     if settings is None or setup is None or not state.config.uses_knowledge or not settings.auto_persist:
         return None
@@ -282,6 +288,7 @@ def learning_call(state: AgentState, text: str) -> ToolCall | None:
         "predicate": "taught",
         "object": _cut(text),
         "scope": "user" if reader_of(state).user else "agent",
+        **({} if confidence is None else {"confidence": confidence}),
     }
     return ToolCall(call_id=LEARNINGS, name=STORE_KNOWLEDGE, arguments=arguments)
 

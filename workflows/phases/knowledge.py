@@ -63,13 +63,13 @@ async def _recall(request: RecallRequest) -> RecalledContext:
         return request.failed(failure_text(error))
 
 
-async def persist_learnings(run: Run, text: str, turn: int = 0) -> None:
+async def persist_learnings(run: Run, text: str, turn: int = 0, confidence: float | None = None) -> None:
     """Store what the run has learnt, or a turn of a session, once, where the config asks for it and the gate allows it.
 
     It is a call of `store_knowledge`, so a run that is not offered that tool stores nothing; nor is there anything
     where somebody behind the gate would have to look at the call first: nobody is asked behind the end.
     """
-    call = recall.learning_call(run.state, text)
+    call = recall.learning_call(run.state, text, confidence)
     if call is None or run.setup.is_reviewed(call):
         return
     was_aborted = run.state.aborted is not None

@@ -131,6 +131,8 @@ class KnowledgeTold(Record):
     taint: tuple[str, ...] = Field(default=(), max_length=MAX_TAINT)
     """What the items are tainted by; names of tools."""
     stored: StoredRef | None = None
+    evidence: tuple[StoredRef, ...] = ()
+    """What the steps of a goal brought, stored beside what it has learnt."""
 
 
 class KnowledgeOutput(ToolOutput):

@@ -8,7 +8,7 @@ from orga.activities.adapters.knowledge.failures import told_to_model
 from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.ports import ToolContext, ToolError
-from orga.workflows.types.knowledge import Behalf, KnowledgeItem, ScopeLevel, Stored
+from orga.workflows.types.knowledge import Behalf, KnowledgeItem, KnowledgeKind, ScopeLevel, Stored
 from orga.workflows.types.recall import STORE_KNOWLEDGE, KnowledgeOutput, KnowledgeTold, StoredRef
 from orga.workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
 
@@ -53,11 +53,14 @@ class StoreKnowledge:
         given, behalf = _Parameters.parse(arguments), context.behalf or Behalf()
         item = _item(given, behalf, context)
         with told_to_model():
-            stored, *_ = await self._store.store([item, *_evidence(item, behalf, context)])
-        reference = StoredRef(
-            id=stored.id, kind=item.kind, change=stored.change, contradicts=stored.contradicts[:MAX_CONTRADICTED]
-        )
-        return KnowledgeOutput(content=_said(stored, item.scope), knowledge=KnowledgeTold(stored=reference))
+            stored, *beside = await self._store.store([item, *_evidence(item, behalf, context)])
+        evidence = tuple(_reference(each, "output") for each in beside)
+        told = KnowledgeTold(stored=_reference(stored, item.kind), evidence=evidence)
+        return KnowledgeOutput(content=_said(stored, item.scope), knowledge=told)
+
+
+def _reference(stored: Stored, kind: KnowledgeKind) -> StoredRef:
+    return StoredRef(id=stored.id, kind=kind, change=stored.change, contradicts=stored.contradicts[:MAX_CONTRADICTED])
 
 
 def _item(given: _Parameters, behalf: Behalf, context: ToolContext) -> KnowledgeItem:

@@ -90,6 +90,11 @@ def step_outputs(state: GoalState) -> tuple[StepOutput, ...]:
     )
 
 
+def has_found_something(ended: GoalResult) -> bool:
+    """Return whether a step is done: that a goal got nowhere is nothing for the next try of it to plan with."""
+    return any(step.status == "done" for step in ended.steps)
+
+
 def brought_by(state: GoalState, step: PlanStep) -> str:
     """Return the result of a step, "" where the conversation has forgotten it."""
     course = state.pursuit.course
