@@ -48,7 +48,7 @@ async def test_each_turn_is_learnt_from_at_its_end(client: Client, store: Sqlite
         both = await until_it_has(store, 2)
         last = await closed(session)
         found = await verify(client, session.id, exported=last.journal)
-    assert first == ["Task: Which colour is the door?\nGreen.\n\n---\n\nThe door is green."]
+    assert first == ["Task: Which colour is the door?\nThe door is green.\n\n---\n\nGreen."]
     assert both == sorted([*first, "Task: And the gate?\nBlue."])
     assert await texts_of(store) == both
     assert stored(last) == ["turn 1", "turn 1", "memory", "turn 2", "turn 2", "memory"]
@@ -82,8 +82,8 @@ async def test_through_runs_nothing_is_stored_twice(client: Client, store: Sqlit
         last = await closed(session)
     assert last.runs >= 4
     assert await texts_of(store) == [
-        "Task: first\none\n\n---\n\nI look.",
-        "Task: second\ntwo\n\n---\n\nAgain.",
+        "Task: first\nI look.\n\n---\n\none",
+        "Task: second\nAgain.\n\n---\n\ntwo",
     ]
     assert [each for each in stored(last) if each == "memory"] == ["memory"] * 2
 

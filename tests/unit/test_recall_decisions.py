@@ -243,14 +243,7 @@ def test_taint_that_is_recalled_is_bounded() -> None:
 
 LEARNT: dict[str, tuple[tuple[Message, ...], str]] = {
     "one text as it is": ((assistant(" The door is green. "),), "The door is green."),
-    "several, the answer ahead of the others": (
-        (assistant("one"), user("and?"), assistant("two"), assistant("three")),
-        "three\n\n---\n\none\n\n---\n\ntwo",
-    ),
-    "what was told to be no answer is none": (
-        (assistant("one"), user("and?"), assistant("secret"), user("[Policy denied] secret")),
-        "one\n\n---\n\nsecret",
-    ),
+    "several, the oldest first": ((assistant("one"), user("and?"), assistant("two")), "one\n\n---\n\ntwo"),
     "blank ones are none": ((assistant("  \n"), user("well?")), ""),
     "what people and tools say is not learnt": ((user("one"), said_by_tool("two")), ""),
 }
@@ -278,13 +271,6 @@ def test_what_was_learnt_is_cut_between_characters(character: str) -> None:
     text = learnt_text(a_knowing(), character * 3_000)
     assert text.endswith(f"{character}...")
     assert MAX_LEARNINGS_BYTES - 4 <= len(text.encode()) <= MAX_LEARNINGS_BYTES
-
-
-def test_the_answer_is_learnt_whatever_was_said_on_the_way() -> None:
-    state = a_knowing(*[assistant(f"step {n} " + "x" * 300) for n in range(10)], assistant("The door is green."))
-    learnt = learnt_text(state, learnings(state))
-    assert learnt.startswith("The door is green.")
-    assert len(learnt.encode()) == MAX_LEARNINGS_BYTES
 
 
 def test_who_may_not_store_learns_nothing() -> None:

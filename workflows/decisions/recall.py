@@ -253,14 +253,10 @@ CUT = "..."
 
 
 def learnings(state: AgentState, since: int = 0) -> str:
-    """Return what the model has said from a message on that is worth keeping, "" for nothing.
-
-    An answer that nobody had anything against comes first, so that what is cut is cut from the talk on the way to it.
-    """
+    """Return what the model has said that is worth keeping, "" for nothing; the oldest first, from a message on."""
     messages = state.conversation.messages[since:]
-    said = [text for message in messages if message.role == "assistant" and (text := message.text.strip())]
-    is_answered = bool(messages) and messages[-1].role == "assistant"
-    return BETWEEN_LEARNINGS.join((*said[-1:], *said[:-1]) if is_answered else said)
+    said = [message.text.strip() for message in messages if message.role == "assistant"]
+    return BETWEEN_LEARNINGS.join(filter(None, said))
 
 
 def _cut(text: str) -> str:
