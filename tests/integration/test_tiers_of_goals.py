@@ -90,7 +90,9 @@ async def pursued_with(client: Client, models: ByName, tiers: ModelTiers, **agen
     turns = GoalTiers(plan="heavy", evaluate="light")
     specs = {"look": look.spec}
     known = ConfiguredAgents(agents, specs, BIG, lambda name: None, WORKER_FACTS, tiers=tiers, goal_tiers=turns)
-    parts = Parts(agents=known, models=models, policy=ListedTools(), argument_errors=find_argument_errors, tools=(look,))
+    parts = Parts(
+        agents=known, models=models, policy=ListedTools(), argument_errors=find_argument_errors, tools=(look,)
+    )
     loop = Loop(client, f"test-{uuid.uuid4()}", models.known[OWN])
     async with build_worker(client, parts, loop.task_queue):
         return await pursue(loop)
