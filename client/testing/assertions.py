@@ -1,7 +1,7 @@
 """Assertions on journals; one that fails shows what was called and denied instead."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,8 @@ class JournalCall:
     arguments: Mapping[str, Any]
     iteration: int
     fate: str
-    """`called`, `denied`, `held` (for a person), or `proposed` where nothing more is told."""
+    """`called`, `denied`, `held` (for a person), `not_run` (let through and not started: a limit, an open circuit, a
+    stopped step, a critic's no), or `proposed` where nothing more is told."""
     call_id: str = ""
     rules: tuple[str, ...] = ()
     """Ids of the policies that decided."""
@@ -30,12 +31,12 @@ class JournalCall:
         shown = given if len(given) <= SHOWN_CHARS else f"{given[:SHOWN_CHARS]}…"
         by = f" by {', '.join(self.rules)}" if self.rules and self.fate != "called" else ""
         why = f": {self.reason}" if self.reason and self.fate != "called" else ""
-        return f"{self.iteration}: {self.tool} {shown} was {self.fate}{by}{why}"
+        return f"{self.iteration}: {self.tool} {shown} was {self.fate.replace('_', ' ')}{by}{why}"
 
 
 def calls_in(journal: Iterable[JournalEntry]) -> list[JournalCall]:
     """Return the calls that the journal tells of, those of delegated runs too, in order."""
-    found: dict[str, JournalCall] = {}
+    found, asked = dict[str, JournalCall](), set[str]()
     for entry in journal:
         run = str(entry.data.get("run", ""))
         match entry.event:
@@ -47,6 +48,10 @@ def calls_in(journal: Iterable[JournalEntry]) -> list[JournalCall]:
                 _decide(found, entry, run)
             case "ToolsDispatched":
                 _dispatch(found, entry, run)
+            case "QuestionAsked":
+                asked.add(f"{run} {entry.data.get('place')}")
+            case "ObservationsCollected":
+                _leave_out(found, entry, run, asked)
             case _:
                 pass
     return list(found.values())
@@ -59,7 +64,7 @@ def assert_called(
     times: int | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> None:
-    """Assert that a tool was called: the gate let a proposed call through and it was carried out.
+    """Assert that a tool was called: the gate let a proposed call through and it was begun, however it ended.
 
     Args:
         journal: Of a run.
@@ -133,10 +138,28 @@ def _decide(found: dict[str, JournalCall], entry: JournalEntry, run: str) -> Non
 
 
 def _dispatch(found: dict[str, JournalCall], entry: JournalEntry, run: str) -> None:
-    begun = {told.get("call_id") for told in entry.data.get("tools", ())}
-    for key, call in found.items():
-        if call.iteration == entry.iteration and key.startswith(f"{run} ") and call.call_id in begun:
-            found[key] = replace(call, fate="called")
+    for key in _keys_of(found, entry, run, entry.data.get("tools", ())):
+        found[key] = replace(found[key], fate="called")
+
+
+def _leave_out(found: dict[str, JournalCall], entry: JournalEntry, run: str, asked: Collection[str]) -> None:
+    """Take in which calls were not started; a question that was asked is one that was, however it ended."""
+    unrun = [told for told in entry.data.get("outcomes", ()) if told.get("outcome") == "not_run"]
+    for key in _keys_of(found, entry, run, unrun):
+        if key not in asked and found[key].fate != "denied":
+            found[key] = replace(found[key], fate="not_run")
+
+
+def _keys_of(
+    found: Mapping[str, JournalCall], entry: JournalEntry, run: str, told: Iterable[Mapping[str, Any]]
+) -> list[str]:
+    """Return the keys of the calls that an entry tells of, which are of its iteration."""
+    ids = {each.get("call_id") for each in told}
+    return [
+        key
+        for key, call in found.items()
+        if call.iteration == entry.iteration and key.startswith(f"{run} ") and call.call_id in ids
+    ]
 
 
 def _become(found: dict[str, JournalCall], key: str, fate: str, rules: tuple[str, ...], reason: str) -> None:

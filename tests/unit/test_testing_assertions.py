@@ -1,13 +1,15 @@
 """What `assert_called` and `assert_denied` take for a call, and what they say when there was none."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orga.testing import assert_called, assert_denied, calls_in
+from orga.testing import assert_called, assert_denied, calls_in, journal_of
 from orga.workflows.types.status import JournalEntry
 
+RECORDINGS = Path(__file__).parents[1] / "replay" / "histories"
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 PAY: dict[str, Any] = {"tool": "pay", "call_id": "p", "arguments": {"cents": 9, "to": "ada"}}
 LOOK: dict[str, Any] = {"tool": "look", "call_id": "l", "arguments": {}}
@@ -31,6 +33,13 @@ def judged(**verdicts: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 def dispatched(*calls: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return "ToolsDispatched", {"tools": [{"tool": call["tool"], "call_id": call["call_id"]} for call in calls]}
+
+
+def collected(**outcomes: str) -> tuple[str, dict[str, Any]]:
+    ids = {"pay": "p", "look": "l"}
+    return "ObservationsCollected", {
+        "outcomes": [{"tool": tool, "call_id": ids[tool], "outcome": outcome} for tool, outcome in outcomes.items()]
+    }
 
 
 ALLOW = {"decision": "allow"}
@@ -93,6 +102,55 @@ def test_a_journal_without_calls_says_so() -> None:
 def test_what_becomes_of_a_held_call(then: list[tuple[str, dict[str, Any]]], fate: str) -> None:
     found = calls_in(journal(proposed(PAY), judged(at_1_0=HELD), *then))
     assert [call.fate for call in found] == [fate]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "fate"),
+    [
+        pytest.param("not_run", "not_run", id="never started"),
+        pytest.param("failed", "called", id="failed"),
+        pytest.param("cancelled", "called", id="stopped while it ran"),
+        pytest.param("unfinished", "called", id="nobody knows"),
+    ],
+)
+def test_a_call_counts_once_it_was_begun(outcome: str, fate: str) -> None:
+    ended = collected(pay=outcome, look="ok")
+    found = calls_in(journal(proposed(PAY, LOOK), judged(at_1_0=ALLOW, at_1_1=ALLOW), dispatched(PAY, LOOK), ended))
+    assert [call.fate for call in found] == [fate, "called"]
+
+
+def test_a_call_that_was_not_run_is_told_so() -> None:
+    told = journal(proposed(PAY), judged(at_1_0=ALLOW), dispatched(PAY), collected(pay="not_run"))
+    assert_called(told, "pay", times=0)
+    with pytest.raises(AssertionError, match=r"was called 0 times(?s:.)*was not run"):
+        assert_called(told, "pay")
+
+
+def test_a_no_is_told_where_a_call_was_not_run_for_that() -> None:
+    refused = ("ApprovalResolved", {"kind": "call", "approved": False, "place": "1.0"})
+    found = calls_in(journal(proposed(PAY), judged(at_1_0=HELD), refused, collected(pay="not_run")))
+    assert [call.fate for call in found] == ["denied"]
+
+
+def test_a_question_that_nobody_answered_was_asked() -> None:
+    """A run that ends meanwhile has no outcome of it."""
+    asked = ("QuestionAsked", {"place": "1.0"})
+    found = calls_in(journal(proposed(PAY), judged(at_1_0=ALLOW), dispatched(PAY), asked, collected(pay="not_run")))
+    assert [call.fate for call in found] == ["called"]
+
+
+@pytest.mark.parametrize(
+    ("recording", "fates"),
+    [
+        pytest.param("circuit", ["called", "not_run", "called"], id="behind an open circuit"),
+        pytest.param("step-limit", ["called", "called", "not_run"], id="a stopped step"),
+        pytest.param("decided", ["called", "called", "not_run"], id="a decision that was refused"),
+        pytest.param("criticised", ["not_run", "called"], id="turned down by a critic"),
+    ],
+)
+async def test_calls_of_recorded_runs_count_as_their_journals_say(recording: str, fates: list[str]) -> None:
+    found = calls_in(await journal_of(RECORDINGS / f"{recording}.json"))
+    assert [call.fate for call in found] == fates
 
 
 def test_the_calls_of_a_delegate_are_its_own() -> None:
