@@ -1,14 +1,14 @@
 """Reads histories: pages of events from the server, decoded to `Happening`s."""
 
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
+from dataclasses import replace
 from datetime import UTC
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 from pydantic_core import from_json
 from temporalio.api.common.v1 import Payload, Payloads, WorkflowExecution
 from temporalio.api.enums.v1 import EventType
-from temporalio.api.failure.v1 import Failure
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.client import WorkflowHistory as ServerHistory
@@ -17,6 +17,7 @@ from temporalio.converter import DataConverter
 from orga.activities.ports import Rebuilt, RunKey
 from orga.client.history.bounded_arguments import bounded
 from orga.client.history.converter import Unreadable
+from orga.client.history.values import RunValues, decoded, failure_text, values_of
 from orga.workflows.decisions.recount import ContextFold
 from orga.workflows.types.context import DigestMismatch
 from orga.workflows.types.control import NOTES_MEMO, REWOUND
@@ -32,13 +33,14 @@ async def happenings(
     With `follow`, wait for new events until the run ends.
     """
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
-    async for happening in read_events(client.data_converter, handle.fetch_history_events(wait_new_event=follow)):
+    values = RunValues(client.data_converter, client.namespace, workflow_id)
+    async for happening in read_events(values, handle.fetch_history_events(wait_new_event=follow)):
         yield happening
 
 
-async def read_events(converter: DataConverter, events: AsyncIterable[HistoryEvent]) -> AsyncGenerator[Happening]:
-    """Yield what a fold can use of the events of one run."""
-    reader = _Reader(converter)
+async def read_events(values: RunValues, events: AsyncIterable[HistoryEvent]) -> AsyncGenerator[Happening]:
+    """Yield what a fold can use of the events of one run, from its first event on."""
+    reader = _Reader(values)
     async for event in events:
         happening = await reader.read(event)
         if happening is not None:
@@ -53,7 +55,7 @@ async def folded_context(client: Client, history: ServerHistory, iteration: int)
     """
     fold, found = ContextFold(), tuple[Message, ...]()
     try:
-        async for happening in read_events(client.data_converter, _each(history.events)):
+        async for happening in read_events(values_of(client, history), _each(history.events)):
             fold.feed(happening)
             found = fold.messages if fold.iteration <= iteration else found
     except ValidationError as error:
@@ -89,12 +91,22 @@ NO_RESET = "no reset was made here"
 """Why a run takes no notice of somebody's word that it was set back."""
 
 
+class _Activity(NamedTuple):
+    """One that is under way, and what its values are read by."""
+
+    name: str
+    key: str
+    converter: DataConverter
+
+
 class _Reader:
     """Decodes events; remembers which activity a completion belongs to."""
 
-    def __init__(self, converter: DataConverter) -> None:
-        self._converter = converter
-        self._activities: dict[int, tuple[str, str]] = {}
+    def __init__(self, values: RunValues) -> None:
+        self._values = values
+        self._own = values.own
+        self._task_queue = ""
+        self._activities: dict[int, _Activity] = {}
         self._is_reset = False
         self._build = ""
 
@@ -103,22 +115,14 @@ class _Reader:
         return await handler(self, event) if handler else None
 
     async def values(self, payloads: Iterable[Payload]) -> list[Any]:
-        return self._read(await self._decode(payloads))
+        return _read(self._own, await decoded(self._own, payloads))
 
     async def sent(self, payloads: Iterable[Payload]) -> list[Any]:
         """Return the arguments of a signal or an update, as far as the run reads them."""
-        return self._read(bounded(await self._decode(payloads)))
+        return _read(self._own, bounded(await decoded(self._own, payloads)))
 
-    async def _decode(self, payloads: Iterable[Payload]) -> list[Payload]:
-        codec, items = self._converter.payload_codec, list(payloads)
-        return items if codec is None else await codec.decode(items)
-
-    def _read(self, items: list[Payload]) -> list[Any]:
-        return [_plain(value) for value in self._converter.payload_converter.from_payloads(items)]
-
-    async def first(self, payloads: Payloads) -> Any:
-        found = await self.values(payloads.payloads)
-        return found[0] if found else None
+    def _ended(self, scheduled_event_id: int) -> _Activity:
+        return self._activities.pop(scheduled_event_id, _Activity("", "", self._own))
 
     def happening(self, kind: HappeningKind, event: HistoryEvent, **fields: Any) -> Happening:
         at = event.event_time.ToDatetime(tzinfo=UTC)
@@ -129,6 +133,8 @@ class _Reader:
 
     async def started(self, event: HistoryEvent) -> Happening:
         attributes = event.workflow_execution_started_event_attributes
+        self._values = replace(self._values, workflow_type=attributes.workflow_type.name)
+        self._task_queue = attributes.task_queue.name
         arguments = await self.values(attributes.input.payloads)
         if not attributes.continued_execution_run_id:
             arguments = arguments[:1]  # the second is a state, which only a run that continues another takes
@@ -156,27 +162,30 @@ class _Reader:
     async def scheduled(self, event: HistoryEvent) -> Happening:
         attributes = event.activity_task_scheduled_event_attributes
         name, key = attributes.activity_type.name, attributes.activity_id
-        self._activities[event.event_id] = (name, key)
-        return self.happening("scheduled", event, name=name, key=key, value=await self.first(attributes.input))
+        converter = self._values.of_activity(attributes)
+        self._activities[event.event_id] = _Activity(name, key, converter)
+        return self.happening("scheduled", event, name=name, key=key, value=await _first(converter, attributes.input))
 
     async def finished(self, event: HistoryEvent) -> Happening:
         attributes = event.activity_task_completed_event_attributes
-        name, key = self._activities.pop(attributes.scheduled_event_id, ("", ""))
-        return self.happening("finished", event, name=name, key=key, value=await self.first(attributes.result))
+        name, key, converter = self._ended(attributes.scheduled_event_id)
+        return self.happening("finished", event, name=name, key=key, value=await _first(converter, attributes.result))
 
     async def failed(self, event: HistoryEvent) -> Happening:
         attributes = event.activity_task_failed_event_attributes
-        name, key = self._activities.pop(attributes.scheduled_event_id, ("", ""))
-        return self.happening("failed", event, name=name, key=key, text=_failure_text(attributes.failure))
+        name, key, converter = self._ended(attributes.scheduled_event_id)
+        text = await failure_text(converter, attributes.failure)
+        return self.happening("failed", event, name=name, key=key, text=text)
 
     async def timed_out(self, event: HistoryEvent) -> Happening:
         attributes = event.activity_task_timed_out_event_attributes
-        name, key = self._activities.pop(attributes.scheduled_event_id, ("", ""))
-        return self.happening("failed", event, name=name, key=key, text=_failure_text(attributes.failure))
+        name, key, converter = self._ended(attributes.scheduled_event_id)
+        text = await failure_text(converter, attributes.failure)
+        return self.happening("failed", event, name=name, key=key, text=text)
 
     async def cancelled(self, event: HistoryEvent) -> Happening:
         attributes = event.activity_task_canceled_event_attributes
-        name, key = self._activities.pop(attributes.scheduled_event_id, ("", ""))
+        name, key, _ = self._ended(attributes.scheduled_event_id)
         return self.happening("cancelled", event, name=name, key=key)
 
     async def marker(self, event: HistoryEvent) -> Happening | None:
@@ -185,9 +194,11 @@ class _Reader:
             return None
         data = from_json(attributes.details["data"].payloads[0].data)
         name, key = data["activity_type"], data["activity_id"]
+        converter = self._values.of_local_activity(name, key, self._task_queue)
         if attributes.HasField("failure"):
-            return self.happening("failed", event, name=name, key=key, text=_failure_text(attributes.failure))
-        value = await self.first(attributes.details["result"]) if "result" in attributes.details else None
+            text = await failure_text(converter, attributes.failure)
+            return self.happening("failed", event, name=name, key=key, text=text)
+        value = await _first(converter, attributes.details["result"]) if "result" in attributes.details else None
         return self.happening("finished", event, name=name, key=key, value=value)
 
     async def noted(self, event: HistoryEvent) -> Happening | None:
@@ -203,20 +214,22 @@ class _Reader:
 
     async def child_started(self, event: HistoryEvent) -> Happening:
         attributes = event.start_child_workflow_execution_initiated_event_attributes
-        value = await self.first(attributes.input)
+        value = await _first(self._values.of_child(attributes.workflow_id), attributes.input)
         return self.happening(
             "child_started", event, name=attributes.workflow_type.name, key=attributes.workflow_id, value=value
         )
 
     async def child_finished(self, event: HistoryEvent) -> Happening:
         attributes = event.child_workflow_execution_completed_event_attributes
-        return self.child(
-            "child_finished", event, attributes.workflow_execution, value=await self.first(attributes.result)
-        )
+        run = attributes.workflow_execution
+        value = await _first(self._values.of_child(run.workflow_id), attributes.result)
+        return self.child("child_finished", event, run, value=value)
 
     async def child_failed(self, event: HistoryEvent) -> Happening:
         attributes = event.child_workflow_execution_failed_event_attributes
-        return self.child("child_failed", event, attributes.workflow_execution, text=_failure_text(attributes.failure))
+        run = attributes.workflow_execution
+        text = await failure_text(self._values.of_child(run.workflow_id), attributes.failure)
+        return self.child("child_failed", event, run, text=text)
 
     async def child_cancelled(self, event: HistoryEvent) -> Happening:
         execution = event.child_workflow_execution_canceled_event_attributes.workflow_execution
@@ -235,11 +248,11 @@ class _Reader:
         return self.happening("child_failed", event, key=key, text="it could not be started")
 
     async def workflow_completed(self, event: HistoryEvent) -> Happening:
-        value = await self.first(event.workflow_execution_completed_event_attributes.result)
+        value = await _first(self._own, event.workflow_execution_completed_event_attributes.result)
         return self.happening("workflow_completed", event, value=value)
 
     async def workflow_failed(self, event: HistoryEvent) -> Happening:
-        text = _failure_text(event.workflow_execution_failed_event_attributes.failure)
+        text = await failure_text(self._own, event.workflow_execution_failed_event_attributes.failure)
         return self.happening("workflow_failed", event, text=text)
 
     async def workflow_cancelled(self, event: HistoryEvent) -> Happening:
@@ -286,16 +299,17 @@ _HANDLERS: dict[EventType.ValueType, Callable[[_Reader, HistoryEvent], Any]] = {
 }
 
 
+async def _first(converter: DataConverter, payloads: Payloads) -> Any:
+    found = _read(converter, await decoded(converter, payloads.payloads))
+    return found[0] if found else None
+
+
+def _read(converter: DataConverter, items: list[Payload]) -> list[Any]:
+    return [_plain(value) for value in converter.payload_converter.from_payloads(items)]
+
+
 def _plain(value: Any) -> Any:
     """Return a value as JSON has it; bytes as the workflow reads them, too."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return str(value) if isinstance(value, Unreadable) else value
-
-
-def _failure_text(failure: Failure) -> str:
-    """Return the innermost message, with its type where it has one."""
-    while failure.HasField("cause"):
-        failure = failure.cause
-    kind = failure.application_failure_info.type if failure.HasField("application_failure_info") else ""
-    return f"{kind}: {failure.message}" if kind else failure.message

@@ -11,9 +11,11 @@ from temporalio.api.common.v1 import Payloads
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent, WorkflowExecutionStartedEventAttributes
 from temporalio.client import Client
+from temporalio.converter import DataConverter
 
 from orga.client.history.boundaries import Boundary
 from orga.client.history.chain import RunHistory
+from orga.client.history.values import RunValues, values_of
 from orga.workflows.decisions.begin import state_in
 from orga.workflows.decisions.control.interventions import signal_text
 from orga.workflows.decisions.result import call_summary
@@ -79,20 +81,22 @@ def events_after(runs: Sequence[RunHistory], boundary: Boundary) -> Iterator[His
 
 async def sent_after(client: Client, runs: Sequence[RunHistory], boundary: Boundary) -> tuple[Sent, ...]:
     """Return what people sent after the boundary, in order."""
-    found = [await _read_sent(client, event) for event in events_after(runs, boundary)]
+    own = values_of(client, runs[0].history).own
+    found = [await _read_sent(own, event) for event in events_after(runs, boundary)]
     return tuple(sent for sent in found if sent is not None)
 
 
 async def effects_after(client: Client, runs: Sequence[RunHistory], boundary: Boundary) -> tuple[Effect, ...]:
     """Return the calls after the boundary that are not read-only, in order; delegated runs count as such."""
-    setup = await recorded_setup(client, (event for run in runs for event in run.events))
+    values = values_of(client, runs[0].history)
+    setup = await recorded_setup(values, (event for run in runs for event in run.events))
     specs = {tool.name: tool for tool in setup.tools} if setup else {}
     found: list[Effect] = []
     begun: dict[int, int] = {}
     for event in events_after(runs, boundary):
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:  # events are numbered anew
             begun = {}
-        effect = await _effect(client, event, specs)
+        effect = await _effect(values, event, specs)
         if effect is not None:
             begun[event.event_id] = len(found)
             found.append(effect)
@@ -102,24 +106,24 @@ async def effects_after(client: Client, runs: Sequence[RunHistory], boundary: Bo
     return tuple(found)
 
 
-async def _read_sent(client: Client, event: HistoryEvent) -> Sent | None:
+async def _read_sent(own: DataConverter, event: HistoryEvent) -> Sent | None:
     match event.event_type:
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
             signal = event.workflow_execution_signaled_event_attributes
-            values = await _values(client, signal.input)
+            values = await own.decode(signal.input.payloads)
             if signal.signal_name == REWOUND:
                 return _shown("rewind", event, [_steer(value) for value in values])
             return _shown(signal.signal_name, event, values)
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
             update = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
-            return _shown(update.name, event, await _values(client, update.args))
+            return _shown(update.name, event, await own.decode(update.args.payloads))
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED:
             return _shown("cancel", event, [])
         case _:
             return None
 
 
-async def _effect(client: Client, event: HistoryEvent, specs: dict[str, ToolSpec]) -> Effect | None:
+async def _effect(values: RunValues, event: HistoryEvent, specs: dict[str, ToolSpec]) -> Effect | None:
     if event.event_type == EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED:
         child = event.child_workflow_execution_started_event_attributes.workflow_execution.workflow_id
         return Effect(
@@ -131,7 +135,7 @@ async def _effect(client: Client, event: HistoryEvent, specs: dict[str, ToolSpec
     spec = specs.get(attributes.activity_type.name)
     if spec is None or spec.effect == "read_only":
         return None
-    call = await _call(client, attributes.input, spec)
+    call = await _call(values.of_activity(attributes), attributes.input, spec)
     return Effect(
         _iteration(attributes.activity_id),
         spec.name,
@@ -152,41 +156,37 @@ def _ending(event: HistoryEvent) -> tuple[int, str] | None:
     return int(begun), _ENDINGS[named]
 
 
-async def _call(client: Client, payloads: Payloads, spec: ToolSpec) -> ToolCall:
+async def _call(converter: DataConverter, payloads: Payloads, spec: ToolSpec) -> ToolCall:
     try:
-        request = ToolRequest.model_validate((await _values(client, payloads))[0])
+        request = ToolRequest.model_validate((await converter.decode(payloads.payloads))[0])
     except (ValidationError, IndexError):
         return ToolCall(call_id="", name=spec.name)
     return ToolCall(call_id=request.call_id, name=spec.name, arguments=request.arguments)
 
 
-async def recorded_setup(client: Client, events: Iterable[HistoryEvent]) -> Setup | None:
+async def recorded_setup(values: RunValues, events: Iterable[HistoryEvent]) -> Setup | None:
     """Return what the run works with, as the first run of the chain was told or the oldest one there carried it."""
-    prepared: set[int] = set()
+    prepared: dict[int, DataConverter] = {}
     for event in events:
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
-            carried = await _read_carried(client, event.workflow_execution_started_event_attributes)
+            carried = await _read_carried(values.own, event.workflow_execution_started_event_attributes)
             if carried is not None:
                 return carried
         elif event.activity_task_scheduled_event_attributes.activity_type.name == "prepare":
-            prepared.add(event.event_id)
-        elif event.activity_task_completed_event_attributes.scheduled_event_id in prepared:
+            prepared[event.event_id] = values.of_activity(event.activity_task_scheduled_event_attributes)
+        elif converter := prepared.get(event.activity_task_completed_event_attributes.scheduled_event_id):
             result = event.activity_task_completed_event_attributes.result
-            return Setup.model_validate((await _values(client, result))[0])
+            return Setup.model_validate((await converter.decode(result.payloads))[0])
     return None
 
 
-async def _read_carried(client: Client, started: WorkflowExecutionStartedEventAttributes) -> Setup | None:
+async def _read_carried(own: DataConverter, started: WorkflowExecutionStartedEventAttributes) -> Setup | None:
     """Return what the run before handed over; a state that a starter sent brings no setup."""
-    arguments = await _values(client, started.input)
+    arguments = await own.decode(started.input.payloads)
     if not started.continued_execution_run_id or len(arguments) < 2:
         return None
     state = state_in(arguments[1])
     return state.setup if state and state.carried_by else None
-
-
-async def _values(client: Client, payloads: Payloads) -> list[Any]:
-    return await client.data_converter.decode(payloads.payloads)
 
 
 def _shown(kind: str, event: HistoryEvent, values: list[Any]) -> Sent:

@@ -8,7 +8,6 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.client import WorkflowHistory
-from temporalio.converter import DataConverter
 from temporalio.worker import (
     ExecuteWorkflowInput,
     Interceptor,
@@ -19,6 +18,7 @@ from temporalio.worker import (
 )
 
 from orga.client.errors import OrgaError
+from orga.client.history.values import RunValues
 from orga.client.runners.kinds import WORKFLOWS
 from orga.client.runners.observed import REPLAY_BUILD, ObservedRunner
 from orga.workflows.types.state import AgentState
@@ -34,7 +34,7 @@ def until_task(history: WorkflowHistory, event_id: int) -> WorkflowHistory:
     return WorkflowHistory(history.workflow_id, kept)
 
 
-async def replayed_state(history: WorkflowHistory, converter: DataConverter) -> AgentState:
+async def replayed_state(history: WorkflowHistory, values: RunValues) -> AgentState:
     """Return the state that the run has at the end of `history`; outside of a sandbox, which would keep it.
 
     Raises:
@@ -44,7 +44,8 @@ async def replayed_state(history: WorkflowHistory, converter: DataConverter) -> 
     runner = ObservedRunner(UnsandboxedWorkflowRunner(), seen.observe)
     replayer = Replayer(
         workflows=WORKFLOWS,
-        data_converter=converter,
+        namespace=values.namespace,
+        data_converter=values.converter,
         workflow_runner=runner,
         interceptors=[seen],
         build_id=REPLAY_BUILD,

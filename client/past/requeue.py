@@ -9,6 +9,7 @@ from temporalio.client import Client
 from orga.client.errors import OrgaError
 from orga.client.history.boundaries import NoSuchIteration
 from orga.client.history.chain import histories, run_chain
+from orga.client.history.values import values_of
 from orga.client.past.fork import fork
 from orga.client.past.replayed_state import replayed_state
 from orga.client.runs.agents import AgentHandle
@@ -34,7 +35,7 @@ class Remains:
 async def remains(client: Client, workflow_id: str) -> Remains:
     """Return the last state of a run, replayed from its history; no worker is needed."""
     runs = await histories(client, await run_chain(client, workflow_id, kinds=AGENTS))
-    return Remains(workflow_id, await replayed_state(runs[-1].history, client.data_converter))
+    return Remains(workflow_id, await replayed_state(runs[-1].history, values_of(client, runs[-1].history)))
 
 
 async def requeue_in_fork(

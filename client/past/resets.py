@@ -13,6 +13,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.history.boundaries import Boundary
+from orga.client.history.values import RunValues, values_of
 from orga.client.past.standstill import after_reset, let_go
 
 _NEVER_AGAIN = (ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_CANCEL_REQUEST,)
@@ -43,12 +44,14 @@ def reset_from(events: Sequence[HistoryEvent]) -> str:
 async def finished(client: Client, boundary: Boundary, signal: str, argument: Any) -> str:
     """Send the signal to a run that stands at the boundary since a reset was cut short; return its id, or nothing."""
     run = client.get_workflow_handle(boundary.workflow_id)
-    events = (await run.fetch_history()).events
+    history = await run.fetch_history()
+    events = history.events
     reset_by = _reset_by(events)
     if reset_by is None or reset_by.event_id != boundary.event_id:
         return ""
     signals = [e.workflow_execution_signaled_event_attributes for e in events[reset_by.event_id :]]
-    sent = [await client.data_converter.decode(s.input.payloads) for s in signals if s.signal_name == signal]
+    own = values_of(client, history).own
+    sent = [await own.decode(s.input.payloads) for s in signals if s.signal_name == signal]
     if [argument] not in sent:
         await run.signal(signal, argument)
     return (await run.describe()).run_id
@@ -70,7 +73,8 @@ async def reset(client: Client, boundary: Boundary, signal: str, argument: Any, 
     Its first workflow task sees the signal, behind the interventions that the server delivers again. Servers that
     cannot send it with the reset (1.29 cannot) let the run stand still meanwhile.
     """
-    payloads = Payloads(payloads=await client.data_converter.encode([argument]))
+    own = RunValues(client.data_converter, client.namespace, boundary.workflow_id).own
+    payloads = Payloads(payloads=await own.encode([argument]))
     with_signal = PostResetOperation(
         signal_workflow=PostResetOperation.SignalWorkflow(signal_name=signal, input=payloads)
     )

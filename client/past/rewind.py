@@ -11,6 +11,7 @@ from temporalio.service import RPCError
 from orga.client.errors import OrgaError
 from orga.client.history.boundaries import Boundary, NoSuchIteration, boundary_at, boundary_of
 from orga.client.history.chain import RunHistory, histories, run_chain
+from orga.client.history.values import values_of
 from orga.client.past import delegates
 from orga.client.past.aftermath import Effect, Sent, effects_after, events_after, sent_after
 from orga.client.past.delegates import Delegate
@@ -161,7 +162,7 @@ async def _answer(client: Client, workflow_id: str, run: RunHistory, iteration: 
     if last.event_type != EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
         return None
     attributes = last.workflow_execution_completed_event_attributes
-    [answer] = await client.data_converter.decode(attributes.result.payloads)
+    [answer] = await values_of(client, run.history).own.decode(attributes.result.payloads)
     ended = kind_of(answer).result.model_validate(answer)
     if isinstance(ended, GoalResult) or (ended.termination.reason, ended.iterations) != ("completed", iteration):
         return None

@@ -12,6 +12,7 @@ from orga.client.errors import OrgaError
 from orga.client.history.boundaries import NoSuchIteration, boundary_of
 from orga.client.history.chain import RunHistory, histories, run_chain
 from orga.client.history.events import folded_context
+from orga.client.history.values import values_of
 from orga.client.past.replayed_state import replayed_state, until_task
 from orga.workflows.decisions.carried_parts import MAX_CARRIED_BYTES
 from orga.workflows.decisions.fork import fork_of
@@ -58,7 +59,7 @@ async def shared_past(client: Client, wish: ForkInput | GoalForkInput) -> AgentS
     chain = await run_chain(client, fork.workflow_id, fork.run_id or None, kinds)
     runs = await histories(client, chain)
     run, history, at = await _end(client, fork.workflow_id, runs, fork.iteration)
-    state = await replayed_state(history, client.data_converter)
+    state = await replayed_state(history, values_of(client, history))
     if state.iteration != fork.iteration:
         raise NoSuchIteration(fork.workflow_id, fork.iteration, state.iteration + 1)
     await _check_messages(client, history, state)

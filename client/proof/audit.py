@@ -10,6 +10,7 @@ from temporalio.client import Client
 from orga.client.errors import NotAnAgent, RunNotFound
 from orga.client.history.chain import RunHistory, histories, run_chain
 from orga.client.history.events import read_events
+from orga.client.history.values import values_of
 from orga.client.proof.gate_law import breaches
 from orga.client.proof.gate_record import GATE, GateRecord, Judged
 from orga.client.proof.rejudged import SAME, Rejudge, Rejudged
@@ -97,7 +98,7 @@ async def _audit(client: Client, run: str, rejudge: Rejudge, report: Report) -> 
     for number, part in enumerate(parts, 1):
         record, lacks = await _record(client, part, progress(report, run, number, parts))
         lacking += lacks
-        broken += [] if lacks else await breaches(part.history, record, client.data_converter)
+        broken += [] if lacks else await breaches(part.history, record, values_of(client, part.history))
         for fact in record.facts:
             if isinstance(fact, Judged):
                 report(f"{run}: {len(judgements):,} proposals judged anew")
@@ -108,16 +109,13 @@ async def _audit(client: Client, run: str, rejudge: Rejudge, report: Report) -> 
 
 
 async def _record(client: Client, part: RunHistory, observe: Observer) -> tuple[GateRecord, list[str]]:
-    record = GateRecord(client.data_converter.payload_converter)
-    outcome = await replayed(part.history, client.data_converter, record.observe, observe)
+    values = values_of(client, part.history)
+    record = GateRecord(values.converter.payload_converter)
+    outcome = await replayed(part.history, values, record.observe, observe)
     if not outcome.failure:
         return record, []
     rebuilt = sum(isinstance(fact, Judged) for fact in record.facts)
-    told = [
-        h
-        async for h in read_events(client.data_converter, _each(part.events))
-        if h.name == GATE and h.kind in _ANSWERED
-    ]
+    told = [h async for h in read_events(values, _each(part.events)) if h.name == GATE and h.kind in _ANSWERED]
     why = (
         f"run {part.run_id[:13]}: the code of today does not replay it, so {max(len(told) - rebuilt, 0)} of {len(told)}"
     )

@@ -5,8 +5,9 @@ from typing import Any, cast
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.client import WorkflowHistory
-from temporalio.converter import DataConverter, PayloadConverter
+from temporalio.converter import PayloadConverter
 
+from orga.client.history.values import RunValues
 from orga.client.proof.replay import difference
 from orga.workflows.types.control import NOTES_MEMO
 from orga.workflows.types.decision import DECISION_GROUNDED
@@ -31,13 +32,13 @@ class DecisionRecord:
                     self.made += _decisions(self._converter.from_payloads([fields[NOTES_MEMO]])[0])
 
 
-async def recorded_decisions(history: WorkflowHistory, converter: DataConverter) -> list[Told]:
+async def recorded_decisions(history: WorkflowHistory, values: RunValues) -> list[Told]:
     """Return the decisions that the history itself tells of, in order."""
     found: list[Told] = []
     for event in history.events:
         fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
         if NOTES_MEMO in fields:
-            found += _decisions((await converter.decode([fields[NOTES_MEMO]]))[0])
+            found += _decisions((await values.own.decode([fields[NOTES_MEMO]]))[0])
     return found
 
 

@@ -8,6 +8,7 @@ from temporalio.client import Client
 
 from orga.client.history.chain import RunHistory
 from orga.client.history.events import read_events
+from orga.client.history.values import values_of
 from orga.client.journal.reading import past_missing
 from orga.workflows.decisions.journal import JournalFold
 from orga.workflows.decisions.recount import ContextFold, Recount
@@ -64,7 +65,7 @@ class ChainFolds:
 
         contexts = Guarded[None](feed_context)
         try:
-            async for happening in read_events(client.data_converter, _each(run.events)):
+            async for happening in read_events(values_of(client, run.history), _each(run.events)):
                 last = happening.event_id
                 calls += happening.kind == "scheduled" and happening.name in TURNS
                 contexts.feed(happening, f"iteration {fold.iteration + 1}, event {last}")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from temporalio.client import WorkflowHistory
-from temporalio.converter import DataConverter
 
+from orga.client.history.values import RunValues
 from orga.client.proof.gate_record import Fact, GateRecord, Judged, Started, carried_out
 from orga.workflows.decisions.stages import CALL_STAGES, Standings
 from orga.workflows.types.delegation import delegate_arguments
@@ -22,15 +22,15 @@ Key = tuple[str, str, str]
 """Tool, id of the call, arguments: what a verdict is bound to."""
 
 
-async def breaches(history: WorkflowHistory, record: GateRecord, converter: DataConverter) -> list[str]:
+async def breaches(history: WorkflowHistory, record: GateRecord, values: RunValues) -> list[str]:
     """Return what the history shows to have been carried out against the law, one line each.
 
     Args:
         history: Of one run.
         record: What a replay of just that history showed.
-        converter: That the history is written with.
+        values: How its values are read.
     """
-    return unlicensed(record.facts, await carried_out(history, converter))
+    return unlicensed(record.facts, await carried_out(history, values))
 
 
 def unlicensed(facts: Sequence[Fact], recorded: Sequence[Started]) -> list[str]:

@@ -13,6 +13,7 @@ from temporalio.bridge.proto.workflow_completion import WorkflowActivationComple
 from temporalio.client import WorkflowHistory
 from temporalio.converter import DataConverter, PayloadConverter
 
+from orga.client.history.values import RunValues
 from orga.workflows.types.delegation import delegate_arguments, delegated_place
 from orga.workflows.types.gate import GateRequest, Verdict, Verdicts
 from orga.workflows.types.loop_tools import RUN_TOOL
@@ -103,18 +104,22 @@ class GateRecord:
             self.facts.append(started_tool(scheduled.activity_type, scheduled.activity_id, request, kind))
 
 
-async def carried_out(history: WorkflowHistory, converter: DataConverter) -> list[Started]:
+async def carried_out(history: WorkflowHistory, values: RunValues) -> list[Started]:
     """Return the tool activities and the other agents' runs that the history itself tells of, in order."""
     found: list[Started] = []
     for event in history.events:
         if event.HasField("activity_task_scheduled_event_attributes"):
             scheduled = event.activity_task_scheduled_event_attributes
             if scheduled.activity_type.name not in OWN_ACTIVITIES:
-                value = await _decode(converter, scheduled.input.payloads)
+                value = await _decode(values.of_activity(scheduled), scheduled.input.payloads)
                 found.append(started_tool(scheduled.activity_type.name, scheduled.activity_id, value, "activity"))
         elif event.HasField("start_child_workflow_execution_initiated_event_attributes"):
             child = event.start_child_workflow_execution_initiated_event_attributes
-            found.append(started_child(child.workflow_id, await _decode(converter, child.input.payloads)))
+            found.append(
+                started_child(
+                    child.workflow_id, await _decode(values.of_child(child.workflow_id), child.input.payloads)
+                )
+            )
     return found
 
 

@@ -7,6 +7,7 @@ from temporalio.client import Client
 
 from orga.activities.permits import PermitKeys, Place
 from orga.client.history.chain import RunHistory
+from orga.client.history.values import values_of
 from orga.client.proof.gate_record import Fact, Started, carried_out
 from orga.workflows.types.gate import place_of
 
@@ -22,7 +23,9 @@ async def permit_fault(client: Client, run: RunHistory, facts: Sequence[Fact], k
         facts: What a replay of it showed; local calls stand nowhere else.
         keys: Of the workers that the run had.
     """
-    recorded = [each for each in await carried_out(run.history, client.data_converter) if each.kind == "activity"]
+    recorded = [
+        each for each in await carried_out(run.history, values_of(client, run.history)) if each.kind == "activity"
+    ]
     local = [fact for fact in facts if isinstance(fact, Started) and fact.kind == "local"]
     executions = _executions(run)
 

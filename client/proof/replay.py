@@ -9,10 +9,10 @@ from temporalio.api.common.v1 import Payload
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.client import WorkflowHistory
-from temporalio.converter import DataConverter
 from temporalio.worker import Replayer
 
 from orga.client.history.chain import RunHistory
+from orga.client.history.values import RunValues
 from orga.client.runners.kinds import WORKFLOWS
 from orga.client.runners.observed import REPLAY_BUILD, ObservedRunner, Observer
 from orga.client.runners.sandbox import workflow_runner
@@ -32,7 +32,7 @@ class Replayed:
     """What the run returns, or hands to the run that continues it as new; None where it does neither."""
 
 
-async def replayed(history: WorkflowHistory, converter: DataConverter, *watching: Observer) -> Replayed:
+async def replayed(history: WorkflowHistory, values: RunValues, *watching: Observer) -> Replayed:
     """Replay a whole history, in the sandbox that workers use; `watching` see each of its tasks."""
     ending = _Ending()
 
@@ -40,13 +40,19 @@ async def replayed(history: WorkflowHistory, converter: DataConverter, *watching
         for look in (ending.observe, *watching):
             look(activation, completion)
 
-    runner = ObservedRunner(workflow_runner(converter), observe)
-    replayer = Replayer(workflows=WORKFLOWS, data_converter=converter, workflow_runner=runner, build_id=REPLAY_BUILD)
+    runner = ObservedRunner(workflow_runner(values.converter), observe)
+    replayer = Replayer(
+        workflows=WORKFLOWS,
+        namespace=values.namespace,
+        data_converter=values.converter,
+        workflow_runner=runner,
+        build_id=REPLAY_BUILD,
+    )
     outcome = await replayer.replay_workflow(history, raise_on_replay_failure=False)
     if outcome.replay_failure is not None:
         return Replayed(one_line(str(outcome.replay_failure), MESSAGE_CHARS), None)
     said = ending.payloads
-    return Replayed("", None if said is None else converter.payload_converter.from_payloads(said))
+    return Replayed("", None if said is None else values.converter.payload_converter.from_payloads(said))
 
 
 def progress(report: Report, workflow_id: str, number: int, runs: Sequence[RunHistory]) -> Observer:
@@ -63,7 +69,7 @@ def progress(report: Report, workflow_id: str, number: int, runs: Sequence[RunHi
     return observe
 
 
-async def recorded_ending(history: WorkflowHistory, converter: DataConverter) -> list[Any] | None:
+async def recorded_ending(history: WorkflowHistory, values: RunValues) -> list[Any] | None:
     """Return what the run returned, or handed to the run that continued it."""
     last = history.events[-1]
     if last.HasField("workflow_execution_completed_event_attributes"):
@@ -72,7 +78,7 @@ async def recorded_ending(history: WorkflowHistory, converter: DataConverter) ->
         payloads = last.workflow_execution_continued_as_new_event_attributes.input.payloads
     else:
         return None
-    return await converter.decode(payloads)
+    return await values.own.decode(payloads)
 
 
 def ending_of(outcome: Replayed, run_id: str) -> list[Any] | None:

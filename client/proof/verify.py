@@ -8,6 +8,7 @@ from temporalio.client import Client
 from orga.activities.permits import PermitKeys
 from orga.client.errors import NotAnAgent, RunNotFound
 from orga.client.history.chain import RunHistory, histories, run_chain
+from orga.client.history.values import values_of
 from orga.client.journal.checks import Check, Verification
 from orga.client.journal.exports import export_check
 from orga.client.journal.head import SealedHead, head_check
@@ -95,9 +96,10 @@ async def verified_histories(
 async def _replay_checks(
     client: Client, workflow_id: str, run: RunHistory, permits: PermitKeys | None, observe: Observer
 ) -> list[Check]:
-    record = GateRecord(client.data_converter.payload_converter)
-    decisions = DecisionRecord(client.data_converter.payload_converter)
-    outcome = await replayed(run.history, client.data_converter, record.observe, decisions.observe, observe)
+    values = values_of(client, run.history)
+    record = GateRecord(values.converter.payload_converter)
+    decisions = DecisionRecord(values.converter.payload_converter)
+    outcome = await replayed(run.history, values, record.observe, decisions.observe, observe)
     replay = _check("replay", workflow_id, outcome.failure, f"{len(run.events)} events", run.run_id)
     if outcome.failure:
         return [replay]
@@ -111,7 +113,7 @@ async def _replay_checks(
 
 
 async def _gate_check(client: Client, workflow_id: str, run: RunHistory, record: GateRecord) -> Check:
-    faults = await breaches(run.history, record, client.data_converter)
+    faults = await breaches(run.history, record, values_of(client, run.history))
     judged = sum(isinstance(fact, Judged) for fact in record.facts)
     fine = f"{judged} judgements; nothing was carried out without one"
     return _check("gate", workflow_id, "; ".join(faults[:SHOWN_FAULTS]), fine, run.run_id)
@@ -125,7 +127,7 @@ async def _permit_check(
 
 
 async def _decision_checks(client: Client, workflow_id: str, run: RunHistory, decisions: DecisionRecord) -> list[Check]:
-    told = await recorded_decisions(run.history, client.data_converter)
+    told = await recorded_decisions(run.history, values_of(client, run.history))
     if not told:
         return []
     fine = f"{len(told)} decisions follow from their fields, facts and rules"
@@ -133,7 +135,7 @@ async def _decision_checks(client: Client, workflow_id: str, run: RunHistory, de
 
 
 async def _ending_checks(client: Client, workflow_id: str, run: RunHistory, outcome: Replayed) -> list[Check]:
-    recorded = await recorded_ending(run.history, client.data_converter)
+    recorded = await recorded_ending(run.history, values_of(client, run.history))
     if recorded is None:
         return []
     place = difference(recorded, ending_of(outcome, run.run_id))

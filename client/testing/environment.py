@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from temporalio.client import Client
+from temporalio.converter import DataConverter
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
@@ -20,6 +21,7 @@ from orga.client.testing.fake_tools import FakeTool
 from orga.client.testing.plugin import PluginUnderTest
 from orga.client.testing.script import Asked, ScriptedModels
 from orga.client.testing.skipping_server import skipping_server
+from orga.client.workers.application import with_our_values
 from orga.client.workers.in_code import Agent, Function
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.mcp import McpServer
@@ -152,31 +154,34 @@ class Environment:
 
 
 @asynccontextmanager
-async def environment(*, time_skipping: bool = True) -> AsyncGenerator[Environment]:
+async def environment(
+    *, time_skipping: bool = True, data_converter: DataConverter = DataConverter.default
+) -> AsyncGenerator[Environment]:
     """Start a Temporal server of one's own, in memory, as long as the block lasts.
 
     Args:
         time_skipping: Days of waiting take no time. Its server is found by `ORGA_TEST_SERVER`, on PATH, in the cache,
             downloaded by Temporal's SDK, or fetched with Maven and run by Java. False: the same server as `orga` runs
             on (`ORGA_TEMPORAL_CLI`, PATH, the cache, a download, a build with Go), with search attributes.
+        data_converter: That your client has, where a codec or an external storage of yours is to be tested, too.
 
     Raises:
         ServerUnavailable: It cannot be had; the text says what was tried and what to do.
     """
     if time_skipping:
-        async with skipping_server() as found:
+        async with skipping_server(with_our_values(data_converter)) as found:
             yield Environment(found)
         return
-    async with local_server() as found:
+    async with local_server(with_our_values(data_converter)) as found:
         await register(found.client)
         yield Environment(found)
 
 
 @asynccontextmanager
-async def local_server() -> AsyncGenerator[WorkflowEnvironment]:
+async def local_server(converter: DataConverter = data_converter) -> AsyncGenerator[WorkflowEnvironment]:
     """Start the server that `orga` runs on, in memory."""
     executable = await locate(lambda _: None)
     async with await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]
-        dev_server_existing_path=str(executable), data_converter=data_converter, dev_server_extra_args=_QUICK
+        dev_server_existing_path=str(executable), data_converter=converter, dev_server_extra_args=_QUICK
     ) as found:
         yield found

@@ -6,24 +6,32 @@ from typing import Any
 
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHandle, WorkflowHistory
+from temporalio.converter import DataConverter
 
-from orga.client.history.converter import data_converter
 from orga.client.history.events import read_events
+from orga.client.history.values import RunValues, values_in
 from orga.client.journal.file import read_journal_file
 from orga.client.journal.reading import read_journal
 from orga.client.runs.agents import AgentHandle
 from orga.client.testing.recorded import recorded_history
+from orga.client.workers.application import with_our_values
 from orga.workflows.decisions.journal import JournalFold
 from orga.workflows.types.status import JournalEntry
 
 
 async def journal_of(
     run: AgentHandle | WorkflowHandle[Any, Any] | WorkflowHistory | Path | str,
+    *,
+    data_converter: DataConverter = DataConverter.default,
+    namespace: str = "default",
 ) -> list[JournalEntry]:
     """Return the entries so far, oldest first.
 
     Args:
         run: A handle; or a history, its file (JSON of the Temporal UI or CLI), or an exported journal (`.jsonl`).
+        data_converter: That your client has, where a history's values went through a codec or an external storage of
+            yours. A handle's client has its own.
+        namespace: That the history is of, for a codec that goes by it.
 
     Raises:
         RunNotFound: No run has the handle's id.
@@ -34,16 +42,15 @@ async def journal_of(
         return [entry async for entry in read_journal(run.client, run.id)]
     if isinstance(run, WorkflowHandle):
         return [entry async for entry in read_journal(run._client, run.id)]
-    if isinstance(run, WorkflowHistory):
-        return await _fold(run.events)
-    if Path(run).suffix == ".jsonl":
+    if not isinstance(run, WorkflowHistory) and Path(run).suffix == ".jsonl":
         return list(read_journal_file(Path(run)).entries)
-    return await _fold(recorded_history(Path(run)).events)
+    history = run if isinstance(run, WorkflowHistory) else recorded_history(Path(run))
+    return await _fold(values_in(history, with_our_values(data_converter), namespace), history.events)
 
 
-async def _fold(events: Iterable[HistoryEvent]) -> list[JournalEntry]:
+async def _fold(values: RunValues, events: Iterable[HistoryEvent]) -> list[JournalEntry]:
     fold, found = JournalFold(), list[JournalEntry]()
-    async for happening in read_events(data_converter, _each(events)):
+    async for happening in read_events(values, _each(events)):
         found += fold.feed(happening)
     return found
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from temporalio.client import WorkflowHandle, WorkflowHistory
+from temporalio.client import Client, WorkflowHandle, WorkflowHistory
+from temporalio.converter import DataConverter
 from temporalio.worker import Plugin, Replayer
 from temporalio.workflow import _Definition
 
@@ -25,7 +26,14 @@ class ReplayDiffers(AssertionError):
     """The code of today does something else than a history tells."""
 
 
-async def replay(recorded: Recorded, *, workflows: Sequence[type[Any]] = (), plugins: Sequence[Plugin] = ()) -> int:
+async def replay(
+    recorded: Recorded,
+    *,
+    workflows: Sequence[type[Any]] = (),
+    plugins: Sequence[Plugin] = (),
+    data_converter: DataConverter = DataConverter.default,
+    namespace: str = "default",
+) -> int:
     """Replay a history, or all in a folder, against the code of today, and return how many there were.
 
     Args:
@@ -33,22 +41,39 @@ async def replay(recorded: Recorded, *, workflows: Sequence[type[Any]] = (), plu
         workflows: Your own; those of `orga` are known.
         plugins: Of your workers, where workflows need them: converters, interceptors. Agents, tools and policies say
             nothing here: what they did is in the history.
+        data_converter: That your client has, where values went through a codec or an external storage of yours. A
+            handle's client has its own.
+        namespace: That the histories are of. A handle's client knows it.
 
     Raises:
         ReplayDiffers: Naming the first event that differs, and what the code does in its place.
         OrgaError: There is no history, or a workflow of a kind that is not among these.
     """
     found = await _histories(recorded)
+    if client := _client_of(recorded):
+        data_converter, namespace = client.data_converter, client.namespace
     ours = [] if any(isinstance(each, OrgaPlugin) for each in plugins) else [OrgaPlugin(config=OrgaConfig())]
     for place, history in found:
         _refuse_unknown(place, history, workflows)
         last = LastTask()
-        replayer = Replayer(workflows=workflows, plugins=[*plugins, *ours, last.plugin], build_id=REPLAY_BUILD)
+        replayer = Replayer(
+            workflows=workflows,
+            namespace=namespace,
+            data_converter=data_converter,
+            plugins=[*plugins, *ours, last.plugin],
+            build_id=REPLAY_BUILD,
+        )
         outcome = await replayer.replay_workflow(history, raise_on_replay_failure=False)
         if outcome.replay_failure is not None:
             told = difference_from(history, last, outcome.replay_failure)
             raise ReplayDiffers(f"{place}: {told}") from None
     return len(found)
+
+
+def _client_of(recorded: Recorded) -> Client | None:
+    if isinstance(recorded, AgentHandle):
+        return recorded.client
+    return recorded._client if isinstance(recorded, WorkflowHandle) else None
 
 
 async def _histories(recorded: Recorded) -> list[tuple[str, WorkflowHistory]]:

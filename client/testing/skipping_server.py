@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
+from temporalio.converter import DataConverter
 from temporalio.testing import WorkflowEnvironment
 
 from orga.client.history.converter import data_converter
@@ -52,37 +53,37 @@ exec java -XX:SharedArchiveFile="$here/classes.jsa" -Xshare:auto -Xlog:disable -
 
 
 @asynccontextmanager
-async def skipping_server() -> AsyncGenerator[WorkflowEnvironment]:
+async def skipping_server(converter: DataConverter = data_converter) -> AsyncGenerator[WorkflowEnvironment]:
     """Start a server of its own and stop it again.
 
     Raises:
         ServerUnavailable: With what failed in each way, and what to do.
     """
-    async with await _started() as environment:
+    async with await _started(converter) as environment:
         yield environment
 
 
-async def _started() -> WorkflowEnvironment:
+async def _started(converter: DataConverter) -> WorkflowEnvironment:
     """Start the one that is named, on PATH, in our cache, downloaded by the SDK, or fetched by Maven."""
     if found := _present():
-        return await _start(found)
+        return await _start(found, converter)
     failures: list[str] = []
     try:
-        return await _start(None)
+        return await _start(None, converter)
     except RuntimeError as failure:
         failures.append(f"its download failed: {failure}")
     try:
-        return await _start(await asyncio.to_thread(fetch_with_maven))
+        return await _start(await asyncio.to_thread(fetch_with_maven), converter)
     except (OSError, RuntimeError, subprocess.SubprocessError) as failure:
         failures.append(f"Java has none: {failure}")
     raise ServerUnavailable(f"there is no time-skipping test server here ({'; '.join(failures)})", REMEDY)
 
 
-async def _start(executable: Path | None) -> WorkflowEnvironment:
+async def _start(executable: Path | None, converter: DataConverter) -> WorkflowEnvironment:
     folder = cache_folder() / "bin"
     folder.mkdir(parents=True, exist_ok=True)
     return await WorkflowEnvironment.start_time_skipping(
-        data_converter=data_converter,
+        data_converter=converter,
         test_server_existing_path=None if executable is None else str(executable),
         download_dest_dir=str(folder),
         test_server_startup_timeout=STARTS_WITHIN,

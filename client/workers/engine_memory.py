@@ -4,11 +4,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from temporalio.api.history.v1 import HistoryEvent
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowHistory
 from temporalio.service import RPCError
 
 from orga.client.config.sections import OrgaConfig
 from orga.client.errors import ConfigError
+from orga.client.history.values import values_of
 from orga.client.past.aftermath import recorded_setup
 from orga.client.runs.newest import newest_of
 from orga.client.server.endpoint import ServerUnavailable
@@ -36,7 +37,8 @@ async def recorded_engine(client: Client, task_queue: str) -> str:
     name = task_queue.replace("\\", "\\\\").replace('"', '\\"')
     try:
         for run in await newest_of(client, f'WorkflowType = "AgentWorkflow" AND TaskQueue = "{name}"', 1):
-            setup = await recorded_setup(client, await _first_events(client, run.id, run.run_id))
+            history = WorkflowHistory(run.id, await _first_events(client, run.id, run.run_id))
+            setup = await recorded_setup(values_of(client, history), history.events)
             return setup.policy if setup else ""
     except RPCError:
         pass  # who may poll need not be allowed to list

@@ -9,6 +9,7 @@ from pydantic_core import from_json, to_json
 from temporalio.client import Client, WorkflowHistory
 
 from orga.client.history.converter import data_converter
+from orga.client.history.values import values_in
 from orga.client.proof.gate_law import breaches
 from orga.client.proof.gate_record import GateRecord, Judged
 from orga.client.proof.replay import replayed
@@ -19,9 +20,9 @@ from tests.support.runs.loop import Deny, a_loop
 
 
 async def found(history: WorkflowHistory) -> tuple[list[str], GateRecord]:
-    record = GateRecord(data_converter.payload_converter)
-    assert (await replayed(history, data_converter, record.observe)).failure == ""
-    return await breaches(history, record, data_converter), record
+    record, values = GateRecord(data_converter.payload_converter), values_in(history, data_converter, "default")
+    assert (await replayed(history, values, record.observe)).failure == ""
+    return await breaches(history, record, values), record
 
 
 def other_arguments(value: dict[str, Any]) -> dict[str, Any]:

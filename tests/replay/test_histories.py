@@ -8,6 +8,7 @@ import pytest
 from temporalio.client import Client, WorkflowHistory
 
 from orga.client.history.events import read_events
+from orga.client.history.values import values_of
 from orga.client.journal.effects import effect_faults
 from orga.client.runners.sandbox import workflow_runner
 from orga.workflows.decisions.journal import JournalFold
@@ -90,7 +91,8 @@ async def test_a_recording_is_of_what_its_name_says(client: Client, name: str) -
 async def _folded(client: Client, path: Path) -> tuple[ContextFold, list[JournalEntry]]:
     contexts, journal = ContextFold(), JournalFold()
     entries: list[JournalEntry] = []
-    async for happening in read_events(client.data_converter, _events(history_in(path))):
+    history = history_in(path)
+    async for happening in read_events(values_of(client, history), _events(history)):
         contexts.feed(happening)
         entries += journal.feed(happening)
     return contexts, entries

@@ -11,6 +11,7 @@ from temporalio.client import WorkflowHistory
 
 from orga.client.history.converter import data_converter
 from orga.client.history.events import read_events
+from orga.client.history.values import values_in
 from orga.client.journal.vocabulary import EVENTS
 from orga.workflows.decisions.journal import JournalFold
 from tests.replay.test_histories import HISTORIES, history_in
@@ -31,7 +32,8 @@ async def recorded() -> dict[str, set[str]]:
     found = defaultdict[str, set[str]](set)
     for path in HISTORIES:
         journal = JournalFold()
-        async for happening in read_events(data_converter, _events(history_in(path))):
+        history = history_in(path)
+        async for happening in read_events(values_in(history, data_converter, "default"), _events(history)):
             for entry in journal.feed(happening):
                 found[entry.event] |= entry.data.keys()
     return found

@@ -7,6 +7,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import _replayer
 
 from orga.client.history.converter import data_converter
+from orga.client.history.values import values_in
 from orga.client.past.replayed_state import replayed_state
 from orga.client.proof.replay import replayed
 from tests.replay.test_histories import HISTORIES
@@ -20,5 +21,6 @@ async def test_a_replay_names_its_build(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(_replayer, "load_default_build_id", _reads_all_modules)
     path = next(path for path in HISTORIES if path.stem.startswith("answer"))
     history = WorkflowHistory.from_json(path.stem, path.read_text())
-    assert (await replayed_state(history, data_converter)).phase == "done"
-    assert (await replayed(history, data_converter)).failure == ""
+    values = values_in(history, data_converter, "default")
+    assert (await replayed_state(history, values)).phase == "done"
+    assert (await replayed(history, values)).failure == ""

@@ -21,6 +21,7 @@ from orga.activities.deliver import DeliveryChannel
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.ports import Judgement, ModelProvider, Notifier, PolicyEngine, Proposal, Tool
 from orga.client.history.converter import data_converter
+from orga.client.history.values import values_in
 from orga.client.journal.laws import law_faults
 from orga.client.journal.reading import read_journal
 from orga.client.proof.gate_law import breaches
@@ -235,7 +236,7 @@ async def replayed(history: WorkflowHistory, inner: WorkflowRunner | None = None
     runner = ObservedRunner(inner or UnsandboxedWorkflowRunner(), record.observe)
     replayer = Replayer(workflows=WORKFLOWS, data_converter=data_converter, workflow_runner=runner)
     await replayer.replay_workflow(history)
-    assert await breaches(history, record, data_converter) == []
+    assert await breaches(history, record, values_in(history, data_converter, "default")) == []
 
 
 def check_journal(journal: list[JournalEntry]) -> None:

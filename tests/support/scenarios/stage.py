@@ -15,6 +15,7 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 from orga.activities.ports import Judgement, ModelRequest, Proposal, ToolError
 from orga.client.history.converter import data_converter
 from orga.client.history.events import read_events
+from orga.client.history.values import values_of
 from orga.client.journal.reading import read_journal
 from orga.testing import FakeTool
 from orga.workflows.agent import AgentWorkflow
@@ -162,7 +163,8 @@ async def played(client: Client, scenario: Scenario, *, is_looked_at: bool = Fal
             workflows=[AgentWorkflow], data_converter=data_converter, workflow_runner=UnsandboxedWorkflowRunner()
         )
         await replayer.replay_workflow(history)
-        happened += [happening async for happening in read_events(client.data_converter, each_event(history.events))]
+        values = values_of(client, history)
+        happened += [happening async for happening in read_events(values, each_event(history.events))]
     journal = [entry async for entry in read_journal(client, workflow_id)]
     check_journal(journal)
     return Played(scenario, result, status, journal, happened, stage.seen, tools, stage.most_in_flight)

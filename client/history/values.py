@@ -1,0 +1,102 @@
+"""The values of a run's history, as the SDK reads them: each in the context in which it was written.
+
+A codec may have a key for each workflow, an external storage hold what is large; both are the application's.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from temporalio.api.common.v1 import Payload, Payloads
+from temporalio.api.failure.v1 import Failure
+from temporalio.api.history.v1 import ActivityTaskScheduledEventAttributes
+from temporalio.client import Client, WorkflowHistory
+from temporalio.converter import ActivitySerializationContext, DataConverter, WorkflowSerializationContext
+
+from orga.client.errors import OrgaError
+
+
+@dataclass(frozen=True)
+class RunValues:
+    """A converter, and the run whose history it reads."""
+
+    converter: DataConverter
+    namespace: str
+    workflow_id: str
+    workflow_type: str = ""
+
+    @property
+    def own(self) -> DataConverter:
+        """For what the run was sent, has noted and returned."""
+        return self.of_child(self.workflow_id)
+
+    def of_child(self, workflow_id: str) -> DataConverter:
+        """Return the converter for what goes to and comes from another workflow."""
+        return self.converter.with_context(WorkflowSerializationContext(self.namespace, workflow_id))
+
+    def of_activity(self, scheduled: ActivityTaskScheduledEventAttributes) -> DataConverter:
+        """Return the converter for the input of an activity, its result and its failure."""
+        return self._of(scheduled.activity_type.name, scheduled.activity_id, scheduled.task_queue.name, is_local=False)
+
+    def of_local_activity(self, name: str, activity_id: str, task_queue: str) -> DataConverter:
+        """Return the converter for the result of an activity that the workflow's own worker carried out."""
+        return self._of(name, activity_id, task_queue, is_local=True)
+
+    def _of(self, name: str, activity_id: str, task_queue: str, *, is_local: bool) -> DataConverter:
+        context = ActivitySerializationContext(
+            namespace=self.namespace,
+            activity_id=activity_id,
+            activity_type=name,
+            activity_task_queue=task_queue,
+            workflow_id=self.workflow_id,
+            workflow_type=self.workflow_type,
+            is_local=is_local,
+        )
+        return self.converter.with_context(context)
+
+
+def values_of(client: Client, history: WorkflowHistory) -> RunValues:
+    """Return how the values of a history are read that a client's server has."""
+    return values_in(history, client.data_converter, client.namespace)
+
+
+def values_in(history: WorkflowHistory, converter: DataConverter, namespace: str) -> RunValues:
+    """Return how the values of a history are read, wherever it is kept."""
+    started = history.events[0].workflow_execution_started_event_attributes
+    return RunValues(converter, namespace, history.workflow_id, started.workflow_type.name)
+
+
+async def decoded(converter: DataConverter, payloads: Iterable[Payload]) -> list[Payload]:
+    """Return payloads as they were before a codec and an external storage took them; those given stay as they are.
+
+    Raises:
+        OrgaError: They lie in an external storage, and the converter has none.
+    """
+    copies = Payloads(payloads=payloads)
+    try:
+        await converter._transform_inbound_payloads(copies)
+    except RuntimeError as error:
+        if converter.external_storage is not None:
+            raise
+        raise OrgaError(
+            f"values of this run lie in an external storage, which this client does not have: {error}"
+        ) from error
+    return list(copies.payloads)
+
+
+async def failure_text(converter: DataConverter, failure: Failure) -> str:
+    """Return the innermost message, with its type where it has one."""
+    while failure.HasField("cause"):
+        failure = failure.cause
+    message = failure.message
+    if failure.HasField("encoded_attributes"):
+        said = converter.payload_converter.from_payloads(await decoded(converter, [failure.encoded_attributes]))
+        message = _message_in(said) or message
+    kind = failure.application_failure_info.type if failure.HasField("application_failure_info") else ""
+    return f"{kind}: {message}" if kind else message
+
+
+def _message_in(said: Sequence[Any]) -> str:
+    attributes = cast("dict[str, Any]", said[0]) if said and isinstance(said[0], dict) else {}
+    message = attributes.get("message")
+    return message if isinstance(message, str) else ""

@@ -1,0 +1,174 @@
+"""Values of an application go through a codec, a storage and a failure converter of its own: we read what it reads."""
+
+import uuid
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client
+from temporalio.converter import (
+    ActivitySerializationContext,
+    DataConverter,
+    DefaultFailureConverterWithEncodedAttributes,
+    ExternalStorage,
+    PayloadCodec,
+    SerializationContext,
+    StorageDriver,
+    StorageDriverClaim,
+    StorageDriverRetrieveContext,
+    StorageDriverStoreContext,
+    WithSerializationContext,
+    WorkflowSerializationContext,
+)
+from temporalio.worker import Worker
+
+from orga import Agent, OrgaPlugin, start_agent, tool
+from orga.client.config.sections import ModelsConfig, OrgaConfig
+from orga.client.proof.verify import verify
+from orga.client.runs.agents import AgentHandle
+from orga.testing import ReplayDiffers, assert_called, journal_of, replay
+from tests.support.hold import until
+from tests.support.model.chat_server import Calls, ChatServer, Says, chat_server
+
+
+@dataclass(frozen=True)
+class Keyed(PayloadCodec, WithSerializationContext):
+    """A key for each workflow and each activity: what another one's key has closed cannot be opened."""
+
+    key: str = "none"
+
+    def with_context(self, context: SerializationContext) -> "Keyed":
+        match context:
+            case WorkflowSerializationContext():
+                return Keyed(f"{context.namespace}/{context.workflow_id}")
+            case ActivitySerializationContext():
+                place = (context.activity_type, context.is_local)
+                return Keyed(f"{context.namespace}/{context.workflow_id}/{context.workflow_type}/{place}")
+            case _:
+                return self
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        closed = {"encoding": b"binary/closed", "key": self.key.encode()}
+        return [Payload(metadata=closed, data=each.SerializeToString()[::-1]) for each in payloads]
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        others = {key for each in payloads if (key := each.metadata["key"].decode()) != self.key}
+        assert not others, f"{self.key} does not open {others}"
+        return [Payload.FromString(each.data[::-1]) for each in payloads]
+
+
+@dataclass
+class Shelf(StorageDriver):
+    """Holds values of any size outside of the history."""
+
+    held: dict[str, bytes] = field(default_factory=dict[str, bytes])
+
+    def name(self) -> str:
+        return "shelf"
+
+    async def store(self, context: StorageDriverStoreContext, payloads: Sequence[Payload]) -> list[StorageDriverClaim]:
+        claims = [StorageDriverClaim({"id": str(uuid.uuid4())}) for _ in payloads]
+        self.held |= {c.claim_data["id"]: p.SerializeToString() for c, p in zip(claims, payloads, strict=True)}
+        return claims
+
+    async def retrieve(
+        self, context: StorageDriverRetrieveContext, claims: Sequence[StorageDriverClaim]
+    ) -> list[Payload]:
+        return [Payload.FromString(self.held[claim.claim_data["id"]]) for claim in claims]
+
+
+@tool(effect="read_only")
+def weigh(parcel: str) -> str:
+    """Weigh a parcel.
+
+    Args:
+        parcel: Its number.
+    """
+    raise ValueError(f"{parcel} is not on the scales")
+
+
+CLERK = Agent("clerk", tools=[weigh, "ask_user"])
+
+
+@pytest.fixture
+def chat() -> Generator[ChatServer]:
+    weighs, asks = Calls("weigh", {"parcel": "P-7"}), Calls("ask_user", {"question": "Which parcel?"})
+    with chat_server(weighs, asks, Says(["P-8, then"])) as chat:
+        yield chat
+
+
+def with_everything() -> DataConverter:
+    return replace(
+        DataConverter.default,
+        payload_codec=Keyed(),
+        failure_converter_class=DefaultFailureConverterWithEncodedAttributes,
+        external_storage=ExternalStorage(drivers=[Shelf()], payload_size_threshold=0),
+    )
+
+
+CONVERTERS = [
+    pytest.param(replace(DataConverter.default, payload_codec=Keyed()), id="a key for each workflow"),
+    pytest.param(
+        replace(DataConverter.default, external_storage=ExternalStorage(drivers=[Shelf()], payload_size_threshold=0)),
+        id="an external storage",
+    ),
+    pytest.param(with_everything(), id="both, and closed failures"),
+]
+
+
+@asynccontextmanager
+async def at_work(server: Client, chat: ChatServer, converter: DataConverter, queue: str) -> AsyncGenerator[Client]:
+    """Have a new worker of the application: what the one before it knew is gone."""
+    models = ModelsConfig(default="openai-compatible:test", base_urls={"openai-compatible": chat.url})
+    plugin = OrgaPlugin(config=OrgaConfig(models=models), agents=[CLERK])
+    address = server.service_client.config.target_host
+    client = await Client.connect(address, plugins=[plugin], data_converter=converter)
+    async with Worker(client, task_queue=queue):
+        yield client
+
+
+async def asked_and_answered(server: Client, chat: ChatServer, converter: DataConverter) -> AgentHandle:
+    """Return a run whose first worker is gone before it is answered."""
+    queue = f"app-{uuid.uuid4()}"
+    async with at_work(server, chat, converter, queue) as client:
+        asked = await start_agent(client, {"task": "weigh P-7", "agent": "clerk"}, task_queue=queue)
+
+        async def is_asked() -> bool:
+            return bool((await asked.status()).question)
+
+        await until(is_asked)
+    async with at_work(server, chat, converter, queue) as client:
+        handle = AgentHandle(client, asked.id)
+        await handle.answer("P-8")
+        assert (await handle.result()).output == "P-8, then"
+        return handle
+
+
+@pytest.mark.parametrize("converter", CONVERTERS)
+async def test_a_worker_that_lost_its_cache_reads_the_history_as_the_sdk_does(
+    client: Client, chat: ChatServer, converter: DataConverter
+) -> None:
+    handle = await asked_and_answered(client, chat, converter)
+    journal = await journal_of(handle)
+    assert_called(journal, "weigh", arguments={"parcel": "P-7"})
+    [failed] = [o for entry in journal for o in entry.data.get("outcomes", ()) if o.get("outcome") == "failed"]
+    assert "P-7 is not on the scales" in failed["error"]
+    assert (await verify(handle.client, handle.id)).ok
+    assert await replay(handle) == 1
+
+
+async def test_a_history_in_a_file_is_read_with_the_converter_that_is_given(
+    client: Client, chat: ChatServer, tmp_path: Path
+) -> None:
+    converter = with_everything()
+    handle = await asked_and_answered(client, chat, converter)
+    history = await handle.client.get_workflow_handle(handle.id).fetch_history()
+    file = tmp_path / "weighed.json"
+    file.write_text(history.to_json())
+    assert await replay(file, data_converter=converter) == 1
+    assert await journal_of(file, data_converter=converter) == await journal_of(handle)
+    with pytest.raises(ReplayDiffers):
+        await replay(file)
