@@ -12,6 +12,8 @@ from orga.client.server.endpoint import Report
 from orga.client.server.lacking import is_lacking
 from orga.workflows.types.names import KEYS
 
+WITHOUT = "runs go on without them, and cannot be found by agent, phase, cost or what they wait for"
+
 
 class SearchAttributesRefused(OrgaError):
     """The server does not let us register; the text names what an administrator has to do."""
@@ -21,10 +23,7 @@ class NoSearchAttributes(SearchAttributesRefused):
     """The server has no such thing."""
 
     def __init__(self) -> None:
-        super().__init__(
-            "the server knows no search attributes, as Temporal's test server: runs go on without them, and cannot be "
-            "found by agent, phase, cost or what they wait for"
-        )
+        super().__init__(f"the server knows no search attributes, as Temporal's test server: {WITHOUT}")
 
 
 def type_name(key: SearchAttributeKey[Any]) -> str:
@@ -56,16 +55,21 @@ async def missing(client: Client) -> list[str]:
 
 
 async def are_known(client: Client, report: Report) -> bool:
-    """Return whether runs can write all of them; a server that has none is reported, and costs runs nothing else.
-
-    Raises:
-        SearchAttributesRefused: As `missing`, but for such a server.
-    """
+    """Return whether runs can write all of them; what is in the way is reported, and costs runs nothing else."""
     try:
-        return not await missing(client)
+        lacking = await missing(client)
     except NoSearchAttributes as error:
         report(str(error))
         return False
+    except SearchAttributesRefused as error:  # who may poll need not be allowed to list
+        report(f"search attributes: {WITHOUT}; {error}")
+        return False
+    if lacking:
+        report(
+            f"namespace {client.namespace!r} lacks the search attributes {', '.join(lacking)}: {WITHOUT}; "
+            "register them once with `orga setup`"
+        )
+    return not lacking
 
 
 async def register(client: Client) -> list[str]:

@@ -3,10 +3,12 @@
 from typing import cast
 
 import pytest
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import ListSearchAttributesResponse
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.server.search_attributes import SearchAttributesRefused, register, type_name
+from orga.client.server.search_attributes import SearchAttributesRefused, are_known, register, type_name
 from orga.workflows.types.names import KEYS
 
 
@@ -25,25 +27,82 @@ def test_names_and_types() -> None:
     }
 
 
-class Refusing:
-    """The parts of a client that registration uses, with a server that lets us do nothing."""
+class Serving:
+    """The parts of a client that registration uses, and what its server answers."""
 
     namespace = "ours"
 
+    def __init__(self, answer: ListSearchAttributesResponse | RPCError) -> None:
+        self._answer = answer
+
     @property
-    def operator_service(self) -> "Refusing":
+    def operator_service(self) -> "Serving":
         return self
 
-    async def list_search_attributes(self, request: object) -> object:
-        raise RPCError("not yours", RPCStatusCode.PERMISSION_DENIED, b"")
+    async def list_search_attributes(self, request: object) -> ListSearchAttributesResponse:
+        if isinstance(self._answer, RPCError):
+            raise self._answer
+        return self._answer
+
+
+def refusing(code: RPCStatusCode = RPCStatusCode.PERMISSION_DENIED) -> Client:
+    return cast(Client, Serving(RPCError("not yours", code, b"")))
+
+
+def with_attributes(**other: IndexedValueType.ValueType) -> Client:
+    """Return a client whose namespace has all of them, but for these: of another type, or none."""
+    there = {key.name: cast(IndexedValueType.ValueType, key.indexed_value_type.value) for key in KEYS} | other
+    known = {name: kind for name, kind in there.items() if kind}
+    return cast(Client, Serving(ListSearchAttributesResponse(custom_attributes=known)))
 
 
 async def test_a_refusal_names_the_command_for_an_administrator() -> None:
     with pytest.raises(SearchAttributesRefused) as caught:
-        await register(cast(Client, Refusing()))
+        await register(refusing())
 
     assert str(caught.value).startswith(
         "the server refused to list or add search attributes in namespace 'ours' (PERMISSION_DENIED: not yours); "
         "have an administrator run: temporal operator search-attribute create --namespace ours "
         "--name OrgaAgent --type Keyword --name OrgaPhase --type Keyword"
     )
+
+
+@pytest.mark.parametrize(
+    ("server", "told"),
+    [
+        pytest.param(refusing(), "PERMISSION_DENIED: not yours); have an administrator run: temporal", id="not ours"),
+        pytest.param(refusing(RPCStatusCode.UNAVAILABLE), "UNAVAILABLE: not yours", id="away for a moment"),
+        pytest.param(refusing(RPCStatusCode.UNIMPLEMENTED), "the server knows no search attributes", id="has none"),
+        pytest.param(
+            with_attributes(OrgaAgent=IndexedValueType.INDEXED_VALUE_TYPE_TEXT),
+            "search attribute OrgaAgent of namespace 'ours' is no Keyword",
+            id="a name that is taken",
+        ),
+        pytest.param(
+            with_attributes(
+                OrgaAgent=IndexedValueType.INDEXED_VALUE_TYPE_UNSPECIFIED,
+                OrgaPhase=IndexedValueType.INDEXED_VALUE_TYPE_UNSPECIFIED,
+            ),
+            "lacks the search attributes OrgaAgent, OrgaPhase: runs go on without them, and cannot be found by",
+            id="some are missing",
+        ),
+    ],
+)
+async def test_a_worker_begins_without_them_and_says_why_once(server: Client, told: str) -> None:
+    reports: list[str] = []
+    assert not await are_known(server, reports.append)
+    [report] = reports
+    assert told in report
+    assert "runs go on without them" in report
+
+
+async def test_missing_ones_are_told_with_the_command_that_registers_them() -> None:
+    reports: list[str] = []
+    await are_known(with_attributes(OrgaAgent=IndexedValueType.INDEXED_VALUE_TYPE_UNSPECIFIED), reports.append)
+    assert "register them once with `orga setup`" in reports[0]
+
+
+async def test_nothing_is_said_where_all_are_there() -> None:
+    reports: list[str] = []
+    assert await are_known(with_attributes(), reports.append)
+    assert reports == []
