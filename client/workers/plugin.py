@@ -108,14 +108,20 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             ConfigError: Something cannot be used, two things have one name, or nobody trusted the file.
         """
         in_code = InCode(agents, tools, mcp_servers or {}, None if policy is None else Path(policy))
+        has_config = isinstance(config, OrgaConfig)
         if not isinstance(config, OrgaConfig):
             config = load_config(None if config is None else Path(config), named_by="config=").config
-        self.has_more_than_the_file = not in_code.is_empty
+        self.has_more_than_the_file = has_config or not in_code.is_empty
         self._in_code = in_code
         self._functions = in_code.functions()
         self.config = in_code.beside(config)
         self.root = Path(root or self.config.tools.files.root or Path.cwd()).resolve()
         self._made: list[_Made] = []
+
+    @property
+    def names(self) -> list[str]:
+        """Of the agents, the tools and the MCP servers that it has, those of the configuration too."""
+        return [*self.config.agents, *(tool.spec.name for tool in self._functions), *self.config.mcp.servers]
 
     def configure_client(self, config: ClientConfig) -> ClientConfig:
         """Let the client write values as ours are written; a codec, and what else its converter has, stays."""

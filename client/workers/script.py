@@ -1,8 +1,10 @@
 """`async with orga.worker(...) as client`: a worker beside the code of a script, on the server that is configured."""
 
 import hashlib
+import site
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+import sysconfig
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
@@ -55,7 +57,8 @@ async def worker(
         workflows: Of your own, beside agents and goals.
         activities: Of your own.
         task_queue: None for that of this folder and configuration; with anything given in code, for one of this program
-            alone, since no other worker of the folder has that.
+            alone, since no other worker of the folder has that. A notebook, and an application that another program
+            runs, is told apart by its folder and the names of what it is given: where two have the same, say it.
 
     Raises:
         ConfigError: As `OrgaPlugin`.
@@ -66,7 +69,8 @@ async def worker(
     observed = telemetry(plugin.config.telemetry)
     try:
         async with connection(plugin.config, lambda _: None, observed.plugins, root=plugin.root) as connected:
-            queue = task_queue or connected.task_queue + (_mark_of_program() if has_own else "")
+            mark = _mark_of_program(_names(plugin, workflows, activities)) if has_own else ""
+            queue = task_queue or connected.task_queue + mark
             settle(connected.client, queue, connected.workplace if connected.endpoint.embedded else None)
             check_by(connected.client, partial(refuse_here, config=plugin.config))
             at_work = Worker(
@@ -84,8 +88,31 @@ async def worker(
         observed.shutdown()
 
 
-def _mark_of_program() -> str:
-    """Return what sets the queue of this program apart: the same whenever it is started, so that its runs go on."""
+def _mark_of_program(names: Iterable[str]) -> str:
+    """Return what sets the queue of this program apart: the same whenever it is started, so that its runs go on.
+
+    A program without a file of its own (a notebook, an application that `uvicorn` or `pytest` runs) is known by where
+    it is at work and by these names of what its worker has: another one there has others.
+    """
+    program = [str(found)] if (found := _own_file()) else [str(Path.cwd()), *sorted(names)]
+    place = "\0".join(program).encode(errors="surrogateescape")
+    return f"-{hashlib.sha256(place).hexdigest()[:MARK_CHARS]}"
+
+
+def _names(
+    plugin: OrgaPlugin, workflows: Sequence[type[Any]], activities: Sequence[Callable[..., Any]]
+) -> Iterator[str]:
+    yield from plugin.names
+    yield from (each.__qualname__ for each in workflows)
+    yield from (getattr(each, "__qualname__", type(each).__qualname__) for each in activities)
+
+
+def _own_file() -> Path | None:
+    """Return the file of the program that runs, unless it is one that Python or a package brought."""
     main = getattr(sys.modules.get("__main__"), "__file__", None)
-    place = str(Path(main).resolve()) if main else ""
-    return f"-{hashlib.sha256(place.encode(errors='surrogateescape')).hexdigest()[:MARK_CHARS]}"
+    if main is None:
+        return None
+    file, paths = Path(main).resolve(), sysconfig.get_paths()
+    brought = {Path(paths[name]).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")}
+    brought |= {Path(each).resolve() for each in (*site.getsitepackages(), site.getusersitepackages())}
+    return None if any(file.is_relative_to(folder) for folder in brought) else file

@@ -1,0 +1,63 @@
+"""The mark of a script's task queue: the same at each start, and no other program's."""
+
+import sys
+import sysconfig
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from orga import Agent, OrgaPlugin
+from orga.client.config.sections import OrgaConfig
+from orga.client.workers.script import _mark_of_program
+
+PURELIB = Path(sysconfig.get_paths()["purelib"])
+
+
+def runs_as(monkeypatch: pytest.MonkeyPatch, file: Path | None) -> None:
+    main = ModuleType("__main__")
+    if file is not None:
+        main.__file__ = str(file)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(None, id="a notebook"),
+        pytest.param(PURELIB / "uvicorn" / "__main__.py", id="run by a package"),
+        pytest.param(Path(sysconfig.get_paths()["scripts"]) / "celery", id="run by a command of a package"),
+        pytest.param(Path(sysconfig.get_paths()["stdlib"]) / "asyncio" / "__main__.py", id="run by Python"),
+    ]
+)
+def _shared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs_as(monkeypatch, request.param)
+
+
+@pytest.mark.usefixtures("_shared")
+def test_a_program_without_a_file_of_its_own_is_known_by_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    clerk = _mark_of_program(["clerk", "pay"])
+    assert clerk == _mark_of_program(["pay", "clerk"])
+    assert clerk != _mark_of_program(["librarian"])
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    assert clerk != _mark_of_program(["clerk", "pay"])
+
+
+def test_a_script_keeps_its_queue_whatever_it_has_by_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its runs go on when it is started again, with one more agent too."""
+    runs_as(monkeypatch, tmp_path / "one.py")
+    one = _mark_of_program(["clerk"])
+    monkeypatch.chdir(tmp_path)
+    assert one == _mark_of_program(["clerk", "librarian"])
+    runs_as(monkeypatch, tmp_path / "other.py")
+    assert one != _mark_of_program(["clerk"])
+
+
+def test_a_configuration_made_in_code_is_no_file(tmp_path: Path) -> None:
+    agents = {"clerk": Agent("clerk").settings}
+    made = OrgaPlugin(config=OrgaConfig(agents=agents), root=tmp_path)
+    assert (made.has_more_than_the_file, made.names) == (True, ["clerk"])
+    assert not OrgaPlugin(root=tmp_path).has_more_than_the_file
