@@ -1,6 +1,7 @@
 """The plugin of a worker under test: models are scripted, and some tools are fakes."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from orga.client.workers.plugin import OrgaPlugin
@@ -9,6 +10,8 @@ from orga.client.workers.stand_ins import ModelsInPlace, StandIns, ToolInPlace
 
 class PluginUnderTest(OrgaPlugin):
     """Adds agents to a worker as `OrgaPlugin` does, and asks and calls what stands in."""
+
+    _shutdown_grace = timedelta(0)
 
     def __init__(self, models: ModelsInPlace, fakes: Sequence[ToolInPlace], **given: Any) -> None:
         super().__init__(**given)

@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -52,6 +53,10 @@ from orga.workflows.types.setup import PrepareRequest, Setup
 _log = logging.getLogger(__name__)
 
 
+SHUTDOWN_GRACE = timedelta(seconds=10)
+"""What calls in flight get to end in where the application says nothing: the SDK would cancel them at once."""
+
+
 class _AgentsOfServer:
     """Agents whose runs are on a server that is asked only when the worker starts, long after its parts were made."""
 
@@ -83,6 +88,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
 
     _stand_ins: StandIns | None = None
     """For a worker under test."""
+    _shutdown_grace = SHUTDOWN_GRACE
 
     def __init__(
         self,
@@ -157,6 +163,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         given["workflow_runner"] = BesideRunner(_our_runner(client, given.get("deployment_config")), others)
         given["default_heartbeat_throttle_interval"] = HEARTBEAT_THROTTLE
         given["max_heartbeat_throttle_interval"] = HEARTBEAT_THROTTLE
+        given["graceful_shutdown_timeout"] = given.get("graceful_shutdown_timeout") or self._shutdown_grace
         if given.get("max_concurrent_workflow_tasks") is None and given.get("tuner") is None:
             given["max_concurrent_workflow_tasks"] = WORKFLOW_TASKS
         return config

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +23,7 @@ from orga.client.errors import ConfigError
 from orga.client.history.converter import FrugalPayloadConverter, data_converter
 from orga.client.runners.beside import PASSED_TO_OTHERS, BesideRunner
 from orga.client.runners.sandbox import PASSED_THROUGH
+from orga.client.workers.plugin import SHUTDOWN_GRACE
 from orga.client.workers.registered import HEARTBEAT_THROTTLE, WORKFLOW_TASKS
 
 
@@ -109,6 +111,20 @@ def test_ours_stand_beside_theirs(tmp_path: Path) -> None:
     assert config["interceptors"][0] == "theirs"
     assert config["max_concurrent_workflow_tasks"] == WORKFLOW_TASKS
     assert config["max_heartbeat_throttle_interval"] == HEARTBEAT_THROTTLE
+
+
+@pytest.mark.parametrize(
+    ("given", "grace"),
+    [
+        pytest.param({}, SHUTDOWN_GRACE, id="nothing is said"),
+        pytest.param({"graceful_shutdown_timeout": timedelta(0)}, SHUTDOWN_GRACE, id="what a Worker says by default"),
+        pytest.param({"graceful_shutdown_timeout": timedelta(minutes=1)}, timedelta(minutes=1), id="their own"),
+    ],
+)
+def test_calls_in_flight_get_time_to_end(given: dict[str, Any], grace: timedelta, tmp_path: Path) -> None:
+    """An irreversible one that is cancelled at once has an outcome that nobody knows."""
+    plugin = a_plugin(tmp_path)
+    assert configured(plugin, a_client(plugin), **given)["graceful_shutdown_timeout"] == grace
 
 
 @pytest.mark.parametrize(
