@@ -42,6 +42,8 @@ def calls(
 ) -> Reply:
     """Return a reply that calls tools: `calls("search", q="lamps")`.
 
+    An argument that is called `arguments`, `text` or `cost_usd` stands in the mapping: by name these are of the reply.
+
     Args:
         tools: Their names; each gets the same arguments. See `together` for others.
         arguments: As a mapping, for names that cannot be given beside.
