@@ -16,6 +16,7 @@ from orga.client.server.endpoint import ServerUnavailable
 from orga.client.server.home import server_home
 from orga.client.server.state_table import read_table, write_table
 from orga.workflows.types.gate import is_weaker
+from orga.workflows.types.names import RUNS
 
 _LOOKED_AT = 50
 """Events: what a run works with stands at its beginning."""
@@ -36,7 +37,8 @@ async def recorded_engine(client: Client, task_queue: str) -> str:
     """Return the engine that the latest run of a task queue began under; empty where there is none."""
     name = task_queue.replace("\\", "\\\\").replace('"', '\\"')
     try:
-        for run in await newest_of(client, f'WorkflowType = "AgentWorkflow" AND TaskQueue = "{name}"', 1):
+        kinds = ", ".join(f'"{kind}"' for kind in RUNS)
+        for run in await newest_of(client, f'WorkflowType IN ({kinds}) AND TaskQueue = "{name}"', 1):
             history = WorkflowHistory(run.id, await _first_events(client, run.id, run.run_id))
             setup = await recorded_setup(values_of(client, history), history.events)
             return setup.policy if setup else ""
