@@ -59,7 +59,7 @@ async def run_agent(
         "config": config,
         "model": model,
         "instructions": instructions,
-        "tools": None if tools is None else tuple(tools),
+        "tools": tools,
         "trusted_context": trusted_context,
         "output_schema": output_schema,
         "tenant": tenant,

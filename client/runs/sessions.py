@@ -164,7 +164,7 @@ async def start_session(
         "config": dict(config) if isinstance(config, dict) else config,
         "model": model,
         "instructions": instructions,
-        "tools": None if tools is None else tuple(tools),
+        "tools": tools,
         "trusted_context": None if trusted_context is None else dict(trusted_context),
         "output_schema": None if output_schema is None else dict(output_schema),
         "tenant": tenant,

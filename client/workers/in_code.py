@@ -61,7 +61,8 @@ class Agent:
         """
         if not self.name.strip():
             raise ConfigError("Agent(name=...): give it a name, by which runs ask for it")
-        _refuse_what_is_no_list("tools", self.tools, f"Agent({self.name!r}): ")
+        for key, given in (("tools", self.tools), ("delegates", self.delegates), ("critics", self.critics)):
+            _refuse_what_is_no_list(key, given, f"Agent({self.name!r}): ")
         if self.model is not None and not self.model.startswith(PREFIX) and (problem := misnamed(self.model)):
             raise ConfigError(f"Agent({self.name!r}): model: {problem}, or tier:NAME")
         _ = self.settings

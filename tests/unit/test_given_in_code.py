@@ -1,7 +1,7 @@
 """Agents, tools and policies in code: they count like those of a file, and what cannot be is refused."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 from temporalio import activity
 from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
 
 from orga import (
     Agent,
@@ -31,6 +32,7 @@ from orga.client.errors import ConfigError
 from orga.client.runs.worker_beside import check_by, refuse_by_worker
 from orga.client.workers.in_code import InCode, as_tool
 from orga.client.workers.parts import configured_parts
+from orga.workflow import run_agent
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.loop_settings import LoopSettings
 from orga.workflows.types.mcp import McpServer
@@ -143,6 +145,14 @@ REFUSED: Mapping[str, tuple[Callable[[], object], str]] = {
     "a number where tools belong": (
         lambda: a_clerk(tools=3),
         "Agent('clerk'): tools takes a list; write tools=[...]",
+    ),
+    "one delegate where a list belongs": (
+        lambda: a_clerk(delegates="zz"),
+        "Agent('clerk'): delegates takes a list; write delegates=['zz']",
+    ),
+    "one critic where a list belongs": (
+        lambda: a_clerk(critics={"name": "tone"}),
+        "Agent('clerk'): critics takes a list; write critics=[...]",
     ),
     "a model without a provider": (
         lambda: a_clerk(model="gpt"),
@@ -286,3 +296,21 @@ def _beside_a_worker() -> Client:
 
 class _Connected:
     """Stands for a client."""
+
+
+async def _as_a_child(tools: Any) -> None:
+    await run_agent("look", tools=tools)
+
+
+async def _as_a_session(tools: Any) -> None:
+    await start_session(cast("Client", None), tools=tools)
+
+
+@pytest.mark.parametrize("begin", [_as_a_child, _as_a_session])
+@pytest.mark.parametrize(
+    "tools", [pytest.param("search_text", id="one tool where a list belongs"), pytest.param(5, id="a number")]
+)
+async def test_tools_of_a_run_are_a_list(begin: Callable[[Any], Awaitable[None]], tools: Any) -> None:
+    """The letters of a name are no tools, and no other error may reach workflow code: it would be tried for ever."""
+    with pytest.raises((ApplicationError, InvalidInput), match="tools: Input should be a list"):
+        await begin(tools)
