@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from temporalio import activity, workflow
-from temporalio.client import Client
+from temporalio.client import Client, Plugin
 from temporalio.contrib.pydantic import PydanticPayloadConverter
 from temporalio.converter import DataConverter, DefaultPayloadConverter
 from temporalio.worker import WorkerConfig
@@ -43,15 +43,22 @@ def _is_made_of_plain(own: type[Any]) -> bool:
     return issubclass(own, _PLAIN) and own.__module__.startswith("temporalio.")
 
 
-def client_of(config: WorkerConfig) -> Client:
+def client_of(config: WorkerConfig, plugin: Plugin) -> Client:
     """Return the client of a worker.
 
     Raises:
-        ConfigError: It writes values in another way than our runs do: it does not have the plugin.
+        ConfigError: It writes values in another way than our runs do: it does not have the plugin, or another one
+            behind it has put its own converter in place of ours.
     """
     client = cast("dict[str, Client]", config)["client"]
-    converter = client.config(active_config=True)["data_converter"]
-    if not issubclass(converter.payload_converter_class, FrugalPayloadConverter):
+    known = client.config(active_config=True)
+    own = known["data_converter"].payload_converter_class
+    if not issubclass(own, FrugalPayloadConverter):
+        if plugin in known["plugins"]:
+            raise ConfigError(
+                f"another plugin of the client writes values by {own.__qualname__} in place of orga's converter; put "
+                "OrgaPlugin last, plugins=[..., plugin]"
+            )
         raise ConfigError(f"give OrgaPlugin to the client, {ON_THE_CLIENT}: its workers take it from there")
     return client
 
@@ -76,7 +83,7 @@ def refuse_shared_names(
     if any(each in workflows for each in ours.workflows):
         raise ConfigError(
             f"OrgaPlugin is given twice: give it to the client alone, {ON_THE_CLIENT}, one for all agents, and do not "
-            "list AgentWorkflow or GoalWorkflow among the worker's workflows"
+            "list AgentWorkflow, GoalWorkflow or SessionWorkflow among the worker's workflows"
         )
     names = {_workflow_name(each) for each in ours.workflows}
     faults = [

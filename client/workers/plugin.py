@@ -82,8 +82,8 @@ class _Made(NamedTuple):
 class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     """Adds agents to a Temporal client and its workers: `Client.connect(..., plugins=[OrgaPlugin(...)])`.
 
-    Each worker of that client runs `AgentWorkflow`, `GoalWorkflow` and the tools of their agents, beside the workflows
-    and activities of the application.
+    Each worker of that client runs `AgentWorkflow`, `GoalWorkflow`, `SessionWorkflow` and the tools of their agents,
+    beside the workflows and activities of the application.
     """
 
     _stand_ins: StandIns | None = None
@@ -146,7 +146,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         Raises:
             ConfigError: The client does not have the plugin, the worker has it twice, or two things have one name.
         """
-        client = client_of(config)
+        client = client_of(config, self)
         made = self._parts(client)
         agents = _AgentsOfServer(made.agents)
         parts = replace(made, agents=agents)
@@ -166,6 +166,10 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         given["graceful_shutdown_timeout"] = given.get("graceful_shutdown_timeout") or self._shutdown_grace
         if given.get("max_concurrent_workflow_tasks") is None and given.get("tuner") is None:
             given["max_concurrent_workflow_tasks"] = WORKFLOW_TASKS
+        if given.get("max_cached_workflows") == 0:
+            _log.warning(
+                "max_cached_workflows=0: a worker without a cache loses tasks when runs are looked at; give 1 or more"
+            )
         return config
 
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:

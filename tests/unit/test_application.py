@@ -9,10 +9,11 @@ from typing import Any, cast
 import pytest
 from temporalio import activity, workflow
 from temporalio.api.common.v1 import Payload
-from temporalio.client import Client, ClientConfig
+from temporalio.client import Client, ClientConfig, Plugin
 from temporalio.common import RawValue
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.converter import DataConverter, DefaultPayloadConverter, PayloadCodec
+from temporalio.plugin import SimplePlugin
 from temporalio.service import ServiceClient
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerConfig
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
@@ -39,6 +40,14 @@ class Codec(PayloadCodec):
 
 class OwnConverter(DefaultPayloadConverter):
     """Of an application that writes values its own way."""
+
+
+class Replacing(SimplePlugin):
+    """A plugin that brings a converter of its own."""
+
+    def configure_client(self, config: ClientConfig) -> ClientConfig:
+        config["data_converter"] = replace(DataConverter.default, payload_converter_class=OwnConverter)
+        return config
 
 
 class DerivedConverter(FrugalPayloadConverter):
@@ -92,7 +101,7 @@ def a_plugin(tmp_path: Path, **given: Any) -> OrgaPlugin:
     return OrgaPlugin(config=NO_FILE, root=tmp_path, **given)
 
 
-def a_client(*plugins: OrgaPlugin, converter: DataConverter = DataConverter.default) -> Client:
+def a_client(*plugins: Plugin, converter: DataConverter = DataConverter.default) -> Client:
     return Client(cast("ServiceClient", Nowhere()), plugins=plugins, data_converter=converter)
 
 
@@ -182,6 +191,22 @@ def test_a_worker_whose_client_has_no_plugin_is_refused(tmp_path: Path) -> None:
     """Its values would be written another way: what was not set would count as set."""
     with pytest.raises(ConfigError, match="give OrgaPlugin to the client"):
         configured(a_plugin(tmp_path), a_client())
+
+
+def test_another_plugin_that_replaces_our_converter_is_told_of(tmp_path: Path) -> None:
+    plugin = a_plugin(tmp_path)
+    client = a_client(plugin, Replacing("theirs"))
+    with pytest.raises(ConfigError, match=r"writes values by OwnConverter in place of orga's.*put OrgaPlugin last"):
+        configured(plugin, client)
+
+
+def test_a_worker_without_a_cache_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    plugin = a_plugin(tmp_path)
+    configured(plugin, a_client(plugin), max_cached_workflows=1)
+    assert not caplog.messages
+    configured(plugin, a_client(plugin), max_cached_workflows=0)
+    [told] = caplog.messages
+    assert "a worker without a cache loses tasks" in told
 
 
 async def test_a_second_plugin_is_refused(tmp_path: Path) -> None:
