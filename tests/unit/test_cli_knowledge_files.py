@@ -9,6 +9,7 @@ import pytest
 
 from orga.client.cli.main import run_command
 from tests.support.knowledge.commands import Shown, found, own_folder, read, refused, told
+from tests.support.parts.free_port import free_port
 
 __all__ = ["own_folder"]
 
@@ -143,6 +144,68 @@ def test_what_is_exported_comes_back_the_same(capsys: Shown, monkeypatch: pytest
     assert read(capsys, "import", "../backup.jsonl")["items"] == {"added": 3, "updated": 0, "unchanged": 0}
     assert {each["id"]: each for each in found(capsys, "--user", "ada")} == before
     assert told(capsys, "import", "../backup.jsonl") == "items: 3 unchanged\n"
+
+
+def damage(word: bytes, store: Path) -> None:
+    """Overwrite the pages of the file that hold a word."""
+    data = bytearray(store.read_bytes())
+    while (at := data.find(word)) >= 0:
+        start = at // 4096 * 4096
+        data[start : start + 4096] = b"\xff" * 4096
+    store.write_bytes(data)
+
+
+def test_what_a_damaged_store_has_left_takes_the_place_of_no_export(capsys: Shown) -> None:
+    """The file that is there may be the last that has all of it."""
+    write("prices.md", BOOK * 9)
+    told(capsys, "import", "prices.md")
+    told(capsys, "export", "backup.jsonl")
+    whole = Path("backup.jsonl").read_bytes()
+    damage(b"Article 17 costs", Path(read(capsys, "stats")["place"]))
+
+    assert run_command(["knowledge", "export", "backup.jsonl"]) == 6
+    shown = capsys.readouterr()
+    assert "items could be read, written to backup.partial.jsonl\n" in shown.err
+    assert "The way back" in shown.err
+    assert Path("backup.jsonl").read_bytes() == whole
+    rest = Path("backup.partial.jsonl").read_text().splitlines()
+    assert 1 < len(rest) < len(whole.splitlines())
+
+    assert run_command(["knowledge", "export", "another.jsonl"]) == 6
+    assert "written to another.jsonl" in capsys.readouterr().err
+    assert Path("another.jsonl").read_text().splitlines() == rest
+
+
+def test_an_export_of_nothing_that_can_be_read_leaves_the_file_as_it_is(
+    capsys: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told(capsys, "add", "one")
+    told(capsys, "export", "backup.jsonl")
+    whole = Path("backup.jsonl").read_bytes()
+    damage(b"CREATE TABLE items", Path(read(capsys, "stats")["place"]))
+    for name in ("backup.jsonl", "another.jsonl"):
+        assert run_command(["knowledge", "export", name]) == 6
+    monkeypatch.setenv("ORGA_KNOWLEDGE__BACKEND", "postgres")
+    monkeypatch.setenv("ORGA_KNOWLEDGE_DSN", f"postgresql://nobody@127.0.0.1:{free_port()}/orga")
+    assert run_command(["knowledge", "export", "backup.jsonl"]) == 6
+    assert "cannot be reached" in capsys.readouterr().err
+    assert {each.name: each.read_bytes() for each in Path().iterdir()} == {"backup.jsonl": whole}
+
+
+def test_an_export_is_for_its_owner_alone_whatever_lies_in_its_folder(capsys: Shown, tmp_path: Path) -> None:
+    """Who may write to the folder could put a file or a link in the way ahead of it."""
+    told(capsys, "add", "one")
+    theirs = tmp_path / "theirs"
+    theirs.write_text("as it was")
+    Path(".a.jsonl.part").symlink_to(theirs)
+    Path(".b.jsonl.part").touch()
+    Path(".b.jsonl.part").chmod(0o666)
+    Path("c.jsonl").symlink_to(theirs)
+    for name in ("a.jsonl", "b.jsonl", "c.jsonl"):
+        told(capsys, "export", name)
+        assert stat.S_IMODE(Path(name).lstat().st_mode) == 0o600
+        assert not Path(name).is_symlink()
+    assert theirs.read_text() == "as it was"
 
 
 LINES = {

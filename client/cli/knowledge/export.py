@@ -1,8 +1,10 @@
 """`orga knowledge export`: all that a store holds, as lines of JSON."""
 
 import os
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TextIO
 
@@ -37,7 +39,8 @@ def export(
 ) -> int:
     """Write every item, of all users and tenants, one a line, as `orga knowledge import` takes them.
 
-    Of a damaged store what can be read is written, and the exit code is 6.
+    A file that is there gives way to a whole export alone. Of a damaged store what can be read is written, to
+    backup.partial.jsonl where backup.jsonl is there, and the exit code is 6.
 
     Example: orga knowledge export backup.jsonl
 
@@ -55,9 +58,16 @@ async def _to_stdout(wanted: tuple[KnowledgeKind, ...], config: Path | None) -> 
 
 
 async def _to_file(path: Path, wanted: tuple[KnowledgeKind, ...], config: Path | None, *, as_json: bool) -> int:
-    async with opened_store(config) as here, _replace(path) as file:
-        with progress_line() as report:
-            count = await _write(here.store, wanted, file, report)
+    async with opened_store(config) as here:
+        with _draft_beside(path) as draft:
+            with progress_line() as report:
+                count, damage = await _write(here.store, wanted, draft.file, report)
+            place = path if damage is None else _place_of_rest(path)
+            if count or damage is None:
+                draft.become(place)
+        if damage is not None:
+            note(f"{counted(count, 'item')} could be read, {f'written to {place}' if count else 'nothing is written'}")
+            raise damage
     if as_json:
         json_result({"file": str(path), "items": count})
     else:
@@ -65,8 +75,20 @@ async def _to_file(path: Path, wanted: tuple[KnowledgeKind, ...], config: Path |
     return 0
 
 
-async def _write(store: KnowledgeStore, wanted: tuple[KnowledgeKind, ...], file: TextIO, report: Report) -> int:
-    count = -1
+def _place_of_rest(path: Path) -> Path:
+    """Return where the rest of a damaged store goes: the file that is there may be the last that has all of it."""
+    return path.with_stem(f"{path.stem}.partial") if os.path.lexists(path) else path
+
+
+async def _write(
+    store: KnowledgeStore, wanted: tuple[KnowledgeKind, ...], file: TextIO, report: Report
+) -> tuple[int, KnowledgeError | None]:
+    """Write all items, or those of a damaged store that can be read; return how many, and what is told of the damage.
+
+    Raises:
+        KnowledgeError: The store could not be asked; what was written of it says nothing of what it holds.
+    """
+    count = -1  # the first line is no item
     try:
         async for line in exported(store, kinds=wanted):
             file.write(f"{line}\n")
@@ -74,31 +96,36 @@ async def _write(store: KnowledgeStore, wanted: tuple[KnowledgeKind, ...], file:
             if count % _REPORTED == 0:
                 report(f"{count:,} items")
     except KnowledgeError as error:
-        note(f"{max(count, 0):,} items could be read and are written")
-        raise _Partial(str(error), kind=error.kind) from None
-    return count
+        if error.kind != "Corrupt":
+            raise
+        return max(count, 0), error
+    return count, None
 
 
-class _Partial(KnowledgeError):
-    """Not all could be read."""
+@dataclass(frozen=True)
+class _Draft:
+    """A file that is written beside the one that it becomes."""
+
+    file: TextIO
+    place: Path
+
+    def become(self, path: Path) -> None:
+        """Take the place of that file, once the disk has all of it."""
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        self.place.replace(path)
 
 
-@asynccontextmanager
-async def _replace(path: Path) -> AsyncGenerator[TextIO]:
-    """Yield a file that takes the place of the one named once it is whole, or has all that could be read."""
-    beside = path.with_name(f".{path.name}.part")
+@contextmanager
+def _draft_beside(path: Path) -> Generator[_Draft]:
+    """Yield a new file of a name that nobody can have taken ahead, for its owner alone; it goes if it becomes none."""
     try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        descriptor, name = tempfile.mkstemp(prefix=".orga-export-", suffix=".part", dir=path.parent)
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                try:
-                    yield file
-                except _Partial:
-                    beside.replace(path)
-                    raise
-            beside.replace(path)
+                yield _Draft(file, Path(name))
         finally:
             with suppress(OSError):
-                beside.unlink()
+                Path(name).unlink()
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from None
