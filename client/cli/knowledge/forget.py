@@ -2,6 +2,7 @@
 
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -52,6 +53,7 @@ def forget(
 
     Example: orga knowledge forget --expired --yes
     """
+    _require_told({"--id": id_, "--subject": subject, "--run": run, "--user": user, "--source": source})
     what = Erasure(
         ids=tuple(map(clean_text, id_ or ())),
         subject=clean_text(subject or ""),
@@ -71,6 +73,18 @@ def forget(
     if going and not typer.confirm(f"Forget {counted(going)}, for ever?", default=False, err=True):
         return 130
     return completed(_forget(what, config, as_json=json))
+
+
+def _require_told(named: Mapping[str, str | list[str] | None]) -> None:
+    """Refuse an option that is given and empty: a variable that is not set, which would widen what goes.
+
+    Raises:
+        UsageError: There is one.
+    """
+    for option, value in named.items():
+        values = [value] if isinstance(value, str) else value or []
+        if not all(each.strip() for each in values):
+            raise UsageError(f"{option} is empty, and all that fits the rest would go; give its value, or leave it out")
 
 
 async def _list(what: Erasure, config: Path | None, going: Counter[KnowledgeKind]) -> int:
