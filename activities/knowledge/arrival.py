@@ -22,8 +22,9 @@ def change(old: StoredItem | None, new: StoredItem) -> Literal["added", "updated
     """Return what an arriving item does to the one of the same id.
 
     What says the same again changes nothing, so that it keeps its first provenance: a tainted run cannot make a clean
-    item its own, nor hide where it came from. Told again by a clean run, a tainted item is clean; and a fact that has
-    been contradicted is news again. An older copy never takes the place of a newer one.
+    item its own, nor hide where it came from, as long as that one stands. Told again by a clean run, a tainted item is
+    clean; what has a key is marked as whoever stores it last says. A fact that has been contradicted, or has expired,
+    is news again, with the mark of whoever tells it. An older copy never takes the place of a newer one.
     """
     if old is None:
         return "added"
@@ -32,9 +33,21 @@ def change(old: StoredItem | None, new: StoredItem) -> Literal["added", "updated
     is_cleaner = bool(old.provenance.taint) and not new.provenance.taint
     is_fouler = bool(new.provenance.taint) and not old.provenance.taint
     is_news = bool(old.contradicted_by) and new.stored_at > old.stored_at
-    if is_fouler and not new.key:  # of the same content: what differs is the spelling or the confidence
-        return "unchanged"
-    return "updated" if _said(old) != _said(new) or is_cleaner or is_news else "unchanged"
+    if is_fouler and not new.key and _stands(old, new.stored_at):
+        return "unchanged"  # of the same content: what differs is the spelling or the confidence
+    is_marked = is_fouler and bool(new.key)
+    says_more = _said(old) != _said(in_place_of(old, new))
+    return "updated" if says_more or is_cleaner or is_marked or is_news else "unchanged"
+
+
+def in_place_of(old: StoredItem | None, new: StoredItem) -> StoredItem:
+    """Return an arriving item as it takes the place of the one of the same id.
+
+    The same content, told without a time at which it expires, expires when it was to, unless it has expired already.
+    """
+    if old is None or old.expires_at is None or new.expires_at is not None or new.key:
+        return new
+    return new if old.expires_at <= new.stored_at else new.with_expiry(old.expires_at)
 
 
 def standing(facts: Sequence[StoredItem], arriving: str) -> dict[str, str]:
@@ -48,6 +61,11 @@ def standing(facts: Sequence[StoredItem], arriving: str) -> dict[str, str]:
         return {}
     newest = max(facts, key=lambda fact: (fact.stored_at, fact.id == arriving, fact.id))
     return {fact.id: "" if same_object(fact, newest) else newest.id for fact in facts}
+
+
+def _stands(item: StoredItem, now: datetime) -> bool:
+    """Return whether an item is recalled, and behind no newer one."""
+    return not item.contradicted_by and (item.expires_at is None or item.expires_at > now)
 
 
 def _said(item: KnowledgeItem) -> dict[str, object]:

@@ -110,6 +110,13 @@ def test_a_document_outside_of_the_folder_has_its_whole_path(capsys: Shown, tmp_
     assert "tainted by import" in told(capsys, "search")
 
 
+def test_a_document_that_is_not_trusted_any_more_is_marked(capsys: Shown) -> None:
+    write("prices.md", "# Prices\nAll is free.")
+    told(capsys, "import", "prices.md")
+    assert told(capsys, "import", "prices.md", "--untrusted") == "documents: 1 changed (1 part)\n"
+    assert [each["provenance"]["taint"] for each in found(capsys)] == [["import"]]
+
+
 def test_what_cannot_be_read_is_named_and_the_rest_imported(capsys: Shown) -> None:
     write("docs/a.md", "Good.")
     Path("docs/b\x1b[2J.md").write_bytes(b"\0bad")

@@ -152,6 +152,10 @@ class StoredItem(KnowledgeItem):
     """The id of a newer fact of the same subject and predicate, within the same scope and owner, with another object:
     this one ranks below it."""
 
+    def with_expiry(self, time: datetime) -> Self:
+        """Return it as what is not recalled from that time on."""
+        return replace_fields(self, {"expires_at": time})
+
     def with_contradiction(self, newer: str) -> Self:
         """Return the fact that the newer one of this id contradicts; "" for none."""
         return replace_fields(self, {"contradicted_by": newer})

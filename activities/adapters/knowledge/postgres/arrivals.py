@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from orga.activities.knowledge.arrival import SETTLED, change, standing
+from orga.activities.knowledge.arrival import SETTLED, change, in_place_of, standing
 from orga.activities.knowledge.identity import claim_of
 from orga.workflows.types.knowledge import Stored, StoredItem
 
@@ -38,7 +38,7 @@ class Arrivals:
             return Stored(id=item.id, change=what)
         if old is not None:
             self._claims[claim_of(old)].pop(item.id, None)
-        self._keep(item)
+        self._keep(in_place_of(old, item))
         self._changed[item.id] = True
         return Stored(id=item.id, change=what, contradicts=self._settle(claim_of(item), item.id))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from orga.activities.adapters.knowledge.rows import COLUMNS, item_of, micros, row_of
 from orga.activities.adapters.knowledge.sqlite.schema import SELECTED
-from orga.activities.knowledge.arrival import SETTLED, change, standing
+from orga.activities.knowledge.arrival import SETTLED, change, in_place_of, standing
 from orga.activities.knowledge.batches import batches
 from orga.activities.knowledge.erasing import named_exactly
 from orga.activities.knowledge.identity import claim_of
@@ -97,7 +97,7 @@ def _store(connection: sqlite3.Connection, item: StoredItem, vectors: Vectors, c
     what = change(old, item)
     if what == "unchanged":
         return Stored(id=item.id, change=what)
-    (number,) = connection.execute(_INSERT, (*row_of(item), changed)).fetchone()
+    (number,) = connection.execute(_INSERT, (*row_of(in_place_of(old, item)), changed)).fetchone()
     vector = vectors.of.get(searched_text(item))
     if vector is not None:
         _keep_vector(connection, number, vector, vectors.embedder)
