@@ -15,6 +15,7 @@ from orga.activities.adapters.knowledge.postgres.rows import bits
 from orga.activities.adapters.knowledge.postgres.schema import MIGRATIONS, VERSION
 from orga.activities.adapters.knowledge.postgres.store import PostgresStore
 from orga.activities.knowledge.ports import KnowledgeError
+from orga.workflows.types.knowledge import Erasure
 from tests.support.knowledge.items import a_fact, a_text, texts, wish
 from tests.support.parts.postgres import PASSWORD, kept_postgres, running_postgres
 
@@ -68,6 +69,20 @@ async def test_the_nearest_are_found_in_an_index_alone() -> None:
             connection.execute(f"SET enable_{way} = off".encode())
         plan = connection.execute(sql.SQL("EXPLAIN ") + NEAREST, values).fetchall()
     assert "Index Only Scan using vectors_by_code" in "\n".join(line for (line,) in plan)
+
+
+async def test_values_that_nobody_has_stored_are_told_with_the_way_back() -> None:
+    dsn = kept_postgres().database()
+    async with stores(dsn) as (store,):
+        [one] = await store.store([a_text("lorries")])
+        execute(dsn, "UPDATE orga_knowledge.items SET kind = 'rumour'")
+        with pytest.raises(
+            KnowledgeError, match=rf"damaged \(the item '{one.id}' has values .* forget --id ID"
+        ) as caught:
+            await store.get(one.id)
+        assert (caught.value.kind, caught.value.retryable) == ("Corrupt", False)
+        assert await store.forget(Erasure(ids=(one.id,))) == {"rumour": 1}
+        assert await store.get(one.id) is None
 
 
 async def test_fifty_writers_of_the_same_facts_leave_each_once_and_lose_none() -> None:

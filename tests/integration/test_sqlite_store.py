@@ -205,6 +205,56 @@ async def test_all_but_what_lies_on_a_damaged_page_can_be_exported(opens: Opens,
     assert "lorry number 450" not in read
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param("object = CAST(X'fffe' AS TEXT)", id="no UTF-8"),
+        pytest.param("taint = 'no JSON'", id="no JSON"),
+        pytest.param("taint = '5'", id="no list"),
+        pytest.param("kind = 'rumour'", id="no kind"),
+        pytest.param("stored_at = 'never'", id="no number"),
+        pytest.param("stored_at = 9000000000000000000", id="no time"),
+    ],
+)
+async def test_values_that_nobody_has_stored_are_told_counted_and_left_out_of_an_export(
+    opens: Opens, path: Path, values: str
+) -> None:
+    """SQLite's own check does not look into values."""
+    await a_closed_store(path, 300)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"UPDATE items SET {values} WHERE text = 'lorry number 150'")
+        [(item_id,)] = connection.execute("SELECT id FROM items WHERE text = 'lorry number 150'").fetchall()
+    store, read = opens(), list[str]()
+
+    async def read_all() -> None:
+        async for item in store.items():
+            read.append(item.text)
+
+    told = r"damaged \(.*\)\. The way back: .* orga knowledge import FILE"
+    counted = r"damaged \(1 of its items cannot be read\)\. The way back"
+    for asked, message in ((store.get(item_id), told), (store.facts(), counted), (read_all(), counted)):
+        with pytest.raises(KnowledgeError, match=message) as caught:
+            await asked
+        assert (caught.value.kind, caught.value.retryable) == ("Corrupt", False)
+    assert sorted(read) == sorted(f"lorry number {n}" for n in range(300) if n != 150)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param("UPDATE items SET source = CAST(X'fffe' AS TEXT)", id="no UTF-8"),
+        pytest.param("UPDATE vectors SET vector = X'00'", id="no vector"),
+    ],
+)
+async def test_a_recall_that_meets_damaged_values_tells_the_way_back(opens: Opens, path: Path, change: str) -> None:
+    await a_closed_store(path, 1)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(change)
+    with pytest.raises(KnowledgeError, match=r"damaged \(.*\)\. The way back") as caught:
+        await opens().recall(wish("lorry"))
+    assert caught.value.kind == "Corrupt"
+
+
 async def test_a_damaged_text_index_is_made_anew_by_reindex(opens: Opens, path: Path) -> None:
     await a_closed_store(path, 20)
     with sqlite3.connect(path) as connection:

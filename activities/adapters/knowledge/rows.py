@@ -21,6 +21,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PLAIN = ("kind", "text", "scope", "key", "subject", "predicate", "object", "directory", "language", "confidence")
 
 
+class DamagedItem(ValueError):
+    """A row with values that nobody has stored: of no such kind, of no JSON."""
+
+
 def row_of(item: StoredItem) -> tuple[object, ...]:
     """Return the values of the columns, in order."""
     provenance = item.provenance
@@ -42,8 +46,24 @@ def row_of(item: StoredItem) -> tuple[object, ...]:
 
 
 def item_of(row: Sequence[Any]) -> StoredItem:
-    """Return the item of a row of these columns; what follows them is left out."""
+    """Return the item of a row of these columns; what follows them is left out.
+
+    Raises:
+        DamagedItem: It holds none.
+    """
     value: dict[str, Any] = dict(zip(COLUMNS, row, strict=False))
+    try:
+        return _item(value)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise DamagedItem(f"the item {value['id']!r} has values that no item has") from error
+
+
+def micros(time: datetime) -> int:
+    """Return the microseconds since 1970."""
+    return (time - _EPOCH) // timedelta(microseconds=1)
+
+
+def _item(value: dict[str, Any]) -> StoredItem:
     return StoredItem(
         **{name: value[name] for name in _PLAIN},
         owner=Reader(tenant=value["tenant"], user=value["user"], agent=value["agent"]),
@@ -59,11 +79,6 @@ def item_of(row: Sequence[Any]) -> StoredItem:
         stored_at=_time(value["stored_at"]),
         contradicted_by=value["contradicted_by"],
     )
-
-
-def micros(time: datetime) -> int:
-    """Return the microseconds since 1970."""
-    return (time - _EPOCH) // timedelta(microseconds=1)
 
 
 def _time(value: int) -> datetime:

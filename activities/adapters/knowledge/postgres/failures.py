@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import psycopg
 
 from orga.activities.adapters.knowledge.postgres.address import Address
+from orga.activities.adapters.knowledge.rows import DamagedItem
 from orga.activities.adapters.models.redaction import redacted
 from orga.activities.knowledge.ports import KnowledgeError
 
@@ -32,9 +33,15 @@ _TOLD: dict[str, tuple[str, str]] = {
 
 @contextmanager
 def told(place: Address) -> Generator[None]:
-    """Raise a `KnowledgeError` for each error of PostgreSQL, of its connection, or of a time limit."""
+    """Raise a `KnowledgeError` for each error of PostgreSQL, of its connection, of a time limit, or of values."""
     try:
         yield
+    except DamagedItem as error:
+        raise KnowledgeError(
+            f"the knowledge store {place.place} is damaged ({error}); restore the database from its last backup, or "
+            "let go of the item: orga knowledge forget --id ID",
+            kind="Corrupt",
+        ) from error
     except psycopg.Error as error:
         raise knowledge_error(error, place) from None  # its text and its connection hold the address
     except TimeoutError:

@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Sequence
 
-from orga.activities.adapters.knowledge.rows import item_of
+from orga.activities.adapters.knowledge.rows import DamagedItem, item_of
 from orga.activities.adapters.knowledge.sqlite.codes import Codes
 from orga.activities.adapters.knowledge.sqlite.schema import SELECTED
 from orga.activities.knowledge.batches import batches
@@ -70,7 +70,7 @@ class Search:
             f"LEFT JOIN vectors ON vectors.number = items.number AND vectors.embedder = ? WHERE {condition}",
             (self._embedder, *self._visible_values(), *values),
         )
-        return [Candidate(item_of(row), None if row[-1] is None else unpacked(row[-1])) for row in rows]
+        return [Candidate(item_of(row), _vector(row[-1])) for row in rows]
 
     def _visible(self) -> str:
         return (
@@ -121,6 +121,13 @@ class Search:
             (f"{{text labels}} : ({words}) AND place : ({places})",),
         )
         return [number for (number,) in rows]
+
+
+def _vector(data: bytes | None) -> Sequence[float] | None:
+    try:
+        return None if data is None else unpacked(data)
+    except (ValueError, TypeError) as error:
+        raise DamagedItem("a vector in it is none") from error
 
 
 def _quoted(word: str) -> str:

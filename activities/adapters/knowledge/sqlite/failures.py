@@ -5,14 +5,17 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from orga.activities.adapters.knowledge.rows import DamagedItem
 from orga.activities.knowledge.ports import KnowledgeError
 
 
 @contextmanager
 def told(path: Path) -> Generator[None]:
-    """Raise a `KnowledgeError` for each error of SQLite or of the file."""
+    """Raise a `KnowledgeError` for each error of SQLite or of the file, and for values that nobody has stored."""
     try:
         yield
+    except DamagedItem as error:
+        raise corrupt(path, str(error)) from error
     except sqlite3.Error as error:
         raise knowledge_error(error, path) from error
     except OSError as error:
@@ -46,6 +49,8 @@ def knowledge_error(error: sqlite3.Error, path: Path) -> KnowledgeError:
         return KnowledgeError(message, kind="Corrupt")
     if code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
         return corrupt(path, str(error))
+    if "decode to UTF-8" in str(error):  # Python's own, without a code; the rest of it is the text
+        return corrupt(path, "a text in it is no UTF-8")
     kind, what, is_retryable = _MEANINGS.get(code & 0xFF, ("Unreachable", f"failed: {error}; look at its disk", True))
     return KnowledgeError(f"the knowledge store {path} {what}", kind=kind, retryable=is_retryable)
 
@@ -67,3 +72,8 @@ def corrupt(path: Path, what: str) -> KnowledgeError:
         f"export FILE), move {path} and {path}-wal away, then orga knowledge import FILE (that, or the last export)",
         kind="Corrupt",
     )
+
+
+def unreadable(path: Path, lost: int) -> KnowledgeError:
+    """Return the failure of a file of which so many items cannot be read, with the way back."""
+    return corrupt(path, f"{lost:,} of its items cannot be read")

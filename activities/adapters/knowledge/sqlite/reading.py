@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orga.activities.adapters.knowledge.rows import item_of
-from orga.activities.adapters.knowledge.sqlite.failures import corrupt
+from orga.activities.adapters.knowledge.sqlite.failures import corrupt, unreadable
+from orga.activities.adapters.knowledge.sqlite.salvage import lost_items
 from orga.activities.adapters.knowledge.sqlite.schema import SELECTED, VERSION
 from orga.activities.knowledge.ports import StoreFacts
 from orga.workflows.types.knowledge import KnowledgeKind, StoredItem
@@ -46,6 +47,8 @@ def facts_of(connection: sqlite3.Connection, path: Path, embedder: str, now: int
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise corrupt(path, str(verdict).replace("\n", " "))
+    if lost := lost_items(connection):  # SQLite does not look into values
+        raise unreadable(path, lost)
     names = [name for (name,) in connection.execute("SELECT DISTINCT embedder FROM vectors ORDER BY embedder")]
     tainted, expired, contradicted = connection.execute(
         "SELECT count(*) FILTER (WHERE taint != '[]'), count(*) FILTER (WHERE expires_at <= ?), "

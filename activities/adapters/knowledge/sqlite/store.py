@@ -14,7 +14,7 @@ from orga.activities.adapters.knowledge.rows import micros
 from orga.activities.adapters.knowledge.sqlite.candidates import Search
 from orga.activities.adapters.knowledge.sqlite.codes import Codes
 from orga.activities.adapters.knowledge.sqlite.connections import Connections
-from orga.activities.adapters.knowledge.sqlite.failures import corrupt, held_log, told
+from orga.activities.adapters.knowledge.sqlite.failures import held_log, told, unreadable
 from orga.activities.adapters.knowledge.sqlite.reading import facts_of, page_of, unindexed
 from orga.activities.adapters.knowledge.sqlite.salvage import is_of, readable, spans
 from orga.activities.adapters.knowledge.sqlite.transactions import transaction
@@ -190,7 +190,7 @@ class SqliteStore:
                         lost += 1
                     elif is_of(item, kinds, source_prefix) and item.id > after:
                         yield item
-            raise corrupt(self._path, f"{lost:,} of its items cannot be read") from error
+            raise unreadable(self._path, lost) from error
 
     async def _readable(self, span: tuple[int, int]) -> list[StoredItem | None]:
         """Look outside of a transaction: SQLite ends none well in which it has met damage."""
