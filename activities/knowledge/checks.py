@@ -18,7 +18,7 @@ _NAMES: tuple[Literal["key", "subject", "predicate", "object", "directory", "lan
 
 
 def checked(item: KnowledgeItem) -> KnowledgeItem:
-    """Return the item as stores keep it: the owner as its scope has it, no character that a database refuses.
+    """Return the item as stores keep it: the owner as its scope has it, no character in a text that a database refuses.
 
     Raises:
         KnowledgeError: `InvalidItem`, with what is wrong and the remedy.
@@ -26,7 +26,7 @@ def checked(item: KnowledgeItem) -> KnowledgeItem:
     flaw = _flaw(item)
     if flaw is not None:
         raise KnowledgeError(f"a {item.kind} cannot be stored: {flaw}", kind="InvalidItem")
-    return item.with_texts(_storable).with_owner(owner_of(item.scope, _storable_owner(item.owner)))
+    return item.with_texts(_storable).with_owner(owner_of(item.scope, item.owner))
 
 
 def _flaw(item: KnowledgeItem) -> str | None:  # noqa: PLR0911 -- a list of conditions
@@ -49,7 +49,7 @@ def _flaw(item: KnowledgeItem) -> str | None:  # noqa: PLR0911 -- a list of cond
         return "a fact has a subject, a predicate and an object, none of them empty"
     if item.expires_at is not None and item.expires_at.utcoffset() is None:
         return "the time at which it expires has no time zone"
-    return _flaw_of_directory(item.directory)
+    return _flaw_of_directory(item.directory) or _flaw_of_owner(owner_of(item.scope, owner))
 
 
 def _flaw_of_directory(directory: str) -> str | None:
@@ -61,8 +61,13 @@ def _flaw_of_directory(directory: str) -> str | None:
     return None
 
 
-def _storable_owner(owner: Reader) -> Reader:
-    return Reader(tenant=_storable(owner.tenant), user=_storable(owner.user), agent=_storable(owner.agent))
+def _flaw_of_owner(owner: Reader) -> str | None:
+    """Another character in place of one would make it somebody else's."""
+    for name in ("tenant", "user", "agent"):
+        value: str = getattr(owner, name)
+        if _storable(value) != value:
+            return f"its {name} has a character that no database takes; give that {name} another name"
+    return None
 
 
 def _storable(text: str) -> str:

@@ -13,9 +13,12 @@ from tests.support.knowledge.stores import clock, opens, store
 
 __all__ = ["clock", "opens", "store"]
 
-NAMES = st.sampled_from(["", "a", "A", "b", "a b", '"', "a', 'b", "%", "user", "ä", "0"])
+NAMES = st.sampled_from(["", "a", "A", "b", "a b", '"', "a', 'b", "%", "user", "ä", "0", "a\ufffd", "\ufffd"])
 SCOPES: tuple[ScopeLevel, ...] = ("user", "agent", "tenant", "global")
-READERS = st.builds(Reader, tenant=NAMES, user=NAMES, agent=NAMES)
+OWNERS = st.builds(Reader, tenant=NAMES, user=NAMES, agent=NAMES)
+ASKED = NAMES | st.sampled_from(["a\0", "\ud800"])
+"""And names that own nothing, since no database takes them."""
+READERS = st.builds(Reader, tenant=ASKED, user=ASKED, agent=ASKED)
 WISHES = st.builds(
     Recall,
     text=st.sampled_from(["", "secret", "secret number", "secrets nubmer 3"]),
@@ -46,7 +49,7 @@ def owned_items(draw: st.DrawFn) -> list[KnowledgeItem]:
     items: list[KnowledgeItem] = []
     for number in range(draw(st.integers(1, 8))):
         scope = draw(st.sampled_from(SCOPES))
-        owner = draw(READERS)
+        owner = draw(OWNERS)
         if (scope, owner.user) == ("user", "") or (scope, owner.agent) == ("agent", ""):
             owner = owner.model_copy(update={scope: "somebody"})
         items.append(

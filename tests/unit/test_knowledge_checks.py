@@ -31,6 +31,11 @@ FLAWS = {
         a_text("x", **owned("user", "acme")), "no user is named; name one in the run's trusted_con"
     ),
     "nobody's agent": Flawed(a_text("x", **owned("agent", user="anna")), "no agent is named"),
+    "a user with NUL": Flawed(
+        a_text("x", **owned("user", user="a\0b")), "its user has a character that no database takes"
+    ),
+    "a tenant with half a character": Flawed(a_text("x", **owned("tenant", "\ud800")), "its tenant has a character"),
+    "an agent with NUL": Flawed(a_text("x", **owned("agent", agent="\0")), "its agent has a character"),
     "half a fact": Flawed(a_fact("x", "is", " "), "a fact has a subject, a predicate and an object"),
     "a time of nowhere": Flawed(a_text("x", expires_at=datetime(2027, 1, 1)), "has no time zone"),
     "an absolute directory": Flawed(a_text("x", directory="/src"), "directory '/src' is no path relative"),
@@ -62,6 +67,10 @@ def test_of_an_owner_the_scope_takes_what_it_needs() -> None:
         Reader(tenant="acme", user="anna"),
         Reader(tenant="acme", agent="reader"),
     ]
+
+
+def test_names_that_the_scope_leaves_out_are_not_looked_at() -> None:
+    assert checked(a_text("x", **owned("tenant", "acme", "a\0b"))).owner == Reader(tenant="acme")
 
 
 def test_a_key_and_a_content_are_never_the_same() -> None:
