@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from orga.activities.knowledge.batches import batches
+from orga.activities.knowledge.identity import folded
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
 from orga.workflows.types.knowledge import Erasure, StoredItem
 
@@ -22,20 +23,25 @@ def require_named(what: Erasure) -> None:
 
 def named_exactly(what: Erasure) -> dict[str, str]:
     """Return the columns that are named, each with the value that an item has to have there."""
-    named = {"subject": what.subject, "workflow_id": what.workflow_id, "user": what.user, "source": what.source}
+    named = {"workflow_id": what.workflow_id, "user": what.user, "source": what.source}
     return {column: value for column, value in named.items() if value}
+
+
+def spellings(subjects: Iterable[str], subject: str) -> list[str]:
+    """Return those of the subjects that are the one that is named, as facts are compared."""
+    return [each for each in subjects if each and folded(each) == folded(subject)]
 
 
 def fits(item: StoredItem, what: Erasure) -> bool:
     """Return whether an item would be erased."""
     has = {
-        "subject": item.subject,
         "workflow_id": item.provenance.workflow_id,
         "user": item.owner.user,
         "source": item.provenance.source,
     }
     return (
         (not what.ids or item.id in what.ids)
+        and (not what.subject or item.subject in spellings([item.subject], what.subject))
         and all(has[column] == value for column, value in named_exactly(what).items())
         and (what.tenant is None or (item.scope != "global" and item.owner.tenant == what.tenant))
         and (what.expired_by is None or (item.expires_at is not None and item.expires_at <= what.expired_by))

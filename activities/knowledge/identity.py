@@ -17,7 +17,7 @@ def item_id(item: KnowledgeItem) -> str:
 def content_key(item: KnowledgeItem) -> str:
     """Return a digest of what an item says. A fact told in other letters or with other spaces is the same fact."""
     if item.kind == "fact":
-        return _digest(item.kind, *map(_folded, (item.subject, item.predicate, item.object)))
+        return _digest(item.kind, *map(folded, (item.subject, item.predicate, item.object)))
     return _digest(item.kind, item.text, item.directory, item.language)
 
 
@@ -25,15 +25,16 @@ def claim_of(item: KnowledgeItem) -> str:
     """Return a digest of what a fact speaks of (place, subject, predicate), empty for anything else."""
     if item.kind != "fact":
         return ""
-    return _digest(place_of(item.scope, item.owner), _folded(item.subject), _folded(item.predicate))
+    return _digest(place_of(item.scope, item.owner), folded(item.subject), folded(item.predicate))
 
 
 def same_object(one: KnowledgeItem, other: KnowledgeItem) -> bool:
     """Return whether two facts of one claim say the same."""
-    return _folded(one.object) == _folded(other.object)
+    return folded(one.object) == folded(other.object)
 
 
-def _folded(words: str) -> str:
+def folded(words: str) -> str:
+    """Return words as they are compared: those in other letters or with other spaces are the same."""
     return " ".join(normalize("NFKC", words).casefold().split())
 
 

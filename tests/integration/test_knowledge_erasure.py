@@ -17,6 +17,7 @@ from tests.support.knowledge.stores import clock, opens, store
 __all__ = ["clock", "opens", "store"]
 
 NAMES = st.sampled_from(["", "a", "A", "%", "' OR 1"])
+SUBJECTS = NAMES | st.sampled_from([" a", "a  B", "A b", "ß", "SS"])
 TIMES = st.sampled_from([T0 + timedelta(microseconds=number) for number in range(-1, 2)])
 SCOPES: tuple[ScopeLevel, ...] = ("user", "agent", "tenant", "global")
 
@@ -26,7 +27,7 @@ def facts(draw: st.DrawFn) -> KnowledgeItem:
     owner = Reader(tenant=draw(NAMES), user=draw(NAMES) or "somebody", agent="something")
     provenance = Provenance(source=draw(NAMES), workflow_id=draw(NAMES))
     return a_fact(
-        *(draw(NAMES) or "it", "is", str(draw(st.integers(0, 9)))),
+        *(draw(SUBJECTS) or "it", "is", str(draw(st.integers(0, 9)))),
         scope=draw(st.sampled_from(SCOPES)),
         owner=owner,
         provenance=provenance,
@@ -36,7 +37,7 @@ def facts(draw: st.DrawFn) -> KnowledgeItem:
 
 NAMED: dict[str, st.SearchStrategy[Any]] = {
     "ids": st.lists(st.integers(0, 30), min_size=1, max_size=9, unique=True),
-    "subject": NAMES,
+    "subject": SUBJECTS,
     "workflow_id": NAMES,
     "user": NAMES,
     "tenant": NAMES,

@@ -94,6 +94,7 @@ def test_conventions_are_found_by_their_place(capsys: Shown) -> None:
 
 FORGOTTEN = {
     "by subject": (["--subject", "the api"], ["ada's", "acme's", "a word"]),
+    "by subject in other letters": (["--subject", "The  API"], ["ada's", "acme's", "a word"]),
     "by user": (["--user", "ada"], ["the api is up", "acme's", "a word"]),
     "by tenant": (["--tenant", "acme"], ["the api is up", "ada's", "a word"]),
     "what belongs to no tenant": (["--tenant", ""], ["acme's"]),
@@ -133,6 +134,26 @@ def test_scripts_forget_without_being_asked(capsys: Shown) -> None:
     told(capsys, "add", "ada's", "--user", "ada")
     assert read(capsys, "forget", "--yes", "--user", "ada") == {"forgotten": 1, "kinds": {"memory": 1}}
     assert read(capsys, "forget", "--yes", "--user", "ada") == {"forgotten": 0, "kinds": {}}
+
+
+def test_a_user_is_forgotten_in_the_tenant_that_is_named(capsys: Shown) -> None:
+    """As everywhere: without a tenant it is the user of none. Another tenant's is somebody else."""
+    tenants = {"": [], "acme": ["--tenant", "acme"], "shop": ["--tenant", "shop"]}
+    for name, options in tenants.items():
+        told(capsys, "add", f"ada's of {name or 'none'}", "--user", "ada", *options)
+
+    def left() -> list[str]:
+        return [name for name, options in tenants.items() if texts(capsys, "--user", "ada", *options)]
+
+    assert told(capsys, "forget", "--yes", "--user", "ada") == "forgotten: 1 memory\n"
+    assert left() == ["acme", "shop"]
+    assert run_command(["knowledge", "forget", "--yes", "--user", "ada"]) == 0
+    assert "--all-tenants" in capsys.readouterr().err
+    told(capsys, "forget", "--yes", "--user", "ada", "--tenant", "acme")
+    assert left() == ["shop"]
+    told(capsys, "add", "ada's again", "--user", "ada")
+    assert told(capsys, "forget", "--yes", "--user", "ada", "--all-tenants") == "forgotten: 2 memories\n"
+    assert left() == []
 
 
 @pytest.mark.parametrize("option", ["--id", "--subject", "--run", "--user", "--source"])
@@ -253,6 +274,10 @@ def test_stats_count_by_kind(capsys: Shown) -> None:
         pytest.param(["search", "x", "--limit", "0"], "'--limit'", id="no limit"),
         pytest.param(["show", "k0"], "there is no item 'k0'", id="no such item"),
         pytest.param(["forget", "--yes"], "say what: --id, --subject", id="forget everything"),
+        pytest.param(["forget", "--yes", "--all-tenants"], "--all-tenants goes with --user", id="whose in all tenants"),
+        pytest.param(
+            ["forget", "--yes", "--all-tenants", "--user", "a", "--tenant", "b"], "without --tenant", id="one and all"
+        ),
         pytest.param(["forget", "--user", "a"], "nobody is here to agree; give --yes", id="nobody to ask"),
         pytest.param(["import-conventions", "gone"], "gone is no folder", id="no project"),
         pytest.param(["import-conventions", "--at", "../x"], "without ..", id="out of the root"),

@@ -199,6 +199,7 @@ class Erasure(Record):
 
     ids: tuple[str, ...] = ()
     subject: str = ""
+    """In whatever letters and spaces, as facts are compared."""
     workflow_id: str = ""
     user: str = ""
     tenant: str | None = None

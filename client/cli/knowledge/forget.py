@@ -30,11 +30,17 @@ def forget(
     ] = None,
     subject: Annotated[str | None, typer.Option(metavar="TEXT", help="Facts about it.", show_default=False)] = None,
     run: Annotated[str | None, typer.Option(metavar="ID", help="What this run stored.", show_default=False)] = None,
-    user: Annotated[str | None, typer.Option(metavar="NAME", help="What this user owns.", show_default=False)] = None,
+    user: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What this user of --tenant owns, else of no tenant.", show_default=False),
+    ] = None,
     tenant: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="What this tenant owns, its users and agents too; '' for no tenant."),
     ] = None,
+    all_tenants: Annotated[
+        bool, typer.Option("--all-tenants", help="With --user: of that name in whatever tenant, and in none.")
+    ] = False,
     source: Annotated[
         str | None, typer.Option(metavar="TEXT", help="What comes from there.", show_default=False)
     ] = None,
@@ -49,11 +55,17 @@ def forget(
 
     Example: orga knowledge forget --user ada
 
+    Example: orga knowledge forget --user ada --tenant shop
+
     Example: orga knowledge forget --run agent-0198 --tenant shop --yes
 
     Example: orga knowledge forget --expired --yes
     """
     _require_told({"--id": id_, "--subject": subject, "--run": run, "--user": user, "--source": source})
+    if all_tenants and (user is None or tenant is not None):
+        raise UsageError("--all-tenants goes with --user, and without --tenant")
+    if user is not None and not all_tenants:
+        tenant = tenant or ""
     what = Erasure(
         ids=tuple(map(clean_text, id_ or ())),
         subject=clean_text(subject or ""),
@@ -102,6 +114,8 @@ async def _list(what: Erasure, config: Path | None, going: Counter[KnowledgeKind
 async def _forget(what: Erasure, config: Path | None, *, as_json: bool) -> int:
     async with opened_store(config) as here:
         gone = await here.store.forget(what)
+        if not gone and what.user and what.tenant == "":
+            note("of users of that name in tenants nothing is forgotten without --tenant or --all-tenants")
         if as_json:
             json_result({"forgotten": sum(gone.values()), "kinds": gone})
         else:

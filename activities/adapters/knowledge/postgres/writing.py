@@ -13,7 +13,7 @@ from orga.activities.adapters.knowledge.postgres.schema import Connection
 from orga.activities.adapters.knowledge.postgres.words import vector_of
 from orga.activities.adapters.knowledge.rows import item_of, micros, row_of
 from orga.activities.knowledge.arrival import SETTLED, standing
-from orga.activities.knowledge.erasing import named_exactly
+from orga.activities.knowledge.erasing import named_exactly, spellings
 from orga.activities.knowledge.identity import claim_of
 from orga.activities.knowledge.scopes import place_of
 from orga.activities.knowledge.vectors import code_of
@@ -85,7 +85,7 @@ async def keep_vectors(connection: Connection, items: Sequence[StoredItem], vect
 
 async def erase(connection: Connection, what: Erasure) -> dict[KnowledgeKind, int]:
     """Erase what fits all that is named, and let stand again what it alone contradicted."""
-    condition, values = _condition(what)
+    condition, values = await _condition(connection, what)
     gone = await (
         await connection.execute(
             sql.SQL("DELETE FROM orga_knowledge.items WHERE {} RETURNING id, kind").format(condition),
@@ -136,12 +136,16 @@ async def _stand_again(connection: Connection, claims: Sequence[str]) -> None:
         await _mark(connection, [fact.with_contradiction(news[fact.id]) for fact in of if fact.id in news])
 
 
-def _condition(what: Erasure) -> tuple[sql.Composed, list[Any]]:
+async def _condition(connection: Connection, what: Erasure) -> tuple[sql.Composed, list[Any]]:
     conditions: list[sql.Composable] = []
     values: list[Any] = []
     if what.ids:
         conditions.append(sql.SQL("id = ANY(%s)"))
         values.append(list(what.ids))
+    if what.subject:
+        cursor = await connection.execute("SELECT DISTINCT subject FROM orga_knowledge.items WHERE subject != ''")
+        conditions.append(sql.SQL("subject = ANY(%s)"))
+        values.append(spellings([subject for (subject,) in await cursor.fetchall()], what.subject))
     for column, value in named_exactly(what).items():
         conditions.append(sql.SQL("{} = %s").format(sql.Identifier(column)))
         values.append(value)

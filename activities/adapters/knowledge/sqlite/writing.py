@@ -8,7 +8,7 @@ from orga.activities.adapters.knowledge.rows import COLUMNS, item_of, micros, ro
 from orga.activities.adapters.knowledge.sqlite.schema import SELECTED
 from orga.activities.knowledge.arrival import SETTLED, change, in_place_of, standing
 from orga.activities.knowledge.batches import batches
-from orga.activities.knowledge.erasing import named_exactly
+from orga.activities.knowledge.erasing import named_exactly, spellings
 from orga.activities.knowledge.identity import claim_of
 from orga.activities.knowledge.vectors import code_bytes, code_of, packed
 from orga.activities.knowledge.words import searched_text
@@ -59,7 +59,7 @@ def keep_vectors(connection: sqlite3.Connection, items: dict[int, StoredItem], v
 
 def erase(connection: sqlite3.Connection, what: Erasure) -> dict[KnowledgeKind, int]:
     """Erase what fits all that is named, and let stand again what it alone contradicted."""
-    condition, values = _condition(what)
+    condition, values = _condition(connection, what)
     connection.execute("CREATE TEMP TABLE IF NOT EXISTS going (number INTEGER PRIMARY KEY, id TEXT)")
     connection.execute("DELETE FROM going")
     connection.execute(f"INSERT INTO going SELECT number, id FROM items WHERE {condition}", values)
@@ -138,11 +138,15 @@ def _count_up(connection: sqlite3.Connection, name: str) -> int:
     return int(value)
 
 
-def _condition(what: Erasure) -> tuple[str, list[object]]:
+def _condition(connection: sqlite3.Connection, what: Erasure) -> tuple[str, list[object]]:
     named: dict[str, object] = {f"{column} = ?": value for column, value in named_exactly(what).items()}
     if what.tenant is not None:
         named["tenant = ? AND scope != 'global'"] = what.tenant
     if what.expired_by is not None:
         named["expires_at <= ?"] = micros(what.expired_by)
-    ids = [f"id IN ({', '.join('?' * len(what.ids))})"] if what.ids else []
-    return " AND ".join([*ids, *named]), [*what.ids, *named.values()]
+    listed: list[tuple[str, Sequence[str]]] = [("id", what.ids)] if what.ids else []
+    if what.subject:
+        subjects = connection.execute("SELECT DISTINCT subject FROM items WHERE subject != ''").fetchall()
+        listed.append(("subject", spellings((subject for (subject,) in subjects), what.subject)))
+    conditions = [f"{column} IN ({', '.join('?' * len(values))})" for column, values in listed]
+    return " AND ".join([*conditions, *named]), [*(value for _, each in listed for value in each), *named.values()]
