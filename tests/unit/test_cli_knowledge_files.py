@@ -49,6 +49,16 @@ def test_what_a_document_no_longer_says_is_forgotten(capsys: Shown) -> None:
     assert "nothing to import" in told(capsys, "import", "prices.md")
 
 
+def test_what_a_document_no_longer_says_is_forgotten_also_behind_a_part_that_is_missing(capsys: Shown) -> None:
+    write("docs/prices.md", BOOK)
+    told(capsys, "import", "docs")
+    parts = {each["text"]: each["id"] for each in found(capsys)}
+    told(capsys, "forget", "--yes", "--id", next(id_ for text, id_ in parts.items() if "Article 9 " in text))
+    write("docs/prices.md", "# Prices\nAll is free.")
+    assert told(capsys, "import", "docs") == "documents: 1 changed (1 part)\n"
+    assert [each["text"] for each in found(capsys)] == ["Prices\nAll is free."]
+
+
 def test_what_an_import_replaces_or_forgets_is_wiped(capsys: Shown) -> None:
     """Also where another process has the store open, so that its log of writes stays."""
     write("prices.md", "# Prices\nThe zanzibar costs 3 euros.")

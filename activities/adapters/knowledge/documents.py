@@ -1,7 +1,8 @@
 """Documents in a store: the parts of each file, brought up to date file by file."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence, Set
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,7 +12,6 @@ from orga.activities.adapters.knowledge.text_file import Unreadable, text_of
 from orga.activities.knowledge.batches import batches
 from orga.activities.knowledge.chunks import chunks
 from orga.activities.knowledge.erasing import forget_ids
-from orga.activities.knowledge.identity import item_id
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.workflows.types.knowledge import KnowledgeItem, Provenance, Reader, ScopeLevel
 from orga.workflows.types.text import clean_text
@@ -60,7 +60,7 @@ def documents(path: Path, root: Path) -> Iterator[Document]:
     path = path.resolve()
     is_inside = path.is_relative_to(root)
     if not path.is_dir():
-        source = clean_text(path.relative_to(root).as_posix() if is_inside else str(path))
+        source = prefix_of(path, root)
         yield Document(path.parent, path.name, source, source.rpartition("/")[0] if is_inside else "")
         return
     base = base_of(path, root)
@@ -77,28 +77,39 @@ def base_of(folder: Path, root: Path) -> str:
     return "" if folder == root else f"{folder.relative_to(root).as_posix()}/"
 
 
+def prefix_of(path: Path, root: Path) -> str:
+    """Return what the sources of the documents of a folder begin with, or that of the file itself."""
+    if path.is_dir():
+        return clean_text(base_of(path, root))
+    path = path.resolve()
+    return clean_text(path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path))
+
+
 def key_of(source: str, part: str = "") -> str:
     """Return the key of a part of a document, or what all of its keys begin with."""
     return f"document:{source}#{part}"
 
 
 async def import_documents(
-    store: KnowledgeStore, found: Iterable[Document], owned: Owned, progress: Callable[[str], None]
+    store: KnowledgeStore, path: Path, root: Path, owned: Owned, progress: Callable[[str], None]
 ) -> AsyncGenerator[Fate]:
     """Store the parts of each document, and yield what became of it; what it no longer says is forgotten.
 
-    One document at a time is in memory. Stopped in the middle, the next import goes on.
+    One document at a time is in memory, and the ids of all parts that were stored before. Stopped in the middle, the
+    next import goes on.
 
     Args:
         store: Where to.
-        found: Read one after another.
+        path: The document, or the folder of many.
+        root: Of the project.
         owned: Whose they become.
         progress: Told the name of each document that is begun.
 
     Raises:
         KnowledgeError: The store cannot do it.
     """
-    for document in found:
+    kept = await kept_parts(store, await asyncio.to_thread(prefix_of, path, root), owned)
+    for document in documents(path, root):
         progress(document.source)
         try:
             items = await asyncio.to_thread(_parts, document, owned)
@@ -106,9 +117,24 @@ async def import_documents(
             yield Fate(document.source, "unreadable", 0, str(error))
             continue
         changes = await _store(store, items)
-        gone = await _shorten(store, document, owned, len(items))
+        gone = await _shorten(store, kept.get(document.source, {}), len(items))
         if items or gone:
             yield Fate(document.source, _change(changes, gone), len(items))
+
+
+async def kept_parts(store: KnowledgeStore, prefix: str, owned: Owned) -> dict[str, dict[int, str]]:
+    """Return what the store has of documents whose sources begin so: by source, the ids of the parts by their numbers.
+
+    Raises:
+        KnowledgeError: The store cannot be read.
+    """
+    found = defaultdict[str, dict[int, str]](dict)
+    async for item in store.items(kinds=("document",), source_prefix=prefix):
+        source = item.provenance.source
+        number = item.key.removeprefix(key_of(source))
+        if number != item.key and number.isdecimal() and (item.scope, item.owner) == (owned.scope, owned.owner):
+            found[source][int(number)] = item.id
+    return dict(found)
 
 
 async def _store(store: KnowledgeStore, items: Sequence[KnowledgeItem]) -> set[str]:
@@ -118,12 +144,10 @@ async def _store(store: KnowledgeStore, items: Sequence[KnowledgeItem]) -> set[s
     return changes
 
 
-async def _shorten(store: KnowledgeStore, document: Document, owned: Owned, length: int) -> int:
-    """Forget the parts behind the last one, and return how many went; from the end, so that none is left apart."""
-    beyond = list[str]()
-    while await store.get(each := item_id(_part(document, owned, length + len(beyond), "-"))) is not None:
-        beyond.append(each)
-    await forget_ids(store, beyond[::-1])
+async def _shorten(store: KnowledgeStore, kept: Mapping[int, str], length: int) -> int:
+    """Forget the parts behind the last one, wherever among them one is missing, and return how many went."""
+    beyond = [item_id for number, item_id in kept.items() if number >= length]
+    await forget_ids(store, beyond)
     return len(beyond)
 
 

@@ -2,14 +2,11 @@
 
 import asyncio
 import os
-from collections import defaultdict
 from collections.abc import Set
 from pathlib import Path
 
-from orga.activities.adapters.knowledge.documents import Owned, base_of, key_of
+from orga.activities.adapters.knowledge.documents import Owned, kept_parts, prefix_of
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.workflows.types.knowledge import StoredItem
-from orga.workflows.types.text import clean_text
 
 
 async def gone_documents(
@@ -27,17 +24,12 @@ async def gone_documents(
     Raises:
         KnowledgeError: The store cannot be read.
     """
-    base = await asyncio.to_thread(base_of, folder, root)
-
-    def may_be_gone(item: StoredItem) -> bool:
-        source = item.provenance.source
-        is_document = item.key.startswith(key_of(source)) and (item.scope, item.owner) == (owned.scope, owned.owner)
-        return is_document and source not in seen and source.startswith("/") == base.startswith("/")
-
-    found = defaultdict[str, list[str]](list)
-    async for item in store.items(kinds=("document",), source_prefix=clean_text(base)):
-        if may_be_gone(item):
-            found[item.provenance.source].append(item.id)
+    base = await asyncio.to_thread(prefix_of, folder, root)
+    found = {
+        source: list(parts.values())
+        for source, parts in (await kept_parts(store, base, owned)).items()
+        if source not in seen and source.startswith("/") == base.startswith("/")
+    }
     return await asyncio.to_thread(_of_no_file, found, root)
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from orga.activities.adapters.knowledge.documents import SUFFIXES, Fate, Owned, documents, import_documents
+from orga.activities.adapters.knowledge.documents import SUFFIXES, Fate, Owned, import_documents
 from orga.activities.adapters.knowledge.gone_documents import gone_documents
 from orga.activities.knowledge.erasing import forget_ids
 from orga.activities.knowledge.exchange import file_lines, import_items, read_lines
@@ -167,8 +167,8 @@ class _Import:
 
     async def documents(self, path: Path, *, is_folder: bool, forgets_gone: bool) -> None:
         """Import a document, or those of a folder, and see which of it are gone."""
-        found, seen = documents(path, self.root), set[str]()
-        async with aclosing(import_documents(self.store, found, self.whose, self._begin)) as fates:
+        seen = set[str]()
+        async with aclosing(import_documents(self.store, path, self.root, self.whose, self._begin)) as fates:
             async for fate in fates:
                 if fate.change == "unreadable" and not is_folder:
                     raise UsageError(f"{path} cannot be imported: {fate.detail}")
