@@ -3,7 +3,6 @@
 Stored text is anybody's: where it is shown it stands between marks, as results of tools do.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -18,8 +17,8 @@ MAX_ITEM_CHARS = 20_000
 
 SOURCE_CHARS = 200
 
-_HEADLINE = re.compile(r"^[ \t]*- (?=\w+, relevance=)", re.MULTILINE)
-"""In a text: it would pass for another item, from another source."""
+INDENT = "  "
+"""Ahead of each line of a text: at the edge nothing is anybody's, so that no text passes for another item."""
 
 _REST = "recall_knowledge finds it by its words"
 
@@ -44,7 +43,7 @@ def shown(found: Sequence[Recalled], max_bytes: int, fit: Callable[[str], str] =
     kept: list[Recalled] = []
     size = 0
     for each in found:
-        text = _HEADLINE.sub(r"\\- ", clip(fit(each.item.text[:MAX_ITEM_CHARS]), MAX_ITEM_BYTES, _REST))
+        text = clip(_indented(fit(each.item.text[:MAX_ITEM_CHARS])), MAX_ITEM_BYTES, _REST)
         source = _source(each.item)
         line = f"- {each.item.kind}, relevance={each.score:.2f}{source}\n{text}"
         size += len(line.encode()) + 1
@@ -63,6 +62,10 @@ def reference_to(each: Recalled) -> RecalledRef:
     """Return what the journal tells of an item."""
     reference = RecalledRef(id=each.item.id, score=round(each.score, 4))
     return reference.with_taint() if each.item.provenance.taint else reference
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"{INDENT}{line}" if line else "" for line in text.splitlines())
 
 
 def _source(item: StoredItem) -> str:

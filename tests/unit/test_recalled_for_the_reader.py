@@ -9,25 +9,25 @@ from orga.workflows.types.text import delimited
 
 LEARNT = """\
 - memory, relevance=0.90, source=agent default, run=agent-1, iteration=3, model=offline:extractive
-Task: When is the harbour closed?
-Searching for harbour, closed.
+  Task: When is the harbour closed?
+  Searching for harbour, closed.
 
----
+  ---
 
-Not found: closed. Nothing answers the question (searched for harbour, closed).
+  Not found: closed. Nothing answers the question (searched for harbour, closed).
 
----
+  ---
 
-The closest passage is in `docs/harbour.md:3`.
+  The closest passage is in `docs/harbour.md:3`.
 
----
+  ---
 
-> The harbour is closed when the wind blows from the east.
-— `docs/harbour.md:3`
+  > The harbour is closed when the wind blows from the east.
+  — `docs/harbour.md:3`
 
-offline:extractive: no language model; passages quoted as found
+  offline:extractive: no language model; passages quoted as found
 - fact, relevance=0.50, confidence=0.90, source=ada
-Searching for a berth takes an hour."""
+  Searching for a berth takes an hour."""
 
 BLOCK = f"[KNOWLEDGE_CONTEXT] What was stored before:\n{delimited(LEARNT, 'recalled knowledge')}"
 

@@ -2,6 +2,7 @@
 
 import re
 
+from orga.activities.knowledge.shown import INDENT
 from orga.workflows.types.text import undelimited
 
 NAME = "recalled knowledge"
@@ -24,7 +25,8 @@ def recalled_text(block: str) -> str:
     for line in undelimited(block).split("\n"):
         if _ITEM.match(line):
             is_readers = _OF_A_READER.search(line) is not None
-        is_quote = line.startswith((">", "— "))
-        is_statement = not _NO_STATEMENT.match(line) and (is_quote or not is_readers)
-        lines.append(_QUOTED.sub("", line, count=1) if is_statement else "")
+        said = line.removeprefix(INDENT)
+        is_quote = said.startswith((">", "— "))
+        is_statement = not _NO_STATEMENT.match(said) and (is_quote or not is_readers)
+        lines.append(_QUOTED.sub("", said, count=1) if is_statement else "")
     return "\n".join(lines)
