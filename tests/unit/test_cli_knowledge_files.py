@@ -3,6 +3,7 @@
 import json
 import sqlite3
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -299,6 +300,34 @@ def test_another_project_goes_into_a_directory_of_its_own(capsys: Shown, tmp_pat
     assert "those of the project 'shop', these are of 'web'" in refused(capsys, "import-conventions", "../web")
     told(capsys, "import-conventions", "../web", "--at", "apps/web")
     assert [each["text"] for each in found(capsys, "--directory", "apps/web/a.ts")] == ["Theirs.", "Ours."]
+
+
+def test_conventions_of_others_are_marked_where_that_is_said(capsys: Shown) -> None:
+    write("../web/AGENTS.md", "Theirs.")
+    told(capsys, "import-conventions", "../web", "--at", "web")
+    [change] = read(capsys, "import-conventions", "../web", "--at", "web", "--untrusted")["files"]
+    assert (change["path"], change["change"]) == ("web/AGENTS.md", "changed")
+    assert [each["provenance"]["taint"] for each in found(capsys, "--directory", "web")] == [["import"]]
+    [change] = read(capsys, "import-conventions", "../web", "--at", "web", "--untrusted")["files"]
+    assert change["change"] == "unchanged"
+
+
+def test_conventions_of_other_projects_code_are_left_out_though_git_knows_them(capsys: Shown) -> None:
+    write("AGENTS.md", "Ours.")
+    for folder in ("vendor/lib", "web/third_party", "node_modules/x"):
+        write(f"{folder}/AGENTS.md", "Theirs.")
+    for command in (["init", "-q"], ["add", "-A", "-f"]):
+        subprocess.run(["git", *command], check=True)
+    assert [each["path"] for each in read(capsys, "import-conventions")["files"]] == ["AGENTS.md"]
+
+
+def test_lines_are_marked_beside_what_they_say_themselves(capsys: Shown) -> None:
+    marks: list[list[str]] = [[], ["fetch_url"]]
+    items = [{"kind": "memory", "text": f"{n}", "provenance": {"taint": mark}} for n, mark in enumerate(marks)]
+    write("lines.jsonl", "\n".join(map(json.dumps, items)))
+    told(capsys, "import", "lines.jsonl", "--untrusted")
+    taints = {each["text"]: each["provenance"]["taint"] for each in found(capsys)}
+    assert taints == {"0": ["import"], "1": ["fetch_url", "import"]}
 
 
 def test_within_a_project_a_command_counts_from_its_root(capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:

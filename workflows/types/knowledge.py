@@ -137,6 +137,11 @@ class KnowledgeItem(Record):
             },
         )
 
+    def with_taint(self, names: tuple[str, ...]) -> Self:
+        """Return it marked by these names, too."""
+        taint = tuple(dict.fromkeys((*self.provenance.taint, *names)))
+        return replace_fields(self, {"provenance": replace_fields(self.provenance, {"taint": taint})})
+
     def with_owner(self, owner: Reader) -> Self:
         """Return it as another's."""
         return replace_fields(self, {"owner": owner})

@@ -11,16 +11,16 @@ import typer
 
 from orga.activities.adapters.knowledge.conventions.changes import FileChange, FileFate, TooMany, import_conventions
 from orga.activities.adapters.knowledge.conventions.files import Place
+from orga.activities.adapters.knowledge.documents import Owned
 from orga.client.cli.counting import counted
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed
 from orga.client.cli.knowledge.opened import opened_store
-from orga.client.cli.knowledge.owners import Agent, Scope, Tenant, User, owned
+from orga.client.cli.knowledge.owners import UNTRUSTED, Agent, Scope, Tenant, Untrusted, User, owned
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.output import json_result, note, result
 from orga.client.cli.progress_line import progress_line
 from orga.client.cli.terminal_text import on_one_line
-from orga.workflows.types.knowledge import Reader, ScopeLevel
 
 _PROJECT = re.compile(r"[\w.-]{1,100}")
 _PATH_CHARS = 300
@@ -46,6 +46,7 @@ def import_(
     user: User = None,
     tenant: Tenant = None,
     agent: Agent = None,
+    untrusted: Untrusted = False,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
@@ -57,23 +58,23 @@ def import_(
 
     Example: orga knowledge import-conventions
 
-    Example: orga knowledge import-conventions ../web --at web
+    Example: orga knowledge import-conventions ../web --at web --untrusted
     """
     level, owner = owned(scope, user=user, tenant=tenant, agent=agent)
     if not path.is_dir():
         raise UsageError(f"{path} is no folder; name the folder of a project")
-    return completed(_import(_Wish(path.resolve(), at, project, level, owner), config, as_json=json))
+    wish = _Wish(path.resolve(), at, project, Owned(level, owner, (UNTRUSTED,) if untrusted else ()))
+    return completed(_import(wish, config, as_json=json))
 
 
 class _Wish:
     """What is read, and where it goes."""
 
-    def __init__(self, path: Path, at: str | None, project: str | None, scope: ScopeLevel, owner: Reader) -> None:
+    def __init__(self, path: Path, at: str | None, project: str | None, whose: Owned) -> None:
         self.path = path
         self._at = at
         self._project = project
-        self._scope: ScopeLevel = scope
-        self._owner = owner
+        self._whose = whose
 
     def place(self, root: Path) -> Place:
         """Return the place below the root of file tools.
@@ -89,7 +90,7 @@ class _Wish:
         project = self._project or re.sub(r"[^\w.-]", "-", (root if is_inside else self.path).name)[:100] or "project"
         if not _PROJECT.fullmatch(project):
             raise UsageError(f"--project {project!r}: letters, digits, '.', '-' and '_' only, at most 100")
-        return Place(project, "/".join(parts), self._scope, self._owner)
+        return Place(project, "/".join(parts), self._whose.scope, self._whose.owner, self._whose.taint)
 
 
 async def _import(wish: _Wish, config: Path | None, *, as_json: bool) -> int:

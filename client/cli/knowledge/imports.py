@@ -21,7 +21,7 @@ from orga.client.cli.counting import counted
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed
 from orga.client.cli.knowledge.opened import opened_store
-from orga.client.cli.knowledge.owners import Agent, Scope, Tenant, User, owned
+from orga.client.cli.knowledge.owners import UNTRUSTED, Agent, Scope, Tenant, Untrusted, User, owned
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.output import json_result, note, result
 from orga.client.cli.progress_line import progress_line
@@ -29,8 +29,6 @@ from orga.client.cli.terminal_text import on_one_line
 from orga.client.server.endpoint import Report
 
 LINES = ".jsonl"
-UNTRUSTED = "import"
-"""The mark of documents that nobody here has written."""
 _PATH_CHARS = 300
 
 
@@ -88,9 +86,7 @@ def import_(
     user: User = None,
     tenant: Tenant = None,
     agent: Agent = None,
-    untrusted: Annotated[
-        bool, typer.Option("--untrusted", help="Written by somebody you do not trust: it taints runs that recall it.")
-    ] = False,
+    untrusted: Untrusted = False,
     forget_gone: Annotated[
         bool, typer.Option("--forget-gone", help="Forget the documents that the folders have no more.")
     ] = False,
@@ -111,7 +107,7 @@ def import_(
     if missing:
         raise UsageError(f"{missing[0]}: there is no such file or folder")
     level, owner = owned(scope, user=user, tenant=tenant, agent=agent)
-    says_whose = any(option is not None for option in (scope, user, tenant, agent)) or untrusted
+    says_whose = any(option is not None for option in (scope, user, tenant, agent))
     if says_whose and any(path.suffix == LINES for path in paths):
         raise UsageError(f"the lines of a {LINES} file say themselves whose they are; import it without these options")
     taint = (UNTRUSTED,) if untrusted else ()
@@ -156,7 +152,7 @@ def _tell(done: _Done, *, as_json: bool) -> None:
 
 @dataclass
 class _Import:
-    """An import at work: into which store, whose its documents become, and what is done."""
+    """An import at work: into which store, whose its documents become, how all of it is marked, and what is done."""
 
     store: KnowledgeStore
     root: Path
@@ -189,7 +185,8 @@ class _Import:
                 self.report(f"{count:,} items, {min(100 * data.tell() // size, 100)} % of {path.name}")
 
             try:
-                imported = await import_items(self.store, read_lines(file_lines(file)), stored)
+                items = (item.with_taint(self.whose.taint) for item in read_lines(file_lines(file)))
+                imported = await import_items(self.store, items, stored)
             except KnowledgeError as error:
                 raise KnowledgeError(f"{path}: {error}", kind=error.kind, retryable=error.retryable) from None
         self.done.items.update(asdict(imported))

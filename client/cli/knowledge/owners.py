@@ -1,4 +1,4 @@
-"""Whose knowledge it is, and who asks: the options that say so."""
+"""Whose knowledge it is, who asks, and whether it is trusted: the options that say so."""
 
 from typing import Annotated, get_args
 
@@ -22,6 +22,12 @@ Tenant = Annotated[
     str | None, typer.Option(metavar="NAME", help="None: what belongs to no tenant.", show_default=False)
 ]
 Agent = Annotated[str | None, typer.Option(metavar="NAME", help="As in \\[agents.NAME].", show_default=False)]
+
+Untrusted = Annotated[
+    bool, typer.Option("--untrusted", help="Written by somebody you do not trust: it taints runs that recall it.")
+]
+UNTRUSTED = "import"
+"""The mark of what nobody here has written."""
 
 
 def owned(scope: str | None, *, user: str | None, tenant: str | None, agent: str | None) -> tuple[ScopeLevel, Reader]:

@@ -17,6 +17,9 @@ from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore, Prog
 
 MAX_FILES = 2_000
 
+_OF_OTHERS = frozenset({"vendor", "third_party", "node_modules", "site-packages"})
+"""Folders of other projects' code: what is said there is said of those, also where git knows it."""
+
 FileFate = Change | Literal["removed", "unreadable"]
 
 
@@ -43,7 +46,7 @@ def convention_files(root: Path) -> list[str]:
     Raises:
         TooMany: The root is no project.
     """
-    found = list(project_files(root, lambda path: kind_of(path) is not None))
+    found = list(project_files(root, lambda path: kind_of(path) is not None and _OF_OTHERS.isdisjoint(path.split("/"))))
     if len(found) > MAX_FILES:
         raise TooMany(f"more than {MAX_FILES:,} files with conventions lie in {root}; name the folder of a project")
     return sorted(found)

@@ -30,6 +30,8 @@ class Place:
     """The directory that its root has there; empty for the root of all."""
     scope: ScopeLevel
     owner: Reader
+    taint: tuple[str, ...] = ()
+    """What they are marked with."""
 
     def inside(self, path: str) -> str:
         """Return what a path from the root of the project is called there."""
@@ -63,7 +65,7 @@ def items_of(root: Path, path: str, place: Place) -> list[KnowledgeItem]:
             directory=directory,
             language="" if directory else rule.language,
             confidence=kind.confidence,
-            provenance=Provenance(source=place.inside(path)),
+            provenance=Provenance(source=place.inside(path), taint=place.taint),
         )
         for number, rule in enumerate(_rules(text_of(root, path, MAX_BYTES), kind))
     ]

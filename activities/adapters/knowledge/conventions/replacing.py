@@ -52,5 +52,5 @@ async def replace(store: KnowledgeStore, kept: Kept, items: Sequence[KnowledgeIt
 
 
 def _digest(item: KnowledgeItem) -> str:
-    facts = (item.text, item.directory, item.language, item.confidence)
+    facts = (item.text, item.directory, item.language, item.confidence, item.provenance.taint)
     return sha256(repr(facts).encode(errors="surrogatepass")).hexdigest()
