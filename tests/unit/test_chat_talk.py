@@ -12,9 +12,10 @@ from temporalio.service import RPCError, RPCStatusCode
 from orga.client.cli.chat import opening, talk
 from orga.client.cli.chat.asked import carry_out
 from orga.client.cli.chat.commands import Asked
-from orga.client.cli.chat.opening import Manner, begin
+from orga.client.cli.chat.opening import Wish, begin
+from orga.client.cli.chat.parts import Manner, Parts
 from orga.client.cli.chat.source import Left
-from orga.client.cli.chat.talk import Chat, Parts
+from orga.client.cli.chat.talk import Chat
 from orga.client.cli.exit_codes import UsageError
 from orga.client.errors import NoAnswer, NotTakenYet, Refused, RunEnded, ServerLost, SessionClosed, TurnUnknown
 from orga.workflows.types.sessions.input import SessionInput
@@ -112,7 +113,7 @@ class Source:
         return bool(self.lines)
 
 
-def a_chat(session: Session, manner: talk.Manner, *lines: str) -> Chat:
+def a_chat(session: Session, manner: Manner, *lines: str) -> Chat:
     fakes: Any = SimpleNamespace(client=None, session=session, watch=Watch(), shown=Shown())
     return Chat(
         Parts(fakes.client, fakes.session, fakes.watch, Source(*lines), fakes.shown, manner),
@@ -307,7 +308,7 @@ async def test_a_new_session_in_which_nothing_could_be_said_is_closed(monkeypatc
     monkeypatch.setattr(opening, "start_and_announce", start_and_announce)
     monkeypatch.setattr(opening, "SessionHandle", a_session)
     with pytest.raises(RPCError):
-        await begin(SessionInput(), "s", Manner("Hello", None, 3, no_worker=True, as_json=False))
+        await begin(SessionInput(), "s", Wish("Hello", None, 3, no_worker=True, as_json=False))
     assert session.closed.is_set()
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from orga.client.cli import output
-from orga.client.cli.chat.opening import Manner, begin, go_on
+from orga.client.cli.chat.opening import Wish, begin, go_on
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed
 from orga.client.cli.options import (
@@ -81,12 +81,12 @@ def chat(
     text = None if say is None else clean_text(task_text(say))
     if text is not None and not text.strip():
         raise UsageError("--say: there is nothing to say")
-    manner = Manner(text, config, history, no_worker, json)
+    wish = Wish(text, config, history, no_worker, json)
     if run is None:
-        return completed(begin(session_input(given, idle), session_id_of(id_), manner))
+        return completed(begin(session_input(given, idle), session_id_of(id_), wish))
     if given != Given("") or id_ is not None or idle is not None:
         raise UsageError(
             "agent, model, tools and settings are settled when a session begins: leave these options out, or leave "
             "the ID out to begin a new session"
         )
-    return completed(go_on(run, manner))
+    return completed(go_on(run, wish))

@@ -16,9 +16,10 @@ from temporalio.service import RPCError
 from orga.client.cli.ages import age
 from orga.client.cli.attach import elsewhere
 from orga.client.cli.chat.asked import carry_out
+from orga.client.cli.chat.parts import Parts
 from orga.client.cli.chat.screen import ChatScreen, PlainChat
 from orga.client.cli.chat.source import OneMessage, PipedLines
-from orga.client.cli.chat.talk import CLOSING_S, Chat, Parts
+from orga.client.cli.chat.talk import CLOSING_S, Chat
 from orga.client.cli.chat.turn_shown import TurnShown
 from orga.client.cli.chat.turns import history_lines
 from orga.client.cli.exit_codes import UsageError
@@ -42,8 +43,8 @@ from orga.workflows.types.text import in_full
 
 
 @dataclass(frozen=True)
-class Manner:
-    """How one talks."""
+class Wish:
+    """What a command says of the talk."""
 
     text: str | None
     """All that is said; None for what is typed or piped."""
@@ -53,43 +54,43 @@ class Manner:
     as_json: bool
 
 
-async def begin(given: SessionInput, session_id: str, manner: Manner) -> int:
+async def begin(given: SessionInput, session_id: str, wish: Wish) -> int:
     """Talk in a new session, and return the exit code."""
     wanted = wanted_by(given)
-    async with session(manner.config, check=partial(refuse_unknown, wanted)) as here:
-        if not manner.no_worker and not await may_be_polled(here.client, here.task_queue):
+    async with session(wish.config, check=partial(refuse_unknown, wanted)) as here:
+        if not wish.no_worker and not await may_be_polled(here.client, here.task_queue):
             refuse_for_ours(wanted, here)
-        async with _worker(here, here.task_queue, is_wanted=not manner.no_worker) as keeper:
+        async with _worker(here, here.task_queue, is_wanted=not wish.no_worker) as keeper:
             await start_and_announce(here, partial(_start, given, session_id), "session")
-            talk = _Talk(here, session_id, here.task_queue, keeper, manner, is_new=True)
+            talk = _Talk(here, session_id, here.task_queue, keeper, wish, is_new=True)
             return await talk.to_its_end()
 
 
-async def go_on(named: str, manner: Manner) -> int:
+async def go_on(named: str, wish: Wish) -> int:
     """Talk in a session that is there, and return the exit code.
 
     Raises:
         UsageError: It has ended, or the id is that of a run which is no session.
     """
     try:
-        async with of_run(named, manner.config, newest_session) as (here, session_id):
-            return await _go_on_in(here, session_id, manner)
+        async with of_run(named, wish.config, newest_session) as (here, session_id):
+            return await _go_on_in(here, session_id, wish)
     except RunNotFound as error:
         if " " in named:
             raise UsageError(f"there is no session {named!r}; to say it: orga chat --say {quote(named)}") from error
         raise
 
 
-async def _go_on_in(here: Session, session_id: str, manner: Manner) -> int:
+async def _go_on_in(here: Session, session_id: str, wish: Wish) -> int:
     described = await here.run(session_id).describe()
     _refuse_what_is_no_session(described)
     queue = described.task_queue
     if not (is_own := here.may_work_on(queue)) and not await may_be_polled(here.client, queue):
         note(elsewhere(session_id, queue, await home_of(described), "orga chat"))
-    async with _worker(here, queue, is_wanted=is_own and not manner.no_worker) as keeper:
+    async with _worker(here, queue, is_wanted=is_own and not wish.no_worker) as keeper:
         if link := here.connection.link(session_id):
             note(link)
-        return await _Talk(here, session_id, queue, keeper, manner).to_its_end()
+        return await _Talk(here, session_id, queue, keeper, wish).to_its_end()
 
 
 def _refuse_what_is_no_session(run: WorkflowExecutionDescription) -> None:
@@ -127,7 +128,7 @@ class _Talk:
     session_id: str
     queue: str
     keeper: WorkerKeeper | None
-    manner: Manner
+    wish: Wish
     is_new: bool = False
 
     async def to_its_end(self) -> int:
@@ -162,15 +163,15 @@ class _Talk:
         note("nothing was said, so the session is closed")
 
     def _chat(self) -> Chat:
-        handle, manner = SessionHandle(self.here.client, self.session_id), self.manner
-        turn_shown = TurnShown(self.session_id, manner.as_json)
-        if manner.text is None and sys.stdin.isatty() and is_terminal():
+        handle, wish = SessionHandle(self.here.client, self.session_id), self.wish
+        turn_shown = TurnShown(self.session_id, wish.as_json)
+        if wish.text is None and sys.stdin.isatty() and is_terminal():
             seen = shown = ChatScreen(turn_shown)
             source, how = seen.keyboard, "typed"
         else:
             seen = QuietScreen() if is_hushed() else PlainScreen()
             shown = PlainChat(seen, turn_shown)
-            source, how = (PipedLines(), "piped") if manner.text is None else (OneMessage(manner.text), "one")
+            source, how = (PipedLines(), "piped") if wish.text is None else (OneMessage(wish.text), "one")
         if self.keeper is not None:
             self.keeper.report = seen.note
         watch = Watch(self.here.client, handle, self.queue, seen, self.keeper)
@@ -179,8 +180,8 @@ class _Talk:
     def _show_past(self, chat: Chat) -> None:
         if not chat.turns.told:
             note("/help shows what else can be done here")
-        elif self.manner.history:
-            note(*history_lines(chat.turns.told[-self.manner.history :], datetime.now(UTC)), "")
+        elif self.wish.history:
+            note(*history_lines(chat.turns.told[-self.wish.history :], datetime.now(UTC)), "")
 
     def _take_leave(self, chat: Chat) -> None:
         if self.keeper is not None:

@@ -1,101 +1,33 @@
 """A chat: what is typed goes into the session, what comes of it is shown, until somebody leaves or the session ends."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal, Protocol, cast
+from typing import cast
 
 import uuid_utils
-from temporalio.client import Client
 from temporalio.service import RPCError
 
 from orga.client.cli.chat.commands import Asked, Said, understood
+from orga.client.cli.chat.parts import CtrlC, Parts
 from orga.client.cli.chat.source import Left
 from orga.client.cli.chat.turns import Turns, history_lines, in_short
 from orga.client.cli.exit_codes import ExitCode, UsageError, of_ending
-from orga.client.cli.held_calls import Call
 from orga.client.cli.interrupts import CTRL_C, in_place_of_leaving
-from orga.client.cli.line import Line
 from orga.client.cli.terminal_text import behind
-from orga.client.cli.watching import Watch, followed
+from orga.client.cli.watching import followed
 from orga.client.errors import NotTakenYet, OrgaError, RunEnded, ServerLost, SessionClosed, TurnUnknown
 from orga.client.journal.reading import read_journal
-from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.sessions.input import WhenBusy
-from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED, TurnReason, TurnResult
+from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED, TurnReason
 from orga.workflows.types.status import JournalEntry
-
-Manner = Literal["typed", "piped", "one"]
-"""`piped` are lines, each said when the one before it is answered; `one` is a single message, said as it is."""
-
-CtrlC = Literal["interrupts", "clears", "leaves"]
-"""What it does: end the turn under way, clear what is typed (or leave, where nothing is), leave at once."""
 
 CLOSING_S = 15.0
 """For which the end of a session is waited for that was closed."""
 
 MAX_UNTAKEN = 5
 """Times ten seconds that a worker has to take a message."""
-
-
-class Source(Protocol):
-    """Says one thing after the other."""
-
-    async def read(self, ctrl_c: "Callable[[], CtrlC]") -> str:
-        """Return the next one, or raise `Left`; where Ctrl-C is a key, it is told of it."""
-        ...
-
-    def has_more(self) -> bool:
-        """Whether something of a script is left that was not said yet."""
-        ...
-
-
-class Shown(Protocol):
-    """Shows what a chat shows beside the live view."""
-
-    is_busy: bool
-
-    def told(self, line: Line, at: datetime) -> None:
-        """Show a line of a turn."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Show a remark."""
-        ...
-
-    def lines(self, *lines: str) -> None:
-        """Show what was asked for."""
-        ...
-
-    def ended(self, turn: TurnResult) -> None:
-        """Show the answer of a turn, or why it has none."""
-        ...
-
-    def tell_calls(self, calls: Iterable[Call]) -> None:
-        """Show those calls that wait for a yes and were not shown yet."""
-        ...
-
-    def calls_told(self) -> frozenset[str]:
-        """Return the approval ids of the calls that were shown."""
-        ...
-
-    def answers(self, text: str) -> bool:
-        """Take a line as the answer to what a turn asks, if it asks something."""
-        ...
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What a chat is between."""
-
-    client: Client
-    session: SessionHandle
-    watch: Watch
-    source: Source
-    shown: Shown
-    manner: Manner
 
 
 CarryOut = Callable[["Chat", Asked], Awaitable[None]]
