@@ -5,14 +5,20 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orga.activities.adapters.knowledge.recall_tool import RecallKnowledge
 from orga.activities.knowledge.ports import KnowledgeStore
+from orga.activities.knowledge.recall import look_up
 from orga.activities.knowledge.scopes import may_recall
-from orga.workflows.types.knowledge import Erasure, KnowledgeItem, Reader, Recall, ScopeLevel
+from orga.activities.ports import ToolContext
+from orga.workflows.types.knowledge import Behalf, Erasure, KnowledgeItem, KnowledgeKind, Reader, Recall, ScopeLevel
+from orga.workflows.types.recall import KnowledgeOutput, RecallRequest
 from tests.support.knowledge.items import a_text, wish
 from tests.support.knowledge.stores import clock, opens, store
 
 __all__ = ["clock", "opens", "store"]
 
+DOCUMENTS: st.SearchStrategy[KnowledgeKind] = st.just("document")
+RECALLED: st.SearchStrategy[KnowledgeKind] = st.sampled_from(["document", "convention"])
 NAMES = st.sampled_from(["", "a", "A", "b", "a b", '"', "a', 'b", "%", "user", "ä", "0", "a\ufffd", "\ufffd"])
 SCOPES: tuple[ScopeLevel, ...] = ("user", "agent", "tenant", "global")
 OWNERS = st.builds(Reader, tenant=NAMES, user=NAMES, agent=NAMES)
@@ -45,15 +51,25 @@ def is_visible(item: KnowledgeItem, reader: Reader, scopes: Sequence[ScopeLevel]
 
 
 @st.composite
-def owned_items(draw: st.DrawFn) -> list[KnowledgeItem]:
+def owned_items(
+    draw: st.DrawFn,
+    kinds: st.SearchStrategy[KnowledgeKind] = DOCUMENTS,
+    owners: st.SearchStrategy[Reader] = OWNERS,
+) -> list[KnowledgeItem]:
     items: list[KnowledgeItem] = []
     for number in range(draw(st.integers(1, 8))):
         scope = draw(st.sampled_from(SCOPES))
-        owner = draw(OWNERS)
+        owner = draw(owners)
         if (scope, owner.user) == ("user", "") or (scope, owner.agent) == ("agent", ""):
             owner = owner.model_copy(update={scope: "somebody"})
         items.append(
-            a_text(f"secret number {number}", scope=scope, owner=owner, directory=draw(st.sampled_from(["", "src"])))
+            a_text(
+                f"secret number {number}",
+                kind=draw(kinds),
+                scope=scope,
+                owner=owner,
+                directory=draw(st.sampled_from(["", "src"])),
+            )
         )
     return items
 
@@ -72,6 +88,43 @@ async def test_exactly_what_a_reader_may_see_is_recalled(
             if is_visible(item, looked_for.reader, looked_for.scopes) and looked_for.directory in {None, item.directory}
         }
         assert found == visible
+    finally:
+        await store.forget(Erasure(ids=tuple(each.id for each in stored)))
+
+
+FEW = st.sampled_from(["a", "b"])
+NEIGHBOURS = st.builds(Reader, tenant=FEW, user=FEW, agent=FEW)
+"""So few that often one of them asks for what another owns."""
+
+
+async def ids_by_call(store: KnowledgeStore, reader: Reader, **arguments: str) -> set[str]:
+    """Return what a call of the model's brings."""
+    behalf = Behalf(reader=reader, threshold=0.0)
+    context = ToolContext(call_id="c", idempotency_key="k", workflow_id="w", behalf=behalf)
+    output = await RecallKnowledge(store).call({"query": "secret number", "limit": 20, **arguments}, context)
+    assert isinstance(output, KnowledgeOutput)
+    return {each.id for each in output.knowledge.items}
+
+
+@settings(max_examples=100)
+@given(items=owned_items(RECALLED, NEIGHBOURS), reader=NEIGHBOURS)
+async def test_a_run_is_shown_nothing_else_by_its_tool_and_ahead_of_its_steps(
+    store: KnowledgeStore, items: list[KnowledgeItem], reader: Reader
+) -> None:
+    """Conventions of a place are looked for by other ways than words: the law holds there, too."""
+    stored = await store.store(items)
+    try:
+        visible = {new.id: item for new, item in zip(stored, items, strict=True) if is_visible(item, reader, SCOPES)}
+        rules = {id_ for id_, item in visible.items() if item.kind == "convention"}
+        of_root = {id_ for id_ in rules if not visible[id_].directory}
+
+        request = RecallRequest(
+            iteration=1, terms=("secret", "number"), paths=("src/x.py",), reader=reader, limit=20, threshold=0.0
+        )
+        assert {each.item.id for each in await look_up(store, request)} == set(visible)
+        assert await ids_by_call(store, reader) == set(visible)
+        assert await ids_by_call(store, reader, scope="conventions", directory="src/x.py") == rules
+        assert await ids_by_call(store, reader, scope="conventions", directory="") == of_root
     finally:
         await store.forget(Erasure(ids=tuple(each.id for each in stored)))
 
