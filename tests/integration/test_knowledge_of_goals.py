@@ -1,15 +1,19 @@
 """A goal plans with what is known already, and leaves what it has found for later goals."""
 
+import asyncio
 from typing import Any
 
+import pytest
 from temporalio.client import Client
 
+from orga.activities.ports import ToolContext
+from orga.client.testing.script import USAGE
 from orga.testing import FakeTool, answers
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Reply
 from tests.support.model.goals import GoalModel, a_step, says, scored
-from tests.support.runs.goals import pursue
+from tests.support.runs.goals import ended, pursue, start
 from tests.support.runs.loop import Deny, a_loop
 from tests.support.values.shelf import Shelf, a_fact
 
@@ -79,6 +83,42 @@ async def test_the_answer_is_learnt_and_outputs_are_evidence_that_no_goal_recall
         await pursue(loop, f"{GOAL} North or south?")
     assert "It is EDIFACT, see north." in model.asked[0][1]
     assert "found south" not in model.asked[0][1]
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        pytest.param({}, "aborted", id="an abort"),
+        pytest.param({"timeout_s": 5}, "timeout", id="time"),
+        pytest.param({"max_iterations": 1}, "max_iterations", id="rounds"),
+        pytest.param({"max_llm_calls": 4}, "max_iterations", id="calls"),
+        pytest.param({"max_total_tokens": 2 * (USAGE.input_tokens + USAGE.output_tokens)}, "max_tokens", id="tokens"),
+    ],
+)
+async def test_every_ending_that_found_something_is_learnt_from(
+    client: Client, config: dict[str, Any], reason: str
+) -> None:
+    shelf = Shelf()
+
+    async def look(arguments: dict[str, Any], _: ToolContext) -> str:
+        if arguments["at"] == "south" and reason in {"aborted", "timeout"}:
+            if reason == "aborted":
+                await handle.signal("abort", "enough")
+            await asyncio.sleep(60)
+        return f"found {arguments['at']}"
+
+    plan = says(steps=[a_step("a", at="north"), a_step("b", "look", "a", at="south")])
+    model = GoalModel(plan=plan, evaluate=[scored("a"), scored("b")])
+    async with a_loop(
+        client, model, FakeTool("look", look), agents={"default": KNOWING}, knowledge=shelf.as_store
+    ) as loop:
+        handle = await start(loop, GOAL, **config)
+        pursued = await ended(handle, client)
+    assert pursued.reason == reason
+    learnt, found, *_ = shelf.stored
+    assert (learnt.kind, found.kind, found.text) == ("memory", "output", "found north")
+    assert learnt.text == f"Task: {GOAL}\n{pursued.result.output}"
+    assert pursued.events.count("KnowledgeStored") == len(shelf.held)
 
 
 async def test_a_goal_that_got_nowhere_teaches_nothing(client: Client) -> None:
