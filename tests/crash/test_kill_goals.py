@@ -1,6 +1,7 @@
-"""A worker dies in a goal's later states, at a person's answer, and while some of the steps side by side are done."""
+"""A worker dies in a goal's later states, at an answer, while a plan is held for people, and among steps half done."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -10,11 +11,12 @@ from uuid import uuid4
 from temporalio.client import Client, WorkflowHandle
 
 from orga.testing import FakeTool
-from tests.support.crash.stage import NEVER, PATIENCE
+from tests.support.crash.stage import NEVER, PATIENCE, everyone
 from tests.support.crash.worker import Backstage, Cast, CrashWorker, Fate
-from tests.support.model.goals import CallingModel, SteadyModel
+from tests.support.model.goals import CallingModel, DelegatingModel, SteadyModel
 from tests.support.model.staged import WatchedStages
 from tests.support.runs.goals import Pursued, ended, tell
+from tests.support.runs.loop import check_tasks, histories_of, replayed
 from tests.support.runs.questions import waiting
 
 ANSWER = "asked to answer"
@@ -36,13 +38,20 @@ def one_held(backstage: Backstage) -> list[FakeTool]:
 class Killed:
     """A goal whose worker dies by its fate; another one goes on."""
 
-    def __init__(self, client: Client, folder: Path, fate: Fate, cast: Cast, model: Any) -> None:
+    def __init__(self, client: Client, folder: Path, fate: Fate, cast: Cast, model: Any, **config: Any) -> None:
+        """Let its first worker die by this fate; `config` are keys of its GoalConfig."""
+        self._config = config
         self._client, self._queue, self._effects = client, f"goals-{uuid4()}", folder / f"effects-{uuid4()}"
         self._effects.touch()
         address = client.service_client.config.target_host
         self._workers = [
             CrashWorker(address, self._queue, self._effects, NEVER, each, cast, model=model) for each in (fate, Fate())
         ]
+
+    @property
+    def workflow_id(self) -> str:
+        """The id of the goal."""
+        return f"goal-{self._queue}"
 
     @property
     def effects(self) -> list[list[str]]:
@@ -53,17 +62,21 @@ class Killed:
         """Pursue it to its end.
 
         Args:
-            answered: "early" where the first worker is asked to answer, "late" where the second one is.
+            answered: "early" where the first worker is asked to answer, "late" where the second one is, "held" where
+                the first one is killed over the question.
         """
         handle = await self._start()
         dying = self._workers[0].started()
         answer = asyncio.create_task(self._answer(handle)) if "early" in answered else None
+        if "held" in answered:
+            await waiting(handle, PATIENCE.total_seconds())
+            dying.kill()
         await asyncio.to_thread(dying.join, 90)
         assert dying.exitcode == -9
         self._effects.with_name("release").touch()
         living = self._workers[1].started()
         try:
-            await (self._answer(handle) if "late" in answered else answer or asyncio.sleep(0))
+            await (self._answer(handle) if {"late", "held"}.intersection(answered) else answer or asyncio.sleep(0))
             return await ended(handle, self._client)
         finally:
             living.kill()
@@ -72,8 +85,8 @@ class Killed:
     async def _start(self) -> WorkflowHandle[Any, Any]:
         return await self._client.start_workflow(
             "GoalWorkflow",
-            {"goal": "see to it"},
-            id=f"goal-{self._queue}",
+            {"goal": "see to it", "config": self._config},
+            id=self.workflow_id,
             task_queue=self._queue,
             execution_timeout=PATIENCE,
             task_timeout=timedelta(seconds=5),
@@ -81,7 +94,7 @@ class Killed:
 
     async def _answer(self, handle: WorkflowHandle[Any, Any]) -> None:
         await waiting(handle, PATIENCE.total_seconds())
-        await tell(handle, "1999")
+        await tell(handle, "yes")
 
 
 async def test_a_goal_outlives_its_worker_in_its_later_states_and_at_an_answer(client: Client, tmp_path: Path) -> None:
@@ -116,3 +129,34 @@ async def test_no_step_is_done_twice_when_a_worker_dies_between_steps_side_by_si
     assert [tool for tool, _ in goal.effects].count("send") == 1
     assert pursued.reason == "completed"
     assert [step.attempts for step in pursued.result.steps] == [1, 1, 1, 1]
+
+
+async def test_a_plan_that_is_held_for_people_outlives_its_worker(client: Client, tmp_path: Path) -> None:
+    """It is made once, asked about once, and nothing of it is done before the one yes."""
+    moments = {"noting QuestionAsked": "late", "": "held", ANSWER: "early"}
+    goals = {
+        moment: Killed(client, tmp_path, Fate(moment), everyone, SteadyModel, plan_review="always")
+        for moment in moments
+    }
+    ends = await asyncio.gather(*(goals[moment].play([when]) for moment, when in moments.items()))
+    for goal, pursued in zip(goals.values(), ends, strict=True):
+        told = [event for event in pursued.events if event.startswith(("Plan", "Question", "StepExecuted"))]
+        assert (pursued.reason, pursued.result.output) == ("completed", "the final answer")
+        assert told == ["PlanMade", "QuestionAsked", "QuestionAnswered", *["StepExecuted"] * 4]
+        assert len(goal.effects) == len({key for _, key in goal.effects}) == 4
+
+
+async def test_an_agent_that_does_a_step_outlives_the_worker_of_both(client: Client, tmp_path: Path) -> None:
+    """Of its calls the one alone that was cut off is made again, under its key, and none that cannot be repeated."""
+    moments = ("model call 2", "note", "send", "after send")
+    goals = [Killed(client, tmp_path, Fate(moment), everyone, DelegatingModel) for moment in moments]
+    ends = await asyncio.gather(*(goal.play() for goal in goals))
+    for moment, goal, pursued in zip(moments, goals, ends, strict=True):
+        done = Counter(tool for tool, _ in goal.effects)
+        assert done == {"look": 2, "note": 2 if moment == "note" else 1, "send": 1}
+        assert len({key for _, key in goal.effects}) == 4
+        assert (pursued.reason, pursued.result.tool_calls.delegated) == ("completed", 3)
+        assert [(step.status, step.attempts) for step in pursued.result.steps] == [("done", 1)] * 2
+        for history in await histories_of(client, f"{goal.workflow_id}.2.0"):
+            check_tasks(history)
+            await replayed(history)
