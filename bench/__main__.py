@@ -24,6 +24,7 @@ from bench import (
     recall_time,
     replay,
     start_cost,
+    start_up,
     throughput,
     wall,
 )
@@ -58,6 +59,7 @@ MEASURES = {
     "n": Measure("time of recall", recall_time.measure, {"items": 100_000}, {"items": 10_000}),
     "o": Measure("history with knowledge", knowing.measure),
     "p": Measure("answers of the offline reader", reading.measure),
+    "q": Measure("start-up of commands", start_up.measure, {"rounds": 5}, {"rounds": 3}),
 }
 
 

@@ -32,7 +32,9 @@ Audit: all proposals of a run judged anew by bench/policies; verify: all its che
 Goals: a plan of 8 independent steps, each a tool of half a second; under "floor" the same goal, one step at a time.
   Its model answers at once. A quarter would be the best of 4 at a time; plan, scores and answer add to both.
 Recall: 118 passages and 230 questions of SQuAD 2.0 (bench/questions, with their licence), the default embedder; under
-  "floor" words and vectors together. Its time: passages of 40 words, all visible to the reader, one at a time."""
+  "floor" words and vectors together. Its time: passages of 40 words, all visible to the reader, one at a time.
+Start-up: processor time of a whole command, the user's and the system's, in an empty folder, warm; under "floor" an
+  interpreter that imports temporalio.client and ends. The run that status and steer ask is live and paused."""
 
 
 def header() -> str:
