@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from orga.client.testing.environment import Environment, environment
     from orga.client.testing.fake_tools import FakeTool, permanent, transient
     from orga.client.testing.journals import journal_of
+    from orga.client.testing.recorded import NoHistory
     from orga.client.testing.replay import ReplayDiffers, replay
     from orga.client.testing.script import ScriptedModel, ScriptExhausted, answers, calls, scripted, together
 
@@ -19,6 +20,7 @@ __all__ = [
     "JournalCall",
     "ModelError",
     "ModelRequest",
+    "NoHistory",
     "NotEnded",
     "Ran",
     "ReplayDiffers",
@@ -51,6 +53,7 @@ _PLACES = {
     "environment": ("Environment", "environment"),
     "fake_tools": ("FakeTool", "permanent", "transient"),
     "journals": ("journal_of",),
+    "recorded": ("NoHistory",),
     "replay": ("ReplayDiffers", "replay"),
     "script": ("ScriptExhausted", "ScriptedModel", "answers", "calls", "scripted", "together"),
 }

@@ -10,7 +10,7 @@ HOW = "save one in the Temporal UI (Download), or with: temporal workflow show -
 
 
 class NoHistory(OrgaError):
-    """A file that holds no history."""
+    """A file that holds no history, or a folder without one."""
 
 
 def recorded_history(path: Path) -> WorkflowHistory:

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from tests.support.values.planted import planted
 
 ROOT = Path(__file__).parents[2]
@@ -73,6 +75,46 @@ def test_it_fails_by_itself(scripted_model):
     assert False, "only this is told"
 """
 
+IN_REAL_TIME = """
+import pytest
+
+from orga import Agent
+from orga.testing import FakeTool, answers, assert_called, calls
+
+pytestmark = pytest.mark.anyio
+CLERK = Agent("clerk", instructions="Help customers.", tools=[FakeTool("ship", "on its way")])
+SERVERS = []
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+@pytest.mark.parametrize("order", ["ORD-7", "ORD-8"])
+async def test_orders_are_shipped(orga_local_environment, scripted_model, order):
+    model = scripted_model(calls("ship", order=order), answers("Sent."))
+    ran = await orga_local_environment.run(CLERK, f"Ship {order}.", model=model)
+    assert_called(ran.journal, "ship", times=1, arguments={"order": order})
+    assert "OrgaAgent" in (await ran.handle.describe()).search_attributes
+    SERVERS.append(ran.handle.client.service_client.config.target_host)
+
+
+async def test_one_server_is_for_all_tests_and_skips_no_time(orga_local_environment):
+    assert not orga_local_environment.skips_time
+    assert SERVERS == [orga_local_environment.client.service_client.config.target_host] * 2
+"""
+
+NO_SERVER = """
+import os
+
+os.environ["ORGA_TEMPORAL_CLI"] = "/nowhere/temporal"
+
+
+def test_it_has_no_server(orga_local_environment):
+    raise AssertionError
+"""
+
 
 async def test_a_project_that_does_not_use_it_pays_nothing(tmp_path: Path) -> None:
     (tmp_path / "test_unused.py").write_text(UNUSED)
@@ -80,6 +122,26 @@ async def test_a_project_that_does_not_use_it_pays_nothing(tmp_path: Path) -> No
     code, output = await pytest_in(tmp_path, "-p", "no:asyncio")
 
     assert (code, "1 passed" in output) == (0, True), output
+
+
+@pytest.mark.parametrize("loops", ["asyncio", "anyio"])
+async def test_the_server_in_real_time_is_one_for_all_tests(tmp_path: Path, loops: str) -> None:
+    """Each test has a loop of its own, by either plugin; the server belongs to none of them."""
+    (tmp_path / "test_orders.py").write_text(IN_REAL_TIME)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
+
+    code, output = await pytest_in(tmp_path, "-p", "no:anyio" if loops == "asyncio" else "no:asyncio")
+
+    assert (code, "3 passed" in output) == (0, True), output
+
+
+async def test_a_server_that_cannot_be_had_is_told_where_a_test_asks_for_it(tmp_path: Path) -> None:
+    (tmp_path / "test_no_server.py").write_text(NO_SERVER)
+
+    code, output = await pytest_in(tmp_path)
+
+    assert (code, "1 error in" in output) == (1, True), output
+    assert "ORGA_TEMPORAL_CLI names /nowhere/temporal, which is no executable file" in output
 
 
 async def test_a_script_that_is_not_used_up_fails_a_test_that_passes(tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ from temporalio.client import WorkflowExecutionStatus, WorkflowHistory
 from orga import Agent, tool
 from orga.client.errors import OrgaError
 from orga.client.server.endpoint import ServerUnavailable
-from orga.client.testing.recorded import NoHistory
 from orga.client.testing.script import ScriptedModels
 from orga.testing import (
     Environment,
     FakeTool,
+    NoHistory,
     NotEnded,
     ReplayDiffers,
     ScriptExhausted,
