@@ -208,11 +208,11 @@ async def start_agent(
     """Start a run and return its handle.
 
     Args:
-        client: From `connect`.
+        client: From `connect` or `orga.worker`, or one of your own with `OrgaPlugin`.
         agent_input: The input of `AgentWorkflow`; a string is the task.
         workflow_id: `agent-<uuid7>` unless given.
-        task_queue: Where the workers poll; None for those of the folder and configuration that `connect` was called
-            with, `orga` for a client of another making.
+        task_queue: Where the workers poll. None: of a client from `connect` or `orga.worker` what that stands for; of
+            one of your own `orga`, whatever your `Worker` polls, and a run that nobody polls for waits without a word.
         again: Start even though a run with this id has ended; its history is found by its run id only, then.
         search_attributes: Set from the start; the run adds its own.
 

@@ -47,10 +47,10 @@ async def start_goal(
     """Start a goal and return its handle; a string is the goal, the rest is as for `start_agent`.
 
     Args:
-        client: From `connect`.
+        client: As for `start_agent`.
         goal: Its text, or its input.
         workflow_id: As for `start_agent`.
-        task_queue: As for `start_agent`.
+        task_queue: As for `start_agent`: with a client of your own, what your `Worker` polls.
         again: As for `start_agent`.
         search_attributes: As for `start_agent`.
         pipeline: A plan of the worker's configuration, where the input names none.

@@ -140,7 +140,7 @@ async def start_session(
     """Start a session, in which nothing is said yet, and return its handle.
 
     Args:
-        client: From `connect`.
+        client: As for `start_agent`.
         session_input: The input of `SessionWorkflow`, or a part of it; what it says wins over the next nine.
         agent: As in the input of an agent's run, and so the next seven.
         config: Limits and settings; each turn has all of its limits anew.
@@ -152,7 +152,7 @@ async def start_session(
         tenant: Whose session it is.
         session_id: `session-<uuid7>` unless given.
         idle_timeout_s: Seconds without a message between two turns after which it ends; None: never.
-        task_queue: As for `start_agent`.
+        task_queue: As for `start_agent`: with a client of your own, what your `Worker` polls.
         again: As for `start_agent`.
         search_attributes: As for `start_agent`.
 

@@ -56,7 +56,7 @@ async def create_schedule(
     """Let Temporal start a goal or a run again and again, and return the schedule's handle.
 
     Args:
-        client: From `connect`.
+        client: As for `start_agent`.
         schedule_id: The ids of its runs are made of it: `<schedule_id>-<time in UTC>`.
         given: What each run begins with; a mapping that has `goal` is a goal's, else an agent's.
         cron: One or more expressions, as `0 7 * * 1-5`; this or `every`.
@@ -68,7 +68,7 @@ async def create_schedule(
         end: No run is started after it.
         paused: Begin paused.
         note: Stands in the schedule, for people.
-        task_queue: As for `start_agent`.
+        task_queue: As for `start_agent`: with a client of your own, what your `Worker` polls.
 
     Raises:
         InvalidInput: Before anything is created, naming what is wrong.

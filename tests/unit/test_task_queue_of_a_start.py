@@ -1,0 +1,35 @@
+"""Where a run goes that is started with an application's own client: what docs/embedding.md and the docstrings say."""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any
+from unittest.mock import create_autospec
+
+import pytest
+from temporalio.client import Client
+
+from orga import create_schedule, start_agent, start_goal, start_session
+
+STARTS: dict[str, Callable[..., Awaitable[Any]]] = {
+    "start_agent": partial(start_agent, agent_input="Look."),
+    "start_goal": partial(start_goal, goal="Know."),
+    "start_session": start_session,
+    "create_schedule": partial(create_schedule, schedule_id="daily", given={"task": "Look."}, every=timedelta(days=1)),
+}
+
+
+def queues(client: Any) -> list[str]:
+    """Return where it was told to start something, in order."""
+    schedules = [call.args[1].action.task_queue for call in client.create_schedule.await_args_list]
+    return schedules or [call.kwargs["task_queue"] for call in client.start_workflow.await_args_list]
+
+
+@pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
+async def test_a_client_of_an_application_has_no_queue_but_the_usual_one_until_it_is_named(
+    start: Callable[..., Awaitable[Any]],
+) -> None:
+    client = create_autospec(Client, instance=True)
+    await start(client)
+    await start(client, task_queue="desk")
+    assert queues(client) == ["orga", "desk"]
