@@ -143,7 +143,7 @@ class AtWork:
         return status
 
     async def clear(self) -> None:
-        """Terminate what is still under way: for a run without a worker, no time would be skipped for anybody."""
+        """Terminate what was started here and is still under way: a run without a worker lets no time be skipped."""
         for handle in self._started:
             if (await handle.describe()).status == WorkflowExecutionStatus.RUNNING:
                 await self.client.get_workflow_handle(handle.id).terminate("its test is over")
