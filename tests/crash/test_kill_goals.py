@@ -11,9 +11,10 @@ from uuid import uuid4
 from temporalio.client import Client, WorkflowHandle
 
 from orga.testing import FakeTool
+from tests.support.crash.model import DelegatingModel
 from tests.support.crash.stage import NEVER, PATIENCE, everyone
 from tests.support.crash.worker import Backstage, Cast, CrashWorker, Fate
-from tests.support.model.goals import CallingModel, DelegatingModel, SteadyModel
+from tests.support.model.goals import CallingModel, SteadyModel
 from tests.support.model.staged import WatchedStages
 from tests.support.runs.goals import Pursued, ended, tell
 from tests.support.runs.loop import check_tasks, histories_of, replayed

@@ -51,6 +51,10 @@ class Provenance(Record):
         """Return it from another source."""
         return replace_fields(self, {"source": source})
 
+    def with_taint(self, names: tuple[str, ...]) -> Self:
+        """Return it marked by these names, too."""
+        return replace_fields(self, {"taint": tuple(dict.fromkeys((*self.taint, *names)))})
+
     def with_texts(self, change: Callable[[str], str]) -> Self:
         """Return it with each of its texts changed so."""
         return replace_fields(
@@ -139,8 +143,11 @@ class KnowledgeItem(Record):
 
     def with_taint(self, names: tuple[str, ...]) -> Self:
         """Return it marked by these names, too."""
-        taint = tuple(dict.fromkeys((*self.provenance.taint, *names)))
-        return replace_fields(self, {"provenance": replace_fields(self.provenance, {"taint": taint})})
+        return replace_fields(self, {"provenance": self.provenance.with_taint(names)})
+
+    def with_expiry(self, time: datetime) -> Self:
+        """Return it as what is not recalled from that time on."""
+        return replace_fields(self, {"expires_at": time})
 
     def with_owner(self, owner: Reader) -> Self:
         """Return it as another's."""
@@ -156,10 +163,6 @@ class StoredItem(KnowledgeItem):
     contradicted_by: str = ""
     """The id of a newer fact of the same subject and predicate, within the same scope and owner, with another object:
     this one ranks below it."""
-
-    def with_expiry(self, time: datetime) -> Self:
-        """Return it as what is not recalled from that time on."""
-        return replace_fields(self, {"expires_at": time})
 
     def with_contradiction(self, newer: str) -> Self:
         """Return the fact that the newer one of this id contradicts; "" for none."""

@@ -8,8 +8,10 @@ from orga.activities.ports import Judgement, ModelRequest, Proposal
 from orga.client.testing.script import USAGE
 from orga.testing import answers
 from orga.workflows.types.gate import ApprovalTerms
+from orga.workflows.types.goals.turns import turn_asked_for
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.text import undelimited
+from tests.support.model.goals import SteadyModel, a_step, asked_for, says
 
 
 @dataclass(frozen=True)
@@ -73,3 +75,17 @@ class Lenient:
             self.reached(f"gate of {proposal.call.name}")
         asks = proposal.call is not None and proposal.call.name == "pay"
         return Judgement(True, approval=ApprovalTerms(approvers=("ada",)) if asks else None)
+
+
+class DelegatingModel(SteadyModel):
+    """Plans a step that the agent `helper` does, which calls all tools one by one, and one step behind it."""
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Say what is asked for, of the goal and of its agent."""
+        if not any(turn_asked_for(message.text) for message in request.messages):
+            return await PlannedModel(frozenset(self._tools), self._reached).complete(request, on_text)
+        reply = await super().complete(request, on_text)
+        if turn_asked_for(asked_for(request)) != "goal_plan":
+            return reply
+        trip = a_step("trip", "helper", task=" ".join(self._tools))
+        return says(steps=[trip, a_step("last", self._tools[0], "trip")])

@@ -10,7 +10,6 @@ from orga.activities.ports import ModelRequest
 from orga.testing import answers
 from orga.workflows.types.goals.turns import turn_asked_for
 from orga.workflows.types.messages import Reply, ToolCall
-from tests.support.crash.model import PlannedModel
 
 GOOD = {"relevance": 5, "completeness": 4, "usability": 4, "goal_progress": 4}
 BAD = {"relevance": 1, "completeness": 1, "usability": 2, "goal_progress": 1}
@@ -89,17 +88,3 @@ class CallingModel(SteadyModel):
 
     def _last(self) -> dict[str, Any]:
         return super()._last() | {"arguments": None}
-
-
-class DelegatingModel(SteadyModel):
-    """Plans a step that the agent `helper` does, which calls all tools one by one, and one step behind it."""
-
-    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        """Say what is asked for, of the goal and of its agent."""
-        if not any(turn_asked_for(message.text) for message in request.messages):
-            return await PlannedModel(frozenset(self._tools), self._reached).complete(request, on_text)
-        reply = await super().complete(request, on_text)
-        if turn_asked_for(asked_for(request)) != "goal_plan":
-            return reply
-        trip = a_step("trip", "helper", task=" ".join(self._tools))
-        return says(steps=[trip, a_step("last", self._tools[0], "trip")])

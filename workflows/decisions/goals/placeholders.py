@@ -54,7 +54,10 @@ PLACEHOLDERS: Mapping[PromptName, Mapping[str, Placeholder]] = {
         "round": Placeholder("rounds of steps so far", 1),
         "max_rounds": Placeholder("`max_iterations`", 15),
         "errors": Placeholder("rounds in a row in which every step failed", 0),
-        "scores": Placeholder("the average of the latest rounds and where it goes; empty where none was judged", "4.0"),
+        "scores": Placeholder(
+            "the average of the latest three rounds, where it goes and how steeply; empty where none was judged",
+            "4.0",
+        ),
         "before": Placeholder("what was over before this round, on one line; may be empty", "s1 done"),
         "this_round": Placeholder("what came of each step of this round, one a line", "- s2: done", is_needed=True),
         "open_steps": Placeholder("the steps still to be done, one a line; may be empty", "- s3: g", is_needed=True),
