@@ -10,7 +10,7 @@ from orga.client.journal.reading import read_journal
 from orga.client.runs.goals import GoalHandle
 from orga.testing import FakeTool
 from tests.support.model.goals import GoalModel, a_step, says, scored
-from tests.support.runs.goals import ended, stands, start, tell
+from tests.support.runs.goals import ended, stands, start
 from tests.support.runs.loop import a_loop
 from tests.support.runs.questions import waiting
 
@@ -60,10 +60,11 @@ async def test_a_goal_that_asks_is_shown_as_it_would_show_itself(client: Client)
         assert any(line.startswith("scores     improving (+") for line in lines)
         assert f"waits      answer {question['wait_id']}: Which year?" in lines
 
+        await handle.signal("pause")  # the step takes the place of an answer, and would be done at once
         await GoalHandle(client, handle.id).override_step("look", {"at": 7})
         overridden = await asyncio.wait_for(_with_step(client, handle.id, "by a person's word"), 30)
         assert overridden["status"] == "open"
-        await tell(handle, "1999")
+        await handle.signal("resume")
         pursued = await ended(handle, client)
     after = await of_history(client, handle.id)
     assert after.plan is not None

@@ -142,7 +142,7 @@ async def test_a_limit_is_asked_about_for_days(environment: WorkflowEnvironment)
 
 
 async def test_a_question_is_asked_on_by_the_run_that_continues_as_new(client: Client) -> None:
-    """Guidance fills the history; the question keeps its id and since when it waits.
+    """Signals fill the history; the question keeps its id and since when it waits.
 
     On a server whose time is real: the other one loses a task now and then when a run continues as new.
     """
@@ -154,7 +154,7 @@ async def test_a_question_is_asked_on_by_the_run_that_continues_as_new(client: C
         before = await time_left(handle)
 
         async def is_another() -> bool:
-            await handle.signal("steer", "mind the gap")
+            await handle.signal("resume")  # it says nothing: guidance would close the question
             return (await handle.describe()).run_id != began
 
         await until(is_another)
@@ -166,7 +166,6 @@ async def test_a_question_is_asked_on_by_the_run_that_continues_as_new(client: C
         runs = await histories_of(client, handle.id)
     assert (pursued.reason, len(runs) > 1, pursued.result.duration_s < 60) == ("completed", True, True)
     assert pursued.events.count("QuestionAsked") == pursued.events.count("QuestionAnswered") == 1
-    assert "mind the gap" in model.asked[-1][1]
 
 
 async def test_a_plan_that_never_comes_ends_it_after_the_time_of_one_step(client: Client) -> None:
