@@ -53,7 +53,7 @@ async def recorded(client: Client, goal: RunKey, name: str, last: Sending) -> As
     """Record what is sent in this block as the one behind `last`, and what came of it.
 
     Raises:
-        OrgaError: Somebody else sends it.
+        OrgaError: Somebody else sends it, or the server cannot be told of it.
     """
     try:
         sending: WorkflowHandle[Any, Any] = await client.start_workflow(
@@ -66,6 +66,8 @@ async def recorded(client: Client, goal: RunKey, name: str, last: Sending) -> As
         )
     except WorkflowAlreadyStartedError:
         raise OrgaError("somebody else sends it at this moment") from None
+    except RPCError as error:
+        raise OrgaError(f"it is not sent, since the server does not record it: {error.message}") from error
     outcome: Outcome = "unknown"
     try:
         yield
@@ -74,7 +76,15 @@ async def recorded(client: Client, goal: RunKey, name: str, last: Sending) -> As
         outcome = "unknown" if error.may_have_arrived else "not taken"
         raise
     finally:
+        await _tell(sending, outcome)
+
+
+async def _tell(sending: WorkflowHandle[Any, Any], outcome: Outcome) -> None:
+    try:
         await sending.terminate(reason=outcome)
+    except RPCError as error:
+        came = "whether it was taken is not known" if outcome == "unknown" else f"it was {outcome}"
+        raise OrgaError(f"{came}, which the server does not record: {error.message}") from error
 
 
 async def _outcome(client: Client, sending_id: str) -> Outcome | None:

@@ -1,0 +1,62 @@
+"""What `orga requeue` tells of a sending that the server does not record: nothing is sent, or what came of it."""
+
+from typing import Any, cast
+
+import pytest
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from orga.activities.ports import NotifyError, RunKey
+from orga.client.errors import OrgaError
+from orga.client.runs.redeliveries import NEVER, recorded
+
+GOAL = RunKey(workflow_id="goal-1", run_id="r")
+GONE = RPCError("the server is gone", RPCStatusCode.UNAVAILABLE, b"")
+
+
+class _Server:
+    """Begins a sending, and is gone when it is told what came of it; or is gone at once."""
+
+    def __init__(self, *, begins: bool = True) -> None:
+        self._begins = begins
+
+    async def start_workflow(self, *_: Any, **__: Any) -> "_Server":
+        if not self._begins:
+            raise GONE
+        return self
+
+    async def terminate(self, **_: Any) -> None:
+        raise GONE
+
+
+async def _send(server: _Server, sent: list[str], error: NotifyError | None = None) -> None:
+    async with recorded(cast("Client", server), GOAL, "hook", NEVER):
+        sent.append("the answer")
+        if error is not None:
+            raise error
+
+
+async def test_nothing_is_sent_that_the_server_does_not_record() -> None:
+    sent: list[str] = []
+    with pytest.raises(OrgaError, match="it is not sent, since the server does not record it: the server is gone"):
+        await _send(_Server(begins=False), sent)
+    assert sent == []
+
+
+REFUSED = NotifyError("refused", kind="http", retryable=False)
+CUT_OFF = NotifyError("cut off", kind="http", retryable=False, may_have_arrived=True)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        pytest.param(None, "it was delivered, which", id="taken"),
+        pytest.param(REFUSED, "it was not taken, which", id="refused"),
+        pytest.param(CUT_OFF, "whether it was taken is not known, which", id="cut off"),
+    ],
+)
+async def test_what_came_of_it_is_told_where_the_server_does_not_record_it(
+    error: NotifyError | None, told: str
+) -> None:
+    with pytest.raises(OrgaError, match=f"^{told} the server does not record: the server is gone$"):
+        await _send(_Server(), [], error)
