@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -32,7 +31,7 @@ from orga.client.telemetry.logs import configure_logs
 from orga.client.telemetry.start import telemetry
 from orga.client.workers.checked import checked
 from orga.client.workers.deployment import version_in, worker_options
-from orga.client.workers.ending import bound_shutdown
+from orga.client.workers.ending import SHUTDOWN_GRACE, bound_shutdown
 from orga.client.workers.engine_memory import change_of_engine, recorded_engine, remember_engine, remembered_engine
 from orga.client.workers.garbage import collect_ended_runs
 from orga.client.workers.parts import Parts, configured_parts, secret_names
@@ -41,9 +40,6 @@ from orga.client.workers.routing import to_make_current
 from orga.client.workers.script import worker as worker_of_a_script
 from orga.own_code import keep_out, seal
 from orga.start import worker as become_worker
-
-SHUTDOWN_GRACE = timedelta(seconds=10)
-"""What activities in flight get to end in, once the worker is told to stop."""
 
 
 def build_worker(

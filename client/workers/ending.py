@@ -4,9 +4,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Generator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Protocol, cast
 
 from temporalio.worker import Worker
+
+SHUTDOWN_GRACE = timedelta(seconds=10)
+"""What activities in flight get to end in, once the worker is told to stop: the SDK would cancel them at once."""
 
 LAST_S = 3.0
 """For the last step of a shutdown, behind all polls and completions; it usually takes milliseconds.

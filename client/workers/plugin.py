@@ -5,7 +5,6 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -40,7 +39,7 @@ from orga.client.runners.sandbox import workflow_runner
 from orga.client.server.search_attributes import are_known
 from orga.client.workers.application import client_of, refuse_shared_names, with_our_values
 from orga.client.workers.deployment import GoingOver
-from orga.client.workers.ending import bound_shutdown, ends_unbegun
+from orga.client.workers.ending import SHUTDOWN_GRACE, bound_shutdown, ends_unbegun
 from orga.client.workers.engine_memory import change_of_engine, recorded_engine
 from orga.client.workers.in_code import Agent, Function, InCode
 from orga.client.workers.parts import Parts, configured_parts
@@ -51,10 +50,6 @@ from orga.workflows.types.mcp import McpServer
 from orga.workflows.types.setup import PrepareRequest, Setup
 
 _log = logging.getLogger(__name__)
-
-
-SHUTDOWN_GRACE = timedelta(seconds=10)
-"""What calls in flight get to end in where the application says nothing: the SDK would cancel them at once."""
 
 
 class _AgentsOfServer:
@@ -89,6 +84,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     _stand_ins: StandIns | None = None
     """For a worker under test."""
     _shutdown_grace = SHUTDOWN_GRACE
+    """Where the application says nothing."""
 
     def __init__(
         self,

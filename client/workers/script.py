@@ -25,7 +25,9 @@ from orga.client.workers.in_code import Agent, Function
 from orga.client.workers.plugin import OrgaPlugin
 from orga.workflows.types.mcp import McpServer
 
-SHUTDOWN_GRACE = timedelta(seconds=5)
+GRACE_OF_A_SCRIPT = timedelta(seconds=5)
+"""What calls in flight get to end in when the block is left: somebody waits for the end of the script."""
+
 MARK_CHARS = 10
 
 
@@ -80,7 +82,7 @@ async def worker(
                 activities=activities,
                 plugins=[plugin],
                 build_id=None if has_own else build_id(),
-                graceful_shutdown_timeout=SHUTDOWN_GRACE,
+                graceful_shutdown_timeout=GRACE_OF_A_SCRIPT,
             )
             async with observed.watch(connected.client), at_work:
                 yield connected.client

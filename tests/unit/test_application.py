@@ -24,7 +24,7 @@ from orga.client.errors import ConfigError
 from orga.client.history.converter import FrugalPayloadConverter, data_converter
 from orga.client.runners.beside import PASSED_TO_OTHERS, BesideRunner
 from orga.client.runners.sandbox import PASSED_THROUGH
-from orga.client.workers.plugin import SHUTDOWN_GRACE
+from orga.client.workers.ending import SHUTDOWN_GRACE
 from orga.client.workers.registered import HEARTBEAT_THROTTLE, WORKFLOW_TASKS
 
 

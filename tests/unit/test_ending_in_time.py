@@ -1,8 +1,7 @@
 """A worker that is stopped has time for all that it does then, before its command kills it."""
 
-from orga.client.workers.ending import LAST_S
+from orga.client.workers.ending import LAST_S, SHUTDOWN_GRACE
 from orga.client.workers.process import STOP_TIMEOUT_S
-from orga.worker import SHUTDOWN_GRACE
 
 
 def test_the_last_step_fits_behind_what_activities_get() -> None:

@@ -5,11 +5,18 @@ from typing import Any, cast
 from pydantic_core import to_json
 
 from orga.workflows.decisions.control.interventions import with_guidance
-from orga.workflows.decisions.goals.plans import agent_problem, skills_of
+from orga.workflows.decisions.goals.plans import agent_problem, agents_of, skills_of
 from orga.workflows.decisions.goals.progress import OPEN_ENDED
 from orga.workflows.decisions.goals.review import with_plan_to_review
 from orga.workflows.types.control import Intervention
-from orga.workflows.types.goals.pursuit import MAX_ARGUMENTS_BYTES, MAX_GOAL_CHARS, OPERATOR, GoalState, PlanStep
+from orga.workflows.types.goals.pursuit import (
+    MAX_ARGUMENTS_BYTES,
+    MAX_GOAL_CHARS,
+    OPERATOR,
+    GoalState,
+    PlanStep,
+    Pursuit,
+)
 from orga.workflows.types.json_text import MAX_DEPTH, is_deeper
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import MOST_IN_JSON, clean_text, one_line
@@ -41,17 +48,11 @@ def with_override(state: GoalState, raw: object) -> GoalState:
     most = state.goal_config.max_plan_steps
     if len(pursuit.open_steps_of_people) >= most:
         raise ValueError(f"override_step: {most} steps by people wait already; wait until one of them is done")
-    busy = set(pursuit.due) if pursuit.stage in {"execute", "evaluate"} else set[str]()
-    waiting = [step for step in pursuit.open_steps if step.id not in busy and step.by != OPERATOR]
-    waiting = [] if pursuit.stage == "plan" else waiting
-    before = {step.id for step in pursuit.steps if step.state == "done"} | busy
-    due = next((step for step in waiting if before.issuperset(step.depends_on)), None)
-    known = {step.id for step in pursuit.steps}
-    number = next(n for n in range(1, len(known) + 2) if f"{OPERATOR}-{n}" not in known)
-    step = due or PlanStep(id=f"{OPERATOR}-{number}", goal="", skill="")
+    due = _giving_way(pursuit)
+    step = due or PlanStep(id=_next_id(pursuit), goal="", skill="")
     text = given if isinstance(given, str) else f"call {skill}"
     arguments, goal = (given, text) if isinstance(given, dict) else (None, one_line(text, MAX_LINE_CHARS))
-    if arguments is None and setup.tool(skill) is None:  # an agent
+    if arguments is None and skill in agents_of(setup):
         arguments, goal = {"task": text}, one_line(text, MAX_GOAL_CHARS)
     replaced = step.with_fields(skill=skill, goal=goal, arguments=arguments, by=OPERATOR)
     others = [*pursuit.steps, replaced] if due is None else [replaced if s.id == due.id else s for s in pursuit.steps]
@@ -62,6 +63,21 @@ def with_override(state: GoalState, raw: object) -> GoalState:
     state = state.with_note("StepOverridden", step=replaced.id, skill=skill)
     state = with_plan_to_review(state) if pursuit.stage == "review" else state
     return with_guidance(state, Intervention(kind="steer", text=clean_text(told), is_for_delegates=False))
+
+
+def _giving_way(pursuit: Pursuit) -> PlanStep | None:
+    """Return the step that is due next, which a person's takes the place of; None where no plan has one."""
+    if pursuit.stage == "plan":
+        return None
+    busy = set(pursuit.due) if pursuit.stage in {"execute", "evaluate"} else set[str]()
+    before = {step.id for step in pursuit.steps if step.state == "done"} | busy
+    waiting = (step for step in pursuit.open_steps if step.id not in busy and step.by != OPERATOR)
+    return next((step for step in waiting if before.issuperset(step.depends_on)), None)
+
+
+def _next_id(pursuit: Pursuit) -> str:
+    known = {step.id for step in pursuit.steps}
+    return next(each for n in range(1, len(known) + 2) if (each := f"{OPERATOR}-{n}") not in known)
 
 
 def _wanted(raw: object, setup: Setup) -> tuple[str, dict[str, Any] | str]:
@@ -78,7 +94,7 @@ def _wanted(raw: object, setup: Setup) -> tuple[str, dict[str, Any] | str]:
             raise ValueError("override_step: input: give the arguments as an object, or what it is to do as a text")
     if is_deeper(wanted, MAX_DEPTH):
         raise ValueError(f"override_step: input: nested more than {MAX_DEPTH} deep")
-    if problem := "" if setup.tool(skill) is not None else agent_problem(wanted):
+    if skill in agents_of(setup) and (problem := agent_problem(wanted)):
         raise ValueError(f"override_step: input: {problem}")
     if len(to_json(wanted, inf_nan_mode="strings")) > MAX_ARGUMENTS_BYTES:
         raise ValueError(f"override_step: input: at most {MAX_ARGUMENTS_BYTES} bytes of JSON; put documents into files")
