@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from orga.activities.adapters.knowledge.embedders.names import HASHING
-from orga.activities.adapters.known_names import Problem
 from orga.activities.adapters.named_tools import acting_lookups, named_in_config, named_in_options
+from orga.activities.adapters.problem import Problem
 from orga.activities.adapters.tiers import ChosenModels
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.delegation import Delegate

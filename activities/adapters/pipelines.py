@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from orga.activities.adapters.known_names import Problem
 from orga.activities.adapters.offered_tools import Offered
+from orga.activities.adapters.problem import Problem
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.loop_tools import RUN_TOOL

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from orga.activities.adapters.known_names import Problem
 from orga.activities.adapters.manifests.flaws import flaws
 from orga.activities.adapters.manifests.manifest import Manifest
+from orga.activities.adapters.problem import Problem
 from orga.activities.adapters.tools.catalog import builtin_specs
 from orga.client.config.problems import reason
 from orga.client.config.sections import OrgaConfig

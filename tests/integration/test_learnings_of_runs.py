@@ -1,7 +1,6 @@
 """What a run has learnt is stored at its end, through the gate, whichever ending it is."""
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -9,16 +8,13 @@ from uuid import uuid4
 import pytest
 from temporalio.client import Client
 
-from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.input import LoopConfig, RunKnowledge
-from orga.workflows.types.knowledge import KnowledgeItem, Stored
 from orga.workflows.types.messages import Reply
-from tests.support.hold import Hold
 from tests.support.runs.critics import a_critic
-from tests.support.runs.knowing import ON, PORT, Judging, all_of, store, stores, told
+from tests.support.runs.knowing import ON, PORT, HeldStore, Judging, all_of, store, stores, told
 from tests.support.runs.loop import Deny, Loop, a_loop, a_worker
 
 __all__ = ["store"]
@@ -102,18 +98,6 @@ async def test_nothing_is_learnt_where_the_config_says_so(client: Client, store:
     async with a_loop(client, [answers("Green.")], knowledge=store) as loop:
         await loop.run("Which colour?", knowledge={"auto_persist": False})
     assert await all_of(store) == []
-
-
-class HeldStore(SqliteStore):
-    """Stands still before it stores what a run has learnt."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, HashingEmbedder())
-        self.hold = Hold()
-
-    async def store(self, items: Sequence[KnowledgeItem]) -> list[Stored]:
-        await self.hold.then(None)
-        return await super().store(items)
 
 
 @pytest.mark.parametrize("kind", ["steer", "add_context"])

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from orga.activities.adapters.known_names import Problem
 from orga.activities.adapters.policy.cedar_files import PolicyFile, policy_files, version_of
 from orga.activities.adapters.policy.cedar_judgement import judged
 from orga.activities.adapters.policy.cedar_set import CedarSet, compiled
 from orga.activities.adapters.policy.problems import BrokenPolicies
+from orga.activities.adapters.problem import Problem
 from orga.activities.ports import Judgement, Proposal
 from orga.activities.threads import Threads
 

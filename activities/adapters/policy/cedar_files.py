@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from orga.activities.adapters.known_names import Problem
 from orga.activities.adapters.policy.problems import BrokenPolicies
+from orga.activities.adapters.problem import Problem
 
 SUFFIX = ".cedar"
 VERSION_CHARS = 12

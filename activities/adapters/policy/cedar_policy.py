@@ -7,7 +7,6 @@ from typing import Any
 
 import cedarpy
 
-from orga.activities.adapters.known_names import Problem
 from orga.activities.adapters.policy.cedar_annotations import Annotations, BadAnnotation, annotations
 from orga.activities.adapters.policy.cedar_lint import findings
 from orga.activities.adapters.policy.cedar_paths import Node
@@ -15,6 +14,7 @@ from orga.activities.adapters.policy.cedar_schema import misfits
 from orga.activities.adapters.policy.cedar_statements import Statement
 from orga.activities.adapters.policy.cedar_types import Types, types_of
 from orga.activities.adapters.policy.problems import BrokenPolicies
+from orga.activities.adapters.problem import Problem
 
 
 @dataclass(frozen=True)

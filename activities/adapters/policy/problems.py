@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from orga.activities.adapters.known_names import Problem
+from orga.activities.adapters.problem import Problem
 from orga.workflows.types.text import close_to
 
 

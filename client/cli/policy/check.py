@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orga.activities.adapters.known_names import Problem
+from orga.activities.adapters.problem import Problem
 from orga.client.cli.counting import counted
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.options import ConfigFile, Json

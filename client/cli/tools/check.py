@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orga.activities.adapters.known_names import Problem
+from orga.activities.adapters.problem import Problem
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.output import json_result, note, result

@@ -56,7 +56,7 @@ class Judging(Deny):
 
 
 class HeldStore(SqliteStore):
-    """Stands still before it stores what a turn has taught."""
+    """Stands still before it stores what a run or a turn has taught."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, HashingEmbedder())

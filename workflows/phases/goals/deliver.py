@@ -31,7 +31,7 @@ ABORTED_WITHIN_S = 20.0
 """Of a goal that was aborted."""
 
 LONGEST_PAUSE_S = 30.0
-"""Between two attempts; the first pause is a second, and each is twice the one before."""
+"""Between two attempts, where the failed one told no pause: its worker died, or it ran out of time."""
 
 CUT_SHORT = "the goal was aborted while it was delivered"
 

@@ -20,8 +20,6 @@ ROOM_BYTES = 50_000
 LEAST_BYTES = 2_000
 """Of the material of a task, however long the rest of it is."""
 
-"""Stands before what was wrong with a critique that has to be given again."""
-
 _DEFAULTS = {
     "step": "Do your part of the goal below, with what the step before you brought.",
     "map": "Do what the goal below says with the one input that you are given; others see to the other inputs.",
