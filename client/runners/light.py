@@ -1,14 +1,20 @@
 """The SDK's sandbox of one run (temporalio 1.35), filled and entered with less work; it isolates what it did."""
 
 from functools import cache
+from threading import get_ident
 from types import CodeType
 from typing import Any, cast
 
+from temporalio import workflow
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.worker import WorkflowInstanceDetails, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxRestrictions
+from temporalio.worker.workflow_sandbox._in_sandbox import InSandbox
 from temporalio.worker.workflow_sandbox._restrictions import RestrictionContext, _RestrictedProxy
 from temporalio.worker.workflow_sandbox._runner import _Instance
 
+from orga.client.runners.entered import entered, replaced_in
 from orga.client.runners.imports import quick_import
 from orga.client.runners.passed import NOTHING, Passed, pass_through, passed_through
 
@@ -44,6 +50,22 @@ class LightInstance(_Instance):
         super()._create_instance()
         if passed is NOTHING:
             self._passed[kind] = passed_through(importer)
+        self._replaced = replaced_in(importer)
+
+    def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
+        """Let workflow code act."""
+        context = self.importer.restriction_context
+        in_sandbox = cast(InSandbox, self.globals_and_locals["__temporal_in_sandbox"])
+        context.is_runtime = context.in_activation = True
+        workflow.unsafe._set_in_sandbox(True)
+        self._current_thread_id = get_ident()
+        try:
+            with entered(self.importer, self._replaced):
+                return in_sandbox.activate(act)
+        finally:
+            self._current_thread_id = None
+            workflow.unsafe._set_in_sandbox(False)
+            context.is_runtime = context.in_activation = False
 
     def _run_code(self, code: str, **extra_globals: Any) -> None:
         super()._run_code(_compiled(code), **extra_globals)  # pyright: ignore  # `exec` takes either
