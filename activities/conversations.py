@@ -1,6 +1,6 @@
 """Finds the messages that a reference stands for: in this process, else in the run's own history."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orga.activities.cache import ByteCache
 from orga.activities.instruments import count
@@ -15,7 +15,7 @@ from orga.workflows.types.context import (
     record_digest,
     reference,
 )
-from orga.workflows.types.conversation import knowledge_message, summary_message
+from orga.workflows.types.conversation import as_sent, knowledge_message, summary_message
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.recovery import tool_message
 from orga.workflows.types.setup import Setup
@@ -31,18 +31,23 @@ class Missing(LookupError):
 
 @dataclass(frozen=True)
 class _Known:
-    """What the latest model call of a run was about; `size` in bytes."""
+    """What the latest model call of a run was about."""
 
     setup: Setup
-    chain: HashedMessages
-    size: int
+    chain: HashedMessages = field(default_factory=HashedMessages)
+    sent: tuple[Message, ...] = ()
+    """The messages as a model gets them."""
+    size: int = 0
+    """Bytes of both."""
 
     def with_chain(self, chain: HashedMessages) -> "_Known":
-        """Measure only what is new, where the chain has grown."""
+        """Measure and make ready only what is new, where the chain has grown."""
         seen = len(self.chain.messages)
-        if chain.messages[:seen] == self.chain.messages:
-            return _Known(self.setup, chain, self.size + _size(chain.messages[seen:]))
-        return _Known(self.setup, chain, _size(chain.messages))
+        known = self if chain.messages[:seen] == self.chain.messages else _Known(self.setup)
+        ready = len(known.sent)
+        new, sent = chain.messages[ready:], as_sent(chain.messages, self.setup.tools, ready)
+        twice = tuple(shown for message, shown in zip(new, sent, strict=True) if shown is not message)
+        return _Known(self.setup, chain, (*known.sent, *sent), known.size + _size(new) + _size(twice))
 
 
 class Conversations:
@@ -63,10 +68,10 @@ class Conversations:
             self.misses += 1
             count(names.CACHE_MISSES)
             rebuilt = await self._history.rebuild(run, request.iteration)
-            known = _unused(rebuilt.setup).with_chain(HashedMessages().plus(rebuilt.messages))
+            known = _Known(rebuilt.setup).with_chain(HashedMessages().plus(rebuilt.messages))
         self._messages.put(run, known, known.size + ENTRY_OVERHEAD)
         self._let_go(run, request)
-        return Rebuilt(known.setup, known.chain.messages)
+        return Rebuilt(known.setup, known.chain.messages, known.sent)
 
     def keep_setup(self, setup: Setup) -> None:
         """Remember a setup that this process prepared or found."""
@@ -97,7 +102,7 @@ class Conversations:
         setup = self._setups.get(request.setup)
         if setup is None:
             raise Missing("setup")
-        return _unused(setup)
+        return _Known(setup)
 
     def _let_go(self, run: RunKey, request: ReasonRequest) -> None:
         """Forget the parts that are messages now: a run needs one conversation in the cache, not all that it had."""
@@ -132,10 +137,6 @@ class Conversations:
 def _part_of(news: MessageRef) -> str | int | None:
     """Return what names the recorded part that a reference is to."""
     return news.summary or news.recall or news.result or news.reply
-
-
-def _unused(setup: Setup) -> _Known:
-    return _Known(setup, HashedMessages(), 0)
 
 
 def _size(messages: tuple[Message, ...]) -> int:

@@ -24,7 +24,7 @@ def model_request(turn: str, context: Rebuilt, request: ReasonRequest) -> ModelR
         system=tuple(
             filter(None, (setup.instructions, own, MEANING if setup.tools or setup.config.uses_knowledge else ""))
         ),
-        messages=as_sent(context.messages, setup.tools),
+        messages=context.sent or as_sent(context.messages, setup.tools),
         tools=setup.tools,
         tool_choice="auto" if turn in _MAY_CALL else "none",
         temperature=setup.config.temperature,

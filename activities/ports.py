@@ -279,6 +279,8 @@ class Rebuilt:
 
     setup: Setup
     messages: tuple[Message, ...]
+    sent: tuple[Message, ...] = field(default=(), compare=False, repr=False)
+    """The messages as a model gets them, where whoever found them has them ready."""
 
 
 class HistorySource(Protocol):

@@ -9,6 +9,7 @@ from pydantic_core import to_json
 
 from orga.workflows.types.context import MessageRef, ReasonRequest
 from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.parts import ResultPart
 from orga.workflows.types.ranges import Ranges
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.text import delimited
@@ -93,39 +94,45 @@ class Conversation(Record):
 SOURCE_CHARS = 120
 
 
-def as_sent(messages: tuple[Message, ...], tools: tuple[ToolSpec, ...]) -> tuple[Message, ...]:
+def as_sent(messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], ready: int = 0) -> tuple[Message, ...]:
     """Return the messages as a model gets them: of tool messages all is delimited that is not the loop's own word.
 
     So is a summary: a model wrote it, of what tools had said; and so is what was recalled.
 
-    Done for each model call and never recorded: what a history holds is the text itself.
+    Never recorded: what a history holds is the text itself.
+
+    Args:
+        messages: The whole conversation.
+        tools: Of the run.
+        ready: How many of the first are left out, since somebody has them already.
     """
     calls = {call.call_id: call for message in messages for call in message.calls}
     specs = {spec.name: spec for spec in tools}
-    return tuple(_as_sent(message, calls, specs) for message in messages)
+    return tuple(_as_sent(message, calls, specs) for message in messages[ready:])
 
 
 def _as_sent(message: Message, calls: dict[str, ToolCall], specs: dict[str, ToolSpec]) -> Message:
     message = message.with_placeholders()
-    if message.summary or message.knowledge:
-        header, _, text = message.text.partition("\n")
-        source = "recalled knowledge" if message.knowledge else "summary of earlier messages"
-        return message.with_text(f"{header}\n{delimited(text, source)}")
-    if message.role != "tool":
+    if message.role == "tool":
+        call = calls.get(message.call_id or "") or ToolCall(call_id="", name=message.tool or "tool")
+        return message.with_text(as_data(message, source_of(call, specs.get(call.name))))
+    if not message.summary and not message.knowledge:
         return message
-    call = calls.get(message.call_id or "") or ToolCall(call_id="", name=message.tool or "tool")
-    return message.with_text(as_data(message, source_of(call, specs.get(call.name))))
+    header, _, text = message.text.partition("\n")
+    source = "recalled knowledge" if message.knowledge else "summary of earlier messages"
+    return message.with_text(f"{header}\n{delimited(text, source)}")
 
 
 def as_data(message: Message, source: str) -> str:
     """Return the text of a tool message with the tool's own part of it delimited."""
-    head, tail = message.ours
-    end = max(len(message.text) - tail, 0)
-    before, data, after = message.text[:head], message.text[head:end], message.text[max(head, end) :]
+    result = message.result or ResultPart(kind="result", text=message.text)
+    text, (head, tail) = result.text, result.ours
+    end = max(len(text) - tail, 0)
+    before, data, after = text[:head], text[head:end], text[max(head, end) :]
     if (head or tail) and not data:
-        return message.text
-    title = f"{'failure' if message.is_error else 'result'} of {source}"
-    return f"{before}{delimited(data, title, message.call_id or '')}{after}"
+        return text
+    title = f"{'failure' if result.is_error else 'result'} of {source}"
+    return f"{before}{delimited(data, title, result.call_id or '')}{after}"
 
 
 def source_of(call: ToolCall, spec: ToolSpec | None) -> str:

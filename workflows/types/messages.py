@@ -132,11 +132,13 @@ class Message(InParts, Record):
 
     def readable_by(self, model: str) -> Self:
         """Return the message without what another model wrote for itself alone."""
-        return replace_differing_fields(self, {"parts": of_parts.readable_by(self.parts, model)})
+        parts = of_parts.readable_by(self.parts, model)
+        return self if parts is self.parts else replace_fields(self, {"parts": parts})
 
     def with_placeholders(self) -> Self:
         """Return the message with a line of text for all that is no text."""
-        return replace_differing_fields(self, {"parts": of_parts.with_placeholders(self.parts)})
+        parts = of_parts.with_placeholders(self.parts)
+        return self if parts is self.parts else replace_fields(self, {"parts": parts})
 
     def with_ours(self, ours: tuple[int, int]) -> Self:
         """Return the message of a result with other parts of it ours."""

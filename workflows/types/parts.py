@@ -221,6 +221,8 @@ def with_author(parts: Parts, author: str) -> Parts:
 
 def readable_by(parts: Parts, model: str) -> Parts:
     """Return the parts without what another model wrote for itself alone."""
+    if not blocks_of(parts):
+        return parts
     return tuple(
         part for part in parts if not isinstance(part, (ThinkingPart, OpaquePart)) or part.author in {"", model}
     )
@@ -228,6 +230,8 @@ def readable_by(parts: Parts, model: str) -> Parts:
 
 def with_placeholders(parts: Parts) -> Parts:
     """Return the parts with a line of text for all that is no text: no adapter can send that yet."""
+    if not any(isinstance(part, (ImagePart, DocumentPart)) for part in parts):
+        return parts
     return tuple(said(_placeholder(part)) if isinstance(part, (ImagePart, DocumentPart)) else part for part in parts)
 
 
