@@ -29,6 +29,8 @@ resume or for people, that allows it (`may_roll_over`). A reply that is held up 
 there ahead of any limit.
 """
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any, TypeVar
 

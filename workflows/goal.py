@@ -10,6 +10,8 @@ A goal is an agent's run with a pursuit: its turns are turns of one conversation
 `workflows/agent.py` of pauses, aborts, the deadline and of continuing as new holds here, too.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 from temporalio import workflow

@@ -1,5 +1,7 @@
 """What clients may ask of a live agent beside what any run takes: its budget, its dead letters, its words."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from orga.workflows.decisions import recovery

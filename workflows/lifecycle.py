@@ -3,6 +3,8 @@
 Setup, limits, the end and continuing as new are the same; the end may be put off by guidance that came before it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, Generic, NoReturn, TypeVar
 

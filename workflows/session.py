@@ -8,6 +8,8 @@ Who awaits a turn holds an update. One that is not answered is lost when the run
 ask again ahead of that (`leave`).
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 from temporalio import workflow

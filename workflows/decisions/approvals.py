@@ -1,5 +1,7 @@
 """Approvals: the question about calls that are let through only after a person's yes."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256

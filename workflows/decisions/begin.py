@@ -3,6 +3,8 @@
 What a run begins with and carries ever after, and what may grow with it: refused where no payload could hold it.
 """
 
+from __future__ import annotations
+
 from datetime import datetime
 from typing import Any, TypeVar, cast
 

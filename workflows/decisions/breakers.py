@@ -1,5 +1,7 @@
 """Circuit breakers of a run: their state is the run's, so a replay finds each circuit as it was."""
 
+from __future__ import annotations
+
 from datetime import datetime
 
 from orga.workflows.types.breakers import Breaker, BreakerOptions, cause_named, describe_to_model

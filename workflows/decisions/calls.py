@@ -3,6 +3,8 @@
 Taint says which untrusted content has entered a conversation. Policies may ask for more care from then on.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha256

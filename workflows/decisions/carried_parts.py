@@ -3,6 +3,8 @@
 The bounds add up to less than a payload takes, whatever characters the texts are made of: so any run can go on.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from pydantic_core import to_json

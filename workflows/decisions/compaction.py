@@ -1,5 +1,7 @@
 """What is done to a conversation that outgrew its budget: the strategies of `context_strategy`."""
 
+from __future__ import annotations
+
 from collections import Counter
 from itertools import pairwise
 from typing import Any

@@ -4,6 +4,8 @@ Sizes are estimated without a tokenizer. How much of what an iteration brings th
 budget has room for, shared among the results.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from pydantic_core import to_json

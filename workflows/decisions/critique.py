@@ -1,5 +1,7 @@
 """Critique: what a critic looks at, how its verdict is read and scored, what is said of it, and what follows."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from datetime import datetime
 from math import fsum

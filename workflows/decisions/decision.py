@@ -1,5 +1,7 @@
 """A decision follows from its fields and facts by its rules; a run whose decision is due does not end without it."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, cast
 

@@ -1,5 +1,7 @@
 """Delegation: whether a `delegate` call may be carried out, what its run is given and may spend, what came of it."""
 
+from __future__ import annotations
+
 from datetime import datetime
 from typing import Any
 

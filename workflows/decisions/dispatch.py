@@ -3,6 +3,8 @@
 Progress: what the outcomes of an iteration say about the steps that they are attempts of.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from datetime import datetime
 from math import inf

@@ -1,5 +1,7 @@
 """A fork: what it takes from the run whose past it shares, and where it goes on."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any, TypeVar, cast

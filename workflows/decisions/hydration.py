@@ -3,6 +3,8 @@
 References are URLs, files, issues, pull requests, and those of the user's own kinds.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

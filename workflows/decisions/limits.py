@@ -1,5 +1,7 @@
 """Limits of a run: which is reached, what is left of each, and how one of a live run is raised."""
 
+from __future__ import annotations
+
 from datetime import datetime
 from math import ceil
 from shlex import quote

@@ -1,5 +1,7 @@
 """Observe: what happened, and what people sent, becomes what the model sees next."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Literal
 

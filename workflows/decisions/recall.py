@@ -1,5 +1,7 @@
 """What a run recalls: by which words of the recent talk, and how the block of it stands in the conversation."""
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Iterator

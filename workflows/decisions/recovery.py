@@ -1,5 +1,7 @@
 """Recovery: what is done once the attempts of a tool call are used up, and what model and people are told of it."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from datetime import datetime

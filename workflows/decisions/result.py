@@ -1,5 +1,7 @@
 """What a run shows of itself: a line for each activity, details in Markdown, its status, its result when it ends."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, TypeVar

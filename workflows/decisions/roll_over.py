@@ -3,6 +3,8 @@
 The window of messages gives way first, then the parts that `carried_parts` can cut, one after the other.
 """
 
+from __future__ import annotations
+
 from itertools import pairwise
 
 from orga.workflows.decisions.carried_parts import (

@@ -3,6 +3,8 @@
 What is told of a saga: each step and each compensation, with what the tools said as data.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import ValidationError

@@ -1,5 +1,7 @@
 """What stands between a reply and its effects, in order, and what may follow what: read by loop, journal and laws."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar
 

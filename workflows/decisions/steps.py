@@ -3,6 +3,8 @@
 The same denial, iteration after iteration, means that the model will not find another way; so does the same call.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any

@@ -3,6 +3,8 @@
 So are dead letters that an operator wants sent again under the key that they had: each passes the gate like any call.
 """
 
+from __future__ import annotations
+
 import asyncio
 
 from temporalio import workflow

@@ -1,5 +1,7 @@
 """One allowed call as an activity: its options, its slot, its circuit, and what became of it."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -133,7 +135,7 @@ class Failed(Value):
             outcome = failed(call, self.error, is_unknown=self.is_unknown, took_effect=self.took_effect)
         return outcome.with_possible_effect(self.may_have_acted or self.is_unknown).with_going_on(self.goes_on)
 
-    def after(self, earlier: "Failed") -> "Failed":
+    def after(self, earlier: Failed) -> Failed:
         """Return this failure of a call that had failed before: what the earlier try may have done is not undone."""
         told = self.error if self.was_run else f"{earlier.error}; tried again: {self.error}"
         return self._replace(

@@ -3,6 +3,8 @@
 One critic looks at one thing, by its model or by a person (`assess`); what follows is said of the whole reply.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Mapping
 

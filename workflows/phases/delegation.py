@@ -1,5 +1,7 @@
 """Delegation: a run of another agent, watched over until it ends; it tells its parent when a person holds it up."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Coroutine
 from typing import Any

@@ -1,5 +1,7 @@
 """What a failure of an activity means: for the run's time, for the tool's health, for an effect."""
 
+from __future__ import annotations
+
 from collections.abc import Collection
 
 from temporalio.exceptions import ActivityError, ApplicationError, RetryState, TimeoutError, TimeoutType

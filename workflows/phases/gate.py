@@ -3,6 +3,8 @@
 The policy engine is asked once about all that is proposed at once. Whatever goes wrong is a denial.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta

@@ -3,6 +3,8 @@
 A store that is down changes nothing but that: a run goes on without, and says so in its journal.
 """
 
+from __future__ import annotations
+
 import asyncio
 from datetime import timedelta
 

@@ -3,6 +3,8 @@
 All but `delegate`, which can fail (see `execute_once`), and `saga`, which makes calls (see `phases/act.py`).
 """
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Mapping
 
 from orga.workflows.decisions import decision

@@ -3,6 +3,8 @@
 Then what the task refers to is looked up by calls, which pass the gate like any.
 """
 
+from __future__ import annotations
+
 import asyncio
 from datetime import timedelta
 from typing import Any

@@ -4,6 +4,8 @@ Calls that need a yes are held until each has an answer; then they are judged on
 before the run was paused.
 """
 
+from __future__ import annotations
+
 from temporalio import workflow
 
 from orga.workflows.decisions import approvals, dispatch, limits

@@ -4,6 +4,8 @@ A call beats, is retried, and gives way to whatever interrupts the run; one whos
 is made once more with half of it.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta

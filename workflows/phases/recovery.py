@@ -1,5 +1,7 @@
 """Recovery: what a tool's config says to do once a call's attempts are used up; what stands in for it is a call too."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress

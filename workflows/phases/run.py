@@ -1,5 +1,7 @@
 """The agent's run: what `ControlledRun` needs of its state, the room of its calls, why it ends, what it shows."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress

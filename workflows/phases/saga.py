@@ -1,5 +1,7 @@
 """A `saga` call: its steps in order, each through the gate; what was done is taken back when one of them fails."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Awaitable, Callable
 

@@ -1,5 +1,7 @@
 """The stages between a reply and its effects, as the table has them; one more is a function in its file, and a row."""
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Mapping
 
 from orga.workflows.decisions import observe

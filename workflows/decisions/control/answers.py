@@ -1,5 +1,7 @@
 """Questions with a free answer: what a run, or its model, wants to know, and what counts as an answer."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar, cast

@@ -3,6 +3,8 @@
 Signals are recorded when they arrive; the workflow takes them in, in order, when it comes to that.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TypeVar

@@ -3,6 +3,8 @@
 Which command decides a question, ready to be copied.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from shlex import quote

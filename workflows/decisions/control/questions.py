@@ -1,5 +1,7 @@
 """Questions to people: asked, decided once, closed. While one is open the run's clock stands still."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, TypeVar

@@ -1,5 +1,7 @@
 """What people are shown of a question and the journal tells: whole, or by size and digest where it has no room."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any

@@ -1,5 +1,7 @@
 """The first state of a goal: from what its starter sent, what the run before it carried, or whose past it shares."""
 
+from __future__ import annotations
+
 from datetime import datetime
 from typing import Any
 

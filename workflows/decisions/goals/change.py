@@ -1,5 +1,7 @@
 """What changes a goal in more than one place: a word to its model, another plan, a reply that is no use, an ending."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from orga.workflows.decisions.conversation import with_message

@@ -1,5 +1,7 @@
 """The templates of a goal's prompts where the config has none of its own. Blocks of lines begin lines of their own."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from orga.workflows.types.goals.prompts import PromptName

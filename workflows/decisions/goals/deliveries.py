@@ -1,5 +1,7 @@
 """Which channels get the final answer of a goal, what each is given, and what is noted of it."""
 
+from __future__ import annotations
+
 from hashlib import sha256
 
 from orga.workflows.decisions.recall import behalf_of

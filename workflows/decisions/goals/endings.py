@@ -1,5 +1,7 @@
 """What a goal shows of itself, and brings in the end: however it ends, what its steps have found."""
 
+from __future__ import annotations
+
 from datetime import datetime
 
 from orga.workflows.decisions.goals.pipelines.course import best_so_far

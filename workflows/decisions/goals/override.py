@@ -1,5 +1,7 @@
 """Steps by a person's word, each in place of the one that is due next."""
 
+from __future__ import annotations
+
 from typing import Any, cast
 
 from pydantic_core import to_json

@@ -1,5 +1,7 @@
 """Who says what a goal does: its model, or the pipeline of its configuration. What differs between them stands here."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 
 from orga.workflows.decisions.goals import plans, pursue

@@ -1,5 +1,7 @@
 """Plans: what a model proposes becomes steps, or a list of all that is wrong with it; which steps can be done now."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, cast

@@ -1,5 +1,7 @@
 """How a goal comes along: quality from scores, their trend, streaks, and what follows without asking a model."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Literal
 

@@ -4,6 +4,8 @@ Each prompt is a template, the run's own or the default one. What a goal, a pers
 is, and never expanded.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 
 from pydantic_core import to_json

@@ -1,5 +1,7 @@
 """How a goal goes on: each turn's reply, and each round's outcomes, become the next state of its pursuit."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from orga.workflows.decisions.conversation import with_message
@@ -294,7 +296,5 @@ def with_guidance_seen(state: GoalState) -> GoalState:
 
 def honest_confidence(state: GoalState) -> float:
     """Return how far what the goal brings can be relied on: of drafts, what the best has by its critic."""
-    course = state.pursuit.course
-    if course is not None and course.scores:
-        return round(max(course.scores), 3)
-    return confidence_of(state.pursuit.steps, state.pursuit.confidence)
+    scores = state.pursuit.course.scores if state.pursuit.course is not None else ()
+    return round(max(scores), 3) if scores else confidence_of(state.pursuit.steps, state.pursuit.confidence)

@@ -3,6 +3,8 @@
 A reply that cannot be used raises `Unusable`, whose text the model is told.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
 """A plan before policy and people: let through as it stands, given anew, or sent back with what is to change."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from pydantic_core import to_json

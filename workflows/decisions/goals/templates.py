@@ -4,6 +4,8 @@ An expression names a value and makes none. A template may lie in a folder that 
 config is read, and minijinja counts instructions, not bytes: `~`, `|format` and `|indent` make gigabytes of few.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping
 

@@ -1,5 +1,7 @@
 """The first state of a session: from what its starter sent, or from what the run before it carried."""
 
+from __future__ import annotations
+
 from datetime import datetime
 
 from orga.workflows.decisions.begin import carried_state, is_fork

@@ -1,5 +1,7 @@
 """How long ago something was, in words."""
 
+from __future__ import annotations
+
 HOUR_S = 3_600
 _DAY_S = 24 * HOUR_S
 

@@ -1,5 +1,7 @@
 """What becomes of a message: it waits for its turn, guides the turn under way, cuts it, or is refused."""
 
+from __future__ import annotations
+
 from pydantic_core import to_json
 
 from orga.workflows.decisions.control.interventions import MAX_INBOX_BYTES, MAX_INBOX_ITEMS, guidance, with_guidance

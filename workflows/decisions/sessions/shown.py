@@ -1,5 +1,7 @@
 """What a session shows of itself, and brings in the end: totals over its turns."""
 
+from __future__ import annotations
+
 from datetime import datetime
 
 from orga.workflows.decisions.result import details as run_details

@@ -1,5 +1,7 @@
 """Turns of a session: each begins with all of its budgets, and leaves its result."""
 
+from __future__ import annotations
+
 from datetime import datetime
 
 from pydantic_core import to_json

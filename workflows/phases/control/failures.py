@@ -1,5 +1,7 @@
 """What an activity's failure says, without Temporal's wrapping."""
 
+from __future__ import annotations
+
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType
 
 from orga.workflows.types.breakers import CIRCUIT_OPEN

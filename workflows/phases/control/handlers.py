@@ -1,5 +1,7 @@
 """What clients may ask of any live run: signals that steer it, updates that decide a question. They only record."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 

@@ -4,6 +4,8 @@ Ends that no phase looks out for are watched for: a full history, and the deadli
 need be. People outside are told what the run waits for; who cannot be reached holds nothing up.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime, timedelta

@@ -4,6 +4,8 @@ A question is asked, waited for as long as it takes outside the run's clock, and
 the question, and acts by what it comes back with. Spans are opened once, and not ended by a replay.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager

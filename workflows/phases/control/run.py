@@ -6,6 +6,8 @@ child. A replay takes those in where the run took them in. What follows a local 
 ends the workflow task early it runs in the next task, and in this one when it is replayed.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime

@@ -3,6 +3,8 @@
 A channel that fails changes nothing about the ending; the result and the journal tell of it.
 """
 
+from __future__ import annotations
+
 import asyncio
 from datetime import timedelta
 

@@ -1,5 +1,7 @@
 """The run of a goal: an agent's run that knows of a pursuit; its turns with the model."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 

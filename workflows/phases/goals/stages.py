@@ -1,5 +1,7 @@
 """The stages of a goal: plan, execute, evaluate, compress, decide, ask. Each leaves the next one in the state."""
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The end of a goal: a final answer by the model, through gate and stages like any answer, or what the steps found."""
 
+from __future__ import annotations
+
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.goals import prompts, pursue
 from orga.workflows.decisions.goals.endings import best_effort, may_be_summarised, with_end_put_off

@@ -1,5 +1,7 @@
 """The run of a session: an agent's run that knows of turns."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 

@@ -1,5 +1,7 @@
 """How a goal with a pipeline goes on, and what it answers: in place of a planner, what its configuration says."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 
 from pydantic_core import to_json

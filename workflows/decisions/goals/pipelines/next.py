@@ -1,5 +1,7 @@
 """What is next for a goal with a pipeline: in place of a decider, what its configuration says."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 

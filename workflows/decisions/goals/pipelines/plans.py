@@ -1,5 +1,7 @@
 """The plans that pipelines stand for, and what is wrong with what a starter wants of one."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 
 from orga.workflows.types.goals.pipelines import MAX_ROUNDS, Pipeline, PipelineKind, PipelineStep

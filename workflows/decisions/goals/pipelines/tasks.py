@@ -3,6 +3,8 @@
 Nothing is filled into a text: what stands in a goal, an input or an output is never a template.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from pydantic_core import to_json

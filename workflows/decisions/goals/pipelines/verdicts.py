@@ -1,5 +1,7 @@
 """What a critic says of a draft, read tolerantly and scored by the rubric, and what follows for the director."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
