@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from orga.activities.sanitize_characters import without_invisible, without_sequences
+from orga.activities.sanitize_characters import is_plain, without_invisible, without_sequences
 from orga.activities.sanitize_markup import is_page, without_hidden
 from orga.activities.sanitize_suspects import suspected
 
@@ -18,9 +18,11 @@ def sanitized(text: str) -> str:
     Source: OWASP LLM01, "Prompt Injection"; the corpora in tests/corpora name more.
     """
     is_cut, text = len(text) > MAX_CHARS, text[:MAX_CHARS]
-    text, removed = without_sequences(text)
-    text, invisible = without_invisible(text)
-    removed += invisible
+    removed = Counter[str]()
+    if not is_plain(text):
+        text, removed = without_sequences(text)
+        text, invisible = without_invisible(text)
+        removed += invisible
     if is_page(text):
         text, hidden = without_hidden(text)
         removed += hidden

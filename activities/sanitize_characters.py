@@ -63,6 +63,14 @@ _NEAR = 3
 _DIRECTION_MARKS = frozenset({"\u200e", "\u200f", "\u061c"})
 
 
+_BREAKS = str.maketrans("", "", "\n\t")
+
+
+def is_plain(text: str) -> bool:
+    """Return whether it is of ASCII letters, signs, line ends and tabs alone, as most are: nothing hides in it."""
+    return text.isascii() and text.translate(_BREAKS).isprintable()
+
+
 def without_sequences(text: str) -> tuple[str, Counter[str]]:
     """Return the text without terminal sequences and control characters; what else ends a line becomes a newline."""
     text, sequences = SEQUENCE.subn("", text)

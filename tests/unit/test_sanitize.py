@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.activities.sanitize import MAX_CHARS, MAX_MARKS, sanitized
+from orga.activities.sanitize_characters import is_plain, without_invisible, without_sequences
 from tests.support.values.corpora import Case, cases
 from tests.support.values.strategies import LAW, texts
 
@@ -21,6 +22,18 @@ def first_line(text: str) -> str:
 def body(text: str) -> str:
     """Return the text below the note, or all of it where there is none."""
     return text.split("\n", 1)[1] if text.startswith(NOTE) else text
+
+
+@LAW
+@given(st.text(st.characters(max_codepoint=0x2FF)) | st.text(st.characters(max_codepoint=0x7F)))
+def test_of_a_plain_text_nothing_would_be_removed(text: str) -> None:
+    if is_plain(text):
+        assert (without_sequences(text), without_invisible(text)) == ((text, {}), (text, {}))
+
+
+@pytest.mark.parametrize("code", range(0x80))
+def test_a_control_character_is_not_plain_and_all_other_ascii_is(code: int) -> None:
+    assert is_plain(f"a{chr(code)}b") == (chr(code) in "\n\t" or unicodedata.category(chr(code)) != "Cc")
 
 
 @pytest.mark.parametrize(
