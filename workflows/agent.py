@@ -5,28 +5,32 @@ run goes on. Signals and updates come in at any time (`workflows/handlers.py`).
 
 Once, ahead of the first iteration, what the task refers to is looked up. Then, each time:
 
-- Is there a reason to stop: an answer that was let through and that no guidance came behind, an abort, a failure, what
+- Is there a reason to stop: an answer that was let through and after which no guidance came, an abort, a failure, what
   repeats itself, a limit? At a limit a person may be asked to raise it, where the config says so.
 - Observe: what people sent becomes part of the conversation; what the last calls brought is there already.
 - Recall: where the run has knowledge, and the talk has come to other words, what may concern it is looked up.
 - Reason: one model call; ahead of it one for a summary, where the conversation outgrew its budget, and a second one,
   with less, where it was too long for the provider. Its reply is classified: calls, an answer, or what is neither and
   is told to the model, which may repair it. A call may take all the time that the run has left: where no reply came of
-  it, and there is time after all since the clock stood still or was extended, the next iteration asks again. Any other
-  failure is a reason to stop.
+  it, and there is time after all because the clock stood still or was extended, the next iteration asks again. Any
+  other failure is a reason to stop. Text that stands beside calls is gathered, for a run that ends without an answer.
 - Gate: each call, or the answer, gets a verdict. Then it passes the stages that `decisions/stages.py` lists, from
-  people's approval to a last confirmation. None lets through what the gate has not allowed: what it holds for a person
-  is judged once more behind their yes. The model reads why a call was turned down.
-- Act: what is left runs side by side, each call as an activity, as a child, or by the loop itself. Every call gets one
-  outcome, also one that was turned down or cut short.
+  people's approval to a last confirmation. No stage lets through what the gate has not allowed: what the gate holds for
+  a person is judged once more after their yes. The model reads why a call or an answer was turned down.
+- Act: what is left runs side by side, each call as an activity, as a child workflow, or by the loop itself (`saga`,
+  `terminate` and the like). Every call gets one outcome, also one that was turned down. Of an answer, and of a reply to
+  repair, only what it concludes is taken in.
 
-A pause holds the run at the next checkpoint: ahead of each dead letter that is sent again, of the model call and of the
-gate, between the stages, and behind each iteration. An abort and the deadline cut short whatever is waited for:
-`Interrupted` is raised there. A reply of which nothing was begun is answered as not run; of a model call that is cut
-short nothing is kept. Behind the deadline people may still give more time; the run then goes on without that reply.
-When the history has grown enough the run continues as new (`RollOver`), between two iterations, or at a wait, for a
-resume or for people, that allows it (`may_roll_over`). A reply that is held up goes along (`pending`), and is taken up
-there ahead of any limit.
+A pause holds the run at the next checkpoint: ahead of each dead letter that is sent again, of the inbox, and of the
+gate, between the stages, and behind each iteration. An abort and the deadline cut short whatever is waited for, a pause
+too. Ahead of act `Interrupted` is raised there: each call of a reply that is at hand is answered as not run, and of a
+model call that was under way nothing is kept. Within act it is raised no more: a call that is cut short has that as its
+outcome. Behind the deadline people may still give more time; the run then goes on without that reply.
+
+When the history has grown enough (`is_due`) the run continues as new (`RollOver`): between two iterations, or where it
+waits for a resume or for people, if the next run can wait on (`may_roll_over`). The question goes along, and so does a
+reply that is held up (`pending`), which passes the gate and its stages from the beginning there, ahead of any limit. A
+run that has outgrown its history and cannot be carried on ends with a result.
 """
 
 from __future__ import annotations
@@ -75,7 +79,7 @@ class AgentLoop(Lifecycle[T]):
         run = self._run
         await wait_if_paused(run, may_roll_over=True)
         await hydrate(run)
-        if run.state.questions:  # the run before this one asked; approvals and budgets are asked on where they come up
+        if run.state.questions:  # asked by the run before; stages and limits ask theirs on where these come up again
             await resolve_stuck_steps(run)
         if run.state.pending is not None:
             await self._iterate()
@@ -94,7 +98,11 @@ class AgentLoop(Lifecycle[T]):
             run.change(with_output, text)
 
     async def _iterate(self) -> None:
-        """Observe, reason, gate, act. A reply that is interrupted ahead of act is answered as not run."""
+        """Observe, reason, gate, act. A reply that is interrupted ahead of act is answered as not run.
+
+        Raises:
+            RollOver: The run is to continue as new, with the reply where one is held up.
+        """
         run, proposed = self._run, None
         try:
             proposed = self._held_up_reply() or await self._reason()
@@ -107,7 +115,7 @@ class AgentLoop(Lifecycle[T]):
                 run.change(holding_up, proposed.classified.reply)
             raise
         except Interrupted:
-            if proposed is None:  # nothing to answer; an abort that a reset delivered again is settled there
+            if proposed is None:  # nothing to answer; while an abort waits for word of a reset, so does the run
                 return await wait_if_paused(run)
             reply = proposed.classified.reply
             run.change(observe.with_unjudged, reply, tuple(not_run(call) for call in reply.calls))
@@ -153,7 +161,7 @@ class AgentLoop(Lifecycle[T]):
         run = self._run
         if classified.kind not in {"calls", "answer", "cut_answer"}:
             repair = gate.conclusion(observe.with_repair, classified)
-            return gate.Gated(classified, (), run.state.clock.stopped_s, conclusion=repair)
+            return gate.Gated(classified, (), run.held_up_s(), conclusion=repair)
         enter(run, "gating")
         with phase_span("gate", run.state.iteration):
             gated = await gate.judge(run, classified)
