@@ -150,12 +150,11 @@ async def _pass_stages(run: Run, result: GateResult, place: str) -> GateResult:
     """Return the result once the stages have let the call pass; one that a person held up is judged once more."""
     if result.permitted is None:
         return result
-    stood_still_s = run.state.clock.stopped_s
+    since_s = run.held_up_s()
     if objection := await stages.objection(run, result.permitted, place):
         return result._replace(permitted=None, rejected=objection)
-    if run.state.clock.stopped_s == stood_still_s:
-        return result
-    return await gate.confirm(run, result)
+    (result,) = await stages.confirm_held_up(run, (result,), since_s)
+    return result
 
 
 async def _execute_letter(run: Run, permitted: AllowedCall, place: str, letter: DeadLetter) -> Outcome:

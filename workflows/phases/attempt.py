@@ -169,10 +169,9 @@ async def confirm_if_held_up(
         run: The run.
         permitted: What the gate allowed.
         activity_id: Where it is carried out.
-        since_s: How long the run had stood still when the call began to wait.
+        since_s: For how long people had held the run up when the call began to wait.
     """
-    is_held_up = run.state.clock.stood_still_s(run.now) != since_s
-    if not is_held_up or run.is_interrupted() or permitted.purpose in UNCONFIRMED:
+    if not run.was_held_up(since_s) or run.is_interrupted() or permitted.purpose in UNCONFIRMED:
         return permitted
     result = GateResult(permitted.call, permitted.verdict, permitted, place=place_of(activity_id))
     try:
@@ -186,7 +185,7 @@ async def confirm_if_held_up(
 
 async def execute_attempt(run: Run, permitted: AllowedCall, place: Place) -> Outcome | Failed:
     """Carry the call out, in one of the run's slots; cancellation is an outcome, too."""
-    stood_still_s = run.state.clock.stood_still_s(run.now)
+    since_s = run.held_up_s()
     try:
         await run.slots.acquire()
     except asyncio.CancelledError:
@@ -194,7 +193,7 @@ async def execute_attempt(run: Run, permitted: AllowedCall, place: Place) -> Out
     try:
         if permitted.purpose == "reply" and run.brought > MAX_BROUGHT_BYTES:
             return not_run(permitted.call, FULL)
-        confirmed = await confirm_if_held_up(run, permitted, place.activity_id, stood_still_s)
+        confirmed = await confirm_if_held_up(run, permitted, place.activity_id, since_s)
         return confirmed if isinstance(confirmed, Outcome) else await _in_slot(run, confirmed, place)
     finally:
         run.slots.release()

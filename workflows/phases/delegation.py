@@ -46,7 +46,7 @@ async def execute_delegate(run: Run, permitted: AllowedCall, place: Place) -> Ou
     identity = child_id(workflow.info().workflow_id, place.activity_id)
     child = Child(workflow_id=identity, agent=target, task=one_line(task, delegation.SHOWN_CHARS))
     run.change(delegation.announced, child)
-    stood_still_s = run.state.clock.stood_still_s(run.now)
+    since_s = run.held_up_s()
     try:
         await asyncio.sleep(0)  # by then all delegates of the reply are announced, and share alike
         await run.slots.acquire()
@@ -54,7 +54,7 @@ async def execute_delegate(run: Run, permitted: AllowedCall, place: Place) -> Ou
         run.change(delegation.without, identity)
         return not_run(permitted.call)
     try:
-        confirmed = await confirm_if_held_up(run, permitted, place.activity_id, stood_still_s)
+        confirmed = await confirm_if_held_up(run, permitted, place.activity_id, since_s)
         if isinstance(confirmed, Outcome):
             run.change(delegation.without, identity)
             return confirmed

@@ -93,8 +93,8 @@ class Gated(Value):
     classified: ClassifiedReply
     results: tuple[GateResult, ...]
     """Of the calls; of a final answer the one result on it."""
-    stopped_s: float
-    """How long the run had stood still when all of it was last put to the gate."""
+    held_up_s: float
+    """For how long people had held the run up when all of it was last put to the gate."""
     is_answered: bool = False
     """Whether people were asked about some of it: they have answered, and another run would ask them again."""
     conclusion: Conclusion | None = None
@@ -131,7 +131,7 @@ async def judge(run: Run, classified: ClassifiedReply) -> Gated:
         place = str(run.state.iteration)
         verdicts = await ask_for_verdicts(run, request_for(run, (answer,), (place,)), run.is_interrupted)
         results = (GateResult(answer, verdicts[0], place=place),)
-    return Gated(classified, results, run.state.clock.stopped_s)
+    return Gated(classified, results, run.held_up_s())
 
 
 async def lets_through(run: Run, text: str) -> bool:

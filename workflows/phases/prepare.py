@@ -28,6 +28,7 @@ from orga.workflows.phases.attempt import outcome_of
 from orga.workflows.phases.control.pace import checkpoint, enter, phase_span, wait_if_paused
 from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.phases.run import Run
+from orga.workflows.phases.stages import confirm_held_up
 from orga.workflows.types.hydration import PreHydration
 from orga.workflows.types.input import started_for
 from orga.workflows.types.messages import ToolCall
@@ -153,12 +154,11 @@ async def hydrate(run: Run) -> None:
 async def _look_up(run: Run, calls: tuple[ToolCall, ...], timeout_s: float) -> tuple[Outcome, ...]:
     """Return an outcome for each call that was judged; none when the run is ended before."""
     places = tuple(f"{run.lookups_place}.{index}" for index in range(len(calls)))
-    stood_still_s = run.state.clock.stood_still_s(run.now)
+    since_s = run.held_up_s()
     try:
         results = await gate.judge_calls(run, calls, places, "hydration")
         await checkpoint(run)
-        if run.state.clock.stood_still_s(run.now) != stood_still_s:
-            results = tuple([await gate.confirm(run, result) for result in results])
+        results = await confirm_held_up(run, results, since_s)
     except Interrupted:
         return ()
     permitted = {index: result.permitted for index, result in enumerate(results) if result.permitted is not None}

@@ -27,7 +27,7 @@ async def approve_reply(run: Run, gated: Gated) -> Gated:
     """Return the reply once nothing of it waits for a person any more; while it does, the run may continue as new."""
     is_asked = any(result.verdict.decision == "approval" for result in gated.results)
     results = await ask_approval(run, gated.results, str(run.state.iteration), may_roll_over=True)
-    return gated._replace(results=results, stopped_s=run.state.clock.stopped_s, is_answered=is_asked)
+    return gated._replace(results=results, held_up_s=run.held_up_s(), is_answered=is_asked)
 
 
 async def ask_approval(

@@ -10,7 +10,7 @@ from orga.workflows.decisions.stages import ANSWER_STAGES, CALL_STAGES, Stage, S
 from orga.workflows.phases import gate
 from orga.workflows.phases.control.pace import checkpoint
 from orga.workflows.phases.critique import call_objection, review_answer, review_calls
-from orga.workflows.phases.gate import AllowedCall, Conclusion, Gated, conclusion
+from orga.workflows.phases.gate import AllowedCall, Conclusion, Gated, GateResult, conclusion
 from orga.workflows.phases.questions import approve_reply, ask_for_calls
 from orga.workflows.phases.run import Run
 from orga.workflows.types.recovery import Outcome
@@ -36,16 +36,25 @@ def _problem(run: Run, gated: Gated) -> Conclusion | None:
     return None
 
 
-async def confirm_calls(run: Run, gated: Gated) -> Gated:
-    """Judge once more what may be carried out where a person has held the run up since: policy may have changed."""
-    if run.state.clock.stopped_s == gated.stopped_s:
-        return gated
-    found = list(gated.results)
+async def confirm_held_up(run: Run, results: tuple[GateResult, ...], since_s: float) -> tuple[GateResult, ...]:
+    """Confirm what is permitted, where people have held the run up since then: policy may have changed.
+
+    Raises:
+        Interrupted: The run is ended before.
+    """
+    if not run.was_held_up(since_s):
+        return results
+    found = list(results)
     for index, result in enumerate(found):
         if result.permitted is not None:
             run.raise_if_interrupted()
             found[index] = await gate.confirm(run, result)
-    return gated._replace(results=tuple(found))
+    return tuple(found)
+
+
+async def confirm_calls(run: Run, gated: Gated) -> Gated:
+    """Judge once more what may be carried out, where people have held the run up since."""
+    return gated._replace(results=await confirm_held_up(run, gated.results, gated.held_up_s))
 
 
 def conclude(run: Run, gated: Gated) -> None:

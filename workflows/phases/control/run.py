@@ -257,6 +257,14 @@ class ControlledRun(Generic[S]):
         """Return whether the history is long enough to be left behind, and the state can be carried on."""
         return interventions.is_time_to_roll_over(self.state, so_far.events, so_far.size, so_far.is_long)
 
+    def held_up_s(self) -> float:
+        """Return the seconds for which people have held the run up so far, by a pause or by what they were asked."""
+        return self.state.clock.stood_still_s(self.now)
+
+    def was_held_up(self, since_s: float) -> bool:
+        """Return whether they have since it was so many: what was allowed by then is to be judged once more."""
+        return self.held_up_s() != since_s
+
     def is_interrupted(self) -> bool:
         """Return whether what is in flight has to be cut short: an abort, or the ending is decided."""
         return self.state.aborted is not None or self.state.stop is not None
