@@ -13,16 +13,16 @@ MAX_RATIO = 1.5
 
 
 async def measure(rig: Rig, pairs: int) -> list[Figure]:
-    histories = {side.name: await (await side.run(ITERATIONS)).fetch_history() for side in (rig.ours, rig.floor)}
-    ours: list[float] = []
-    floor: list[float] = []
-    for _ in range(pairs + 1):
-        ours.append(await _ms(rig.ours, histories["ours"]))
-        floor.append(await _ms(rig.floor, histories["floor"]))
-    del ours[0], floor[0]
-    ratio = median(a / b for a, b in zip(ours, floor, strict=True))
+    sides = (rig.ours, rig.floor, rig.phased)
+    histories = [await (await side.run(ITERATIONS)).fetch_history() for side in sides]
+    taken = [[await _ms(*each) for each in zip(sides, histories, strict=True)] for _ in range(pairs + 1)][1:]
+    ours, floor, phased = (median(times) for times in zip(*taken, strict=True))
     what = f"replay of {ITERATIONS} iterations, median of {pairs} pairs"
-    return [Figure("d", what, "ms", median(ours), median(floor), ratio, MAX_RATIO)]
+    ratio, beside_phased = (median(times[0] / times[other] for times in taken) for other in (1, 2))
+    return [
+        Figure("d", what, "ms", ours, floor, ratio, MAX_RATIO),
+        Figure("d", "replay, beside the same activities", "ms", ours, phased, beside_phased),
+    ]
 
 
 async def _ms(side: Side, history: WorkflowHistory) -> float:

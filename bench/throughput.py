@@ -14,11 +14,16 @@ MAX_RATIO = 1.25
 
 
 async def measure(rig: Rig, pairs: int) -> list[Figure]:
-    taken = [(await _seconds(rig.ours), await _seconds(rig.floor)) for _ in range(pairs)]
-    ours, floor = (RUNS * ITERATIONS / median(side) for side in zip(*taken, strict=True))
+    sides = (rig.ours, rig.floor, rig.phased)
+    taken = [[await _seconds(side) for side in sides] for _ in range(pairs)]
+    ours, floor, _ = (RUNS * ITERATIONS / median(side) for side in zip(*taken, strict=True))
     what = f"iterations a second of {RUNS} runs, median of {pairs} pairs"
-    slower = median(ours_s / floor_s for ours_s, floor_s in taken)
-    return [Figure("i", what, "", ours, floor), ratio_of("i", "time that they take", "", slower, 1.0, MAX_RATIO)]
+    slower, beside_phased = (median(times[0] / times[other] for times in taken) for other in (1, 2))
+    return [
+        Figure("i", what, "", ours, floor),
+        ratio_of("i", "time that they take", "", slower, 1.0, MAX_RATIO),
+        ratio_of("i", "time that they take, beside the same activities", "", beside_phased, 1.0),
+    ]
 
 
 async def _seconds(side: Side) -> float:
