@@ -2,8 +2,10 @@
 
 import asyncio
 import gzip
+import json
 import time
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,6 +13,8 @@ import pytest
 from orga.activities.adapters import http
 from orga.activities.adapters.models.assembly import MAX_OPEN_CALLS
 from orga.activities.adapters.models.blocks import block_part
+from orga.activities.adapters.models.error_body import error_body
+from orga.activities.adapters.models.retry_after import retry_after_s
 from orga.activities.adapters.models.sse import SseDecoder, SseTooLarge
 from orga.activities.adapters.schemas.arguments import argument_errors, schema_problem
 from orga.activities.ports import ModelError
@@ -83,6 +87,23 @@ def test_the_sanitizer_takes_time_linear_in_a_result(text: str, before: str) -> 
 @pytest.mark.parametrize("text", TEXTS, ids=map(repr, TEXTS))
 def test_what_a_terminal_gets_takes_time_linear_in_an_answer(text: str) -> None:
     assert growth(harmless, text) < LINEAR
+
+
+@pytest.mark.parametrize("text", ["exceed", "exceeding input token count ", "context length "])
+def test_what_a_provider_says_of_an_error_is_read_in_a_moment(text: str) -> None:
+    told = json.dumps({"error": {"message": text * 20_000, "code": "9" * 10_000}})
+    began = time.process_time()
+    body = error_body(told)
+    assert (body.is_overflow, body.is_unpaid, body.status) == (False, False, 500)
+    assert time.process_time() - began < LIMIT_S
+
+
+@pytest.mark.parametrize("wish", ["1" * 20_000, "1.1" * 7_000, "1h" * 10_000 + "x"])
+def test_a_wish_to_wait_is_read_in_a_moment(wish: str) -> None:
+    headers = {"retry-after": wish, "x-ratelimit-reset-tokens": wish}
+    began = time.process_time()
+    assert retry_after_s(headers, datetime.now(UTC), rate_limited=True) is None
+    assert time.process_time() - began < LIMIT_S
 
 
 @pytest.mark.parametrize("before", ["", "a{"])

@@ -27,6 +27,7 @@ NOW = datetime(2026, 1, 31, 23, 59, 50, tzinfo=UTC)
         pytest.param({"retry-after": "inf"}, None, id="for ever"),
         pytest.param({"retry-after": "99999999"}, None, id="years"),
         pytest.param({"retry-after": "tomorrow"}, None, id="a word"),
+        pytest.param({"retry-after": "Mon, 01 Jan 2024 00:00:00 +" + "9" * 20}, None, id="a zone that there is not"),
         pytest.param({"retry-after": ""}, None, id="empty"),
         pytest.param({"x-ratelimit-reset-requests": "6m0s"}, 360.0, id="a duration"),
         pytest.param({"x-ratelimit-reset-tokens": "120ms"}, 0.12, id="a duration in milliseconds"),

@@ -7,8 +7,11 @@ from typing import Any
 
 from orga.activities.adapters.models.json_shape import as_object, as_objects, as_text
 
+MAX_MESSAGE_CHARS = 4_000
+"""Of what an error says; a server may send megabytes, and each is searched for what it means."""
+
 _OVERFLOW = re.compile(
-    r"context_length_exceeded|prompt is too long|maximum context length|exceed\w* (?:the |the model'?s )?"
+    r"context_length_exceeded|prompt is too long|maximum context length|exceed\w{0,5} (?:the |the model'?s )?"
     r"(?:available |maximum )?context|context (?:length|window|size) (?:of|exceeded|is)|input (?:is|length) too long"
     r"|input length and `?max_tokens`? exceed|reduce the length of the (?:messages|prompt|input)"
     r"|input token count .{0,40}exceeds the maximum"
@@ -68,7 +71,7 @@ class ErrorBody:
     @property
     def status(self) -> int:
         """The HTTP status that an error inside a stream stands for; 500 when it doesn't say."""
-        if self.code.isdecimal() and 400 <= int(self.code) <= 599:
+        if len(self.code) == 3 and self.code.isdecimal() and 400 <= int(self.code) <= 599:
             return int(self.code)
         return _STATUS_OF.get(self.code, 500)
 
@@ -78,7 +81,7 @@ def error_body(text: str) -> ErrorBody:
     try:
         parsed: Any = json.loads(text)
     except (ValueError, RecursionError):
-        return ErrorBody(message=text, code="", headers={})
+        return ErrorBody(message=text[:MAX_MESSAGE_CHARS], code="", headers={})
     return error_value(next(iter(as_objects(parsed)), parsed))
 
 
@@ -91,7 +94,7 @@ def error_value(value: object) -> ErrorBody:
     if raw := as_text(metadata.get("raw")):
         message = f"{message}: {raw}"
     headers = {name.lower(): str(item) for name, item in as_object(metadata.get("headers")).items()}
-    return ErrorBody(message=message, code=_code(error), headers=headers)
+    return ErrorBody(message=message[:MAX_MESSAGE_CHARS], code=_code(error), headers=headers)
 
 
 def _message(error: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ LONGEST_S = 7 * 86_400.0
 """A wish beyond a week is taken for nonsense."""
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|[dhms])")
+_MAX_DURATION_CHARS = 64
 _UNIT_S = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _OPENAI = ("requests", "tokens")
 _ANTHROPIC = ("requests", "tokens", "input-tokens", "output-tokens")
@@ -70,7 +71,7 @@ def _number(text: str | None) -> float | None:
 
 
 def _duration(text: str | None) -> float | None:
-    parts = _DURATION.findall(text or "")
+    parts = _DURATION.findall(text) if text and len(text) <= _MAX_DURATION_CHARS else []
     if not parts or "".join(number + unit for number, unit in parts) != text:
         return None
     return sum(float(number) * _UNIT_S[unit] for number, unit in parts)
@@ -79,7 +80,7 @@ def _duration(text: str | None) -> float | None:
 def _http_date(text: str | None) -> datetime | None:
     try:
         return parsedate_to_datetime(text) if text else None
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 
