@@ -58,6 +58,8 @@ class WorkerBreakers:
     def __init__(self, clock: Callable[[], datetime] = monotonic_time) -> None:
         self._clock = clock
         self._circuits: OrderedDict[str, Breaker] = OrderedDict()
+        self._tried_at: dict[str, datetime] = {}
+        """When a half-open circuit last let a call try."""
         self._lock = Lock()
 
     @contextmanager
@@ -85,11 +87,19 @@ class WorkerBreakers:
     def _admitted(self, name: str, options: CircuitOptions) -> _Permit:
         with self._lock:
             breaker, now = self._circuits.get(name, Breaker()), self._clock()
-            let_through = breaker.admitted(options, now)
+            let_through = self._released(name, breaker, options, now).admitted(options, now)
             if let_through is None:
                 raise TurnedAway(breaker.describe(name, options, now), breaker.wait_s(options, now))
             self._keep(name, let_through)
+            if let_through.state == "half_open":
+                self._tried_at[name] = now
         return _Permit(name, options, let_through.opened_at)
+
+    def _released(self, name: str, breaker: Breaker, options: CircuitOptions, now: datetime) -> Breaker:
+        """Return the circuit without a call that has tried for long: a reply may take minutes, and others wait."""
+        tried_at = self._tried_at.get(name)
+        is_long = tried_at is not None and (now - tried_at).total_seconds() >= options.recovery_s
+        return breaker.released() if is_long else breaker
 
     def _succeeded(self, permit: _Permit) -> None:
         with self._lock:
@@ -113,7 +123,9 @@ class WorkerBreakers:
 
     def _keep(self, name: str, breaker: Breaker) -> None:
         self._circuits.pop(name, None)
+        if breaker.state != "half_open":
+            self._tried_at.pop(name, None)
         if not breaker.is_idle:
             self._circuits[name] = breaker
             while len(self._circuits) > MAX_CIRCUITS:
-                self._circuits.popitem(last=False)
+                self._tried_at.pop(self._circuits.popitem(last=False)[0], None)

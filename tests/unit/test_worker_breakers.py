@@ -113,6 +113,26 @@ def test_while_a_call_tries_others_are_turned_away(shared: WorkerBreakers, clock
     call(shared)
 
 
+def test_a_call_that_tries_for_long_keeps_no_other_from_trying(shared: WorkerBreakers, clock: Clock) -> None:
+    fail(shared, 3)
+    clock.seconds = 60
+    with guard(shared):
+        clock.seconds = 119
+        with pytest.raises(TurnedAway):
+            call(shared)
+        clock.seconds = 120
+        with guard(shared):
+            clock.seconds = 179
+            with pytest.raises(TurnedAway):
+                call(shared)
+            clock.seconds = 180
+            call(shared)
+            assert shared.circuit("search") == Breaker()
+    assert shared.circuit("search") == Breaker()
+    fail(shared, 3)
+    assert state_of(shared) == "open"
+
+
 @pytest.mark.parametrize(
     "error", [pytest.param(OSError("down"), id="failed"), pytest.param(asyncio.CancelledError(), id="cancelled")]
 )
