@@ -8,6 +8,8 @@ from orga.activities.adapters.http import DecodingError, Response
 
 ACCEPTED_ENCODINGS = "gzip"
 PIECE_BYTES = 65_536
+_MEMBER = b"\x1f\x8b"
+"""What each member of a gzip body begins with."""
 
 
 class UnsupportedEncoding(DecodingError):
@@ -28,8 +30,7 @@ async def decompressed(response: Response) -> AsyncGenerator[bytes]:
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "", "gzip", "x-gzip", "deflate"):
         raise UnsupportedEncoding(f"content encoding {encoding[:40]!r} is not supported")
-    # 32 more than the window size: gzip or zlib, whichever the header says.
-    expander = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding not in ("identity", "") else None
+    expander = _expander() if encoding not in ("identity", "") else None
     has_begun = False
     async for chunk in response.aiter_raw():
         rest = chunk
@@ -38,13 +39,26 @@ async def decompressed(response: Response) -> AsyncGenerator[bytes]:
             yield chunk
             await asyncio.sleep(0)
             continue
-        while rest and not expander.eof:
+        while rest:
+            if expander.eof:
+                if not _begins_member(rest):
+                    return
+                expander = _expander()
             try:
                 piece = expander.decompress(rest, PIECE_BYTES)
             except zlib.error as error:
                 raise DecodingError("its compressed body is damaged") from error
-            rest = expander.unconsumed_tail
+            rest = expander.unused_data if expander.eof else expander.unconsumed_tail
             yield piece
             await asyncio.sleep(0)
     if expander is not None and has_begun and not expander.eof:
         raise DecodingError("its compressed body is cut")
+
+
+def _expander() -> "zlib._Decompress":
+    return zlib.decompressobj(zlib.MAX_WBITS | 32)  # 32 more than the window size: gzip or zlib, as the header says
+
+
+def _begins_member(rest: bytes) -> bool:
+    """Return whether a gzip body goes on with another member; all else behind the end of one is padding."""
+    return rest[:2] == _MEMBER[: len(rest)]

@@ -302,6 +302,19 @@ async def test_compressed_bodies_are_read(site: Site, tool: Tool, encoding: str)
     assert body_of(await result(tool, url=site.url("/"))) == "packed text"
 
 
+@pytest.mark.parametrize("behind", [b"", bytes(512), b"no member"], ids=["nothing", "padding", "words"])
+async def test_all_members_of_a_compressed_body_are_read(site: Site, tool: Tool, behind: bytes) -> None:
+    packed = gzip.compress(b"first, ") + gzip.compress(b"second") + behind
+    site.pages["/"] = http(packed, headers=["Content-Encoding: gzip"])
+    assert body_of(await result(tool, url=site.url("/"))) == "first, second"
+
+
+async def test_half_a_member_is_not_taken_for_the_whole(site: Site, tool: Tool) -> None:
+    packed = gzip.compress(b"first, ") + gzip.compress(b"second")[:5]
+    site.pages["/"] = http(packed, headers=["Content-Encoding: gzip"])
+    assert (await failure(tool, url=site.url("/"))).kind == "BadBody"
+
+
 async def test_a_decompression_bomb_stops_at_the_limit(site: Site, tool: Tool) -> None:
     site.pages["/"] = http(gzip.compress(b"0" * 100_000_000, 6), headers=["Content-Encoding: gzip"])
     text = await result(tool, url=site.url("/"), offset=1_999_000)
