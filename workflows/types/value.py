@@ -33,6 +33,8 @@ else:
                 TypeError: A field is missing, there is no such field, or it is given twice.
             """
             fields, defaults = cls._fields, cls._field_defaults
+            if len(given) == len(fields) and not named:
+                return tuple.__new__(cls, given)
             rest = fields[len(given) :]
             try:
                 made = given + tuple(named.pop(name) if name in named else defaults[name] for name in rest)
