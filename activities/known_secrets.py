@@ -23,8 +23,13 @@ HIDDEN = "[redacted]"
 _BEGUN_CHARS = 4
 """From so many characters on the beginning of a secret is cut off the end of a text."""
 
-_WRAPPED = re.compile(r"(?<![\w+/=-])(?:[\w+/-]{16,}\r?\n[ \t]*)+[\w+/=-]+", re.ASCII)
+_BETWEEN = r"(?:(?:\\r)?\\n)?[ \t\"'+,.&]{0,6}(?:\r?\n[ \t]{0,40}(?:\d{1,9}\t|> |[\"'])?|(?<=\\n))"
+"""The end of a line, as it is or within a string of a source, and what stands before the next: its number, a quote."""
+
+_WRAPPED = re.compile(rf"(?<![\w+/=-])(?:[\w+/-]{{16,}}{_BETWEEN})+[\w+/=-]+", re.ASCII)
 """Lines as `base64`, MIME and PEM break them."""
+
+_SEPARATOR = re.compile(_BETWEEN, re.ASCII)
 
 R = TypeVar("R", bound=BaseModel)
 
@@ -42,14 +47,17 @@ class KnownSecrets:
         return cls(tuple(sorted({form for value in worth for form in spellings(value)}, key=len, reverse=True)))
 
     @classmethod
-    def of_environment(cls, environment: Mapping[str, str] = os.environ, also: Iterable[str] = ()) -> "KnownSecrets":
+    def of_environment(
+        cls, environment: Mapping[str, str] = os.environ, also: Iterable[str] = (), beside: Iterable[str] = ()
+    ) -> "KnownSecrets":
         """Take what its variables hold.
 
         Args:
             environment: Of the process.
             also: Further variables that hold secrets, whatever their names end in.
+            beside: Values that stand elsewhere: in a file that a variable names.
         """
-        return cls.of(secret_values(environment, also), MIN_GUESSED_CHARS)
+        return cls.of([*secret_values(environment, also), *beside], MIN_GUESSED_CHARS)
 
     @property
     def longest(self) -> int:
@@ -77,7 +85,7 @@ class KnownSecrets:
 
     def _unwrapped(self, found: re.Match[str]) -> str:
         """Return lines of base64 as one where a secret stands across their ends."""
-        joined = "".join(found[0].split())
+        joined = _SEPARATOR.sub("", found[0])
         return joined if any(secret in joined for secret in self.texts) else found[0]
 
     def _begun(self, text: str) -> int:

@@ -40,6 +40,7 @@ class PermitKeys:
         if not keys or any(len(key) < MIN_KEY_CHARS for key in keys):
             needs = f"each key needs {MIN_KEY_CHARS} characters or more"
             raise ValueError(f"{PERMIT_KEY}: {needs}; make one with: openssl rand -hex 32")
+        self.texts = tuple(keys)
         self._keys = [key.encode() for key in keys]
 
     def permit(self, place: Place, tool: str, arguments: Mapping[str, Any], terms: tuple[str, str, str]) -> str:

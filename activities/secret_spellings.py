@@ -11,8 +11,12 @@ MIN_CHARS = 6
 """Of a spelling; base64 cut to what does not depend on its surroundings is shorter than what it stands for."""
 
 _ESCAPE = re.compile(r"%[0-9A-F]{2}")
-_AS_IN_GO = str.maketrans({character: f"\\u{ord(character):04x}" for character in "&<>"})
-"""What Go writes into JSON; PHP writes `\\/`."""
+_AS_IN_JSON = tuple(
+    str.maketrans({character: form % ord(character) for character in escaped})
+    for form in ("\\u%04x", "\\u%04X")
+    for escaped in ("&<>", "&<>='", "&<>'+`", "&<>'\"+`")
+)
+"""What Go, Gson and .NET escape beside what JSON needs; PHP writes `\\/`."""
 _AS_IN_TEMPLATES = str.maketrans({character: f"&#x{ord(character):X};" for character in "/=`"})
 """What Mustache and its like escape beside what HTML needs."""
 
@@ -44,8 +48,14 @@ def spellings(value: str) -> Iterator[str]:
 
 def _escaped(value: str) -> set[str]:
     written = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
-    of_others = {text.replace("/", "\\/") for text in written} | {text.translate(_AS_IN_GO) for text in written}
+    of_others = {text.replace("/", "\\/") for text in written}
+    of_others |= {text.translate(table) for text in (*written, *_without_marks(written)) for table in _AS_IN_JSON}
     return {value, repr(value)[1:-1], *written, *of_others}
+
+
+def _without_marks(written: Iterable[str]) -> Iterator[str]:
+    """Yield JSON whose quotes are left to be escaped by their number."""
+    yield from (text.replace('\\"', '"') for text in written if '\\"' in text)
 
 
 def _in_addresses(value: str) -> Iterator[str]:
@@ -54,7 +64,9 @@ def _in_addresses(value: str) -> Iterator[str]:
         quote(value, safe="", errors="replace"),
         quote(value, errors="replace"),
         quote(value, safe="/:@!$&'()*+,;=~", errors="replace"),
+        quote(value, safe="!'()*~", errors="replace"),  # as JavaScript does
         quote_plus(value, errors="replace"),
+        quote_plus(value, safe="*", errors="replace").replace("~", "%7E"),  # as Java and forms do
     ):
         yield text
         yield _ESCAPE.sub(lambda escape: escape[0].lower(), text)
@@ -96,5 +108,6 @@ def _in_markup(value: str) -> Iterator[str]:
     yield html.escape(value)
     yield html.escape(value, quote=False)
     yield html.escape(value).replace("&#x27;", "&#39;")
+    yield html.escape(value).replace("&#x27;", "&#39;").replace("&quot;", "&#34;")
     yield html.escape(value).translate(_AS_IN_TEMPLATES)
     yield value[::-1]

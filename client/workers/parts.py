@@ -149,6 +149,7 @@ def configured_parts(
         pipelines=config.pipelines,
         embedder=config.knowledge.embedder,
     )
+    permits = permit_keys(env)
     return Parts(
         agents,
         models,
@@ -157,8 +158,8 @@ def configured_parts(
         list(tools.values()),
         config.models.breaker,
         source=servers,
-        secrets=KnownSecrets.of_environment(env, secret_names(config)),
-        permits=permit_keys(env),
+        secrets=KnownSecrets.of_environment(env, secret_names(config), permits.texts if permits else ()),
+        permits=permits,
         notifier=Webhook(webhook, link) if webhook else None,
         deliveries=configured_deliveries(config, root, env, store),
         knowledge=store,

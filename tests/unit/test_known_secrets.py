@@ -4,6 +4,7 @@ import html
 import json
 import re
 from base64 import b32encode, b64encode, encodebytes, urlsafe_b64encode
+from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import httpx
@@ -13,6 +14,9 @@ from hypothesis import strategies as st
 
 from orga.activities.environment_secrets import COMMON
 from orga.activities.known_secrets import HIDDEN, NO_SECRETS, KnownSecrets
+from orga.client.config.sections import OrgaConfig
+from orga.client.workers.parts import configured_parts
+from orga.workflows.types.gate import PERMIT_KEY
 from orga.workflows.types.messages import Reply, ToolCall
 
 SECRET = 'pass "word\\ é'
@@ -107,7 +111,7 @@ def test_base64_of_any_text_with_a_secret_in_it_shows_none(value: str, before: s
 
 
 @pytest.mark.parametrize("before", range(40, 80, 3))
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\n    "])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\n    ", "\n> ", "\n12\t", "\\n", "\\r\\n", '\\n" +\n    "'])
 def test_base64_in_lines_shows_none(before: int, end: str) -> None:
     """`base64` breaks after 76 characters, wherever a secret stands."""
     shown = encodebytes(b"a" * before + KEY.encode() + b"b" * 60).decode().strip().replace("\n", end)
@@ -131,6 +135,11 @@ def test_lines_without_a_secret_stay_lines() -> None:
         pytest.param(quote_plus(KEY), id="of a form"),
         pytest.param(str(httpx.URL("https://a.test", params={"k": KEY})), id="in an address by httpx"),
         pytest.param(quote(quote(KEY, safe=""), safe=""), id="quoted twice"),
+        pytest.param(quote(KEY, safe="!'()*~"), id="quoted by JavaScript"),
+        pytest.param(quote_plus(KEY, safe="*").replace("~", "%7E"), id="quoted by Java"),
+        pytest.param(html.escape(KEY).replace("&quot;", "&#34;").replace("&#x27;", "&#39;"), id="in HTML by Go"),
+        pytest.param("".join(f"\\u{ord(c):04x}" if c in "&<>='" else c for c in KEY), id="in JSON by Gson"),
+        pytest.param("".join(f"\\u{ord(c):04X}" if c in "&<>'+`" else c for c in KEY), id="in JSON by .NET"),
         pytest.param(KEY.encode().hex(), id="hexadecimal"),
         pytest.param(KEY.encode().hex().upper(), id="hexadecimal in capitals"),
         pytest.param(KEY.encode().hex(":"), id="hexadecimal with colons"),
@@ -219,3 +228,11 @@ def test_which_variables_hold_secrets(name: str, value: str, secret: str) -> Non
 )
 def test_what_is_left_alone(name: str, value: str, text: str) -> None:
     assert KnownSecrets.of_environment({name: value}).hidden(text) == text
+
+
+def test_the_permit_keys_of_a_file_are_known_to_the_worker(tmp_path: Path) -> None:
+    key = "0123456789abcdef" * 2
+    (tmp_path / "keys").write_text(f"{key}\n{key[::-1]}\n")
+    env = {PERMIT_KEY: f"@{tmp_path / 'keys'}"}
+    parts = configured_parts(OrgaConfig(), env, tmp_path, knows_attributes=False)
+    assert parts.secrets.hidden(f"the key is {key}, before it was {key[::-1]}").count(HIDDEN) == 2
