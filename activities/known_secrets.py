@@ -4,6 +4,8 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
@@ -20,8 +22,14 @@ MIN_SECRET_CHARS = 6
 
 HIDDEN = "[redacted]"
 
-_BEGUN_CHARS = 4
-"""From so many characters on the beginning of a secret is cut off the end of a text."""
+_PART_CHARS = 4
+"""From so many characters on a part of a secret is left out where a cut has parted it."""
+
+_ENDS_EARLY = re.compile(r"\n\[(?:cut at |line \d+ is cut |\.\.\. [\d,]+ bytes left out )|…(?=\n|\Z)")
+"""What our tools write behind a text that they cut at its end."""
+
+_BEGINS_LATE = re.compile(r"bytes left out \.\.\.\]\n|characters of its output:\n|[:-] …")
+"""And ahead of one that they cut at its beginning."""
 
 _BETWEEN = r"(?:(?:\\r)?\\n)?[ \t\"'+,.&]{0,6}(?:\r?\n[ \t]{0,40}(?:\d{1,9}\t|> |[\"'])?|(?<=\\n))"
 """The end of a line, as it is or within a string of a source, and what stands before the next: its number, a quote."""
@@ -59,7 +67,7 @@ class KnownSecrets:
         """
         return cls.of([*secret_values(environment, also), *beside], MIN_GUESSED_CHARS)
 
-    @property
+    @cached_property
     def longest(self) -> int:
         """The characters of the longest of them."""
         return max(map(len, self.texts), default=0)
@@ -70,6 +78,19 @@ class KnownSecrets:
         for secret in self.texts:
             text = text.replace(secret, HIDDEN)
         return text[: len(text) - self._begun(text)] if is_cut else text
+
+    def hidden_at_cuts(self, text: str) -> str:
+        """Return the text of one of our tools without what is left of a secret where the tool has cut it in two."""
+        if not self.texts:
+            return text
+        ends = {mark.start() for mark in _ENDS_EARLY.finditer(text)}
+        begins = {mark.end() for mark in _BEGINS_LATE.finditer(text)}
+        pieces: list[str] = []
+        for start, end in pairwise(sorted({0, len(text), *ends, *begins})):
+            piece = text[start:end]
+            piece = piece[self._ended(piece) :] if start in begins else piece
+            pieces.append(piece[: len(piece) - self._begun(piece)] if end in ends else piece)
+        return "".join(pieces)
 
     def hidden_in(self, record: R) -> R:
         """Return a record whose texts and keys are without them: mostly the record itself."""
@@ -90,7 +111,18 @@ class KnownSecrets:
 
     def _begun(self, text: str) -> int:
         """Return how many characters at the end are the beginning of one."""
+        if not self._first_parts.search(text, max(len(text) - self.longest, 0)):
+            return 0
         return max((_begun_of(form, text) for form in self.texts), default=0)
+
+    def _ended(self, text: str) -> int:
+        """Return how many characters at the beginning are the end of one."""
+        first = text[:_PART_CHARS]
+        return max((_ended_of(form, first, text) for form in self.texts if first in form), default=0)
+
+    @cached_property
+    def _first_parts(self) -> re.Pattern[str]:
+        return re.compile("|".join(sorted({re.escape(form[:_PART_CHARS]) for form in self.texts})))
 
     def _hidden_in(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -105,9 +137,18 @@ class KnownSecrets:
 
 def _begun_of(form: str, text: str) -> int:
     at = max(len(text) - len(form) + 1, 0)
-    while (at := text.find(form[:_BEGUN_CHARS], at)) >= 0:
+    while (at := text.find(form[:_PART_CHARS], at)) >= 0:
         if form.startswith(text[at:]):
             return len(text) - at
+        at += 1
+    return 0
+
+
+def _ended_of(form: str, first: str, text: str) -> int:
+    at = 0
+    while len(first) == _PART_CHARS and (at := form.find(first, at)) >= 0:
+        if text.startswith(form[at:]):
+            return len(form) - at
         at += 1
     return 0
 

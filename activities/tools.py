@@ -122,7 +122,7 @@ async def _fit_for_a_model(content: str, secrets: KnownSecrets) -> str:
 def _without_secrets(content: str, secrets: KnownSecrets) -> str:
     """Return the text sanitized; what that leaves out may have cut a secret in two."""
     text = sanitized(clean_text(content))
-    return secrets.hidden(text, is_cut=len(content) > MAX_CHARS)
+    return secrets.hidden_at_cuts(secrets.hidden(text, is_cut=len(content) > MAX_CHARS))
 
 
 async def _call(
@@ -147,7 +147,8 @@ async def _call(
 
 def _told(secrets: KnownSecrets, text: str) -> str:
     said = sanitized(clean_text(text[:MAX_ERROR_CHARS]))
-    return clip(secrets.hidden(said, is_cut=len(text) > MAX_ERROR_CHARS), MAX_ERROR_BYTES)
+    hidden = secrets.hidden_at_cuts(secrets.hidden(said, is_cut=len(text) > MAX_ERROR_CHARS))
+    return clip(hidden, MAX_ERROR_BYTES)
 
 
 class _Progress:
