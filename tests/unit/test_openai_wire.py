@@ -154,6 +154,15 @@ async def test_text_streams_as_it_comes_and_the_reply_holds_nothing_but_news() -
             id="id and name repeated with every piece",
         ),
         pytest.param([call(0, "c1", "search", {"q": "a"}), call(1, "c2", "now", {})], id="arguments as an object"),
+        pytest.param(
+            [
+                call(0, "c1", "sea", ""),
+                call(0, None, "rch", '{"q": "a"}'),
+                call(1, "c2", "n"),
+                call(1, "c2", "ow", "{}"),
+            ],
+            id="names in pieces",
+        ),
     ],
 )
 async def test_parallel_calls_of_any_server(deltas: list[Any]) -> None:
@@ -164,6 +173,57 @@ async def test_parallel_calls_of_any_server(deltas: list[Any]) -> None:
         ToolCall(call_id="c2", name="now"),
     )
     assert reply.finish == "tool_calls"
+
+
+@pytest.mark.parametrize(
+    ("deltas", "calls"),
+    [
+        pytest.param(
+            [call(0, None, "search", '{"q": "a"}'), call(0, None, "search", '{"q": "b"}')],
+            ["search a", "search b"],
+            id="one tool twice",
+        ),
+        pytest.param(
+            [call(0, None, "search", '{"q": '), call(0, None, "search", '"}"}'), call(0, None, "search", "")],
+            ["search }"],
+            id="a name repeated with every piece, and behind them",
+        ),
+        pytest.param(
+            [call(0, None, "now", ""), call(0, None, "search", '{"q": "a"}')],
+            ["now", "search a"],
+            id="no arguments, then another tool's",
+        ),
+        pytest.param(
+            [call(0, None, "now", {}), call(0, None, "list", {}), call(0, None, "search", {"q": "a"})],
+            ["now", "list", "search a"],
+            id="objects, some of them empty",
+        ),
+        pytest.param(
+            [call(0, None, "search", '{"q": "a"}'), call(0, None, "now", "{}"), call(0, None, "search", ""),
+             call(0, None, None, '{"q": "b"}')],
+            ["search a", "now", "search b"],
+            id="a tool again behind another",
+        ),
+        pytest.param(
+            [call(None, "c", "search", '{"q": "a"}'), call(None, "c", "now")],
+            ["search a", "now"],
+            id="one id twice",
+        ),
+    ],
+)  # fmt: skip
+async def test_calls_that_share_a_number_or_an_id(deltas: list[Any], calls: list[str]) -> None:
+    frames = [chunk(tool_calls=[delta]) for delta in deltas]
+    reply, _, _ = await completed("openai", streamed(*frames, chunk("tool_calls"), DONE))
+    assert [" ".join((made.name, *made.arguments.values())) for made in reply.calls] == calls
+    assert not any(made.malformed for made in reply.calls)
+    assert len({made.call_id for made in reply.calls}) == len(calls)
+
+
+async def test_calls_of_a_whole_reply_are_never_joined() -> None:
+    made = [call(0, "c", "search", '{"q": "a"}'), call(0, "c", "now", ""), call(0, "c", "now", "")]
+    whole = {"choices": [{"message": {"tool_calls": made}, "finish_reason": "tool_calls"}]}
+    reply, _, _ = await completed("openai", http.Response(200, json=whole))
+    assert [(made.name, made.arguments) for made in reply.calls] == [("search", {"q": "a"}), ("now", {}), ("now", {})]
 
 
 @pytest.mark.parametrize(

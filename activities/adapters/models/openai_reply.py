@@ -89,7 +89,8 @@ class ChatReader:
         return cost_usd(self._provider, self._request.model, usage) if self._usage else None
 
     def _choice(self, choice: dict[str, Any]) -> None:
-        delta = as_object(choice.get("delta")) or as_object(choice.get("message"))
+        streamed = as_object(choice.get("delta"))
+        delta = streamed or as_object(choice.get("message"))
         self._finish = as_text(choice.get("finish_reason")) or self._finish
         if refusal := as_text(delta.get("refusal")):
             self._refused = True
@@ -103,7 +104,7 @@ class ChatReader:
         for call in as_objects(delta.get("tool_calls")):
             if self._assembly.full:
                 break
-            opened = add_call_delta(self._assembly, call)
+            opened = add_call_delta(self._assembly, call, is_streamed=bool(streamed))
             if opened is not None and (extra := as_object(call.get(EXTRA))):
                 self._assembly.add_block(extra_block(extra), before=opened)
 
