@@ -344,6 +344,12 @@ async def test_an_endless_reply_is_cut_and_says_so(kind: str) -> None:
         pytest.param(streamed(chunk("abort", content="hal"), DONE), "BadStream", True, id="aborted"),
         pytest.param(streamed(chunk("insufficient_system_resource", tool_calls=[call(0, "c", "now", "{}")]), DONE),
                      "BadStream", True, id="out of resources"),
+        pytest.param(
+            streamed({"choices": [{"delta": {}, "finish_reason": "error", "error": {"code": 429, "message": "slow"}}]}),
+            "RateLimited", True, id="an error in a choice"),
+        pytest.param(
+            http.Response(200, json={"choices": [{"message": {"content": ""}, "error": {"code": 502}}]}),
+            "ServerError", True, id="an error in a choice that is not streamed"),
         pytest.param(streamed(chunk("error")), "ServerError", True, id="an error as finish reason"),
         pytest.param(http.Response(200, json={"error": {"type": "authentication_error"}}), "AuthenticationFailed",
                      False, id="an error under status 200"),

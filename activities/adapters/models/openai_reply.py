@@ -89,6 +89,8 @@ class ChatReader:
         return cost_usd(self._provider, self._request.model, usage) if self._usage else None
 
     def _choice(self, choice: dict[str, Any]) -> None:
+        if choice.get("error"):
+            raise self._failures.in_stream(choice)
         streamed = as_object(choice.get("delta"))
         delta = streamed or as_object(choice.get("message"))
         self._finish = as_text(choice.get("finish_reason")) or self._finish
