@@ -155,6 +155,25 @@ async def test_openrouter_hands_on_the_headers_of_the_provider_behind_it() -> No
 
 
 @pytest.mark.parametrize(
+    ("error", "retryable", "wait"),
+    [
+        pytest.param({"code": 429, "metadata": {"headers": {"Retry-After": "7"}}}, True, 7.0, id="behind a router"),
+        pytest.param({"code": 503, "headers": {"retry-after": 9}}, True, 9.0, id="of its own"),
+        pytest.param({"code": 429, "headers": {"x-ratelimit-reset-tokens": "6m0s"}}, True, 360.0, id="a limit's reset"),
+        pytest.param({"code": 429}, True, None, id="not stated"),
+        pytest.param({"code": 400, "headers": {"retry-after": "3"}}, False, None, id="no wait without retry"),
+    ],
+)
+@pytest.mark.parametrize("in_choice", [False, True])
+async def test_the_wait_of_an_error_under_status_200(
+    error: dict[str, Any], retryable: bool, wait: float | None, in_choice: bool
+) -> None:
+    body = {"choices": [{"index": 0, "error": error}]} if in_choice else {"error": error}
+    caught = await failure("openrouter", http.Response(200, json=body))
+    assert (caught.retryable, caught.retry_after_s) == (retryable, wait)
+
+
+@pytest.mark.parametrize(
     ("raised", "kind", "retryable"),
     [
         (httpx.ConnectError("refused"), "ConnectionFailed", True),

@@ -154,6 +154,15 @@ async def test_text_streams_as_it_comes_and_the_reply_holds_nothing_but_news() -
             id="id and name repeated with every piece",
         ),
         pytest.param([call(0, "c1", "search", {"q": "a"}), call(1, "c2", "now", {})], id="arguments as an object"),
+        pytest.param(
+            [
+                call(0, "c1", "sea", ""),
+                call(0, None, "rch", '{"q": "a"}'),
+                call(1, "c2", "n"),
+                call(1, "c2", "ow", "{}"),
+            ],
+            id="names in pieces",
+        ),
     ],
 )
 async def test_parallel_calls_of_any_server(deltas: list[Any]) -> None:
@@ -167,6 +176,57 @@ async def test_parallel_calls_of_any_server(deltas: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("deltas", "calls"),
+    [
+        pytest.param(
+            [call(0, None, "search", '{"q": "a"}'), call(0, None, "search", '{"q": "b"}')],
+            ["search a", "search b"],
+            id="one tool twice",
+        ),
+        pytest.param(
+            [call(0, None, "search", '{"q": '), call(0, None, "search", '"}"}'), call(0, None, "search", "")],
+            ["search }"],
+            id="a name repeated with every piece, and behind them",
+        ),
+        pytest.param(
+            [call(0, None, "now", ""), call(0, None, "search", '{"q": "a"}')],
+            ["now", "search a"],
+            id="no arguments, then another tool's",
+        ),
+        pytest.param(
+            [call(0, None, "now", {}), call(0, None, "list", {}), call(0, None, "search", {"q": "a"})],
+            ["now", "list", "search a"],
+            id="objects, some of them empty",
+        ),
+        pytest.param(
+            [call(0, None, "search", '{"q": "a"}'), call(0, None, "now", "{}"), call(0, None, "search", ""),
+             call(0, None, None, '{"q": "b"}')],
+            ["search a", "now", "search b"],
+            id="a tool again behind another",
+        ),
+        pytest.param(
+            [call(None, "c", "search", '{"q": "a"}'), call(None, "c", "now")],
+            ["search a", "now"],
+            id="one id twice",
+        ),
+    ],
+)  # fmt: skip
+async def test_calls_that_share_a_number_or_an_id(deltas: list[Any], calls: list[str]) -> None:
+    frames = [chunk(tool_calls=[delta]) for delta in deltas]
+    reply, _, _ = await completed("openai", streamed(*frames, chunk("tool_calls"), DONE))
+    assert [" ".join((made.name, *made.arguments.values())) for made in reply.calls] == calls
+    assert not any(made.malformed for made in reply.calls)
+    assert len({made.call_id for made in reply.calls}) == len(calls)
+
+
+async def test_calls_of_a_whole_reply_are_never_joined() -> None:
+    made = [call(0, "c", "search", '{"q": "a"}'), call(0, "c", "now", ""), call(0, "c", "now", "")]
+    whole = {"choices": [{"message": {"tool_calls": made}, "finish_reason": "tool_calls"}]}
+    reply, _, _ = await completed("openai", http.Response(200, json=whole))
+    assert [(made.name, made.arguments) for made in reply.calls] == [("search", {"q": "a"}), ("now", {}), ("now", {})]
+
+
+@pytest.mark.parametrize(
     ("frames", "finish"),
     [
         pytest.param([chunk("stop", content="hi")], "stop", id="stop"),
@@ -174,12 +234,26 @@ async def test_parallel_calls_of_any_server(deltas: list[Any]) -> None:
         pytest.param([chunk("stop", tool_calls=[call(0, "c", "now")])], "tool_calls", id="calls made, none announced"),
         pytest.param([chunk("length", tool_calls=[call(0, "c", "now", '{"')])], "length", id="cut within a call"),
         pytest.param([chunk("content_filter")], "content_filter", id="content filter"),
+        pytest.param([chunk("model_length", content="hal")], "length", id="the model's own limit"),
+        pytest.param([chunk("model_length", tool_calls=[call(0, "c", "now")])], "length", id="that limit in a call"),
+        pytest.param([chunk("function_call_filter: MALFORMED_FUNCTION_CALL", tool_calls=[call(0, "c", "now")])],
+                     "content_filter", id="a filter of calls, with its detail"),
+        pytest.param([chunk("SAFETY", content="hal")], "content_filter", id="a safety filter in capitals"),
+        pytest.param([chunk("end_turn", tool_calls=[call(0, "c", "now")])], "tool_calls", id="another word for a stop"),
         pytest.param([chunk("something_new", content="hi")], "stop", id="a reason of the future"),
+        pytest.param([chunk("something_new", tool_calls=[call(0, "c", "now", '{"a": "}"}')])], "tool_calls",
+                     id="a reason of the future, a call written out"),
+        pytest.param([chunk("something_new", tool_calls=[call(0, "c", "now")])], "length",
+                     id="a reason of the future behind a name"),
+        pytest.param([chunk("something_new", tool_calls=[call(0, "c", "now", '{"a": "\\"}')])], "length",
+                     id="a reason of the future within a call"),
+        pytest.param([chunk(tool_calls=[call(0, "c", "now", '{"a": {}}')]), DONE], "tool_calls",
+                     id="an end mark alone, a call written out"),
         pytest.param([chunk(refusal="I can't"), chunk("stop")], "refusal", id="refusal"),
         pytest.param([chunk(content="hi"), DONE], "stop", id="an end mark alone"),
         pytest.param([chunk("stop", content="hi")], "stop", id="a reason alone"),
     ],
-)
+)  # fmt: skip
 async def test_finish_reasons(frames: list[Any], finish: str) -> None:
     reply, _, _ = await completed("openai", streamed(*frames))
     assert reply.finish == finish
@@ -265,6 +339,17 @@ async def test_an_endless_reply_is_cut_and_says_so(kind: str) -> None:
             id="an overflow found late",
         ),
         pytest.param(streamed({"error": "what?"}), "ServerError", True, id="an error that is a word"),
+        pytest.param(streamed(chunk(tool_calls=[call(0, "c", "now")]), DONE), "BadStream", True,
+                     id="an end mark alone behind a call's name"),
+        pytest.param(streamed(chunk("abort", content="hal"), DONE), "BadStream", True, id="aborted"),
+        pytest.param(streamed(chunk("insufficient_system_resource", tool_calls=[call(0, "c", "now", "{}")]), DONE),
+                     "BadStream", True, id="out of resources"),
+        pytest.param(
+            streamed({"choices": [{"delta": {}, "finish_reason": "error", "error": {"code": 429, "message": "slow"}}]}),
+            "RateLimited", True, id="an error in a choice"),
+        pytest.param(
+            http.Response(200, json={"choices": [{"message": {"content": ""}, "error": {"code": 502}}]}),
+            "ServerError", True, id="an error in a choice that is not streamed"),
         pytest.param(streamed(chunk("error")), "ServerError", True, id="an error as finish reason"),
         pytest.param(http.Response(200, json={"error": {"type": "authentication_error"}}), "AuthenticationFailed",
                      False, id="an error under status 200"),

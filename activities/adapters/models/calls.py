@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from pydantic_core import from_json, to_json
 
+from orga.activities.adapters.models.object_text import ObjectText
 from orga.workflows.types.json_text import stand_once
 from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.text import clean_json, clean_text
@@ -25,6 +26,14 @@ class OpenCall:
     call_id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list[str])
+    _text: ObjectText = field(default_factory=ObjectText)
+    _read: int = 0
+
+    def is_whole(self) -> bool:
+        """Tell whether its arguments are written out: an object that is closed."""
+        self._text.add(self.arguments[self._read :])
+        self._read = len(self.arguments)
+        return self._text.is_whole
 
 
 def finished_calls(calls: Iterable[OpenCall], earlier: Iterable[Message]) -> tuple[ToolCall, ...]:

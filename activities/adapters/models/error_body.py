@@ -52,7 +52,7 @@ _STATUS_OF = {
 
 @dataclass(frozen=True)
 class ErrorBody:
-    """The parts of an error that decisions need. `headers` are those of a provider behind a router."""
+    """The parts of an error that decisions need. `headers` are those it holds, of a provider behind a router."""
 
     message: str
     code: str
@@ -93,7 +93,8 @@ def error_value(value: object) -> ErrorBody:
     message = as_text(outer.get("error")) or _message(error) or (json.dumps(value) if value else "no reason given")
     if raw := as_text(metadata.get("raw")):
         message = f"{message}: {raw}"
-    headers = {name.lower(): str(item) for name, item in as_object(metadata.get("headers")).items()}
+    stated = as_object(error.get("headers")) | as_object(metadata.get("headers"))
+    headers = {name.lower(): str(item) for name, item in stated.items()}
     return ErrorBody(message=message[:MAX_MESSAGE_CHARS], code=_code(error), headers=headers)
 
 

@@ -43,10 +43,13 @@ class Failures:
         )
 
     def in_stream(self, value: object) -> ModelError:
-        """Return the failure that an error event inside a stream stands for."""
+        """Return the failure that an error inside an answer of status 200 stands for."""
         error = error_value(value)
         kind, retryable = _judged(error.status, error)
-        return self._error(kind, f"broke off its reply: {error.message}", retryable=retryable)
+        wait = retry_after_s(error.headers, datetime.now(UTC), rate_limited=error.status == 429)
+        return self._error(
+            kind, f"broke off its reply: {error.message}", retryable=retryable, wait=wait if retryable else None
+        )
 
     def bad_stream(self, reason: str) -> ModelError:
         """Return the failure of a reply that can't be read to its end."""

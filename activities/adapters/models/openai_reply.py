@@ -8,20 +8,13 @@ from orga.activities.adapters.models.failures import Failures
 from orga.activities.adapters.models.json_shape import as_count, as_object, as_objects, as_text
 from orga.activities.adapters.models.kept_fields import EXTRA, THOUGHT, Thought, extra_block
 from orga.activities.adapters.models.openai_calls import add_call_delta
+from orga.activities.adapters.models.openai_finish import ending
 from orga.activities.adapters.models.pricing import cost_usd
 from orga.activities.adapters.models.reasoning_details import ReasoningDetails
 from orga.activities.adapters.models.stream_http import END
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.messages import FinishReason, Reply
 from orga.workflows.types.usage import Usage
-
-_FINISH: dict[str, FinishReason] = {
-    "length": "length",
-    "max_tokens": "length",
-    "content_filter": "content_filter",
-    "safety": "content_filter",
-    "refusal": "refusal",
-}
 
 
 class ChatReader:
@@ -62,13 +55,31 @@ class ChatReader:
         """Return the reply; see `StreamReader`."""
         if not (self._finish or (self._ended and self._answered) or self._assembly.full):
             raise self._failures.bad_stream("cut off before its end")
-        if self._finish == "error":
-            raise self._failures.in_stream({"message": "the model failed"})
+        finish = self._reason()
         self._reasoning.close()
         self._thought.close(is_wanted=bool(self._assembly.calls))
         usage = _chat_usage(self._usage)
-        finish = "refusal" if self._refused else _FINISH.get(self._finish.lower(), "stop")
         return self._assembly.reply(finish, usage, self._model, self._cost(usage))
+
+    def _reason(self) -> FinishReason:
+        """Return why the reply ended. Without a reason that is known, calls count only when they are written out.
+
+        Some servers never send one, or make one up; a call that was cut behind its name would run without arguments.
+        """
+        found = ending(self._finish)
+        if found == "failed":
+            raise self._failures.in_stream({"message": "the model failed"})
+        if found == "broken_off":
+            raise self._failures.bad_stream(f"broken off, {self._finish}")
+        if self._refused:
+            return "refusal"
+        if found != "unknown":
+            return found
+        if self._assembly.full or all(call.is_whole() for call in self._assembly.calls):
+            return "stop"
+        if not self._finish:
+            raise self._failures.bad_stream("cut off within a call")
+        return "length"
 
     def _cost(self, usage: Usage) -> float | None:
         """Return what OpenRouter says it billed, else the list price of what was used."""
@@ -78,7 +89,10 @@ class ChatReader:
         return cost_usd(self._provider, self._request.model, usage) if self._usage else None
 
     def _choice(self, choice: dict[str, Any]) -> None:
-        delta = as_object(choice.get("delta")) or as_object(choice.get("message"))
+        if choice.get("error"):
+            raise self._failures.in_stream(choice)
+        streamed = as_object(choice.get("delta"))
+        delta = streamed or as_object(choice.get("message"))
         self._finish = as_text(choice.get("finish_reason")) or self._finish
         if refusal := as_text(delta.get("refusal")):
             self._refused = True
@@ -92,7 +106,7 @@ class ChatReader:
         for call in as_objects(delta.get("tool_calls")):
             if self._assembly.full:
                 break
-            opened = add_call_delta(self._assembly, call)
+            opened = add_call_delta(self._assembly, call, is_streamed=bool(streamed))
             if opened is not None and (extra := as_object(call.get(EXTRA))):
                 self._assembly.add_block(extra_block(extra), before=opened)
 
