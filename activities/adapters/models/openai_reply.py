@@ -70,7 +70,7 @@ class ChatReader:
         if found == "failed":
             raise self._failures.in_stream({"message": "the model failed"})
         if found == "broken_off":
-            raise self._failures.bad_stream(f"broken off, {self._finish}")
+            raise self._failures.bad_stream(f"broken off, {self._finish[:100]}")
         if self._refused:
             return "refusal"
         if found != "unknown":
