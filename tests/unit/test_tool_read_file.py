@@ -65,6 +65,23 @@ async def test_one_giant_line_is_cut_and_the_next_is_reached(tool: ReadFile, tmp
     assert lines[3] == "[cut at line 1 of 2; call read_file with start_line=2 for more]"
 
 
+@pytest.mark.parametrize(
+    ("rest", "is_cut"),
+    [
+        pytest.param(b"\n", False, id="a whole line"),
+        pytest.param(b"\r\n", False, id="a whole line of Windows"),
+        pytest.param(b"\rrest\n", True, id="a carriage return within it"),
+        pytest.param(b"x\r\n", True, id="one byte more"),
+        pytest.param(b"x", True, id="one byte more at the end of the file"),
+    ],
+)
+async def test_the_rest_of_a_long_line_is_never_left_out_without_a_word(
+    tool: ReadFile, tmp_path: Path, rest: bytes, is_cut: bool
+) -> None:
+    (tmp_path / "f.txt").write_bytes(b"a" * 16_000 + rest)
+    assert ("[line 1 is cut at 16,000 bytes" in await result(tool, path="f.txt")) == is_cut
+
+
 async def test_a_huge_file_does_not_fill_memory(tool: ReadFile, tmp_path: Path) -> None:
     with (tmp_path / "f.txt").open("wb") as file:
         for _ in range(50):

@@ -43,12 +43,12 @@ def read_window(file: BinaryIO, first: int, last: int | None) -> Window:
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Yield each line without its end; of a long one the first bytes, one more than a window takes."""
-    while piece := file.readline(MAX_BYTES + 1):
+    """Yield each line without its end; of a long one the first bytes, more than a window takes."""
+    while piece := file.readline(MAX_BYTES + len(b"\r\n")):
         rest = piece
         while not rest.endswith(b"\n") and (rest := file.readline(65_536)):
             pass
-        yield piece.removesuffix(b"\n").removesuffix(b"\r")
+        yield piece[:-1].removesuffix(b"\r") if piece.endswith(b"\n") else piece
 
 
 def _is_undecodable(line: bytes) -> bool:
