@@ -1,6 +1,8 @@
 """Each channel against a server of this machine that speaks its protocol."""
 
+import asyncio
 import hmac
+import os
 from base64 import b64encode
 from hashlib import sha256
 from pathlib import Path
@@ -19,6 +21,7 @@ from orga.client.config.delivery_config import DeliveryConfig
 from orga.client.config.delivery_settings import delivery_channels
 from orga.workflows.types.goals.deliveries import DeliveryRequest
 from orga.workflows.types.knowledge import Behalf, Reader
+from tests.support.tools.held import PATIENCE_S, Held
 from tests.support.values.shelf import Shelf, a_fact
 from tests.support.web.webhook_receiver import SECRET, Receiver, Says, webhook_receiver
 
@@ -207,6 +210,24 @@ async def test_a_file_is_written_for_each_goal_and_again_with_the_same(tmp_path:
     written = {path.name: path.read_text() for path in (tmp_path / "answers").iterdir()}
     assert written == {"goal-1.md": "# Found\n\nall of it\n", "goal-2.md": "another\n"}
     assert channel.is_repeatable
+
+
+async def test_a_delivery_that_was_cut_off_never_replaces_a_newer_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel, sync = a_channel(root=tmp_path, kind="file", path="{goal_id}.md"), Held(os.fsync)
+    monkeypatch.setattr(os, "fsync", sync)
+    old = asyncio.create_task(channel.deliver(asked("old"), RUN))
+    assert await asyncio.to_thread(sync.is_reached.wait, PATIENCE_S)
+    old.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await old
+    await channel.deliver(asked("new"), RUN)
+    sync.may_go_on.set()
+    async with asyncio.timeout(PATIENCE_S):
+        while len(list(tmp_path.iterdir())) > 1:
+            await asyncio.sleep(0.01)
+    assert (tmp_path / "goal-1.md").read_text() == "new\n"
 
 
 @pytest.mark.parametrize("goal_id", ["../../etc/passwd", "a/b", ".hidden", "-x", "", "x" * 200, "a\0b", "ü"])

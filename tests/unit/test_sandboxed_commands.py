@@ -1,10 +1,12 @@
 """Commands in the sandbox, with real processes: what they get, what they give, how they ended."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
+from orga.activities.adapters.sandbox import removal
 from orga.activities.ports import ToolError
 from tests.support.programs.sandboxed import python, ran, shell
 
@@ -18,6 +20,48 @@ async def test_the_environment_holds_what_is_passed_and_its_defaults(
     home = variables.pop("HOME")
     assert variables == {"GIVEN": "yes", "LANG": "C", "PATH": "/usr/local/bin:/usr/bin:/bin", "TMPDIR": home}
     assert not Path(home).exists()
+
+
+async def test_a_home_is_removed_however_deep_and_closed_it_is(tmp_path: Path) -> None:
+    """The result of a command does not depend on what it leaves."""
+    code = """
+import os
+home = os.environ["HOME"]
+os.makedirs(f"{home}/closed/inner")
+os.symlink("/etc", f"{home}/closed/link")
+os.chmod(f"{home}/closed/inner", 0)
+os.chmod(f"{home}/closed", 0)
+os.chdir(home)
+for _ in range(3_000):
+    open("f", "w").close()
+    os.mkdir("d" * 50)
+    os.chdir("d" * 50)
+os.chmod(home, 0)
+print(home)
+"""
+    done = await python(tmp_path, code)
+    assert (done.exit_code, done.stderr) == (0, b"")
+    assert not Path(done.stdout.decode().strip()).exists()
+
+
+async def test_a_home_that_stays_is_logged_and_the_result_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(removal, "TIME_LIMIT_S", -1.0)
+    done = await shell(tmp_path, 'touch "$HOME/f"; echo "$HOME"')
+    home = Path(done.stdout.decode().strip())
+    assert (done.exit_code, home.exists()) == (0, True)
+    assert f"{home} was not removed" in caplog.text
+    shutil.rmtree(home)
+
+
+async def test_what_a_link_in_a_home_leads_to_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir(mode=0o750)
+    (tmp_path / "kept/f").write_text("")
+    done = await shell(tmp_path, 'ln -s "$PWD/kept" "$HOME/link"; ln -s "$PWD/kept/f" "$HOME/f"; echo "$HOME"')
+    assert not Path(done.stdout.decode().strip()).exists()
+    assert (tmp_path / "kept/f").exists()
+    assert (tmp_path / "kept").stat().st_mode & 0o777 == 0o750
 
 
 @pytest.mark.parametrize("below", ["", "deep"])

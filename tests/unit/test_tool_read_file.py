@@ -1,13 +1,22 @@
 """The `read_file` tool."""
 
+import asyncio
+import os
+import re
+import threading
 import tracemalloc
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from orga.activities.adapters.tools.read_file import ReadFile
+from orga.activities.adapters.tools.read_file import TIME_LIMIT_S, ReadFile
 from orga.activities.adapters.tools.root import Root
 from tests.support.tools.calls import failure, result
+from tests.support.tools.held import PATIENCE_S
+
+READ_AT_ONCE = 4
+"""By a worker; what comes beyond waits."""
 
 
 @pytest.fixture(name="tool")
@@ -65,6 +74,23 @@ async def test_one_giant_line_is_cut_and_the_next_is_reached(tool: ReadFile, tmp
     assert lines[3] == "[cut at line 1 of 2; call read_file with start_line=2 for more]"
 
 
+@pytest.mark.parametrize(
+    ("rest", "is_cut"),
+    [
+        pytest.param(b"\n", False, id="a whole line"),
+        pytest.param(b"\r\n", False, id="a whole line of Windows"),
+        pytest.param(b"\rrest\n", True, id="a carriage return within it"),
+        pytest.param(b"x\r\n", True, id="one byte more"),
+        pytest.param(b"x", True, id="one byte more at the end of the file"),
+    ],
+)
+async def test_the_rest_of_a_long_line_is_never_left_out_without_a_word(
+    tool: ReadFile, tmp_path: Path, rest: bytes, is_cut: bool
+) -> None:
+    (tmp_path / "f.txt").write_bytes(b"a" * 16_000 + rest)
+    assert ("[line 1 is cut at 16,000 bytes" in await result(tool, path="f.txt")) == is_cut
+
+
 async def test_a_huge_file_does_not_fill_memory(tool: ReadFile, tmp_path: Path) -> None:
     with (tmp_path / "f.txt").open("wb") as file:
         for _ in range(50):
@@ -75,6 +101,69 @@ async def test_a_huge_file_does_not_fill_memory(tool: ReadFile, tmp_path: Path) 
     tracemalloc.stop()
     assert text.startswith("f.txt (lines 40000-40001 of 50000)")
     assert peak < 2_000_000
+
+
+def slow(tmp_path: Path, *, pieces: int) -> ReadFile:
+    """Return the tool for a clock by which so many pieces, lines among them, take all of the time."""
+    ticks = count(step=TIME_LIMIT_S / pieces)
+    return ReadFile(Root(tmp_path), clock=lambda: next(ticks))
+
+
+async def test_lines_are_counted_as_far_as_the_time_takes(tmp_path: Path) -> None:
+    """The lines asked for are there long before the end of a huge file."""
+    lines_of(tmp_path, 200_000)
+    lines = (await result(slow(tmp_path, pieces=405), path="f.txt")).splitlines()
+    assert lines[400] == "400\tline 400"
+    [seen] = re.findall(r"^f.txt \(lines 1-400 of (\d+) or more\)$", lines[0])
+    assert 401 < int(seen) < 200_000
+    assert lines[-1] == f"[cut at line 400 of {seen} or more; call read_file with start_line=401 for more]"
+
+
+async def test_what_was_read_when_the_time_is_up_is_shown(tmp_path: Path) -> None:
+    lines_of(tmp_path, 100)
+    lines = (await result(slow(tmp_path, pieces=3), path="f.txt")).splitlines()
+    assert lines == [
+        "f.txt (lines 1-3 of 3 or more)",
+        *(f"{n}\tline {n}" for n in (1, 2, 3)),
+        "[cut at line 3 of 3 or more; call read_file with start_line=4 for more]",
+    ]
+
+
+async def test_a_line_that_is_asked_for_to_its_end_is_not_told_as_cut(tmp_path: Path) -> None:
+    lines_of(tmp_path, 100)
+    text = await result(slow(tmp_path, pieces=3), path="f.txt", end_line=3)
+    assert text.splitlines()[-1] == "3\tline 3"
+
+
+async def test_a_line_too_far_down_is_told_as_not_reached(tmp_path: Path) -> None:
+    lines_of(tmp_path, 100)
+    error = await failure(slow(tmp_path, pieces=9), path="f.txt", start_line=50)
+    assert error.kind == "FileTooLarge"
+    assert "line 50 is not reached in 10 s; search_text" in str(error)
+
+
+async def test_reads_that_were_cut_off_hold_no_thread(tmp_path: Path) -> None:
+    """Four files of terabytes would hold up all others of a worker."""
+    huge, begun = tmp_path / "huge.txt", set[int]()
+    huge.write_bytes(b"a\n" * 10_000)
+    os.truncate(huge, 1 << 42)
+    (tmp_path / "f.txt").write_text("a\n")
+
+    def stands_still() -> float:
+        begun.add(threading.get_ident())
+        return 0.0
+
+    tool = ReadFile(Root(tmp_path), clock=stands_still)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            reads = [asyncio.create_task(result(tool, path="huge.txt")) for _ in range(READ_AT_ONCE)]
+            while len(begun) < READ_AT_ONCE:
+                await asyncio.sleep(0.01)
+            for read in reads:
+                read.cancel()
+            assert await result(tool, path="f.txt") == "f.txt (lines 1-1 of 1)\n1\ta"
+    finally:
+        os.truncate(huge, 0)
 
 
 async def test_undecodable_bytes_are_replaced_and_said(tool: ReadFile, tmp_path: Path) -> None:

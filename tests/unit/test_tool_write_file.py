@@ -1,5 +1,6 @@
 """The `write_file` tool."""
 
+import asyncio
 import os
 import threading
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from orga.activities.adapters.tools.root import Root
 from orga.activities.adapters.tools.write_file import WriteFile
 from tests.support.tools.calls import failure, result
+from tests.support.tools.held import PATIENCE_S, Held
 
 
 @pytest.fixture(name="tool")
@@ -109,3 +111,38 @@ async def test_places_that_cannot_be_written(tool: WriteFile, tmp_path: Path, pa
 
 async def test_half_a_character_is_refused(tool: WriteFile) -> None:
     assert "character 1" in str(await failure(tool, path="f", content="a\ud800"))
+
+
+async def test_a_write_that_was_cut_off_never_replaces_a_newer_file(
+    tool: WriteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = Held(os.fsync)
+    monkeypatch.setattr(os, "fsync", sync)
+    old = asyncio.create_task(result(tool, path="f", content="old"))
+    assert await asyncio.to_thread(sync.is_reached.wait, PATIENCE_S)
+    old.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await old
+    await result(tool, path="f", content="new")
+    sync.may_go_on.set()
+    async with asyncio.timeout(PATIENCE_S):
+        while len(list(tmp_path.iterdir())) > 1:  # the content that was not wanted any more
+            await asyncio.sleep(0.01)
+    assert (tmp_path / "f").read_text() == "new"
+
+
+async def test_a_write_that_takes_effect_is_waited_for_however_often_it_is_cut_off(
+    tool: WriteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It must not act behind the report of its end."""
+    rename = Held(os.replace)
+    monkeypatch.setattr(os, "replace", rename)
+    call = asyncio.create_task(result(tool, path="f", content="text"))
+    assert await asyncio.to_thread(rename.is_reached.wait, PATIENCE_S)
+    for _ in range(2):
+        call.cancel()
+        await asyncio.wait((call,), timeout=0.01)
+        assert not call.done()
+    rename.may_go_on.set()
+    assert await call == "Created f (4 bytes)"
+    assert (tmp_path / "f").read_text() == "text"

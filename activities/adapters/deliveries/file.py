@@ -1,6 +1,5 @@
 """A file below the worker's root for each goal: written whole or not at all, and again with the same."""
 
-import asyncio
 import re
 from dataclasses import dataclass
 from hashlib import sha256
@@ -31,7 +30,7 @@ class FileDelivery:
         path = self.path.replace(GOAL_ID, name_of(run.workflow_id))
         text = request.text if request.text.endswith("\n") else f"{request.text}\n"
         try:
-            await asyncio.to_thread(replace_file, self.root, path, text.encode("utf-8", "replace"))
+            await replace_file(self.root, path, text.encode("utf-8", "replace"))
         except ToolError as error:
             raise NotifyError(str(error), kind=error.kind, retryable=error.retryable) from None
 

@@ -14,6 +14,7 @@ from orga.activities.adapters.rules import NO_RULES, Rules
 from orga.activities.adapters.sandbox.bubblewrap import SEARCH_PATH, check_writable, wrapped
 from orga.activities.adapters.sandbox.finished import Finished
 from orga.activities.adapters.sandbox.limit_reached import limit_reached
+from orga.activities.adapters.sandbox.removal import remove_folder
 from orga.activities.adapters.sandbox.supervised import GRACE_S, Report, supervised
 from orga.activities.adapters.sandbox.supervisor import LENGTH_BYTES
 from orga.activities.ports import ToolError
@@ -86,11 +87,11 @@ async def _environment(given: Mapping[str, str], isolation: Isolation) -> AsyncG
     if isolation == "bubblewrap":
         yield {**defaults, "HOME": "/tmp", "TMPDIR": "/tmp", **given}
         return
-    home = tempfile.TemporaryDirectory(prefix="orga-", ignore_cleanup_errors=True)
+    home = tempfile.mkdtemp(prefix="orga-")
     try:
-        yield {**defaults, "HOME": home.name, "TMPDIR": home.name, **given}
+        yield {**defaults, "HOME": home, "TMPDIR": home, **given}
     finally:
-        await asyncio.shield(asyncio.to_thread(home.cleanup))
+        await asyncio.shield(asyncio.to_thread(remove_folder, Path(home)))
 
 
 def _program(name: str, search_path: str) -> str:

@@ -1,6 +1,8 @@
 """The `read_file` tool."""
 
 import os
+import time
+from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from pydantic import Field
@@ -10,8 +12,12 @@ from orga.activities.adapters.tools.line_window import MAX_BYTES, MAX_LINES, Win
 from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.adapters.tools.path_errors import refused, shown
 from orga.activities.adapters.tools.root import FILES, Root
+from orga.activities.adapters.tools.stoppable import Stop, run_stoppable
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.tools import ToolOutput, ToolSpec
+
+TIME_LIMIT_S = 10.0
+"""For the reading of one file: few are read at once."""
 
 
 class _Parameters(Parameters):
@@ -23,8 +29,9 @@ class _Parameters(Parameters):
 class ReadFile:
     """A window of the lines of a text file, of any size."""
 
-    def __init__(self, root: Root) -> None:
+    def __init__(self, root: Root, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
+        self._clock = clock
 
     @property
     def spec(self) -> ToolSpec:
@@ -43,18 +50,21 @@ class ReadFile:
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return the lines asked for."""
         parameters = _Parameters.parse(arguments)
-        return ToolOutput(content=await FILES.run(self._read, parameters))
+        return ToolOutput(content=await run_stoppable(FILES, self._read, parameters))
 
-    def _read(self, parameters: _Parameters) -> str:
+    def _read(self, stop: Stop, parameters: _Parameters) -> str:
         if parameters.end_line is not None and parameters.end_line < parameters.start_line:
             raise ToolError("end_line is before start_line; swap them", kind="InvalidArguments")
         with self._root.open_file(parameters.path) as file:
             _refuse_binary(parameters.path, file)
-            window = read_window(file, parameters.start_line, parameters.end_line)
-        if window.total and parameters.start_line > window.total:
-            why = f"it has {window.total} lines; use a start_line up to that"
-            raise refused(parameters.path, why, "InvalidArguments")
+            ends = self._clock() + TIME_LIMIT_S
+            window = read_window(file, parameters.start_line, parameters.end_line, lambda: self._is_over(stop, ends))
+        _refuse_unreached(parameters, window)
         return _as_text(parameters, window)
+
+    def _is_over(self, stop: Stop, ends: float) -> bool:
+        stop.check()
+        return self._clock() > ends
 
 
 def _refuse_binary(path: str, file: BinaryIO) -> None:
@@ -66,15 +76,26 @@ def _refuse_binary(path: str, file: BinaryIO) -> None:
     file.seek(0)
 
 
+def _refuse_unreached(parameters: _Parameters, window: Window) -> None:
+    if not window.is_total_known and not window.lines:
+        why = f"line {parameters.start_line} is not reached in {TIME_LIMIT_S:g} s; search_text finds text in it"
+        raise refused(parameters.path, why, "FileTooLarge")
+    if window.total and parameters.start_line > window.total:
+        why = f"it has {window.total} lines; use a start_line up to that"
+        raise refused(parameters.path, why, "InvalidArguments")
+
+
 def _as_text(parameters: _Parameters, window: Window) -> str:
     path, first, last = shown(parameters.path), parameters.start_line, window.last
     if not window.total:
         return f"{path} (empty)"
+    total = f"{window.total}" if window.is_total_known else f"{window.total} or more"
     note = ", not valid UTF-8: undecodable bytes shown as \ufffd" if window.has_undecodable else ""
-    lines = [f"{path} (lines {first}-{last} of {window.total}{note})"]
+    lines = [f"{path} (lines {first}-{last} of {total}{note})"]
     lines += [f"{number}\t{line}" for number, line in enumerate(window.lines, first)]
     if window.is_line_cut:
         lines.append(f"[line {last} is cut at {MAX_BYTES:,} bytes; search_text finds text in the rest of it]")
-    if last < min(parameters.end_line or window.total, window.total):
-        lines.append(f"[cut at line {last} of {window.total}; call read_file with start_line={last + 1} for more]")
+    is_last = last == parameters.end_line or (last == window.total and window.is_total_known)
+    if not is_last:
+        lines.append(f"[cut at line {last} of {total}; call read_file with start_line={last + 1} for more]")
     return "\n".join(lines)

@@ -12,6 +12,7 @@ from pydantic import Field
 from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.adapters.tools.path_errors import path_errors, refused, shown
 from orga.activities.adapters.tools.root import FILES, Root, refuse_irregular
+from orga.activities.adapters.tools.stoppable import Stop, run_stoppable
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.tools import ToolOutput, ToolSpec
 
@@ -44,26 +45,29 @@ class WriteFile:
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Replace the file; readers see the old content or the new, never a part."""
         parameters = _Parameters.parse(arguments)
-        return ToolOutput(content=await FILES.run(self._write, parameters))
-
-    def _write(self, parameters: _Parameters) -> str:
         data = _encoded(parameters.content)
-        verb = "Replaced" if replace_file(self._root, parameters.path, data) else "Created"
-        return f"{verb} {shown(parameters.path)} ({len(data):,} bytes)"
+        verb = "Replaced" if await replace_file(self._root, parameters.path, data) else "Created"
+        return ToolOutput(content=f"{verb} {shown(parameters.path)} ({len(data):,} bytes)")
 
 
-def replace_file(root: Root, path: str, data: bytes) -> bool:
+async def replace_file(root: Root, path: str, data: bytes) -> bool:
     """Write a whole file below the root, its folders made; return whether there was one before.
+
+    Once it is cancelled, nothing is replaced any more: it could be newer.
 
     Raises:
         ToolError: It may not be written, or cannot be.
     """
+    return await run_stoppable(FILES, _write, root, path, data)
+
+
+def _write(stop: Stop, root: Root, path: str, data: bytes) -> bool:
     place = root.locate(path)
     if not place.name:
         raise refused(path, "it is a folder; name a file in it", "IsAFolder")
     with path_errors(path), root.folder_to_write(path, place) as folder:
         had = _mode_before(path, place, folder)
-        _replace(folder, place.name, data, had)
+        _replace(stop, folder, place.name, data, had)
     return had is not None
 
 
@@ -87,7 +91,7 @@ def _mode_before(path: str, place: PurePosixPath, folder: int) -> int | None:
     return stat.S_IMODE(status.st_mode)
 
 
-def _replace(folder: int, name: str, data: bytes, mode: int | None) -> None:
+def _replace(stop: Stop, folder: int, name: str, data: bytes, mode: int | None) -> None:
     temporary = f".orga-{secrets.token_hex(8)}.tmp"
     try:
         with os.fdopen(os.open(temporary, _NEW, 0o666, dir_fd=folder), "wb") as file:
@@ -96,6 +100,7 @@ def _replace(folder: int, name: str, data: bytes, mode: int | None) -> None:
                 os.fchmod(file.fileno(), mode)
             file.flush()
             os.fsync(file.fileno())
+        stop.begin_to_act()
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
         with suppress(OSError):

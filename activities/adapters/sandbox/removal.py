@@ -1,0 +1,101 @@
+"""Removing what a command left behind, which may be deeper than a path or a recursion reaches."""
+
+import logging
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+TIME_LIMIT_S = 5.0
+
+_log = logging.getLogger(__name__)
+_PLACE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder of ours with all that is in it. What cannot be removed, or not in time, stays and is logged."""
+    try:
+        _empty(path, time.monotonic() + TIME_LIMIT_S)
+        path.rmdir()
+    except OSError as error:
+        _log.warning("%s was not removed, or not all of it: %s", path, error.strerror or error)
+
+
+def _empty(path: Path, ends: float) -> None:
+    place = _Place(path)
+    try:
+        left = [_folders_left(place.folder, ends)]
+        while len(left) > 1 or left[0]:
+            _refuse_late(ends)
+            if not left[-1]:
+                left.pop()
+                place.leave_and_remove()
+                continue
+            with suppress(OSError):  # what stays keeps the folder from being removed, which is told
+                place.enter(left[-1].pop())
+                left.append([])
+                left[-1] += _folders_left(place.folder, ends)
+    finally:
+        os.close(place.folder)
+
+
+class _Place:
+    """A folder at any depth, by one descriptor that goes down and up again."""
+
+    def __init__(self, top: Path) -> None:
+        self.folder = _opened(str(top), None)
+        self._above: list[tuple[str, os.stat_result]] = []
+
+    def enter(self, name: str) -> None:
+        """Go down."""
+        inner, here = _opened(name, self.folder), os.fstat(self.folder)
+        self._move_to(inner)
+        self._above.append((name, here))
+
+    def leave_and_remove(self) -> None:
+        """Go up, and remove the folder if it is empty.
+
+        Raises:
+            OSError: Up is not where this came from.
+        """
+        name, above = self._above.pop()
+        self._move_to(os.open("..", _FOLDER, dir_fd=self.folder))
+        if not os.path.samestat(os.fstat(self.folder), above):
+            raise OSError("a folder in it was moved meanwhile")
+        with suppress(OSError):
+            os.rmdir(name, dir_fd=self.folder)
+
+    def _move_to(self, folder: int) -> None:
+        os.close(self.folder)
+        self.folder = folder
+
+
+def _folders_left(folder: int, ends: float) -> list[str]:
+    """Remove the files of the folder and return the names of its folders."""
+    folders: list[str] = []
+    for name in os.listdir(folder):
+        _refuse_late(ends)
+        try:
+            os.unlink(name, dir_fd=folder)
+        except IsADirectoryError:
+            folders.append(name)
+        except OSError:
+            continue
+    return folders
+
+
+def _opened(name: str, parent: int | None) -> int:
+    """Open a folder, never through a link, whatever its owner took from the mode."""
+    place = os.open(name, _PLACE, dir_fd=parent)
+    try:
+        here = f"/proc/self/fd/{place}"
+        Path(here).chmod(0o700)
+        return os.open(here, _FOLDER)
+    finally:
+        os.close(place)
+
+
+def _refuse_late(ends: float) -> None:
+    if time.monotonic() > ends:
+        raise TimeoutError(f"it took longer than {TIME_LIMIT_S:g} s")
