@@ -144,21 +144,26 @@ def test_an_id_that_is_no_word_of_a_command_is_not_shown_as_one() -> None:
 
 @pytest.mark.parametrize("kind", ["telegram", "discord", "slack"])
 @pytest.mark.parametrize(
-    ("says", "retryable", "wish_s"),
+    ("says", "retryable", "wish_s", "may_have_arrived"),
     [
-        pytest.param(Says(500), True, None, id="500"),
-        pytest.param(Says(429, {"retry-after": "7"}), True, 7.0, id="429 with a header"),
-        pytest.param(Says(429, words='{"ok":false,"parameters":{"retry_after":9}}'), True, 9.0, id="429 of Telegram"),
-        pytest.param(Says(429, words="[[[["), True, None, id="429 with nonsense"),
-        pytest.param(Says(401), False, None, id="401"),
-        pytest.param(Says(302, {"location": "/"}), False, None, id="a redirect"),
+        pytest.param(Says(500), True, None, True, id="500"),
+        pytest.param(Says(504), True, None, True, id="504, by a proxy"),
+        pytest.param(Says(408), True, None, True, id="408"),
+        pytest.param(Says(409), True, None, True, id="409"),
+        pytest.param(Says(429, {"retry-after": "7"}), True, 7.0, False, id="429 with a header"),
+        pytest.param(Says(429, words='{"parameters":{"retry_after":9}}'), True, 9.0, False, id="429 of Telegram"),
+        pytest.param(Says(429, words="[[[["), True, None, False, id="429 with nonsense"),
+        pytest.param(Says(401), False, None, False, id="401"),
+        pytest.param(Says(302, {"location": "/"}), False, None, False, id="a redirect"),
     ],
 )
-async def test_what_a_chat_refuses(kind: str, says: Says, retryable: bool, wish_s: float | None) -> None:
+async def test_what_a_chat_refuses(
+    kind: str, says: Says, retryable: bool, wish_s: float | None, may_have_arrived: bool
+) -> None:
     with webhook_receiver(says) as receiver, pytest.raises(NotifyError) as refused:
         await a_chat(kind, receiver).deliver(asked(), RUN)
     error = refused.value
-    assert (error.retryable, error.retry_after_s, error.may_have_arrived) == (retryable, wish_s, False)
+    assert (error.retryable, error.retry_after_s, error.may_have_arrived) == (retryable, wish_s, may_have_arrived)
     assert [secret for secret in (TOKEN, "t0ken", "127.0.0.1") if secret in str(error)] == []
 
 

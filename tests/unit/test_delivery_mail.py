@@ -58,7 +58,17 @@ async def test_a_message_has_the_answer_and_the_id_of_the_delivery() -> None:
     assert (first.get_content_type(), first["Bcc"]) == ("text/plain", None)
 
 
-@pytest.mark.parametrize("words", ["x\nBcc: all@evil.test", "x\r\n\r\nbody", "x\u2028y", "\x00", "ü" * 300])
+ENCODED = [
+    "=?utf-8?q?a=0D=0AReply-To:_evil@evil.test?=",
+    "=?utf-8?b?YQ0KQ29udGVudC1UeXBlOiB0ZXh0L2h0bWwNCg0KPGI+Zm9yZ2Vk?=",
+    "=?utf-8?q?a?= =?utf-8?q?=0ABcc:_all@evil.test?=",
+    "==?utf-8?q?=0AX:_y?=",
+    "=?utf-8?q?=ff?=",
+]
+"""Words that a reader of headers decodes (RFC 2047), line breaks and all."""
+
+
+@pytest.mark.parametrize("words", ["x\nBcc: all@evil.test", "x\r\n\r\nbody", "x\u2028y", "\x00", "ü" * 300, *ENCODED])
 async def test_no_word_of_a_goal_begins_a_header(words: str) -> None:
     asked = ASKED.model_copy(update={"goal": words, "detail": words})
     with mail_server() as server:
@@ -70,6 +80,9 @@ async def test_no_word_of_a_goal_begins_a_header(words: str) -> None:
         *({"X-Peer", "X-MailFrom", "X-RcptTo"} & set(message)),  # of the server
     }
     assert server.envelopes[0][1] == ["ada@there.test", "bo@there.test"]
+    assert message.get_content_type() == "text/plain"
+    assert "forged" not in str(message["Subject"])
+    assert message.get_content().replace("\r\n", "\n").endswith(f"\n\n{ASKED.text}\n")
 
 
 async def test_it_logs_in_behind_starttls_and_over_tls(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def _sent(settings: MailSettings, message: EmailMessage, content: _Content) -> i
 def mail(request: DeliveryRequest, run: RunKey, settings: MailSettings) -> EmailMessage:
     """Return the message; no word of the model or the starter begins a header."""
     message = EmailMessage()
-    message["Subject"] = one_line(f"{request.reason}: {request.goal}", SUBJECT_CHARS)
+    message["Subject"] = _subject(request)
     message["From"] = settings.sender
     message["To"] = ", ".join(settings.to)
     message["Date"] = formatdate()
@@ -160,6 +160,11 @@ def mail(request: DeliveryRequest, run: RunKey, settings: MailSettings) -> Email
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(f"{heading(request, run)}\n\n{shown_text(request)}\n", charset="utf-8")
     return message
+
+
+def _subject(request: DeliveryRequest) -> str:
+    """Return the subject without encoded words (RFC 2047): `EmailMessage` decodes them, line breaks included."""
+    return one_line(f"{request.reason}: {request.goal}", SUBJECT_CHARS).replace("=?", "= ?")
 
 
 def _refused(code: int, what: str) -> NotifyError:

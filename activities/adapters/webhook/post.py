@@ -75,6 +75,7 @@ class Post:
             kind="ReceiverRefused",
             retryable=status in RETRIED or status >= 500,
             retry_after_s=answer.retry_after_s,
+            may_have_arrived=status not in http.REFUSALS,
         )
 
     async def close(self) -> None:
