@@ -66,6 +66,13 @@ async def test_values_stand_encoded_in_path_and_query(
     assert (found["method"], found["path"], found["body"]) == ("GET", path, "")
 
 
+@pytest.mark.parametrize("name", ["..", ".", "a/../b", "%2e%2e", "..;a", "a/..;x=1/b", "%2e%2e%3ba"])
+async def test_no_value_leads_up_the_path(tmp_path: Path, server: EchoServer, name: str) -> None:
+    tool = a_tool(tmp_path, server, '[arguments]\nname = { type = "string" }\n[http]\nurl = "HERE/p/{name}/x"')
+    error = await failure(tool, name=name)
+    assert (error.kind, "`..`" in str(error)) == ("InvalidArguments", True)
+
+
 async def test_a_list_is_repeated_in_the_query(tmp_path: Path, server: EchoServer) -> None:
     text = """
     arguments.tags = { type = "array", items = { type = "string" } }

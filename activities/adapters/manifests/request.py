@@ -65,7 +65,7 @@ def _located(template: Template, values: Values) -> str:
     located = filled(path, lambda slot: _segment(slot, values))
     shape = filled(path, lambda slot: _HOLE)  # a value has no slash any more: both have the same parts
     for own, part in zip(_after_host(shape), _after_host(located), strict=True):
-        if _HOLE in own and part in (".", "..", ""):
+        if _HOLE in own and (part == "" or _is_dots(part)):
             raise invalid("a part of the URL's path would be empty, `.` or `..`; write another value")
     return located + question + filled(query, lambda slot: quote(as_text(values[slot.name]), safe=""))
 
@@ -88,10 +88,15 @@ def _segment(slot: Slot, values: Values) -> str:
     value = as_text(values[slot.name])
     decoded = value
     for _ in range(_DECODINGS):
-        if any(part in (".", "..") for part in _SEPARATOR.split(decoded)):
+        if any(map(_is_dots, _SEPARATOR.split(decoded))):
             raise invalid(f"{slot.name}: `.` and `..` are refused as parts of a path")
         decoded = unquote(decoded)
     return quote(value, safe="")
+
+
+def _is_dots(part: str) -> bool:
+    """Return whether a part means this folder or the one above; some servers cut what follows a semicolon."""
+    return part.partition(";")[0] in (".", "..")
 
 
 def _pairs(templates: Mapping[str, str], values: Values) -> list[tuple[str, str]]:
