@@ -9,7 +9,8 @@ from pathlib import Path
 TIME_LIMIT_S = 5.0
 
 _log = logging.getLogger(__name__)
-_PLACE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PATH: int | None = getattr(os, "O_PATH", None)
+"""Of Linux alone; elsewhere a folder that its owner may not read stays."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -78,16 +79,18 @@ def _folders_left(folder: int, ends: float) -> list[str]:
         _refuse_late(ends)
         try:
             os.unlink(name, dir_fd=folder)
-        except IsADirectoryError:
-            folders.append(name)
-        except OSError:
+        except FileNotFoundError:
             continue
+        except OSError:  # which one a folder gives differs; nothing but a folder can be entered
+            folders.append(name)
     return folders
 
 
 def _opened(name: str, parent: int | None) -> int:
     """Open a folder, never through a link, whatever its owner took from the mode."""
-    place = os.open(name, _PLACE, dir_fd=parent)
+    if _PATH is None:
+        return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
+    place = os.open(name, _PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
         here = f"/proc/self/fd/{place}"
         Path(here).chmod(0o700)
