@@ -46,6 +46,8 @@ class Connection:
         self._taken = taken
         self._listing = asyncio.Lock()
         self._listed_at = -math.inf
+        self._changes = 0
+        """How often the server has said that its list is another."""
 
     async def current(self) -> Definitions:
         """Return the tools as the server lists them now, or did a moment ago.
@@ -83,11 +85,16 @@ class Connection:
         return result
 
     def _failure(self, error: MCPError) -> ToolError:
-        if error.code == CONNECTION_CLOSED or was_not_sent(error):
-            self.keeper.give_up(told(error))
+        if error.code != CONNECTION_CLOSED and not was_not_sent(error):
+            return protocol_failure(self.settings.name, error, error.message, is_refusal=was_refused(error))
         if was_not_sent(error):
+            self.keeper.give_up(told(error))
             return unavailable(self.settings.name, self.keeper.why)
-        why = self.keeper.why if error.code == CONNECTION_CLOSED else error.message
+        if self.settings.server.url:
+            self.keeper.doubt()  # over HTTP one request fails for itself, and others may be answered yet
+        else:
+            self.keeper.give_up(told(error))
+        why = self.keeper.why if self.keeper.is_lost else self.settings.secrets.hidden(told(error))
         return protocol_failure(self.settings.name, error, why, is_refusal=was_refused(error))
 
     async def _listed_anew(self, session: ClientSession) -> Definitions:
@@ -101,10 +108,11 @@ class Connection:
             raise
 
     async def _list(self, session: ClientSession) -> Definitions:
+        asked_at, changes = time.monotonic(), self._changes
         listed = await listed_tools(session)
         before = self.known
         self.known = await asyncio.to_thread(definitions, self.settings, listed, self._taken)
-        self._listed_at = time.monotonic()
+        self._listed_at = asked_at if changes == self._changes else -math.inf
         self._log_changes(before or Definitions({}, {}), self.known)
         return self.known
 
@@ -116,4 +124,5 @@ class Connection:
 
     async def _hear(self, message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification):
+            self._changes += 1
             self._listed_at = -math.inf

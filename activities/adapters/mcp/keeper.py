@@ -118,6 +118,11 @@ class SessionKeeper:
         self._is_in_doubt = True
         self._wake.set()
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the session is of no use any more; `why` says the reason."""
+        return self._is_lost
+
     def give_up(self, why: str) -> None:
         """Note that the session is of no use any more; the first reason counts."""
         if self._is_lost:
@@ -195,7 +200,10 @@ class SessionKeeper:
     async def _prove(self, session: ClientSession) -> None:
         self._is_in_doubt = False
         with anyio.move_on_after(PROOF_S):
-            await self._check(session)
+            try:
+                await self._check(session)
+            except Exception as error:  # whatever a server makes of it; the session is left in time
+                self.give_up(told(error))
             return
         self.give_up("it does not answer")
 
