@@ -1,6 +1,7 @@
 """The command line `orga`: one way for every command to begin and to end."""
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -47,6 +48,7 @@ def main() -> None:
     """Run the command line and leave at once: the SDK's threads can crash an interpreter that finishes normally."""
     asked = os.environ.get("_ORGA_COMPLETE")
     code = _completed(asked) if asked else run_command(sys.argv[1:])
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left to be told how it ended
     for stream in (sys.stdout, sys.stderr):
         _flush(stream)
     os._exit(code)
@@ -67,7 +69,9 @@ def run_command(arguments: Sequence[str]) -> int:
         return 130
     finally:
         if ahead := sys.modules.get("orga.client.workers.ahead"):
+            usual = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command is over, and what it began is to end
             ahead.dismiss()
+            signal.signal(signal.SIGINT, usual)
 
 
 def _run(arguments: Sequence[str]) -> int:
