@@ -33,6 +33,22 @@ async def isolated(folder: Path, script: str, **more: Any) -> Finished:
     return await run_sandboxed(["sh", "-c", script], isolation="bubblewrap", **given)
 
 
+@pytest.mark.parametrize(
+    ("script", "ended"),
+    [
+        pytest.param("exit 255", (255, None), id="a code that ssh has for its own failures"),
+        pytest.param("exit 200", (200, None), id="a code behind the last signal"),
+        pytest.param("exit 7", (7, None), id="a code"),
+        pytest.param("kill -9 $$", (None, "SIGKILL"), id="a signal"),
+    ],
+)
+async def test_a_code_is_a_signal_only_where_there_is_that_signal(
+    folder: Path, script: str, ended: tuple[int | None, str | None]
+) -> None:
+    done = await isolated(folder, script)
+    assert (done.exit_code, done.signal) == ended
+
+
 def test_this_machine_can_isolate() -> None:
     check_isolation("bubblewrap")
 

@@ -285,6 +285,14 @@ async def test_other_bodies_are_refused(site: Site, tool: Tool, kind: str) -> No
     assert (await failure(tool, url=site.url("/"))).kind == "UnsupportedContent"
 
 
+@pytest.mark.parametrize("host", ["xn--a", "xn--a.test", "xn--zzzzzzzz"])
+async def test_a_host_that_cannot_be_decoded_is_no_url(site: Site, tool: Tool, host: str) -> None:
+    error = await failure(tool, url=f"http://{host}/")
+    assert (error.kind, error.retryable) == ("InvalidUrl", False)
+    site.pages["/"] = http(b"", status="302 Found", headers=[f"Location: http://{host}/"])
+    assert (await failure(tool, url=site.url("/"))).kind == "InvalidUrl"
+
+
 @pytest.mark.parametrize(
     ("status", "retryable"),
     [("404 Not Found", False), ("403 Forbidden", False), ("429 Too Many", True), ("503 Busy", True)],

@@ -139,7 +139,7 @@ def _finished(report: Report, streams: ProcessStreams, limits: Limits, *, is_wra
     code, number = report.code, 0
     if code is not None and code < 0:
         code, number = None, -code
-    elif code is not None and is_wrapped and code > _SIGNALLED:
+    elif code is not None and is_wrapped and code - _SIGNALLED in signal.valid_signals():
         code, number = None, code - _SIGNALLED
     name = _name(number) if number else None
     out, err = streams.stdout, streams.stderr

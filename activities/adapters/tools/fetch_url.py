@@ -80,7 +80,7 @@ class FetchUrl:
         except HTTPError as error:
             why = f"{url}: {str(error) or type(error).__name__}; check the host or try another page"
             raise ToolError(why, kind="ConnectionFailed", retryable=True) from error
-        except InvalidURL as error:
+        except (InvalidURL, UnicodeError) as error:  # of a host such as `xn--a`, seen only where it is asked for
             raise ToolError(f"{url}: {error}; use an absolute http or https URL", kind="InvalidUrl") from error
 
 
