@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.manifests.manifest import Manifest
+from orga.activities.adapters.manifests.manifest import Http, Manifest
 from orga.activities.adapters.manifests.request import request_of
 from orga.activities.adapters.manifests.secrets import Secrets
-from orga.activities.ports import Tool
+from orga.activities.ports import Tool, ToolError
 from tests.support.tools.calls import failure, result
 from tests.support.tools.manifests import a_manifest_tool
 from tests.support.web.echo import EchoServer, echo_server
@@ -71,6 +71,18 @@ async def test_no_value_leads_up_the_path(tmp_path: Path, server: EchoServer, na
     tool = a_tool(tmp_path, server, '[arguments]\nname = { type = "string" }\n[http]\nurl = "HERE/p/{name}/x"')
     error = await failure(tool, name=name)
     assert (error.kind, "`..`" in str(error)) == ("InvalidArguments", True)
+
+
+@pytest.mark.parametrize("value", [".", ";a", "%2e", "%3Ba", ".;a"])
+def test_no_value_completes_a_dot_segment(value: str) -> None:
+    with pytest.raises(ToolError) as refused:
+        request_of(Http(url="https://h/api/.{v}/x"), {"v": value}, Secrets())
+    assert refused.value.kind == "InvalidArguments"
+
+
+def test_a_semicolon_elsewhere_in_a_part_is_as_any_character() -> None:
+    asked = request_of(Http(url="https://h/api/{v}/x"), {"v": "a;.."}, Secrets())
+    assert str(asked.url) == "https://h/api/a%3B../x"
 
 
 async def test_a_list_is_repeated_in_the_query(tmp_path: Path, server: EchoServer) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import quote, unquote, urlencode
@@ -65,7 +65,7 @@ def _located(template: Template, values: Values) -> str:
     located = filled(path, lambda slot: _segment(slot, values))
     shape = filled(path, lambda slot: _HOLE)  # a value has no slash any more: both have the same parts
     for own, part in zip(_after_host(shape), _after_host(located), strict=True):
-        if _HOLE in own and (part == "" or _is_dots(part)):
+        if _HOLE in own and (part == "" or any(map(_is_dots, _readings(part)))):
             raise invalid("a part of the URL's path would be empty, `.` or `..`; write another value")
     return located + question + filled(query, lambda slot: quote(as_text(values[slot.name]), safe=""))
 
@@ -86,12 +86,16 @@ def _after_host(url: str) -> list[str]:
 def _segment(slot: Slot, values: Values) -> str:
     """Return a value within a path. Some servers decode before they split, so `..` is refused in any spelling."""
     value = as_text(values[slot.name])
-    decoded = value
-    for _ in range(_DECODINGS):
-        if any(map(_is_dots, _SEPARATOR.split(decoded))):
-            raise invalid(f"{slot.name}: `.` and `..` are refused as parts of a path")
-        decoded = unquote(decoded)
+    if any(_is_dots(part) for reading in _readings(value) for part in _SEPARATOR.split(reading)):
+        raise invalid(f"{slot.name}: `.` and `..` are refused as parts of a path")
     return quote(value, safe="")
+
+
+def _readings(text: str) -> Iterator[str]:
+    """Yield the text as it is, and as servers read it that decode it, once or again."""
+    for _ in range(_DECODINGS):
+        yield text
+        text = unquote(text)
 
 
 def _is_dots(part: str) -> bool:
