@@ -56,6 +56,13 @@ def claimed_port(preferred: int, locks: Path, *, lock: int | None = None) -> Cla
     )
 
 
+def free_port() -> int:
+    """Return a port that is free now; for a server that starts at once."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return probe.getsockname()[1]
+
+
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Go does: a socket in TIME_WAIT is no obstacle

@@ -24,6 +24,7 @@ from orga.client.server.leases import unleased
 from orga.client.server.locks import waited_for
 from orga.client.server.ports import HOST
 from orga.client.server.record import ServerRecord, read_record, write_record
+from orga.client.server.ui import Api, served
 
 POLL_S = 0.5
 STOP_TIMEOUT_S = 10.0
@@ -38,8 +39,19 @@ class Orders:
     idle_s: float
     port: int
     ui_port: int
-    command: Sequence[str]
+    executable: str
+    flags: Sequence[str]
     version: str
+
+
+class OpenToPages(Exception):
+    """The server is too old to be closed to the pages of the web."""
+
+    def __init__(self, orders: Orders) -> None:
+        super().__init__(
+            f"{orders.executable} is too old ({orders.version}): its HTTP API would obey any web page. "
+            "Install a newer `temporal` command, or name one in ORGA_TEMPORAL_CLI"
+        )
 
 
 async def supervise(orders: Orders) -> None:
@@ -54,10 +66,12 @@ async def supervise(orders: Orders) -> None:
 
 
 async def _died_in_use(orders: Orders, terminated: asyncio.Event) -> bool:
-    server = await _start(orders)
+    api = Api()
+    server = await _start(orders, api)
     try:
-        await _bound(server, orders)
-        await _over(server, orders, terminated)
+        with served(orders.ui_port, api, orders.executable):
+            await _bound(server, orders, api)
+            await _over(server, orders, terminated)
         record = read_record(orders.home.record)  # removed by `stop_server`
         died = server.returncode not in (None, 0) and record is not None and record.ready
     finally:
@@ -73,11 +87,12 @@ def _in_use(home: Home) -> bool:
     return lock is None
 
 
-async def _start(orders: Orders) -> Process:
+async def _start(orders: Orders, api: Api) -> Process:
     """Start the server with a lock that it keeps while it lives; it is noted before we let go of ours."""
     lock = waited_for(orders.home.server_lock)
     try:
-        server = await asyncio.create_subprocess_exec(*orders.command, stdin=subprocess.DEVNULL, pass_fds=(lock,))
+        command = (orders.executable, *orders.flags, *api.flags())
+        server = await asyncio.create_subprocess_exec(*command, stdin=subprocess.DEVNULL, pass_fds=(lock,))
         started_at = datetime.now(UTC).isoformat(timespec="seconds")
         record = ServerRecord(server.pid, HOST, orders.port, orders.ui_port, orders.version, started_at)
         write_record(orders.home.record, record)
@@ -86,12 +101,18 @@ async def _start(orders: Orders) -> Process:
     return server
 
 
-async def _bound(server: Process, orders: Orders) -> None:
-    """Wait for the port and note that the server is ready; give up when it ends or is told to."""
+async def _bound(server: Process, orders: Orders, api: Api) -> None:
+    """Wait for the ports and note that the server is ready; give up when it ends or is told to.
+
+    Raises:
+        OpenToPages: Its HTTP API would obey any page of the web.
+    """
     while server.returncode is None and (record := read_record(orders.home.record)):
         with suppress(OSError):
             _, writer = await asyncio.open_connection(HOST, orders.port)
             writer.close()
+            if not await asyncio.to_thread(api.is_closed):
+                raise OpenToPages(orders)
             write_record(orders.home.record, replace(record, ready=True))
             return
         await asyncio.sleep(0.05)
@@ -144,9 +165,9 @@ def _orders() -> Orders:
     given = parser.parse_args()
     executable, *flags = given.command
     version = subprocess.run([executable, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    address = ["--ip", HOST, "--port", str(given.port), "--ui-port", str(given.ui_port)]
-    command = [executable, "server", "start-dev", *address, *flags]
-    return Orders(Home(given.home), given.idle_s, given.port, given.ui_port, command, version)
+    address = ["--ip", HOST, "--port", str(given.port), "--headless"]
+    flags = ["server", "start-dev", *address, *flags]
+    return Orders(Home(given.home), given.idle_s, given.port, given.ui_port, executable, flags, version)
 
 
 def main() -> None:
@@ -155,5 +176,5 @@ def main() -> None:
         os._exit(0)
     try:
         asyncio.run(supervise(_orders()))
-    except (OSError, subprocess.SubprocessError) as error:
+    except (OSError, subprocess.SubprocessError, OpenToPages) as error:
         sys.exit(str(error))

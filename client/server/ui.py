@@ -1,0 +1,268 @@
+"""The Temporal UI of the embedded server: for people at this machine, closed to the pages of the web.
+
+A page can send requests to any port of this machine, and can point a name of its own at that port (DNS rebinding) to
+read the answers. Temporal's UI answers every `Host`, so the embedded server runs without it. In its place:
+
+| part | answers | why a page gets nowhere |
+| --- | --- | --- |
+| this module | the browser of a person | it checks `Host`, `Origin` and `Sec-Fetch-Site` (`refusal`) |
+| the server's HTTP API | this module | it answers one `Host` only, a random one |
+| a second, empty server | this module | its UI serves the same pages, and it holds no runs |
+
+The second server starts with the first look at the UI and ends when nobody has looked for a while.
+"""
+
+import asyncio
+import secrets
+import subprocess
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from email.message import Message
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from http.server import BaseHTTPRequestHandler
+from socketserver import ThreadingTCPServer
+from time import monotonic, sleep
+
+from orga.client.server.ports import HOST, free_port
+
+NAMES = frozenset({"127.0.0.1", "localhost"})
+"""Hosts that no page can point elsewhere. The port does not matter: it may be forwarded."""
+
+API = "/api/v1/"
+SETTINGS = "/api/v1/settings"
+"""Of the UI itself: the server's API does not have it."""
+
+JSON = "application/json+no-payload-shorthand"
+"""The form of the API that the UI reads."""
+
+MAX_BODY_BYTES = 4_000_000
+"""As the server's API."""
+
+ANSWER_TIMEOUT_S = 150.0
+"""Longer than the server holds a poll."""
+
+PAGES_TIMEOUT_S = 30.0
+PAGES_IDLE_S = 600.0
+
+UNTIL_CLOSED = '"$@" & read -r _; kill -9 $!; wait'
+"""Runs a command until the standard input is closed: however the supervisor dies, its end of the pipe closes."""
+
+_OF_ONE_CONNECTION = frozenset({"connection", "keep-alive", "transfer-encoding", "te", "upgrade", "host"})
+
+
+class Api:
+    """The HTTP API of a server that is about to start; it answers nobody but us."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.host = _unknown_host()
+
+    def flags(self) -> list[str]:
+        """Return the flags of `temporal server start-dev`."""
+        return ["--http-port", str(self.port), *_closed_but_for(self.host)]
+
+    def is_closed(self) -> bool:
+        """Return whether the API refuses another `Host`; False for a server that is too old to.
+
+        Raises:
+            OSError: It does not answer.
+        """
+        connection = HTTPConnection(HOST, self.port, timeout=ANSWER_TIMEOUT_S)
+        try:
+            connection.request("GET", f"{API}namespaces")
+            return connection.getresponse().status == 403
+        finally:
+            connection.close()
+
+
+def _unknown_host() -> str:
+    return f"{secrets.token_hex(16)}.invalid"
+
+
+def _closed_but_for(host: str) -> list[str]:
+    """Return the flags that close a server's HTTP API; Nexus has routes there that check no `Host`."""
+    settings = f'frontend.httpAllowedHosts=["{host}"]', "system.enableNexus=false"
+    return [flag for setting in settings for flag in ("--dynamic-config-value", setting)]
+
+
+def refusal(method: str, headers: Message) -> str:
+    """Return why a request is refused, "" for one that a person or the UI itself has sent.
+
+    Browsers set these three headers by themselves: no script of a page can change them.
+    """
+    hosts = headers.get_all("Host", [])
+    if len(hosts) != 1 or hosts[0].partition(":")[0] not in NAMES:
+        return "Host: open the Temporal UI as http://127.0.0.1:PORT or http://localhost:PORT"
+    origin = headers.get("Origin")
+    if origin is None and method not in {"GET", "HEAD"}:
+        return "Origin: a request that changes something has to name the Temporal UI as its origin"
+    if origin is not None and origin != f"http://{hosts[0]}":
+        return "Origin: the Temporal UI answers its own pages only"
+    is_visit = method == "GET" and headers.get("Sec-Fetch-Mode") == "navigate"
+    if headers.get("Sec-Fetch-Site", "none") not in {"same-origin", "none"} and not is_visit:
+        return "Sec-Fetch-Site: the Temporal UI answers its own pages only"
+    return ""
+
+
+class Pages:
+    """The pages of the UI, from the empty server."""
+
+    def __init__(self, executable: str) -> None:
+        self._executable = executable
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = 0
+        self._lock = threading.Lock()
+        self._rest: threading.Timer | None = None
+
+    def port(self) -> int:
+        """Return where the pages are served, after starting their server if necessary.
+
+        Raises:
+            OSError: It does not start.
+        """
+        with self._lock:
+            if self._process is None or not _answers(self._port):
+                self._end()
+                self._start()
+            if self._rest is not None:
+                self._rest.cancel()
+            self._rest = threading.Timer(PAGES_IDLE_S, self.stop)
+            self._rest.daemon = True
+            self._rest.start()
+            return self._port
+
+    def stop(self) -> None:
+        """Stop their server."""
+        with self._lock:
+            self._end()
+
+    def _start(self) -> None:
+        ports = ["--port", str(free_port()), "--ui-port", str(port := free_port())]
+        flags = ["--ip", HOST, *ports, "--log-level", "error", *_closed_but_for(_unknown_host())]
+        command = ["/bin/sh", "-c", UNTIL_CLOSED, "sh", self._executable, "server", "start-dev", *flags]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        self._port = port
+        deadline = monotonic() + PAGES_TIMEOUT_S
+        while not _answers(port):
+            if monotonic() > deadline:
+                raise TimeoutError(f"no page within {PAGES_TIMEOUT_S:g} s")
+            sleep(0.05)
+
+    def _end(self) -> None:
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait()
+            self._process = None
+
+
+def _answers(port: int) -> bool:
+    connection = HTTPConnection(HOST, port, timeout=PAGES_TIMEOUT_S)
+    with suppress(OSError):
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == 200
+    return False
+
+
+@contextmanager
+def served(port: int, api: Api, executable: str) -> Generator[None]:
+    """Serve the UI at `port` from here to the end of the block.
+
+    Raises:
+        OSError: The port is taken.
+    """
+    pages = Pages(executable)
+
+    class Guard(_Guard):
+        upstream = api, pages
+
+    loop = asyncio.get_running_loop()
+    with _Server((HOST, port), Guard) as server:
+        loop.add_reader(server, server.handle_request)
+        try:
+            yield
+        finally:
+            loop.remove_reader(server)
+            pages.stop()
+
+
+class _Server(ThreadingTCPServer):
+    """Not `HTTPServer`, which looks up the name of its address first and may wait for that."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+    request_queue_size = 64
+    timeout = 0
+    """A request is taken only when one is there."""
+
+
+class _Guard(BaseHTTPRequestHandler):
+    """Passes on what is not refused. Each connection carries one request, so none hides behind another."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = 30.0
+    """Seconds for a request to arrive."""
+    upstream: tuple[Api, Pages]
+
+    def _answer(self) -> None:
+        self.close_connection = True
+        if why := refusal(self.command, self.headers):
+            return self._say(403, why)
+        length = self.headers.get("Content-Length", "0")
+        if not length.isdecimal() or int(length) > MAX_BODY_BYTES or "Transfer-Encoding" in self.headers:
+            return self._say(400, f"Content-Length: at most {MAX_BODY_BYTES} bytes, not in chunks")
+        try:
+            with self._upstream(self.rfile.read(int(length))) as response:
+                self._send(response)
+        except (OSError, HTTPException, ValueError) as error:
+            self._say(502, f"the Temporal server does not answer ({error}); reload the page")
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815
+
+    @property
+    def _is_api(self) -> bool:
+        return self.path.startswith(API) and self.path.partition("?")[0] != SETTINGS
+
+    @contextmanager
+    def _upstream(self, body: bytes) -> Generator[HTTPResponse]:
+        api, pages = self.upstream
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in _OF_ONE_CONNECTION}
+        if self._is_api:
+            headers |= {"Host": api.host, "Accept": JSON, "Content-Type": JSON}
+        connection = HTTPConnection(HOST, api.port if self._is_api else pages.port(), timeout=ANSWER_TIMEOUT_S)
+        try:
+            connection.request(self.command, self.path, body or None, headers)
+            yield connection.getresponse()
+        finally:
+            connection.close()
+
+    def _send(self, response: HTTPResponse) -> None:
+        self.send_response_only(response.status)
+        for name, value in response.getheaders():
+            if name.lower() not in _OF_ONE_CONNECTION and not (self._is_api and name.lower() == "content-type"):
+                self.send_header(name, value)
+        self._end_headers("application/json" if self._is_api else None)
+        with suppress(OSError):  # the browser has gone, or the answer ends here
+            while piece := response.read1(65_536):
+                self.wfile.write(piece)
+
+    def _say(self, status: int, text: str) -> None:
+        self.send_response_only(status)
+        self.send_header("Content-Length", str(len(text) + 1))
+        self._end_headers("text/plain; charset=utf-8")
+        with suppress(OSError):  # the browser has gone
+            self.wfile.write(f"{text}\n".encode())
+
+    def _end_headers(self, content_type: str | None) -> None:
+        if content_type is not None:
+            self.send_header("Content-Type", content_type)
+            self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Connection", "close")
+        self.end_headers()
+
+    def log_request(self, code: object = "-", size: object = "-") -> None:
+        """Write nothing."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Write nothing."""

@@ -1,0 +1,201 @@
+"""What a page in a browser can do against the ports of the embedded server: nothing.
+
+A browser speaks HTTP/1.1, sets `Host`, `Origin` and `Sec-Fetch-Site` by itself, and lets any page send requests to any
+port of this machine. Each request here is one that a browser would send.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import psutil
+import pytest
+from temporalio.client import Client
+
+from orga.client.server.embedded import ensure_server, stop
+from orga.client.server.endpoint import Endpoint, ServerUnavailable
+from orga.client.server.home import server_home
+from orga.client.server.record import ServerRecord, read_record
+from tests.support.parts.temporal import temporal_cli
+
+RUN = "agent-the-run-of-a-person"
+
+LISTED = "/api/v1/namespaces/default/workflows"
+SIGNAL = f"{LISTED}/{RUN}/signal/approve"
+TERMINATE = f"{LISTED}/{RUN}/terminate"
+NEXUS = "/namespaces/default/task-queues/nobody/nexus-services/any/any"
+
+PAGE = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
+REBOUND = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}
+NEIGHBOUR = {"Origin": "http://localhost:3000", "Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"}
+OPAQUE = {"Origin": "null", "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+OLD_BROWSER = {"Origin": "https://evil.example"}
+
+NO_HEADERS: dict[str, str] = {}
+
+READING = {
+    "a rebound name": ("evil.example:{port}", REBOUND),
+    "a rebound name without a port": ("evil.example", REBOUND),
+    "a rebound name in an old browser": ("evil.example:{port}", NO_HEADERS),
+    "a name that begins like ours": ("127.0.0.1.evil.example:{port}", REBOUND),
+    "a name with a dot at its end": ("localhost.:{port}", REBOUND),
+    "the address of all interfaces": ("0.0.0.0:{port}", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}),
+    "a script of another page": ("127.0.0.1:{port}", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}),
+    "a server of this machine": ("localhost:{port}", {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors"}),
+}
+
+WRITING = {
+    "a page": ("127.0.0.1:{port}", PAGE),
+    "a rebound page": ("evil.example:{port}", {"Origin": "http://evil.example:{port}", **REBOUND}),
+    "another server of this machine": ("localhost:{port}", NEIGHBOUR),
+    "a form in a sandboxed frame": ("localhost:{port}", OPAQUE),
+    "a page in an old browser": ("127.0.0.1:{port}", OLD_BROWSER),
+    "a browser that names no origin": ("127.0.0.1:{port}", NO_HEADERS),
+}
+
+
+@pytest.fixture(scope="module")
+def executable() -> Path:
+    return temporal_cli()
+
+
+@pytest.fixture(scope="module")
+async def server(executable: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Endpoint]:
+    """An embedded server with a run, whose UI has been looked at."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ORGA_HOME", str(tmp_path_factory.mktemp("pages") / "home"))
+        patch.setenv("ORGA_TEMPORAL_CLI", str(executable))
+        endpoint = await ensure_server(lambda _: None)
+        client = await Client.connect(endpoint.address)
+        await client.start_workflow("Anything", id=RUN, task_queue="nobody")
+        assert " 200 OK" in await asked(ui_port(endpoint), "GET", f"/namespaces/default/workflows/{RUN}", {})
+        yield endpoint
+        stop()
+
+
+async def asked(port: int, method: str, path: str, headers: dict[str, str], body: str = "", host: str = "") -> str:
+    """Send what a browser would and return all that comes back; "" where the connection is closed."""
+    sent = {"Host": host or f"127.0.0.1:{port}", **headers, "Content-Length": str(len(body)), "Connection": "close"}
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items())]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write("\r\n".join([*lines, "", body]).replace("{port}", str(port)).encode())
+        async with asyncio.timeout(20):
+            return (await reader.read()).decode(errors="replace")
+    except ConnectionResetError:
+        return ""
+    finally:
+        writer.close()
+
+
+def ui_port(endpoint: Endpoint) -> int:
+    assert endpoint.ui is not None
+    return int(endpoint.ui.rpartition(":")[2])
+
+
+def recorded() -> ServerRecord:
+    record = read_record(server_home().record)
+    assert record is not None
+    return record
+
+
+def processes() -> list[psutil.Process]:
+    """Return the supervisor and all that it has started."""
+    supervisor = psutil.Process(recorded().pid).parent()
+    assert supervisor is not None
+    return [supervisor, *supervisor.children(recursive=True)]
+
+
+def all_ports() -> list[int]:
+    """Return every port that one of these listens on."""
+    connections = [each for process in processes() for each in process.net_connections("tcp")]
+    found = [each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN]
+    assert {recorded().port, recorded().ui_port} < set(found)
+    return found
+
+
+async def events(endpoint: Endpoint) -> int:
+    described = await (await Client.connect(endpoint.address)).get_workflow_handle(RUN).describe()
+    return described.history_length
+
+
+@pytest.mark.parametrize(("host", "headers"), READING.values(), ids=READING)
+async def test_no_page_reads_a_run_on_any_port(server: Endpoint, host: str, headers: dict[str, str]) -> None:
+    for port in all_ports():
+        for path in (LISTED, f"{LISTED}/{RUN}/history", f"/namespaces/default/workflows/{RUN}", "/metrics"):
+            assert RUN not in await asked(port, "GET", path, headers, host=host), port
+
+
+@pytest.mark.parametrize(("host", "headers"), WRITING.values(), ids=WRITING)
+async def test_no_page_changes_a_run_on_any_port(server: Endpoint, host: str, headers: dict[str, str]) -> None:
+    before = await events(server)
+    for port in all_ports():
+        for path in (SIGNAL, TERMINATE):
+            await asked(port, "POST", path, {**headers, "Content-Type": "text/plain"}, "{}", host=host)
+        answer = await asked(port, "POST", NEXUS, {**headers, "Content-Type": "text/plain"}, "{}", host=host)
+        assert not answer or " 40" in answer.partition("\n")[0], "no worker is asked"
+    assert await events(server) == before
+
+
+async def test_a_preflight_is_not_answered(server: Endpoint) -> None:
+    asks = {**PAGE, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
+    for port in all_ports():
+        answer = await asked(port, "OPTIONS", SIGNAL, asks)
+        assert "access-control-allow" not in answer.lower(), port
+
+
+async def test_the_port_of_the_server_speaks_no_http_of_a_browser(server: Endpoint) -> None:
+    """It begins with a preface of HTTP/2 that browsers send over TLS alone, and reads nothing of another beginning."""
+    port = int(server.address.rpartition(":")[2])
+    preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+    for body in ("{}", preface):
+        kind = {"Content-Type": "application/grpc"}
+        path = "/temporal.api.workflowservice.v1.WorkflowService/ListNamespaces"
+        assert "default" not in await asked(port, "POST", path, {**PAGE, **kind}, body)
+
+
+async def test_the_ui_shows_a_run_and_its_buttons_work(server: Endpoint) -> None:
+    port = ui_port(server)
+    for host in (f"127.0.0.1:{port}", f"localhost:{port}", "localhost:9000"):
+        own = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}
+        answer = await asked(port, "GET", f"{LISTED}/{RUN}", own, host=host)
+        head, _, body = answer.partition("\r\n\r\n")
+        assert " 200 OK" in head
+        assert json.loads(body)["workflowExecutionInfo"]["type"] == {"name": "Anything"}
+        before = await events(server)
+        asks = {**own, "Origin": f"http://{host}", "Content-Type": "application/json"}
+        assert " 200 OK" in await asked(port, "POST", f"{LISTED}/{RUN}/signal/steer", asks, "{}", host=host)
+        assert await events(server) > before
+    visit = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    assert " 200 OK" in await asked(port, "GET", f"/namespaces/default/workflows/{RUN}", visit), "a link in a mail"
+
+
+async def test_the_ui_comes_back_after_the_server_of_its_pages_has_died(server: Endpoint) -> None:
+    [pages] = {each.pid for each in processes() if each.name() == "temporal"} - {recorded().pid}
+    psutil.Process(pages).kill()
+    assert " 200 OK" in await asked(ui_port(server), "GET", "/", {})
+
+
+def without(flag: str, executable: Path, folder: Path) -> Path:
+    """Return a `temporal` that knows no such setting, as an old one."""
+    old = folder / "temporal"
+    lines = (
+        "#!/bin/bash",
+        "kept=()",
+        f'for each in "$@"; do [[ $each == {flag}* ]] && each=a.b=1; kept+=("$each"); done',
+        f'exec {executable} "${{kept[@]}}"',
+    )
+    old.write_text("\n".join(lines))
+    old.chmod(0o755)
+    return old
+
+
+async def test_a_server_that_would_obey_pages_is_not_used(
+    executable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
+    old = without("frontend.httpAllowedHosts", executable, tmp_path)
+    monkeypatch.setenv("ORGA_TEMPORAL_CLI", str(old))
+    with pytest.raises(ServerUnavailable, match=r"temporal is too old .*would obey any web page\. Install"):
+        await ensure_server(lambda _: None)
