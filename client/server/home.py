@@ -25,6 +25,11 @@ class Home:
         return self.folder / "server.json"
 
     @property
+    def ports(self) -> Path:
+        """The ports of the last server, as text by `server` and `ui`: the next one takes the same."""
+        return self.folder / "ports.json"
+
+    @property
     def trust(self) -> Path:
         """What `orga.client.config.trust.store` reads and writes."""
         return self.folder / "trust.json"

@@ -11,6 +11,7 @@ from orga.client.server.locks import taken
 from orga.client.server.ports import Claim, claimed_port, number_lock
 from orga.client.server.record import read_record
 from orga.client.server.search_attributes import type_name
+from orga.client.server.state_table import UnreadableTable, read_table, write_table
 from orga.client.server.stopping import stop_server
 from orga.own_code import ROOT
 from orga.start import module_command
@@ -53,22 +54,33 @@ def launched(home: Home, executable: Path, idle_s: float) -> bool:
 
 @contextmanager
 def _claimed_ports(home: Home) -> Generator[list[Claim]]:
-    """Clear what was left, and claim its ports: who uses it finds the next server there.
+    """Stop a server that was left, and claim the ports of the last one: clients and links find the next server there.
 
-    Their numbers are locked ahead of its end, so that no other server of ours takes them in between.
+    The numbers are locked before it ends, so that no other server of ours takes them in between.
     """
-    locks, left = cache_folder() / "ports", read_record(home.record)
-    numbers = (left.port, left.ui_port) if left else (PORT, UI_PORT)
+    locks, numbers = cache_folder() / "ports", _last_ports(home)
     held = [number_lock(number, locks) for number in numbers]
     claims = list[Claim]()
     try:
         stop_server(home)
         for number in numbers:
             claims.append(claimed_port(number, locks, lock=held.pop(0)))
+        server, ui = (str(claim.port) for claim in claims)
+        write_table(home.ports, {"server": server, "ui": ui})
         yield claims
     finally:
         for descriptor in (*(claim.descriptor for claim in claims), *(lock for lock in held if lock is not None)):
             os.close(descriptor)
+
+
+def _last_ports(home: Home) -> tuple[int, int]:
+    if left := read_record(home.record):
+        return left.port, left.ui_port
+    try:
+        kept = read_table(home.ports)
+        return int(kept["server"]), int(kept["ui"])
+    except (UnreadableTable, KeyError, ValueError):
+        return PORT, UI_PORT
 
 
 def _flags(home: Home) -> list[str]:

@@ -188,7 +188,7 @@ async def test_a_lease_keeps_the_server_and_without_one_it_ends(home: Home) -> N
         assert running() is not None
     await until(lambda: not is_held(home.supervisor_lock))
     assert running() is None
-    assert sorted(path.name for path in home.folder.glob("*.json")) == []
+    assert not home.record.exists()
 
 
 async def test_a_killed_command_keeps_nothing_up(home: Home) -> None:
@@ -222,6 +222,16 @@ async def test_ports_in_use_give_way_to_the_next(home: Home) -> None:
 
     assert endpoint.address != "127.0.0.1:7233"
     assert endpoint.ui != "http://127.0.0.1:8233"
+
+
+async def test_a_server_that_was_stopped_comes_back_on_its_ports(home: Home) -> None:
+    """Others may be free by then: links and configured clients lead to the old ones."""
+    blockers = [block(7233), block(8233)]
+    endpoint = await ensure_server(silent)
+    await asyncio.to_thread(stop)
+    for blocker in blockers:
+        blocker.close()
+    assert await ensure_server(silent) == endpoint
 
 
 def block(port: int) -> socket.socket:
