@@ -22,8 +22,7 @@ from orga.client.config.trust.writable_rules import writable_rules
 from orga.client.config.worker_order import POLLS
 from orga.client.connect import Connection, connection
 from orga.client.errors import OrgaError
-from orga.client.runners.patient import PatientRunner
-from orga.client.runners.sandbox import workflow_runner
+from orga.client.runners.workflows import our_runner
 from orga.client.server.endpoint import ServerUnavailable
 from orga.client.server.search_attributes import are_known
 from orga.client.telemetry.core_logs import forward_core_logs
@@ -33,7 +32,6 @@ from orga.client.workers.checked import checked
 from orga.client.workers.deployment import version_in, worker_options
 from orga.client.workers.ending import SHUTDOWN_GRACE, bound_shutdown
 from orga.client.workers.engine_memory import change_of_engine, recorded_engine, remember_engine, remembered_engine
-from orga.client.workers.garbage import collect_ended_runs
 from orga.client.workers.parts import Parts, configured_parts, secret_names
 from orga.client.workers.registered import HEARTBEAT_THROTTLE, WORKFLOW_TASKS, beside, registered
 from orga.client.workers.routing import to_make_current
@@ -46,7 +44,7 @@ def build_worker(
     client: Client, parts: Parts, task_queue: str, *, version: WorkerDeploymentVersion | None = None, **options: Any
 ) -> Worker:
     """Return a worker for agents and their tools, of that version if any; from now on none of our files is read."""
-    options = worker_options(version, PatientRunner(workflow_runner(client.data_converter))) | options
+    options = worker_options(version, our_runner()) | options
     seal()
     made = registered(client, parts)
     worker = Worker(
@@ -87,7 +85,6 @@ async def serve(
             worker = build_worker(
                 connected.client, parts, queue, version=version, graceful_shutdown_timeout=SHUTDOWN_GRACE
             )
-            collect_ended_runs()
             async with beside(parts), observed.watch(connected.client), worker:
                 if version is not None:
                     told = f"new runs come to it once it is current: {to_make_current(version, connected.endpoint)}"

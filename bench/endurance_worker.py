@@ -11,7 +11,6 @@ from temporalio.client import Client
 from bench.ours import our_worker
 from bench.script import Script
 from orga.client.history.converter import data_converter
-from orga.client.workers.garbage import collect_ended_runs
 
 SAMPLE_EVERY = 50
 STATM = Path("/proc/self/statm")
@@ -27,7 +26,6 @@ def _tell(iteration: int) -> None:
 async def _work(address: str, task_queue: str) -> None:
     client = await Client.connect(address, data_converter=data_converter)
     worker = our_worker(client, task_queue, Script(_tell))
-    collect_ended_runs()
     await worker.run()
 
 

@@ -12,10 +12,10 @@ from types import FrameType
 from typing import Any
 
 from temporalio.client import WorkflowHistory
-from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+from temporalio.worker import Replayer
 
 from orga.client.history.converter import data_converter
-from orga.client.runners.observed import REPLAY_BUILD
+from orga.client.runners.wrapped import REPLAY_BUILD
 from orga.workflows.agent import AgentWorkflow
 
 ROOT = Path(__file__).parents[1]
@@ -36,7 +36,6 @@ async def files_passed(name: str) -> set[str]:
     replayer = Replayer(
         workflows=[AgentWorkflow],
         data_converter=data_converter,
-        workflow_runner=UnsandboxedWorkflowRunner(),
         build_id=REPLAY_BUILD,
     )
     history = WorkflowHistory.from_json(name, json.loads((HISTORIES / f"{name}.json").read_text()))

@@ -17,10 +17,9 @@ from bench.floor import Floor, FloorActivities
 from bench.ours import our_input, our_worker
 from bench.script import RESULT, Script
 from orga.client.history.converter import data_converter
-from orga.client.runners.sandbox import workflow_runner
+from orga.client.runners.workflows import our_runner
 from orga.client.server.locate import locate
 from orga.client.server.search_attributes import KEYS
-from orga.client.workers.garbage import collect_ended_runs
 from orga.workflows.agent import AgentWorkflow
 from orga.workflows.types.names import TASK_QUEUE
 
@@ -91,7 +90,6 @@ async def rig() -> AsyncGenerator[Rig]:
         async with our_worker(client, OURS_QUEUE, Script()), _floor_worker(floor_client):
             for side in (ours, floor, phased):
                 await side.run(50)
-            collect_ended_runs()  # as the program of a worker does; for both sides, which share this process
             yield Rig(address, ours, floor, phased)
 
 
@@ -106,7 +104,7 @@ def _our_side(client: Client) -> Side:
             workflows=[AgentWorkflow],
             workflow_task_executor=tasks,
             data_converter=data_converter,
-            workflow_runner=workflow_runner(),
+            unsandboxed_workflow_runner=our_runner(),
         ),
     )
 

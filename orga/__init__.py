@@ -1,6 +1,6 @@
 """The public API: what applications and modules of tools import, each loaded when it is first asked for.
 
-Nothing else is imported here: every process of ours, and every run's sandbox, passes through this file.
+Nothing else is imported here, because every process imports this file.
 """
 
 TYPE_CHECKING = False
@@ -64,7 +64,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> object:
-    """Load what is asked for: by the built-in, which in a sandbox is its own, and shares what it is to share."""
+    """Load a name when it is first used, by the built-in import, which an application's sandbox replaces."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(__import__(_PLACES[name], fromlist=[name]), name)

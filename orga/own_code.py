@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from site import getsitepackages
 from sysconfig import get_path
@@ -84,16 +83,6 @@ def _hold(modules: Iterable[str]) -> None:
         loader.get_code(name)
 
 
-def foreign() -> list[str]:
-    """Return what bears one of our names in this process and is not ours, with the place that it came from."""
-    named = [(name, getattr(each, "__spec__", None)) for name, each in list(sys.modules.items()) if is_ours(name)]
-    places = [(name, getattr(spec, "origin", None)) for name, spec in named if not _is_held(spec)]
-    ours = ROOT.resolve()
-    return [
-        f"{name} from {place}" for name, place in places if place and not Path(place).resolve().is_relative_to(ours)
-    ]
-
-
 def keep_out(*folders: Path) -> None:
     """Take what lies in these folders off `sys.path`, Python's own and installed packages excepted.
 
@@ -134,11 +123,6 @@ def found_elsewhere(name: str) -> str | None:
         if spec is not None and spec.loader is not None:
             return spec.origin or "Python itself"
     return None
-
-
-def _is_held(spec: ModuleSpec | None) -> bool:
-    """Return whether our own finder has found it."""
-    return spec is not None and isinstance(spec.loader, HeldLoader)
 
 
 def _file(fullname: str) -> str | None:

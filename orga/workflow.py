@@ -1,4 +1,4 @@
-"""What workflows of others import: `run_agent`, which runs an agent as a child. A sandbox loads it quickly."""
+"""What an application's workflows import: `run_agent` runs an agent as a child workflow."""
 
 from orga.workflows.children import run_agent
 

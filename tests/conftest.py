@@ -10,7 +10,6 @@ from temporalio.testing import WorkflowEnvironment
 from xdist.remote import Producer
 
 from orga.client.history.converter import data_converter
-from orga.client.workers.garbage import collect_ended_runs
 from tests.support.parts.limits import cancel_in_time
 from tests.support.parts.scheduling import Files
 from tests.support.parts.temporal import temporal_cli
@@ -54,11 +53,6 @@ async def _server(temporal: str, starts: int = 3) -> WorkflowEnvironment:
         if starts == 1 or "within 5s" not in str(error):
             raise
         return await _server(temporal, starts - 1)
-
-
-def pytest_collection_finish() -> None:
-    """Look after ended runs as a worker does: else one look at all that they left, late, takes a workflow's 2 s."""
-    collect_ended_runs()
 
 
 @pytest.hookimpl(tryfirst=True)

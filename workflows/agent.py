@@ -60,7 +60,6 @@ from orga.workflows.phases.recovery import resolve_stuck_steps
 from orga.workflows.phases.run import Run, reason_to_stop
 from orga.workflows.phases.stages import conclude, pass_stages
 from orga.workflows.types.control import Stop
-from orga.workflows.types.definition import define_workflow
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.status import AgentResult
 
@@ -178,7 +177,7 @@ class AgentLoop(Lifecycle[T]):
         return await resolve_stuck_steps(run)  # people decide about calls that failed again and again
 
 
-@define_workflow("AgentWorkflow")
+@workflow.defn(name="AgentWorkflow", sandboxed=False)
 class AgentWorkflow(AgentLoop[AgentResult]):
     """Runs one agent."""
 

@@ -35,12 +35,11 @@ from orga.workflows.phases.prepare import hydrate
 from orga.workflows.phases.recovery import resolve_stuck_steps
 from orga.workflows.phases.run import reason_to_stop
 from orga.workflows.types.control import Stop
-from orga.workflows.types.definition import define_workflow, query, signal
 from orga.workflows.types.goals.input import GoalInput
 from orga.workflows.types.goals.result import GoalResult, GoalStatus
 
 
-@define_workflow("GoalWorkflow")
+@workflow.defn(name="GoalWorkflow", sandboxed=False)
 class GoalWorkflow(Lifecycle[GoalResult]):
     """Pursues one goal."""
 
@@ -65,7 +64,7 @@ class GoalWorkflow(Lifecycle[GoalResult]):
         """
         return await self.live()
 
-    @signal
+    @workflow.signal
     def override_step(self, *step: Any) -> None:
         """Do this in place of the step that is due next; the journal tells what was of no use."""
         self._run.heard()
@@ -75,7 +74,7 @@ class GoalWorkflow(Lifecycle[GoalResult]):
         except ValueError as error:
             self._run.change(with_refused, "override_step", str(error))
 
-    @query
+    @workflow.query
     def status(self) -> GoalStatus:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Where the goal stands, while it goes on by the clock of the worker that is asked."""
         is_over = self._run.state.is_over

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from temporalio import workflow
+
 from orga.workflows.decisions import recovery
 from orga.workflows.decisions.delegation import with_delegate_held
 from orga.workflows.decisions.limits import extended, extension
@@ -11,19 +13,18 @@ from orga.workflows.decisions.result import parsed_page, shown_conversation, sta
 from orga.workflows.phases.control.handlers import ControlHandlers, first_of
 from orga.workflows.phases.control.run import wall_time
 from orga.workflows.phases.run import Run
-from orga.workflows.types.definition import query, signal, update
 from orga.workflows.types.status import AgentStatus, ShownMessage
 
 
 class Handlers(ControlHandlers[Run]):
     """The agent's."""
 
-    @signal
+    @workflow.signal
     def delegate_held(self, *held: Any) -> None:
         """Stop or go on with the clock; sent by a delegated run that a person holds up."""
         self._run.change(with_delegate_held, held, self._run.heard())
 
-    @update
+    @workflow.update
     def extend_budget(self, *limits: Any) -> dict[str, float]:
         """Raise limits of this run; return those that hold now."""
         self._run.heard()
@@ -36,7 +37,7 @@ class Handlers(ControlHandlers[Run]):
         self.refuse_when_over()
         extension(self._run.state, first_of(limits))
 
-    @update
+    @workflow.update
     def requeue(self, *letter_id: Any) -> None:
         """Send a dead letter again, before the next reasoning step."""
         self._run.heard()
@@ -55,13 +56,13 @@ class Handlers(ControlHandlers[Run]):
         self.refuse_requeue()
         recovery.requeued(self._run.state, recovery.parsed_letter_id(first_of(letter_id)))
 
-    @query
+    @workflow.query
     def status(self) -> AgentStatus:
         """Where the run stands, while it goes on by the clock of the worker that is asked."""
         is_over = self._run.state.is_over
         return status(self._run.state, self._run.now if is_over else wall_time())
 
-    @query
+    @workflow.query
     def conversation(self, *page: Any) -> list[ShownMessage]:
         """The messages as the model would see them; of a long conversation a page: `{"offset": 0, "limit": 100}`."""
         return shown_conversation(self._run.state, parsed_page(first_of(page)))

@@ -28,7 +28,6 @@ from orga.workflows.phases.control.run import RollOver, event_time, wall_time
 from orga.workflows.phases.knowledge import persist_learnings
 from orga.workflows.phases.sessions.run import SessionRun
 from orga.workflows.types.control import Stop
-from orga.workflows.types.definition import define_workflow, query, signal, update
 from orga.workflows.types.record import parsed
 from orga.workflows.types.sessions.input import SessionInput, TurnWanted
 from orga.workflows.types.sessions.result import SessionResult, SessionStatus, TurnResult
@@ -40,7 +39,7 @@ CROWDED_S = 30.0
 """After which they do: a run takes 2,000 updates, and the query `turns` tells sooner and costs nothing."""
 
 
-@define_workflow("SessionWorkflow")
+@workflow.defn(name="SessionWorkflow", sandboxed=False)
 class SessionWorkflow(AgentLoop[SessionResult]):
     """Holds one conversation."""
 
@@ -71,7 +70,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         """
         return await self.live()
 
-    @update
+    @workflow.update
     def send(self, *message: Any) -> int:
         """Say something; return the turn that it became part of."""
         self._run.heard()
@@ -83,7 +82,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
     def _may_be_sent(self, *message: Any) -> None:
         messages.check_message(self._session.session_state, messages.parsed_message(first_of(message)))
 
-    @update
+    @workflow.update
     async def await_turn(self, *wanted: Any) -> dict[str, Any]:
         """Return the `result` of a turn once it has ended; or in how many seconds to ask again, `again_in_s`."""
         self._run.heard()
@@ -100,7 +99,7 @@ class SessionWorkflow(AgentLoop[SessionResult]):
     def _will_end(self, *wanted: Any) -> None:
         turns.check_awaited(self._session.session_state.session, parsed(TurnWanted, first_of(wanted)).turn)
 
-    @update
+    @workflow.update
     def interrupt(self, *why: Any) -> int:
         """Cut the turn under way; return its number."""
         self._run.heard()
@@ -113,25 +112,25 @@ class SessionWorkflow(AgentLoop[SessionResult]):
     def _is_under_way(self, *why: Any) -> None:
         messages.check_cut(self._session.session_state, messages.parsed_cut(first_of(why)).turn)
 
-    @update
+    @workflow.update
     def close(self, *_: Any) -> None:
         """End the session after the turn under way."""
         self._run.heard()
         self._session.change_session(messages.with_closing)
 
-    @signal(name="close")
+    @workflow.signal(name="close")
     def take_close(self, *_: Any) -> None:
         """End it as the update does."""
         self._run.heard()
         self._session.change_session(messages.with_closing)
 
-    @query
+    @workflow.query
     def status(self) -> SessionStatus:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Where the session stands, while it goes on by the clock of the worker that is asked."""
         is_over = self._run.state.is_over
         return session_status(self._session.session_state, self._run.now if is_over else wall_time())
 
-    @query(name="turns")
+    @workflow.query(name="turns")
     def latest(self) -> list[TurnResult]:
         """The results of the last turns, oldest first."""
         return list(turns.light_results(self._session.session_state.session))

@@ -19,8 +19,8 @@ from temporalio.worker import (
 
 from orga.client.errors import OrgaError
 from orga.client.history.values import RunValues
-from orga.client.runners.kinds import WORKFLOWS
-from orga.client.runners.observed import REPLAY_BUILD, ObservedRunner
+from orga.client.runners.workflows import WORKFLOWS
+from orga.client.runners.wrapped import REPLAY_BUILD, ObservedRunner
 from orga.workflows.types.state import AgentState
 
 
@@ -35,18 +35,17 @@ def until_task(history: WorkflowHistory, event_id: int) -> WorkflowHistory:
 
 
 async def replayed_state(history: WorkflowHistory, values: RunValues) -> AgentState:
-    """Return the state that the run has at the end of `history`; outside of a sandbox, which would keep it.
+    """Return the state that the run has at the end of `history`.
 
     Raises:
         OrgaError: The code of today does not replay it.
     """
     seen = _Seen()
-    runner = ObservedRunner(UnsandboxedWorkflowRunner(), seen.observe)
     replayer = Replayer(
         workflows=WORKFLOWS,
         namespace=values.namespace,
         data_converter=values.converter,
-        workflow_runner=runner,
+        unsandboxed_workflow_runner=ObservedRunner(UnsandboxedWorkflowRunner(), seen.observe),
         interceptors=[seen],
         build_id=REPLAY_BUILD,
     )

@@ -15,7 +15,7 @@ from orga.client.proof.gate_law import breaches
 from orga.client.proof.gate_record import GATE, GateRecord, Judged
 from orga.client.proof.rejudged import SAME, Rejudge, Rejudged
 from orga.client.proof.replay import progress, replayed
-from orga.client.runners.observed import Observer
+from orga.client.runners.wrapped import Observer
 from orga.client.server.endpoint import Report
 from orga.workflows.types.delegation import child_id
 

@@ -13,9 +13,8 @@ from temporalio.worker import Replayer
 
 from orga.client.history.chain import RunHistory
 from orga.client.history.values import RunValues
-from orga.client.runners.kinds import WORKFLOWS
-from orga.client.runners.observed import REPLAY_BUILD, ObservedRunner, Observer
-from orga.client.runners.sandbox import workflow_runner
+from orga.client.runners.workflows import WORKFLOWS, our_runner
+from orga.client.runners.wrapped import REPLAY_BUILD, ObservedRunner, Observer
 from orga.client.server.endpoint import Report
 from orga.workflows.types.text import one_line
 
@@ -33,19 +32,18 @@ class Replayed:
 
 
 async def replayed(history: WorkflowHistory, values: RunValues, *watching: Observer) -> Replayed:
-    """Replay a whole history, in the sandbox that workers use; `watching` see each of its tasks."""
+    """Replay a whole history as workers run it; `watching` see each of its tasks."""
     ending = _Ending()
 
     def observe(activation: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
         for look in (ending.observe, *watching):
             look(activation, completion)
 
-    runner = ObservedRunner(workflow_runner(values.converter), observe)
     replayer = Replayer(
         workflows=WORKFLOWS,
         namespace=values.namespace,
         data_converter=values.converter,
-        workflow_runner=runner,
+        unsandboxed_workflow_runner=ObservedRunner(our_runner(), observe),
         build_id=REPLAY_BUILD,
     )
     outcome = await replayer.replay_workflow(history, raise_on_replay_failure=False)

@@ -20,7 +20,7 @@ from orga.client.proof.gate_law import breaches
 from orga.client.proof.gate_record import GateRecord, Judged
 from orga.client.proof.permits import permit_fault
 from orga.client.proof.replay import Replayed, difference, ending_of, progress, recorded_ending, replayed
-from orga.client.runners.observed import Observer
+from orga.client.runners.wrapped import Observer
 from orga.client.server.endpoint import Report
 from orga.workflows.types.status import JournalEntry
 

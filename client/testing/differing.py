@@ -10,9 +10,9 @@ from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.client import WorkflowHistory
 from temporalio.plugin import SimplePlugin
-from temporalio.worker import ReplayerConfig, WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
+from temporalio.worker import ReplayerConfig
 
-from orga.client.runners.wrapped import WrappedInstance, WrappedRunner
+from orga.client.runners.wrapped import ObservedRunner
 from orga.workflows.types.text import one_line
 
 MESSAGE_CHARS = 500
@@ -104,27 +104,5 @@ class _Watching(SimplePlugin):
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
         given = cast("dict[str, Any]", config)
         for name in ("workflow_runner", "unsandboxed_workflow_runner"):
-            given[name] = _Watched(given[name], self._last)
+            given[name] = ObservedRunner(given[name], self._last.see)
         return config
-
-
-class _Watched(WrappedRunner):
-    """Leaves the work to another runner, and shows each task."""
-
-    def __init__(self, runner: WorkflowRunner, last: LastTask) -> None:
-        super().__init__(runner)
-        self._last = last
-
-    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        return _WatchedInstance(super().create_instance(det), self._last)
-
-
-class _WatchedInstance(WrappedInstance):
-    def __init__(self, instance: WorkflowInstance, last: LastTask) -> None:
-        super().__init__(instance)
-        self._last = last
-
-    def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
-        completion = super().activate(act)
-        self._last.see(act, completion)
-        return completion

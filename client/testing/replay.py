@@ -12,8 +12,8 @@ from temporalio.workflow import _Definition
 from orga.client.config.sections import OrgaConfig
 from orga.client.errors import OrgaError
 from orga.client.history.chain import histories, run_chain
-from orga.client.runners.kinds import WORKFLOWS
-from orga.client.runners.observed import REPLAY_BUILD
+from orga.client.runners.workflows import WORKFLOWS
+from orga.client.runners.wrapped import REPLAY_BUILD
 from orga.client.runs.agents import AgentHandle
 from orga.client.testing.differing import LastTask, difference_from
 from orga.client.testing.recorded import NoHistory, recorded_history

@@ -28,10 +28,10 @@ def version_in(deployment: str) -> WorkerDeploymentVersion:
 def worker_options(version: WorkerDeploymentVersion | None, runner: WorkflowRunner) -> dict[str, Any]:
     """Return what makes a worker one of that version; without one it takes any run that no version has to itself."""
     if version is None:
-        return {"build_id": build_id(), "workflow_runner": runner}
+        return {"build_id": build_id(), "unsandboxed_workflow_runner": runner}
     pinned = VersioningBehavior.PINNED
     config = WorkerDeploymentConfig(version, use_worker_versioning=True, default_versioning_behavior=pinned)
-    return {"deployment_config": config, "workflow_runner": GoingOver(runner)}
+    return {"deployment_config": config, "unsandboxed_workflow_runner": GoingOver(runner)}
 
 
 class GoingOver(WrappedRunner):

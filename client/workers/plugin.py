@@ -17,6 +17,7 @@ from temporalio.worker import (
     Interceptor,
     Replayer,
     ReplayerConfig,
+    UnsandboxedWorkflowRunner,
     Worker,
     WorkerConfig,
     WorkerDeploymentConfig,
@@ -32,10 +33,7 @@ from orga.client.config.trust.writable_rules import writable_rules
 from orga.client.config.workplace import workplace
 from orga.client.connect import page_of
 from orga.client.errors import ConfigError
-from orga.client.runners.beside import BesideRunner
-from orga.client.runners.kinds import WORKFLOWS
-from orga.client.runners.patient import PatientRunner
-from orga.client.runners.sandbox import workflow_runner
+from orga.client.runners.workflows import WORKFLOWS, SharedRunner, our_runner, sandbox_for_others
 from orga.client.server.search_attributes import are_known
 from orga.client.workers.application import client_of, refuse_shared_names, with_our_values
 from orga.client.workers.deployment import GoingOver
@@ -155,8 +153,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         given["workflows"] = [*workflows, *ours.workflows]
         given["activities"] = [*activities, *ours.activities]
         given["interceptors"] = [*given.get("interceptors", ()), *ours.interceptors]
-        others = given.get("workflow_runner") or SandboxedWorkflowRunner()
-        given["workflow_runner"] = BesideRunner(_our_runner(client, given.get("deployment_config")), others)
+        _share_runners(given, _our_runner(given.get("deployment_config")))
         given["default_heartbeat_throttle_interval"] = HEARTBEAT_THROTTLE
         given["max_heartbeat_throttle_interval"] = HEARTBEAT_THROTTLE
         given["graceful_shutdown_timeout"] = given.get("graceful_shutdown_timeout") or self._shutdown_grace
@@ -199,8 +196,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         converter = with_our_values(config.get("data_converter", DataConverter.default))
         config["data_converter"] = converter
         config["workflows"] = [*config.get("workflows", []), *WORKFLOWS]
-        others = config.get("workflow_runner") or SandboxedWorkflowRunner()
-        config["workflow_runner"] = BesideRunner(PatientRunner(workflow_runner(converter)), others)
+        _share_runners(cast("dict[str, Any]", config), our_runner())
         return config
 
     def run_replayer(
@@ -238,7 +234,13 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         return next(made for made in self._made if made.interceptor in interceptors)
 
 
-def _our_runner(client: Client, deployment: WorkerDeploymentConfig | None) -> WorkflowRunner:
+def _share_runners(config: dict[str, Any], ours: WorkflowRunner) -> None:
+    config["workflow_runner"] = sandbox_for_others(config.get("workflow_runner") or SandboxedWorkflowRunner())
+    theirs = config.get("unsandboxed_workflow_runner") or UnsandboxedWorkflowRunner()
+    config["unsandboxed_workflow_runner"] = SharedRunner(ours, theirs)
+
+
+def _our_runner(deployment: WorkerDeploymentConfig | None) -> WorkflowRunner:
     """Return the runner of our workflows; with deployment versions they go over as they continue as new."""
-    runner = PatientRunner(workflow_runner(client.data_converter))
+    runner = our_runner()
     return GoingOver(runner) if deployment is not None and deployment.use_worker_versioning else runner

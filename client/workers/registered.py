@@ -27,7 +27,7 @@ from orga.activities.tools import source_activity, tool_activities
 from orga.activities.watchdog import NamedTasks, Watchdog
 from orga.client.history.events import WorkflowHistory
 from orga.client.past.shared import RunPasts
-from orga.client.runners.kinds import WORKFLOWS
+from orga.client.runners.workflows import WORKFLOWS
 from orga.client.workers.held_loops import remember_hold
 from orga.client.workers.parts import Parts
 

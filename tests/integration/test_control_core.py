@@ -14,7 +14,7 @@ from temporalio import activity
 from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.worker import Worker
 
-from orga.client.runners.sandbox import workflow_runner
+from orga.client.runners.workflows import our_runner
 from orga.client.server.search_attributes import register
 from orga.workflows.types.control import NOTES_MEMO
 from orga.workflows.types.names import NOTIFY, PHASE, TERMINATION, WAITING
@@ -47,7 +47,7 @@ async def errands(client: Client, cached: int = 100) -> AsyncGenerator[tuple[str
         task_queue=queue,
         workflows=[ErrandsWorkflow],
         activities=[outside.deliver],
-        workflow_runner=workflow_runner(),
+        workflow_runner=our_runner(),
         max_cached_workflows=cached,
     ):
         yield queue, outside
@@ -253,7 +253,7 @@ def reached(module: str) -> set[str]:
 def test_nothing_of_an_agent_is_known_to_it() -> None:
     known = reached("tests.support.runs.errand")
     assert {name for name in known if ".control" not in name} == {
-        *("types.breakers", "types.definition", "types.names", "types.questions", "types.record"),
-        *("types.telemetry_names", "types.text", "types.value"),
+        *("types.breakers", "types.names", "types.questions", "types.record"),
+        *("types.telemetry_names", "types.text"),
     }
     assert "phases.control.pace" in known

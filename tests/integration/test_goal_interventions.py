@@ -18,7 +18,6 @@ from tests.support.model.staged import TURNS, Staged, StagedModel
 from tests.support.runs.goals import Pursued, ended, stands, start, tell
 from tests.support.runs.loop import Loop, a_loop
 from tests.support.runs.questions import updated, waiting
-from tests.support.runs.unsandboxed import unsandboxed
 from tests.support.runs.whereabouts import paused
 
 pytestmark = pytest.mark.timeout(600)
@@ -129,9 +128,8 @@ async def table(client: Client) -> Table:
         async with rooms:
             return await play(loop, model, *cell)
 
-    with unsandboxed():
-        async with a_loop(client, model, FakeTool("look", model.look)) as loop:
-            found = await asyncio.gather(*(played(*cell) for cell in CELLS), return_exceptions=True)
+    async with a_loop(client, model, FakeTool("look", model.look)) as loop:
+        found = await asyncio.gather(*(played(*cell) for cell in CELLS), return_exceptions=True)
     return dict(zip(CELLS, found, strict=True))
 
 

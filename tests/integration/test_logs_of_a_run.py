@@ -11,7 +11,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from orga.activities.ports import Judgement, Proposal
-from orga.client.runners.sandbox import workflow_runner
+from orga.client.runners.workflows import our_runner
 from orga.client.telemetry.logs import configure_logs
 from orga.testing import FakeTool, answers, calls
 from tests.support.programs.log_lines import lines, restored_logs
@@ -60,7 +60,7 @@ async def test_a_line_of_a_workflow_is_written_once_and_names_its_run(
 ) -> None:
     configure_logs(json=True)
     queue = f"test-{uuid.uuid4()}"
-    runner = workflow_runner()
+    runner = our_runner()
     async with Worker(
         client, task_queue=queue, workflows=[LoggingWorkflow], workflow_runner=runner, max_cached_workflows=0
     ):

@@ -10,10 +10,7 @@ from typing import Any
 
 import pytest
 from temporalio.client import Client, WorkflowHandle
-from temporalio.converter import DataConverter
-from temporalio.worker import UnsandboxedWorkflowRunner
 
-from orga import worker
 from orga.client.cli.checks import _runs  # pyright: ignore[reportPrivateUsage]
 from orga.client.cli.history_status import history_status
 from orga.client.cli.inbox import lines_of
@@ -32,16 +29,6 @@ from tests.support.hold import Hold, until
 from tests.support.runs.approvals import Asks, pending, yes
 from tests.support.runs.loop import WORKER_FACTS, Loop, a_loop, a_worker
 from tests.support.runs.questions import updated
-
-
-def unsandboxed(converter: DataConverter) -> UnsandboxedWorkflowRunner:
-    return UnsandboxedWorkflowRunner()
-
-
-@pytest.fixture(autouse=True)
-def _code_can_be_spoiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sandbox would import the modules of a workflow anew."""
-    monkeypatch.setattr(worker, "workflow_runner", unsandboxed)
 
 
 def spoiled(*_: Any) -> Any:

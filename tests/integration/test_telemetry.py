@@ -13,7 +13,7 @@ from temporalio.worker import Replayer, Worker
 from orga.activities.ports import ModelError
 from orga.client.config.sections import TelemetryConfig
 from orga.client.history.converter import data_converter
-from orga.client.runners.sandbox import workflow_runner
+from orga.client.runners.workflows import our_runner
 from orga.client.telemetry.start import telemetry
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.agent import AgentWorkflow
@@ -198,7 +198,7 @@ async def test_a_span_is_exported_once_however_often_its_workflow_is_replayed(
         replayer = Replayer(
             workflows=[AgentWorkflow],
             data_converter=data_converter,
-            workflow_runner=workflow_runner(),
+            unsandboxed_workflow_runner=our_runner(),
             plugins=on.plugins,
         )
         await replayer.replay_workflow(ran.history)

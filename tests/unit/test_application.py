@@ -15,15 +15,14 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.converter import DataConverter, DefaultPayloadConverter, PayloadCodec
 from temporalio.plugin import SimplePlugin
 from temporalio.service import ServiceClient
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerConfig
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerConfig, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from orga import AgentWorkflow, OrgaPlugin, tool
 from orga.client.config.file import NO_FILE
 from orga.client.errors import ConfigError
 from orga.client.history.converter import FrugalPayloadConverter, data_converter
-from orga.client.runners.beside import PASSED_TO_OTHERS, BesideRunner
-from orga.client.runners.sandbox import PASSED_THROUGH
+from orga.client.runners.workflows import SharedRunner
 from orga.client.workers.ending import SHUTDOWN_GRACE
 from orga.client.workers.registered import HEARTBEAT_THROTTLE, WORKFLOW_TASKS
 
@@ -238,22 +237,23 @@ def test_a_converter_of_ones_own_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_application_keeps_its_sandbox_and_gets_our_values(tmp_path: Path) -> None:
-    runner = _others(configured_runner(tmp_path))
+    runner = configured_runner(tmp_path)
     assert isinstance(runner, SandboxedWorkflowRunner)
-    assert {*PASSED_TO_OTHERS} <= runner.restrictions.passthrough_modules
-    assert not any(name.startswith(("orga.workflows.decisions", "orga.workflows.agent")) for name in PASSED_TO_OTHERS)
-    assert {*PASSED_THROUGH} < {*PASSED_TO_OTHERS}
+    assert "orga" in runner.restrictions.passthrough_modules
 
 
 def test_an_application_without_a_sandbox_has_none(tmp_path: Path) -> None:
     own = UnsandboxedWorkflowRunner()
-    assert _others(configured_runner(tmp_path, workflow_runner=own)) is own
+    assert configured_runner(tmp_path, workflow_runner=own) is own
 
 
-def configured_runner(tmp_path: Path, **given: Any) -> BesideRunner:
+def test_an_application_keeps_its_runner_of_unsandboxed_workflows(tmp_path: Path) -> None:
+    own, plugin = UnsandboxedWorkflowRunner(), a_plugin(tmp_path)
+    runner = configured(plugin, a_client(plugin), unsandboxed_workflow_runner=own)["unsandboxed_workflow_runner"]
+    assert isinstance(runner, SharedRunner)
+    assert runner._runner is own
+
+
+def configured_runner(tmp_path: Path, **given: Any) -> WorkflowRunner:
     plugin = a_plugin(tmp_path)
     return configured(plugin, a_client(plugin), **given)["workflow_runner"]
-
-
-def _others(runner: BesideRunner) -> object:
-    return runner._runner

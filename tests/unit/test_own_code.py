@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import sysconfig
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -13,7 +13,7 @@ import pytest
 
 from orga import own_code
 from orga.finder import HeldCode
-from orga.own_code import ROOT, foreign, is_installed, keep_out, pin, seal
+from orga.own_code import ROOT, is_installed, keep_out, pin, seal
 from orga.start import module_command
 from tests.support.programs.installs import a_hostile_folder, an_install
 
@@ -76,14 +76,6 @@ def test_nobody_finds_a_module_of_ours_that_is_not_there(name: str) -> None:
 def test_it_is_set_up_once() -> None:
     assert pin() is pin()
     assert [type(finder) for finder in sys.meta_path].count(HeldCode) == 1
-
-
-def test_strangers_among_our_modules_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert foreign() == []
-    stranger = ModuleType("orga.activities.theirs")
-    stranger.__spec__ = ModuleSpec("orga.activities.theirs", None, origin="/their/activities/theirs.py")
-    monkeypatch.setitem(sys.modules, "orga.activities.theirs", stranger)
-    assert foreign() == ["orga.activities.theirs from /their/activities/theirs.py"]
 
 
 def test_a_folder_that_runs_may_write_is_taken_off_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

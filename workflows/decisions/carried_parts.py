@@ -6,6 +6,7 @@ The bounds add up to less than a payload takes, whatever characters the texts ar
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from pydantic_core import to_json
 
@@ -15,7 +16,6 @@ from orga.workflows.decisions.stages import KEPT
 from orga.workflows.types.questions import Item, Question
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip_json, json_prefix
-from orga.workflows.types.value import Value
 
 MAX_CARRIED_BYTES = 1_900_000
 """Of the state as JSON; the server refuses a payload of 2 MB."""
@@ -45,7 +45,7 @@ NOBODY = ("",)
 Cut = Callable[[AgentState], AgentState]
 
 
-class Part(Value):
+class Part(NamedTuple):
     """Fields of the state, and the bytes that they take together in a state that is carried."""
 
     fields: tuple[str, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from orga.workflows.decisions.conversation import (
     MAX_CONVERSATION_BYTES,
@@ -30,7 +30,6 @@ from orga.workflows.types.messages import Message, Reply, masked
 from orga.workflows.types.ranges import Ranges, indexes, length, ranges_of, with_masks, within
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip
-from orga.workflows.types.value import Value
 
 KEEP_SHARE = 0.7
 """Dropping goes down to this part of the budget: rarely and much, so that providers' prompt caches live longer."""
@@ -178,7 +177,7 @@ def fallback_summary(messages: tuple[Message, ...], max_bytes: int) -> str:
 NO_LIMIT = 10**12
 
 
-class Compaction(Value):
+class Compaction(NamedTuple):
     """What goes, by ranges of messages."""
 
     drop: Ranges = ()

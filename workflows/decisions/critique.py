@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from math import fsum
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 from pydantic_core import to_json
@@ -25,7 +25,6 @@ from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip, delimited
 from orga.workflows.types.usage import Usage, UsageTotals
-from orga.workflows.types.value import Value
 
 
 def subject_of(critic: Critic, call: ToolCall) -> tuple[str, str]:
@@ -41,7 +40,7 @@ SCORE_DIGITS = 6
 MAX_PROBLEM_CHARS = 500
 
 
-class Assessment(Value):
+class Assessment(NamedTuple):
     """What a critic says, or why it could not say anything."""
 
     approved: bool

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from orga.workflows.decisions.calls import counted, tainted
 from orga.workflows.decisions.conversation import shares, with_message
@@ -18,7 +18,6 @@ from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import Fuel, LinearPattern, mark_of, one_line
 from orga.workflows.types.tools import ToolSpec
-from orga.workflows.types.value import Value
 
 MAX_VALUE_CHARS = 2_000
 """A longer match is no reference but data."""
@@ -179,7 +178,7 @@ DEFAULT_TOOLS = {"url": "fetch_url", "file": "read_file", "issue": "read_issue",
 _UNFINISHED = frozenset({"cancelled", "not_run"})
 
 
-class Lookup(Value):
+class Lookup(NamedTuple):
     """A reference with the call that resolves it, or with why there is none."""
 
     reference: Reference

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from orga.workflows.decisions.calls import counted, tainted
 from orga.workflows.decisions.conversation import news_room, room_beside, shares, size_of, with_message
@@ -19,7 +19,6 @@ from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip_json
 from orga.workflows.types.usage import ToolCallCounts
-from orga.workflows.types.value import Value
 
 MAX_REPAIRS_IN_A_ROW = 2
 """Unusable replies in a row that get feedback; one more ends the run as `error`."""
@@ -45,7 +44,7 @@ _DETAIL: dict[Kind, str] = {
 }
 
 
-class ClassifiedReply(Value):
+class ClassifiedReply(NamedTuple):
     """A reply with what it is."""
 
     reply: Reply

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_core import to_json
 
@@ -20,7 +20,6 @@ from orga.workflows.types.recovery import DeadLetter, GoodResult, Outcome, Recov
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip
 from orga.workflows.types.tools import ToolSpec
-from orga.workflows.types.value import Value
 
 SHOWN_MESSAGES = 4
 SHOWN_BYTES = 2_000
@@ -62,7 +61,7 @@ def dead_lettered(letter: DeadLetter) -> str:
     return f"[Dead letter] The call is kept as {letter.letter_id} for an operator to send again; go on without it."
 
 
-class Asked(Value):
+class Asked(NamedTuple):
     """What a person is asked about."""
 
     call: ToolCall
@@ -115,7 +114,7 @@ MAX_ERROR_CHARS = 500
 """Of the error that a dead letter keeps."""
 
 
-class Alternative(Value):
+class Alternative(NamedTuple):
     """A call in place of one that failed."""
 
     place: str

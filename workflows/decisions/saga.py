@@ -6,6 +6,7 @@ What is told of a saga: each step and each compensation, with what the tools sai
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
@@ -21,7 +22,6 @@ from orga.workflows.types.recovery import FAILED, Outcome, Recovery, RecoveryStr
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip
 from orga.workflows.types.tools import ToolSpec
-from orga.workflows.types.value import Value
 
 INTERRUPTED = "the run was interrupted, and no time was left for it"
 
@@ -171,7 +171,7 @@ MIN_SHOWN_BYTES = 200
 Specs = Callable[[str], ToolSpec | None]
 
 
-class Course(Value):
+class Course(NamedTuple):
     """How a saga went."""
 
     steps: Sequence[SagaStep]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from orga.workflows.types.gate import Decision
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.setup import Setup
-from orga.workflows.types.value import Value
 
 StageName = Literal["approval", "budget", "check", "critics", "confirmation"]
 
@@ -60,7 +59,7 @@ def _is_reviewed(setup: Setup, call: ToolCall | None) -> bool:
     return setup.is_reviewed(call)
 
 
-class Stage(Value):
+class Stage(NamedTuple):
     """One stage of the way: what is said in it."""
 
     name: StageName

@@ -6,6 +6,7 @@ So are dead letters that an operator wants sent again under the key that they ha
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple
 
 from temporalio import workflow
 
@@ -28,11 +29,10 @@ from orga.workflows.phases.saga import execute_saga
 from orga.workflows.types.loop_tools import SAGA, loop_tool
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.recovery import DeadLetter, Outcome
-from orga.workflows.types.value import Value
 from orga.workflows.types.versions import STOPPED_STEPS_COUNTED
 
 
-class Acted(Value):
+class Acted(NamedTuple):
     """A reply with one outcome for each of its calls, in call order."""
 
     reply: Reply

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -30,7 +30,6 @@ from orga.workflows.types.recall import KNOWLEDGE_TOOLS, told_in
 from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.text import clip
 from orga.workflows.types.tools import MAX_LOCAL_TIMEOUT_S, REPORT_S, ToolOutput, ToolRequest, ToolSpec
-from orga.workflows.types.value import Value
 from orga.workflows.types.versions import CLOSED_CIRCUIT_SHOWN
 
 
@@ -93,7 +92,7 @@ LOCAL_RETRY_THRESHOLD = timedelta(milliseconds=1)
 """A retry of a call inside the workflow task waits by a timer: within the task no abort would be heard."""
 
 
-class Place(Value):
+class Place(NamedTuple):
     """Where a call stands in its run: the id of its activity, and the idempotency key of all its attempts."""
 
     activity_id: str
@@ -107,7 +106,7 @@ class Place(Value):
         return self.activity_id.startswith("0.")
 
 
-class Failed(Value):
+class Failed(NamedTuple):
     """A call whose attempts are used up."""
 
     error: str

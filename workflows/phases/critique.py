@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from orga.workflows.decisions import approvals, critique, observe
 from orga.workflows.decisions.critique import Assessment, assessment, ending, remark, subject_of, summed, why_asked
@@ -25,7 +26,6 @@ from orga.workflows.types.gate import ApprovalTerms, Verdict
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.questions import ANSWER
 from orga.workflows.types.recovery import Outcome
-from orga.workflows.types.value import Value
 
 MAX_ATTEMPTS = 10
 """As many as a reasoning step has: a run that cannot be reviewed ends."""
@@ -34,7 +34,7 @@ MAX_VERDICTS = 2
 """Replies of the model that are read: one that is no verdict is asked for once more."""
 
 
-class Subject(Value):
+class Subject(NamedTuple):
     """What a critic looks at."""
 
     critic: Critic
@@ -157,7 +157,7 @@ def _model_call(run: Run, subject: Subject, number: int, problem: str) -> ModelC
     )
 
 
-class _Concluded(Value):
+class _Concluded(NamedTuple):
     found: Assessment
     then: critique.Conclusion
 

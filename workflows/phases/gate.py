@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Concatenate, ParamSpec
+from typing import Concatenate, NamedTuple, ParamSpec
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -27,7 +27,6 @@ from orga.workflows.types.questions import ANSWER
 from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tools import ToolSpec
-from orga.workflows.types.value import Value
 
 ATTEMPT_S = 5.0
 SERVER_ATTEMPT_S = 10.0
@@ -46,7 +45,7 @@ ENDING_S = 3.0
 """For the gate's word on what an ending brings: the run's time may be up already."""
 
 
-class AllowedCall(Value):
+class AllowedCall(NamedTuple):
     """A call that the gate allowed, exactly as it stands here."""
 
     call: ToolCall
@@ -57,7 +56,7 @@ class AllowedCall(Value):
     """Who has approved it, where somebody had to."""
 
 
-class GateResult(Value):
+class GateResult(NamedTuple):
     """A call and what the gate decided; `permitted` is set when it is allowed."""
 
     call: ToolCall
@@ -87,7 +86,7 @@ def conclusion(
     return lambda state: take_in(state, *args, **kwargs)
 
 
-class Gated(Value):
+class Gated(NamedTuple):
     """A reply whose every call, or whose answer, has its verdict."""
 
     classified: ClassifiedReply

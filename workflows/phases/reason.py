@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
+from typing import NamedTuple
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -34,13 +35,12 @@ from orga.workflows.types.context import ContextRef, ReasonRequest, record_diges
 from orga.workflows.types.conversation import SUMMARY_CALL, Conversation, SummariseRequest
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.ranges import length
-from orga.workflows.types.value import Value
 
 HEARTBEAT_TIMEOUT_S = 10.0
 LONGEST_PAUSE_S = 60
 
 
-class ModelCall(Value):
+class ModelCall(NamedTuple):
     """An activity that answers with a `Reply`."""
 
     activity: str
@@ -139,14 +139,14 @@ def _call(run: Run, plan: Compaction) -> ModelCall:
 MAX_ATTEMPTS = 10
 
 
-class Proposed(Value):
+class Proposed(NamedTuple):
     """What the model proposes, and the conversation once the model has seen all of it."""
 
     classified: ClassifiedReply
     conversation: Conversation
 
 
-class NoReply(Value):
+class NoReply(NamedTuple):
     """The model call did not succeed."""
 
     detail: str
@@ -160,7 +160,7 @@ def _reasoning(iteration: int, context: ContextRef) -> ReasonRequest:
     return ReasonRequest(iteration=iteration, context=context)
 
 
-class Turn(Value):
+class Turn(NamedTuple):
     """What the model is asked for: an activity, what its request begins with, and what it answers with."""
 
     activity: str = "reason"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import cast
+from typing import NamedTuple, cast
 
 from orga.workflows.decisions import recovery, steps
 from orga.workflows.decisions.calls import failed, idempotency_key, not_run, refused, with_change
@@ -34,7 +34,6 @@ from orga.workflows.types.loop_tools import loop_tool
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Resolution
 from orga.workflows.types.recovery import DeadLetter, Outcome, Recovery, RecoveryStrategy
-from orga.workflows.types.value import Value
 
 
 async def execute_once(run: Run, permitted: AllowedCall, place: Place) -> Outcome | Failed:
@@ -44,7 +43,7 @@ async def execute_once(run: Run, permitted: AllowedCall, place: Place) -> Outcom
     return await execute_attempt(run, permitted, place)
 
 
-class Case(Value):
+class Case(NamedTuple):
     """A call whose attempts are used up, and what is to be done about it."""
 
     permitted: AllowedCall

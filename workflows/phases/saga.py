@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from temporalio import workflow
 
@@ -21,7 +22,6 @@ from orga.workflows.types.gate import Purpose
 from orga.workflows.types.loop_tools import SagaStep
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.recovery import Outcome
-from orga.workflows.types.value import Value
 
 UNDO_GRACE_S = 60.0
 """Seconds that compensations have once the run is interrupted. Half a saga is what an abort must not leave behind.
@@ -33,7 +33,7 @@ CarriedOut = Callable[[Run, AllowedCall, str, CutShort], Awaitable[Outcome]]
 """Carries one allowed call out at a place, to its outcome, until it is cut short."""
 
 
-class _Part(Value):
+class _Part(NamedTuple):
     """A step, or the compensation of one."""
 
     place: str
@@ -43,7 +43,7 @@ class _Part(Value):
     kind: str
 
 
-class _Saga(Value):
+class _Saga(NamedTuple):
     """One saga of a run. It holds no slot: its calls take theirs, one after the other."""
 
     run: Run

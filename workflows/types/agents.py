@@ -1,7 +1,7 @@
 """Agents as people configure them, `[agents.NAME]` of `orga.toml`, and the critics that review what they do."""
 
 from math import fsum
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -13,7 +13,6 @@ from orga.workflows.types.loop_tools import loop_tool
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.record import Border, replace_fields
 from orga.workflows.types.tools import matches
-from orga.workflows.types.value import Value
 
 WEIGHT_TOLERANCE = 0.01
 """How far the weights of a rubric may be from a sum of 1."""
@@ -51,7 +50,7 @@ class Review(BaseModel):
     """The model's own label, which decides nothing."""
 
 
-class Asker(Value):
+class Asker(NamedTuple):
     """Who asks a model beside the run itself."""
 
     key: str

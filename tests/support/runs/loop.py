@@ -26,8 +26,8 @@ from orga.client.journal.laws import law_faults
 from orga.client.journal.reading import read_journal
 from orga.client.proof.gate_law import breaches
 from orga.client.proof.gate_record import GateRecord
-from orga.client.runners.kinds import WORKFLOWS
-from orga.client.runners.observed import ObservedRunner
+from orga.client.runners.workflows import WORKFLOWS
+from orga.client.runners.wrapped import ObservedRunner
 from orga.client.testing.script import ScriptedModels, Step
 from orga.client.workers.parts import Parts
 from orga.testing import ScriptedModel
@@ -228,13 +228,13 @@ def check_tasks(history: WorkflowHistory) -> None:
 async def replayed(history: WorkflowHistory, inner: WorkflowRunner | None = None) -> None:
     """Replay a history through the code of today; all in it had the gate's yes, and no planted secret is in it.
 
-    Without a sandbox, unless `inner` is one: a sandbox takes longer than the replay, and the run had it already.
+    Without a sandbox, as workers run it, unless `inner` is one.
     """
     marks = [found for event in history.events if (found := around_marks(event.SerializeToString()))]
     assert not marks, marks
     record = GateRecord(data_converter.payload_converter)
     runner = ObservedRunner(inner or UnsandboxedWorkflowRunner(), record.observe)
-    replayer = Replayer(workflows=WORKFLOWS, data_converter=data_converter, workflow_runner=runner)
+    replayer = Replayer(workflows=WORKFLOWS, data_converter=data_converter, unsandboxed_workflow_runner=runner)
     await replayer.replay_workflow(history)
     assert await breaches(history, record, values_in(history, data_converter, "default")) == []
 

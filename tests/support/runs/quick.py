@@ -10,7 +10,6 @@ from temporalio.testing import WorkflowEnvironment
 
 from orga.client.history.converter import data_converter
 from tests.conftest import SERVER_ARGUMENTS
-from tests.support.runs.unsandboxed import unsandboxed
 
 NO_PAUSE_BETWEEN_RUNS = ["--dynamic-config-value", 'history.workflowIdReuseMinimalInterval="1ms"']
 """The server lets a run of less than a second wait before it continues as new."""
@@ -30,11 +29,10 @@ def some(examples: int) -> settings:
 
 @pytest.fixture(scope="module")
 async def quick(temporal: str) -> AsyncGenerator[Client]:
-    """A client of a server that continues as new at once; workers of this module run workflows without the sandbox."""
+    """A client of a server that continues as new at once."""
     async with await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]
         dev_server_existing_path=temporal,
         data_converter=data_converter,
         dev_server_extra_args=[*SERVER_ARGUMENTS, *NO_PAUSE_BETWEEN_RUNS],
     ) as environment:
-        with unsandboxed():
-            yield environment.client
+        yield environment.client

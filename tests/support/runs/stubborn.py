@@ -17,7 +17,6 @@ from orga.testing import FakeTool
 from orga.workflows.phases.control import run
 from tests.support.hold import PATIENCE_S, happens
 from tests.support.runs.sessions import how
-from tests.support.runs.unsandboxed import unsandboxed
 
 MORE_S = 1.5
 """For which a call goes on that was cut: the worker hears of that within half a second."""
@@ -27,12 +26,10 @@ MOST_S = 10 * PATIENCE_S
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a run and its worker give up soon on what ignores its cancellation."""
     monkeypatch.setattr(run, "CANCEL_GRACE_S", 0.2)
     monkeypatch.setattr(time_limit, "ENDING_S", 0.1)
-    with unsandboxed():
-        yield
 
 
 class Stubborn:

@@ -10,7 +10,7 @@ from itertools import chain, cycle, repeat
 from temporalio import activity
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
-from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+from temporalio.worker import Replayer
 
 from orga.activities.ports import Judgement, ModelRequest, Proposal, ToolError
 from orga.client.history.converter import data_converter
@@ -159,9 +159,7 @@ async def played(client: Client, scenario: Scenario, *, is_looked_at: bool = Fal
     happened: list[Happening] = []
     for history in await histories_of(client, workflow_id):
         check_tasks(history)
-        replayer = Replayer(
-            workflows=[AgentWorkflow], data_converter=data_converter, workflow_runner=UnsandboxedWorkflowRunner()
-        )
+        replayer = Replayer(workflows=[AgentWorkflow], data_converter=data_converter)
         await replayer.replay_workflow(history)
         values = values_of(client, history)
         happened += [happening async for happening in read_events(values, each_event(history.events))]

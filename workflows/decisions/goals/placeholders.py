@@ -1,13 +1,13 @@
 """What a template of each prompt may fill in, and has to; what is wrong with one, told where a config is read."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from orga.workflows.decisions.goals.templates import TemplateFault, rendered, tags_of
 from orga.workflows.types.goals.prompts import PromptName
-from orga.workflows.types.value import Value
 
 
-class Placeholder(Value):
+class Placeholder(NamedTuple):
     """A name that stands for a value."""
 
     what: str

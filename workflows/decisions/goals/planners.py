@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from orga.workflows.decisions.goals import plans, pursue
 from orga.workflows.decisions.goals.pipelines import course
@@ -12,10 +13,9 @@ from orga.workflows.types.control import Intervention, Stop
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.recovery import Outcome
-from orga.workflows.types.value import Value
 
 
-class Planner(Value):
+class Planner(NamedTuple):
     """The decisions of a goal that depend on who plans it."""
 
     plan: Callable[[GoalState], GoalState | None]

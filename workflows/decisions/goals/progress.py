@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic_core import to_json
 
@@ -14,7 +14,6 @@ from orga.workflows.types.context import text_digest
 from orga.workflows.types.goals.input import GoalConfig
 from orga.workflows.types.goals.pursuit import PlanStep, Pursuit, Quality
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.value import Value
 
 GOOD, PARTIAL = 3.5, 2.0
 """Mean scores from which a step is good, and of some use."""
@@ -45,7 +44,7 @@ def quality_of(mean: float) -> Quality:
     return "partial" if mean >= PARTIAL else "failed"
 
 
-class Trend(Value):
+class Trend(NamedTuple):
     """Of the latest rounds."""
 
     average: float

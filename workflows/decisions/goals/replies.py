@@ -9,13 +9,12 @@ import json
 import re
 from collections.abc import Mapping
 from math import isfinite
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from orga.workflows.types.goals.pursuit import MAX_MEMORY_CHARS, MAX_QUESTION_CHARS, MAX_SUMMARY_CHARS, Scores
 from orga.workflows.types.json_text import object_in
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.text import clean_text
-from orga.workflows.types.value import Value
 
 Action = Literal["continue", "adjust", "ask_user", "done", "stuck"]
 
@@ -29,7 +28,7 @@ class Unusable(ValueError):
     """A reply that says nothing which can be gone by, and why."""
 
 
-class Decision(Value):
+class Decision(NamedTuple):
     """What is next, as the model says."""
 
     action: Action
@@ -40,7 +39,7 @@ class Decision(Value):
     """Of the plan that takes the place of what is open, as the model wrote them."""
 
 
-class Evaluation(Value):
+class Evaluation(NamedTuple):
     """What the model says of one step."""
 
     scores: Scores

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from pydantic_core import to_json
 
@@ -14,7 +15,6 @@ from orga.workflows.types.json_text import object_in
 from orga.workflows.types.questions import Resolution
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import as_line, one_line
-from orga.workflows.types.value import Value
 
 YES = (
     *("yes", "y", "yep", "yeah", "ok", "okay", "sure", "approve", "approved", "fine", "good", "great", "perfect"),
@@ -187,7 +187,7 @@ def _taken_back(state: GoalState) -> GoalState:
     return state.with_pursuit(steps=left, due=(), stage=stage, question="", terms=None, is_guided=True)
 
 
-class _Changes(Value):
+class _Changes(NamedTuple):
     """What may become of a plan that is not let through as it stands."""
 
     how: str

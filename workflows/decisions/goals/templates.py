@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from orga.workflows.types.goals.prompts import MAX_TEMPLATE_BYTES
-from orga.workflows.types.value import Value
 
 FUEL = 2_000
 """Instructions of one rendering: a few for each tag."""
@@ -34,7 +34,7 @@ class TemplateFault(ValueError):
     """What is wrong with a template, and what to do about it."""
 
 
-class Tag(Value):
+class Tag(NamedTuple):
     """A tag of a template."""
 
     line: int

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
+from temporalio import workflow
 from temporalio.common import RawValue
 
 from orga.workflows.decisions.control import answers, interventions, questions
 from orga.workflows.phases.control.lifetime import Resets
 from orga.workflows.phases.control.run import ControlledRun, live_time
 from orga.workflows.types.control import InterventionKind
-from orga.workflows.types.definition import signal, update
 from orga.workflows.types.questions import ApprovalDecision
 
 R = TypeVar("R", bound=ControlledRun[Any])
@@ -30,42 +30,42 @@ class ControlHandlers(Generic[R]):
     _run: R
     _resets: Resets
 
-    @signal
+    @workflow.signal
     def steer(self, *guidance: Any) -> None:
         """Guide what the run does next."""
         self._record("steer", guidance)
 
-    @signal
+    @workflow.signal
     def add_context(self, *context: Any) -> None:
         """Add to what the run knows."""
         self._record("add_context", context)
 
-    @signal
+    @workflow.signal
     def pause(self, *_: Any) -> None:
         """Stop before the next phase; clocks and budgets stand still."""
         self._run.change(interventions.with_pause, self._run.heard())
 
-    @signal
+    @workflow.signal
     def resume(self, *_: Any) -> None:
         """Go on after a pause."""
         self._run.change(interventions.with_resume, self._run.heard())
 
-    @signal
+    @workflow.signal
     def abort(self, *why: Any) -> None:
         """Cancel what is in flight and end."""
         self._resets.abort(interventions.signal_text(why))
 
-    @signal
+    @workflow.signal
     def rewound(self, *rewind: Any) -> None:
         """Go on from where a reset put the run: sent by `orga rewind` with the reset, by anybody else in vain."""
         self._resets.claimed(first_of(rewind))
 
-    @signal(dynamic=True)
+    @workflow.signal(dynamic=True)
     def unknown(self, name: str, arguments: Sequence[RawValue]) -> None:
         """Count a signal that says nothing here: it takes room in the history all the same."""
         self._run.heard()
 
-    @update
+    @workflow.update
     def resolve_escalation(self, *resolution: Any) -> str:
         """Decide what waits for a person; return the choice."""
         decision = questions.parsed_resolution(self._run.state, first_of(resolution))
@@ -77,7 +77,7 @@ class ControlHandlers(Generic[R]):
         self.refuse_when_over()
         questions.parsed_resolution(self._run.state, first_of(resolution))
 
-    @update
+    @workflow.update
     def answer(self, *answer: Any) -> str:
         """Answer the question that is open: a text, or `{question_id, text, by}`; return its id."""
         decision = answers.answer_in(self._run.state, first_of(answer))
@@ -89,7 +89,7 @@ class ControlHandlers(Generic[R]):
         self.refuse_when_over()
         answers.answer_in(self._run.state, first_of(answer))
 
-    @signal(name="answer")
+    @workflow.signal(name="answer")
     def take_answer(self, *answer: Any) -> None:
         """Answer as the update does; who sends a signal gets no word, so the journal tells what was of no use."""
         now = self._run.heard()
@@ -101,7 +101,7 @@ class ControlHandlers(Generic[R]):
         else:
             self._run.change(questions.with_resolution, decision, now)
 
-    @update
+    @workflow.update
     def approve(self, *decision: Any) -> None:
         """Say yes to one held call; it is bound to exactly that call."""
         self._decide(decision, approved=True)
@@ -111,7 +111,7 @@ class ControlHandlers(Generic[R]):
         self.refuse_when_over()
         questions.parsed_decision(self._run.state, first_of(decision), live_time())
 
-    @update
+    @workflow.update
     def deny(self, *decision: Any) -> None:
         """Say no to one held call; the reason reaches the model."""
         self._decide(decision, approved=False)

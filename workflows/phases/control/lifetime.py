@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime, timedelta
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy, TypedSearchAttributes
@@ -31,7 +31,6 @@ from orga.workflows.phases.control.run import ControlledRun, task_clock
 from orga.workflows.types.control import Control, Rewind, Stop
 from orga.workflows.types.names import NOTIFY
 from orga.workflows.types.questions import Notification, Question
-from orga.workflows.types.value import Value
 
 ATTEMPT_S = 10.0
 WITHIN_S = 3_600.0
@@ -119,7 +118,7 @@ DOUBT_S = 0.001
 """Until an abort that came together with a claim counts after all. The reset is told in the same task, or never."""
 
 
-class _Claim(Value):
+class _Claim(NamedTuple):
     """What the signals of one workflow task say of a reset."""
 
     rewinds: tuple[Rewind, ...]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
@@ -22,7 +22,6 @@ from orga.workflows.decisions.control.notifications import commands
 from orga.workflows.types.control import NOTES_MEMO, Control, Note
 from orga.workflows.types.names import ITERATION, PHASE
 from orga.workflows.types.questions import ShownQuestion
-from orga.workflows.types.value import Value
 
 
 def event_time() -> datetime:
@@ -49,7 +48,7 @@ def wall_time() -> datetime:
         return max(datetime.now(UTC), workflow.now())
 
 
-class Length(Value):
+class Length(NamedTuple):
     """Of the history of this run, so far."""
 
     events: int = 0

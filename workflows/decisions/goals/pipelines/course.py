@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from pydantic_core import to_json
 
@@ -29,7 +30,6 @@ from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, OPERATOR, Course,
 from orga.workflows.types.messages import UNUSABLE, ToolCall
 from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.text import clip, clip_json, one_line, undelimited
-from orga.workflows.types.value import Value
 
 KEPT_BYTES = 100_000
 """Of JSON that all outputs together may take which later steps need."""
@@ -215,7 +215,7 @@ def best_so_far(state: GoalState, ending: Stop) -> str:
     return f"The goal ended early: {why}. Confidence {honest_confidence(state):.2f}. The best draft, {draft}:\n\n{text}"
 
 
-class _Kind(Value):
+class _Kind(NamedTuple):
     """What becomes of the outputs of a pipeline of this kind."""
 
     needed: Callable[[Course], set[str]]

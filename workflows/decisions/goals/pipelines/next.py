@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from orga.workflows.decisions.goals.change import told_steps
 from orga.workflows.decisions.goals.pipelines.plans import known_pipeline, own_steps, round_steps
@@ -13,12 +13,11 @@ from orga.workflows.decisions.goals.pursue import with_ending
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, OPERATOR, GoalState, PlanStep
 from orga.workflows.types.text import one_line
-from orga.workflows.types.value import Value
 
 ERROR_CHARS = 200
 
 
-class Next(Value):
+class Next(NamedTuple):
     """What is next."""
 
     action: Literal["continue", "done", "stuck"]

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from orga.workflows.decisions.critique import score
 from orga.workflows.decisions.goals.replies import Unusable, line, number
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.json_text import object_in
-from orga.workflows.types.value import Value
 
 MAX_REMARKS_CHARS = 4_000
 
 _ROUNDING = 1e-9
 
 
-class Verdict(Value):
+class Verdict(NamedTuple):
     """On one draft."""
 
     score: float
@@ -66,7 +65,7 @@ def best_draft(scores: Sequence[float]) -> int:
     return max(range(len(scores)), key=lambda index: (scores[index], index)) + 1 if scores else 0
 
 
-class Convergence(Value):
+class Convergence(NamedTuple):
     """What follows from the scores of all drafts so far."""
 
     what: Literal["again", "done", "stuck"]
