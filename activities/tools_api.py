@@ -56,6 +56,6 @@ def tool(
     return mark if function is None else mark(function)
 
 
-def marks_of(function: Callable[..., Any]) -> ToolMarks:
-    """Return the marks of a function, or the defaults."""
-    return getattr(function, _ATTRIBUTE, None) or ToolMarks()
+def marks_of(*functions: Callable[..., Any]) -> ToolMarks:
+    """Return the marks of the first function that has some, or the defaults."""
+    return next((marks for each in functions if (marks := getattr(each, _ATTRIBUTE, None))), ToolMarks())

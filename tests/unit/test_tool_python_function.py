@@ -1,6 +1,9 @@
 """Python functions as tools."""
 
+from typing import Annotated
+
 import pytest
+from pydantic import AliasChoices, Field
 
 from orga.activities.adapters.tools.python_function import PythonFunction, load_function
 from orga.activities.ports import ToolContext
@@ -132,10 +135,9 @@ async def test_exceptions_become_tool_errors(function: str, kind: str, expected:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        pytest.param({}, "text: Field required", id="missing"),
+        pytest.param({}, "text: Missing required argument", id="missing"),
         pytest.param({"text": "a", "times": 9}, "times: Input should be less than or equal to 3", id="out of range"),
-        pytest.param({"text": "a", "other": 1}, "other: Extra inputs", id="unknown"),
-        pytest.param({"p0": "a"}, "p0: Extra inputs", id="our own field name"),
+        pytest.param({"text": "a", "other": 1}, "other: Unexpected argument", id="unknown"),
     ],
 )
 async def test_wrong_arguments_are_named(arguments: dict[str, object], named: str) -> None:
@@ -157,17 +159,123 @@ async def test_wrong_arguments_are_named(arguments: dict[str, object], named: st
         pytest.param(f"{MODULE}:unannotated", "parameter b has no annotation", id="no annotation"),
         pytest.param(f"{MODULE}:star", "args cannot be described", id="star"),
         pytest.param(f"{MODULE}:double_star", "kwargs cannot be described", id="double star"),
-        pytest.param(f"{MODULE}:positional", "a is positional-only", id="positional"),
         pytest.param(f"{MODULE}:unresolvable", "'Nowhere' is not defined", id="unknown type"),
         pytest.param(f"{MODULE}:without_schema", "has no JSON Schema", id="type without schema"),
         pytest.param(f"{MODULE}:bad_name", "does not match", id="name"),
-        pytest.param(f"{MODULE}:partial", "partial", id="partial without a name"),
     ],
 )
 def test_what_cannot_be_offered_is_refused_at_load(path: str, message: str) -> None:
     with pytest.raises(ValueError, match=f"tool '{path}'") as caught:
         load_function(path)
     assert message in str(caught.value)
+
+
+def described(
+    a: str,
+    n: int = Field(default=3, ge=1, description="How many."),
+    m: Annotated[int, Field(ge=1)] = 2,
+    o: Annotated[int, Field(default=4, le=9)] = Field(default=5),
+    tags: list[str] = Field(default_factory=list),  # noqa: B008
+    from_: str = Field(default="x", alias="from"),
+    either: str = Field(default="y", validation_alias=AliasChoices("one", "other")),
+) -> str:
+    """Describe.
+
+    Args:
+        n: Not this one.
+        m: As many more.
+    """
+    return f"{a} {n} {m} {o} {tags} {from_} {either}"
+
+
+async def test_a_field_of_pydantic_keeps_default_bounds_and_description() -> None:
+    tool = PythonFunction(described)
+    assert tool.spec.parameters["properties"] == {
+        "a": {"type": "string"},
+        "n": {"type": "integer", "default": 3, "minimum": 1, "description": "How many."},
+        "m": {"type": "integer", "default": 2, "minimum": 1, "description": "As many more."},
+        "o": {"type": "integer", "default": 5, "maximum": 9},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "from": {"type": "string", "default": "x"},
+        "either": {"type": "string", "default": "y"},
+    }
+    assert tool.spec.parameters["required"] == ["a"]
+    assert await result(tool, a="a") == "a 3 2 5 [] x y"
+    given = {"a": "b", "n": 1, "tags": ["t"], "from": "f", "either": "e"}
+    assert await result(tool, **given) == "b 1 2 5 ['t'] f e"
+    assert "n: Input should be greater than or equal to 1" in str(await failure(tool, a="a", n=0))
+
+
+def any_kind(_y: int, context: ToolContext, /, copy: str, *, self: int = 1, json: bool, model_config: str = "m") -> str:
+    return f"{_y} {context.call_id} {copy} {self} {json} {model_config}"
+
+
+async def test_any_kind_of_parameter_and_any_name_is_called() -> None:
+    tool = PythonFunction(any_kind)
+    assert list(tool.spec.parameters["properties"]) == ["_y", "copy", "self", "json", "model_config"]
+    assert (tool.spec.main_argument, tool.spec.parameters["required"]) == ("_y", ["_y", "copy", "json"])
+    assert await result(tool, _y=1, copy="c", json=True, self=2) == "1 c1 c 2 True m"
+    assert await result(load("positional"), a="p") == "p"
+    assert list(load("partial").spec.parameters["properties"]) == ["_x"]
+
+
+GOOGLE = """Send a letter.
+
+    Slowly.
+
+    Args:
+        to (str): Who gets it,
+            by name.
+        text: What it says: all of it.
+    """
+SPHINX = """Send
+    a letter.
+
+    :param to: Who gets it,
+        by name.
+    :type to: str
+    :param str text: What it says: all of it.
+    :returns: Nothing.
+    """
+NUMPY = """Send a letter.
+
+    Parameters
+    ----------
+    to : str
+        Who gets it,
+        by name.
+    text : str, optional
+        What it says: all of it.
+
+    Returns
+    -------
+    str
+        to: nothing.
+    """
+EPYDOC = """Send a letter.
+
+    @param to: Who gets it, by name.
+    @param text: What it says: all of it.
+    """
+
+
+@pytest.mark.parametrize("docstring", [GOOGLE, SPHINX, NUMPY, EPYDOC], ids=["google", "sphinx", "numpy", "epydoc"])
+def test_docstrings_of_all_styles_describe_the_parameters(docstring: str) -> None:
+    def send(to: str, text: str = "") -> None: ...
+
+    send.__doc__ = docstring
+    spec = PythonFunction(send).spec
+    assert spec.description == "Send a letter."
+    texts = {name: each["description"] for name, each in spec.parameters["properties"].items()}
+    assert texts == {"to": "Who gets it, by name.", "text": "What it says: all of it."}
+
+
+@pytest.mark.parametrize("docstring", ["", "Args:", ":param", "Args:\n  (", "Parameters\n---\n", "a" * 100_000])
+def test_no_docstring_keeps_a_function_from_being_offered(docstring: str) -> None:
+    def send(to: str) -> None: ...
+
+    send.__doc__ = docstring
+    assert PythonFunction(send).spec.parameters["properties"] == {"to": {"type": "string"}}
 
 
 class Box:

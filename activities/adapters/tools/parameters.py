@@ -33,11 +33,18 @@ class Parameters(Border):
             raise ToolError(invalid_arguments(error), kind="InvalidArguments") from error
 
 
+_IN_PLAIN_WORDS = {
+    "missing_keyword_only_argument": "Missing required argument",
+    "unexpected_keyword_argument": "Unexpected argument",
+}
+"""Pydantic's messages about the arguments of a function speak of Python's kinds of parameters."""
+
+
 def invalid_arguments(error: ValidationError) -> str:
     """Return pydantic's errors as one line: `limit: Input should be less than or equal to 1000`."""
     details = error.errors(include_url=False, include_input=False, include_context=False)
     return "invalid arguments: " + "; ".join(
-        f"{'.'.join(map(str, d['loc'])) or 'arguments'}: {d['msg']}" for d in details
+        f"{'.'.join(map(str, d['loc'])) or 'arguments'}: {_IN_PLAIN_WORDS.get(d['type'], d['msg'])}" for d in details
     )
 
 

@@ -10,9 +10,8 @@ from typing import Any, Literal
 
 from temporalio import activity
 
-from orga.activities.adapters.tools.docstring import summary
-from orga.activities.adapters.tools.function_outcome import as_output, failures_told
-from orga.activities.adapters.tools.function_parameters import FunctionParameters
+from orga.activities.adapters.tools.function_outcome import as_output, failures_told, is_promise, settled
+from orga.activities.adapters.tools.function_parameters import FunctionParameters, docstrings, layers, summary
 from orga.activities.adapters.tools.function_process import FunctionProcess
 from orga.activities.adapters.tools.import_path import imported, path_of
 from orga.activities.adapters.tools.own_threads import OwnThreads
@@ -48,8 +47,8 @@ class PythonFunction:
         Raises:
             ValueError: When it cannot be offered to a model or run there, with what to change.
         """
-        marks = marks_of(function)
-        name = marks.name or _activity_name(function) or getattr(function, "__name__", type(function).__name__)
+        marks = marks_of(*layers(function))
+        name = marks.name or _activity_name(function) or _own_name(function)
         if not _NAME.fullmatch(name):
             raise ValueError(
                 f'the name {name!r} does not match ^[a-zA-Z0-9_-]{{1,64}}$; set one with @tool(name="...")'
@@ -58,16 +57,15 @@ class PythonFunction:
         self._path = path
         self.code_digest = code_digest
         self._parameters = FunctionParameters(function)
-        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-        place = isolation or ("process" if marks.blocking else None if self._is_async else "thread")
-        self._run = self._runner(place, name)
+        place = isolation or ("process" if marks.blocking else None if _is_async(function) else "thread")
+        self._run = self._runner(place, name, is_chosen=isolation is not None)
         self._spec = ToolSpec(
             name=name,
-            description=summary(function.__doc__ or ""),
-            parameters=self._parameters.json_schema(),
+            description=summary(next(iter(docstrings(function)), "")),
+            parameters=self._parameters.schema,
             effect=marks.effect,
             options=_options(marks, place),
-            main_argument=next(iter(self._parameters.names), None),
+            main_argument=next(iter(self._parameters.schema["properties"]), None),
         )
 
     @property
@@ -92,32 +90,57 @@ class PythonFunction:
         return await self._run(arguments, context)
 
     def call_here(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """Call the function in this thread; otherwise as `call`."""
-        values = self._parameters.keyword_arguments(arguments, context)
+        """Carry out the whole call in this thread; otherwise as `call`."""
         with failures_told(self._spec.name):
-            result = self._function(**values)
-            result = asyncio.run(result) if self._is_async else result
-        return as_output(self._spec.name, result)
+            result = self._called(arguments, context)
+            return asyncio.run(settled(self._spec.name, result)) if is_promise(result) else result
+
+    def _called(self, arguments: dict[str, Any], context: ToolContext) -> Any:
+        """Call the function, and return its output, or the promise that it returned."""
+        args, kwargs = self._parameters.bind(arguments, context)
+        with failures_told(self._spec.name):
+            result = self._function(*args, **kwargs)
+            return result if is_promise(result) else as_output(self._spec.name, result)
 
     async def _await(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        values = self._parameters.keyword_arguments(arguments, context)
+        args, kwargs = self._parameters.bind(arguments, context)
         with failures_told(self._spec.name):
-            result = await self._function(**values)
-        return as_output(self._spec.name, result)
+            return await settled(self._spec.name, self._function(*args, **kwargs))
 
-    def _runner(self, place: Isolation | None, name: str) -> Run:
+    def _runner(self, place: Isolation | None, name: str, *, is_chosen: bool) -> Run:
         if place == "process":
             return FunctionProcess(name, self._path or path_of(self._function)).run
         if place is None:
             return self._await
-        threads = OwnThreads[ToolOutput](name)
-        return lambda arguments, context: threads.run(partial(self.call_here, arguments, context))
+        threads = OwnThreads[Any](name)
+        if is_chosen:
+            return lambda arguments, context: threads.run(partial(self.call_here, arguments, context))
+
+        async def run(arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+            """Await what a plain wrapper of an `async` function returns here, where its other users' loop runs."""
+            with failures_told(name):
+                return await settled(name, await threads.run(partial(self._called, arguments, context)))
+
+        return run
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return any(inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in layers(function))
 
 
 def _activity_name(function: Callable[..., Any]) -> str | None:
     """Return the name of one that is a Temporal activity, too."""
-    definition = activity._Definition.from_callable(function)  # pyright: ignore[reportUnknownMemberType]
-    return definition.name if definition else None
+    for each in layers(function):
+        if definition := activity._Definition.from_callable(each):  # pyright: ignore[reportUnknownMemberType]
+            return definition.name
+    return None
+
+
+def _own_name(function: Callable[..., Any]) -> str:
+    """Return the name of a function, of an object that of its class; a `partial` has one only if it was given it."""
+    named = (each for each in layers(function) if hasattr(each, "__name__") or not isinstance(each, partial))
+    first = next(named)
+    return getattr(first, "__name__", type(first).__name__)
 
 
 def _options(marks: ToolMarks, place: Isolation | None) -> ToolOptions:
