@@ -7,6 +7,7 @@ from typing import Any, cast
 from temporalio import activity
 
 from orga.activities.conversations import Conversations
+from orga.activities.fitted_arguments import with_fitted_arguments
 from orga.activities.gate import ArgumentErrors
 from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
 from orga.activities.model_calls import ModelCalls, Models
@@ -88,6 +89,8 @@ class GoalActivities:
             # no model may pass its calls off as the plan's, which are not counted
             reply = reply.with_differences(model=None) if reply.model == PLANNED else reply
         reply = normalised(reply, context.messages, calls_room(context.setup.config.max_output_tokens))
+        if not request.calls:  # those of a plan are carried out as they were approved
+            reply = with_fitted_arguments(reply, context.setup.tools)
         self._conversations.keep_reply(run, request.iteration, reply)
         return _own(reply)
 

@@ -5,6 +5,7 @@ import time
 from temporalio import activity
 
 from orga.activities.conversations import Conversations
+from orga.activities.fitted_arguments import with_fitted_arguments
 from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
 from orga.activities.model_calls import ModelCalls, Models
 from orga.activities.model_context import model_context
@@ -29,5 +30,6 @@ class ReasonActivities:
         setup, asked = context.setup, model_request("reason", context, request)
         reply = await self._calls.complete(setup, asked, began, setup.models_for())
         reply = normalised(reply, context.messages, calls_room(setup.config.max_output_tokens))
+        reply = with_fitted_arguments(reply, setup.tools)
         self._conversations.keep_reply(run, request.iteration, reply)
         return reply

@@ -40,6 +40,21 @@ async def test_an_approved_call_runs_once_exactly_as_it_was_shown(client: Client
     assert [p.approved_by for p in engine.seen if p.call is not None] == ["", "ada"]
 
 
+async def test_arguments_that_are_read_as_meant_are_those_that_all_see(client: Client) -> None:
+    parameters = {"type": "object", "properties": {"to": {"type": "array"}, "note": {"type": "string"}}}
+    pay, engine = FakeTool("pay", effect="irreversible", parameters=parameters), Asks()
+    sent, meant = {"to": '["ada"]', "note": None}, {"to": ["ada"]}
+    async with a_loop(client, [calls("pay", arguments=sent), answers()], pay, engine=engine) as loop:
+        handle = await loop.start()
+        [question] = await pending(handle)
+        assert question["call"]["arguments"] == meant
+        await updated(handle, "approve", yes(question))
+        ran = await loop.ended(handle)
+    proposed = next(e for e in ran.journal if e.event == "ReasoningComplete").data["actions"][0]
+    assert (proposed["arguments"], pay.calls) == (meant, [meant])
+    assert [p.call.arguments for p in engine.seen if p.call is not None] == [meant, meant]
+
+
 async def test_a_denied_call_does_not_run_and_the_model_learns_why(client: Client) -> None:
     pay = FakeTool("pay", effect="irreversible")
     async with a_loop(client, [calls("pay"), answers()], pay, engine=Asks()) as loop:

@@ -87,7 +87,7 @@ def answer_json(text: str) -> Any:
     Raises:
         ValueError: With short feedback for the model, and the position where there is one, in characters from 0.
     """
-    body = _unfenced(text.strip())
+    body = _unfenced(_without_thinking(text.strip()))
     if _HALF.search(body):
         raise ValueError("it holds half a character (a lone surrogate)")
     try:
@@ -142,6 +142,18 @@ def _embedded(text: str) -> Any:
         except (ValueError, RecursionError):
             continue
     return None
+
+
+_THINKING = {f"<{name}>": f"</{name}>" for name in ("think", "thinking", "thought", "reasoning")}
+
+
+def _without_thinking(text: str) -> str:
+    """Return what follows the thinking that some servers leave in the text; of a few, only its end is there."""
+    opened = [end for start, end in _THINKING.items() if text.startswith(start)]
+    if text.startswith(("{", "[", '"', "`")):
+        return text
+    ends = [at + len(end) for end in opened or _THINKING.values() if (at := text.find(end)) >= 0]
+    return text[min(ends) :].strip() if ends else text
 
 
 def _unfenced(text: str) -> str:
