@@ -7,13 +7,13 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
-from orga.client.runners.workflows import our_runner
 from temporalio.client import Client, WorkflowHistory
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from orga.client.history.events import read_events
 from orga.client.history.values import values_of
 from orga.client.journal.effects import effect_faults
+from orga.client.runners.workflows import our_runner
 from orga.workflows.decisions.journal import JournalFold
 from orga.workflows.decisions.journal_entries import first_break
 from orga.workflows.decisions.recount import ContextFold
