@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -62,9 +62,21 @@ def build_worker(
 
 
 async def serve(
-    config: OrgaConfig, root: Path, stopping: asyncio.Event, version: WorkerDeploymentVersion | None = None
+    config: OrgaConfig,
+    root: Path,
+    stopping: asyncio.Event,
+    version: WorkerDeploymentVersion | None = None,
+    queues: Sequence[str] = (),
 ) -> None:
-    """Work until `stopping`; what is in flight gets a grace to end."""
+    """Work until `stopping`; what is in flight gets a grace to end.
+
+    Args:
+        config: Of the worker.
+        root: Of file tools.
+        stopping: Set when the worker has to end.
+        version: Of a deployment.
+        queues: That it polls; those of the folder and the shell without.
+    """
     if open_to_agents := writable_rules(config, root, os.environ):
         _say(f"worker: {open_to_agents}")
     observed = telemetry(config.telemetry)
@@ -80,16 +92,20 @@ async def serve(
                 link=link,
                 place=connected.workplace,
             )
-            queue = connected.task_queue
+            polled = tuple(dict.fromkeys(queues or (connected.task_queue, connected.folder_queue)))
             await _say_engine(config, parts, connected)
-            worker = build_worker(
-                connected.client, parts, queue, version=version, graceful_shutdown_timeout=SHUTDOWN_GRACE
-            )
-            async with beside(parts), observed.watch(connected.client), worker:
+            workers = [
+                build_worker(connected.client, parts, queue, version=version, graceful_shutdown_timeout=SHUTDOWN_GRACE)
+                for queue in polled
+            ]
+            async with beside(parts), observed.watch(connected.client), AsyncExitStack() as at_work:
+                for worker in workers:
+                    await at_work.enter_async_context(worker)
                 if version is not None:
                     told = f"new runs come to it once it is current: {to_make_current(version, connected.endpoint)}"
                     _say(f"version: {version.to_canonical_string()}; {told}")
-                _say(f"{POLLS} {queue!r} at {connected.endpoint.address}; Ctrl-C stops it")
+                names = " and ".join(map(repr, polled))
+                _say(f"{POLLS} {names} at {connected.endpoint.address}; Ctrl-C stops it")
                 await stopping.wait()
     finally:
         observed.shutdown()
@@ -111,12 +127,12 @@ async def _say_engine(config: OrgaConfig, parts: Parts, connected: Connection) -
     _say(f"policy: {parts.engine}" + (f", version {version}" if version else ""))
 
 
-async def _run(config: OrgaConfig, root: Path, version: WorkerDeploymentVersion | None) -> None:
+async def _run(config: OrgaConfig, root: Path, version: WorkerDeploymentVersion | None, queues: Sequence[str]) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
-    await serve(config, root, stopping, version)
+    await serve(config, root, stopping, version, queues)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -137,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         else:
             configure_logs(options.json_logs, secrets=secret_names(config))
             forward_core_logs()
-            asyncio.run(_run(config, root, version))
+            asyncio.run(_run(config, root, version, options.task_queue))
     except (OrgaError, ServerUnavailable, ValueError) as error:
         _say(f"orga-worker: {error}")
         code = 7 if isinstance(error, ServerUnavailable) else 2
@@ -149,9 +165,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _config(options: argparse.Namespace) -> OrgaConfig:
     """Return the configuration; what the command line names wins."""
     config = load_config(options.config).config
-    named = config.temporal.with_named(
-        address=options.address, namespace=options.namespace, task_queue=options.task_queue
-    )
+    queue = next(iter(options.task_queue), None)
+    named = config.temporal.with_named(address=options.address, namespace=options.namespace, task_queue=queue)
     return config.with_temporal(named)
 
 
@@ -163,7 +178,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--config", type=Path, help="orga.toml; else it is looked for upwards from here")
     parser.add_argument("--address", help="host:port of the Temporal server; else as orga.toml says")
     parser.add_argument("--namespace", help="Temporal namespace")
-    parser.add_argument("--task-queue", help="task queue to poll")
+    parser.add_argument("--task-queue", action="append", default=[], help="task queue to poll; may be repeated")
     parser.add_argument(
         "--deployment", help="be a version of this deployment: it keeps its runs, another takes new ones"
     )

@@ -12,7 +12,7 @@ from temporalio.client import Client, Plugin
 
 from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
-from orga.client.config.workplace import own_queue, settle, workplace
+from orga.client.config.workplace import folder_queue, own_queue, settle, workplace
 from orga.client.history.converter import data_converter
 from orga.client.server.embedded import ensure_server
 from orga.client.server.endpoint import Endpoint, Report, ServerUnavailable
@@ -35,6 +35,8 @@ class Connection:
     """Where the process is at home."""
     task_queue: str
     """Of the runs that it starts, and of the workers that carry them out."""
+    folder_queue: str
+    """Of the folder, whatever a shell says about models; the same on a configured server."""
 
     def at_ui(self, ui: str | None) -> "Connection":
         """Return the connection with its UI at another address, where one is given."""
@@ -88,7 +90,7 @@ async def connection(
         client = await _client(endpoint, plugins, f"{own_identity(os.getpid())}{identity_suffix(place)}")
         queue = own_queue(config, place, embedded=endpoint.embedded)
         settle(client, queue, place if endpoint.embedded else None)
-        yield Connection(client, endpoint, place, queue)
+        yield Connection(client, endpoint, place, queue, folder_queue(place) if endpoint.embedded else queue)
 
 
 async def _client(endpoint: Endpoint, plugins: Sequence[Plugin], identity: str) -> Client:

@@ -138,9 +138,14 @@ class ConfiguredAgents:
 
     def _refuse_others(self, place: Workplace | None) -> None:
         own = self._facts.workplace
-        if place is not None and own is not None and place.mark != own.mark:
+        if place is None or own is None:
+            return
+        if place.mark != own.mark:
             where = f"{place.folder}" + (f" ({place.config})" if place.config else "")
             raise OtherPlace(f"the run was started for {where}, and this worker works for {own.folder}")
+        if place.models not in {"", own.models}:
+            names = ", ".join(place.variables)[:200]
+            raise OtherPlace(f"the shell that started the run has other models than this worker: {names}")
 
     async def _tools_now(
         self, agent: AgentConfig, request: PrepareRequest, config: LoopConfig

@@ -47,7 +47,9 @@ async def _attach(named: str, config: Path | None, *, no_worker: bool, as_json: 
 
 
 def elsewhere(run_id: str, queue: str, home: Workplace | None, command: str = "orga attach") -> str:
-    """Return how to get a worker for a run of another folder."""
+    """Return how to get a worker for a run of another folder, or of a shell that names other models."""
     if home is None:
         return f"the run was started for no folder: workers of none poll task queue {queue!r}; orga doctor tells which"
-    return f"the run is at home in {on_one_line(home.folder)}: {worker_command(home, f'{command} {quote(run_id)}')}"
+    is_here = home.folder == str(Path.cwd())
+    where = "asks the models of its shell" if is_here else f"is at home in {on_one_line(home.folder)}"
+    return f"the run {where}: {worker_command(home, f'{command} {quote(run_id)}')}"

@@ -61,7 +61,7 @@ async def _workers(here: Session) -> int:
     while deaths < MAX_DEATHS:
         here.require_usable()
         started = time.monotonic()
-        child = spawn_in_foreground(here.worker_order(), pipe=True)
+        child = spawn_in_foreground(here.worker_order(for_folder=True), pipe=True)
         try:
             note(f"[worker] process {child.pid} on task queue {here.task_queue!r}")
             await _relay(child)

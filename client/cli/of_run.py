@@ -35,9 +35,9 @@ class OfRun(TyperCommand):
 _NAME = "last"
 
 
-_HELP = "In place of ID: the newest run on this folder's task queue."
+_HELP = "In place of ID: the newest run of this folder."
 
-_HELP_OF = {"chat": "In place of ID: the newest session on this folder's task queue that has not ended."}
+_HELP_OF = {"chat": "In place of ID: the newest session of this folder that has not ended."}
 """Of the command that takes another run for it."""
 
 

@@ -13,10 +13,9 @@ from orga.client.cli.output import note
 from orga.client.config.file import NO_FILE, LoadedConfig, load_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.worker_order import WorkerOrder
-from orga.client.config.workplace import own_queue
 from orga.client.connect import Connection, connection
 from orga.client.runs.agents import AgentHandle
-from orga.client.runs.named import Meant, newest_run, run_by_name
+from orga.client.runs.named import Meant, newest_run, quoted, run_by_name
 from orga.client.server.resolve import names_server
 from orga.client.telemetry.core_logs import forward_core_logs
 from orga.workflows.types.text import in_full
@@ -39,21 +38,34 @@ class Session:
         """Where workers poll."""
         return self.connection.task_queue
 
+    @property
+    def runs_here(self) -> str:
+        """The query for the runs of this folder; on a configured server for those of the task queue."""
+        here = self.connection
+        if here.endpoint.embedded:
+            return f"TaskQueue STARTS_WITH {quoted(here.folder_queue)}"
+        return f"TaskQueue = {quoted(here.task_queue)}"
+
     def may_work_on(self, task_queue: str) -> bool:
-        """Return whether a worker of this folder may poll that queue: on the embedded server, its own only."""
-        config, here = self.loaded.config, self.connection
-        named = config.with_temporal(config.temporal.with_named(task_queue=task_queue))
-        return own_queue(named, here.workplace, embedded=here.endpoint.embedded) == task_queue
+        """Return whether a worker of this command may poll that queue: on the embedded server, those of its folder."""
+        here = self.connection
+        return not here.endpoint.embedded or task_queue in {here.task_queue, here.folder_queue}
 
     def run(self, workflow_id: str) -> AgentHandle:
         """Return the handle of a run."""
         return AgentHandle(self.client, workflow_id)
 
-    def worker_order(self, task_queue: str | None = None) -> WorkerOrder:
-        """Return what a worker of this command is told; it polls the queue of this folder unless one is given."""
-        endpoint = self.connection.endpoint
+    def worker_order(self, task_queue: str | None = None, *, for_folder: bool = False) -> WorkerOrder:
+        """Return the order for a worker of this command.
+
+        Args:
+            task_queue: What it polls; the queue of this folder and shell without.
+            for_folder: Whether it polls the folder's queue as well, for shells that say nothing about models.
+        """
+        here, endpoint = self.connection, self.connection.endpoint
         named = (None, None) if endpoint.embedded else (endpoint.address, endpoint.namespace)
-        return WorkerOrder(*named, task_queue or self.task_queue, self.loaded.path or NO_FILE)
+        folder = here.folder_queue if for_folder and here.folder_queue != here.task_queue else None
+        return WorkerOrder(*named, task_queue or self.task_queue, self.loaded.path or NO_FILE, folder_queue=folder)
 
     def require_usable(self) -> None:
         """Refuse what would keep a worker of this command from beginning.
@@ -94,7 +106,7 @@ async def session(
 
 
 Newest = Callable[[Client, str], Awaitable[Meant]]
-"""Returns the newest run on a task queue."""
+"""Returns the newest of the runs that a visibility query finds."""
 
 
 @asynccontextmanager
@@ -114,7 +126,7 @@ async def of_run(
     """
     async with session(config_file) as here:
         if named == NEWEST:
-            meant = await newest(here.client, here.task_queue)
+            meant = await newest(here.client, here.runs_here)
         else:
             meant = await run_by_name(here.client, named)
         if not meant.is_told:

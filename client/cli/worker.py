@@ -47,7 +47,8 @@ def worker(
 async def _worker(config: Path | None, deployment: str | None, *, json_logs: bool) -> int:
     async with session(config) as here:
         here.require_usable()
-        child = spawn_in_foreground(replace(here.worker_order(), json_logs=json_logs, deployment=deployment))
+        order = here.worker_order(for_folder=True)
+        child = spawn_in_foreground(replace(order, json_logs=json_logs, deployment=deployment))
         try:
             code = await child.ended()
         except asyncio.CancelledError:

@@ -35,7 +35,7 @@ class TemporalConfig(Border):
     namespace: str | None = Field(default=None, min_length=1)
     """Of the server; null: `default`."""
     task_queue: str | None = Field(default=None, min_length=1)
-    """Null: `orga`. On the embedded server a mark of the folder is added, so that each folder has its own."""
+    """Null: `orga`. Of a configured server; on the embedded one each folder has its own, whatever stands here."""
     roll_over_events: int = Field(default=3_500, ge=20, le=10_000)
     """Events after which a run continues as new."""
 

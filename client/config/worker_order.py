@@ -21,6 +21,8 @@ class WorkerOrder:
     root: Path | None = None
     """Folder of the file tools; None is what the config says, else the working directory."""
     json_logs: bool = False
+    folder_queue: str | None = None
+    """Polled beside `task_queue`."""
     deployment: str | None = None
     """Of whose versions it is one; None for a worker without a version."""
 
@@ -30,12 +32,13 @@ class WorkerOrder:
 
     def arguments(self) -> list[str]:
         """Return the command line options."""
-        named = {
-            "--address": self.address,
-            "--namespace": self.namespace,
-            "--task-queue": self.task_queue,
-            "--config": self.config,
-            "--deployment": self.deployment,
-        }
-        options = [text for name, value in named.items() if value for text in (name, str(value))]
+        named = (
+            ("--address", self.address),
+            ("--namespace", self.namespace),
+            ("--task-queue", self.task_queue),
+            ("--task-queue", self.folder_queue),
+            ("--config", self.config),
+            ("--deployment", self.deployment),
+        )
+        options = [text for name, value in named if value for text in (name, str(value))]
         return [*options, "--json-logs"] if self.json_logs else options

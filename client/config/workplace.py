@@ -1,9 +1,14 @@
 """Which folder and configuration a command or a worker is at home in, and the task queue that goes with them.
 
-All folders share the embedded server, so each has a queue of its own there: no worker takes another folder's runs.
+All folders share the embedded server, so each has a queue of its own there: no worker takes another folder's runs. It
+stays the same when `orga.toml` appears, changes or moves. A shell whose environment says which models are asked has a
+queue of its own beside it: a worker of another shell would send its prompts elsewhere.
 """
 
 import hashlib
+import json
+import os
+import re
 import shlex
 import tomllib
 from pathlib import Path
@@ -11,7 +16,8 @@ from weakref import WeakKeyDictionary
 
 from temporalio.client import Client, WorkflowExecution
 
-from orga.client.config.file import NO_FILE, find_config
+from orga.activities.adapters.models.settings import named_models
+from orga.client.config.file import find_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.worker_order import ROOT_VARIABLE
 from orga.client.user_path import user_path
@@ -20,6 +26,10 @@ from orga.workflows.types.names import TASK_QUEUE
 from orga.workflows.types.sandbox import can_exist
 
 MARK_CHARS = 10
+MODELS_CHARS = 8
+MAX_SHOWN = 5
+"""Variables in a command that is shown."""
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,80}")
 DIGEST_CHARS = 12
 _MAX_BYTES = 1_000_000
 
@@ -28,20 +38,31 @@ def workplace(config: OrgaConfig, root: Path | None = None) -> Workplace:
     """Return the place of a process that works here with this configuration; `root` wins over the configuration's."""
     root = (root or config.tools.files.root or Path.cwd()).resolve()
     file = config.file.resolve() if config.file else None
-    mark = hashlib.sha256(f"{root}\0{file or ''}".encode(errors="surrogateescape")).hexdigest()[:MARK_CHARS]
-    return Workplace(
+    models, variables = _said_of_models()
+    place = Workplace(
         folder=_text(Path.cwd()),
         root=_text(root),
         config=_text(file) if file else None,
         digest=_digest(file) if file else "",
-        mark=mark,
+        mark=_short(str(root), MARK_CHARS),
     )
+    return place.with_models(models, variables) if models else place
+
+
+def folder_queue(place: Workplace) -> str:
+    """Return the task queue of a folder on the embedded server; the queues of its shells and programs begin with it."""
+    return f"{TASK_QUEUE}-{place.mark}"
 
 
 def own_queue(config: OrgaConfig, place: Workplace, *, embedded: bool) -> str:
-    """Return the task queue: of the configuration, and on the embedded server of this place alone."""
-    named = config.temporal.task_queue or TASK_QUEUE
-    return named if not embedded or named.endswith(f"-{place.mark}") else f"{named}-{place.mark}"
+    """Return the task queue: of the configuration, and on the embedded server of this folder and shell.
+
+    There the configuration names none, but for the queue of this folder that a command hands to its worker.
+    """
+    named, of_folder = config.temporal.task_queue or TASK_QUEUE, folder_queue(place)
+    if not embedded or named.startswith(of_folder):
+        return named
+    return f"{of_folder}-{place.models}" if place.models else of_folder
 
 
 async def home_of(run: WorkflowExecution) -> Workplace | None:
@@ -53,22 +74,34 @@ def worker_command(place: Workplace | None, command: str = "orga worker") -> str
     """Return how a worker for that place is started from the working folder; the bare command where none is named."""
     if place is None or not f"{place.folder}{place.config}{place.root}".isprintable():
         return command
-    there = [] if place.folder == str(Path.cwd()) else ["cd", shlex.quote(place.folder), "&&"]
-    root = [] if _is_its_root(place) else [f"{ROOT_VARIABLE}={shlex.quote(place.root)}"]
-    config = [] if _is_found(place) else ["--config", shlex.quote(place.config or str(NO_FILE))]
-    return " ".join([*there, *root, command, *config])
-
-
-def _is_found(place: Workplace) -> bool:
-    """Return whether the configuration is the one that is found upwards from the folder."""
     found = find_config(None, Path(place.folder), {})
-    return (str(found) if found else None) == place.config
+    named = None if place.config in {None, str(found)} else Path(str(place.config))
+    named = named if named is not None and named.is_file() else None  # one that has moved is found where it is now
+    there = [] if place.folder == str(Path.cwd()) else ["cd", shlex.quote(place.folder), "&&"]
+    root = [] if _leads_to_root(named or found, place) else [f"{ROOT_VARIABLE}={shlex.quote(place.root)}"]
+    return " ".join([*there, *root, *_settings_to_repeat(place), command, *_as_option(named)])
 
 
-def _is_its_root(place: Workplace) -> bool:
-    """Return whether folder and configuration as they stand lead to the root."""
-    said = _said_root(Path(place.config)) if place.config else None
-    root = Path(str(place.config)).parent / user_path(said) if said else Path(place.folder)
+def _as_option(config: Path | None) -> list[str]:
+    return [] if config is None else ["--config", shlex.quote(str(config))]
+
+
+def _settings_to_repeat(place: Workplace) -> list[str]:
+    """Return the variables about models that are different here. A starter of runs may have written any names."""
+    if place.models in {"", _said_of_models()[0]}:
+        return []
+    return [f"{name}=…" for name in place.variables[:MAX_SHOWN] if _VARIABLE.fullmatch(name)]
+
+
+def _said_of_models() -> tuple[str, tuple[str, ...]]:
+    """Return what the environment says about models, as a short digest, and the variables that say it."""
+    named = named_models(os.environ)
+    return _short(json.dumps(named, sort_keys=True), MODELS_CHARS) if named else "", tuple(sorted(named))
+
+
+def _leads_to_root(config: Path | None, place: Workplace) -> bool:
+    said = _said_root(config) if config else None
+    root = Path(str(config)).parent / user_path(said) if said else Path(place.folder)
     return _text(root.resolve()) == place.root
 
 
@@ -81,6 +114,10 @@ def _said_root(file: Path) -> str | None:
     except (KeyError, OSError, RecursionError, TypeError, ValueError):
         return None
     return said if isinstance(said, str) and can_exist(said) else None
+
+
+def _short(text: str, chars: int) -> str:
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:chars]
 
 
 def _digest(file: Path) -> str:

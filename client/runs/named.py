@@ -63,21 +63,21 @@ async def run_by_name(client: Client, name: str) -> Meant:
     return Meant(found[0].id, is_told=False)
 
 
-async def newest_run(client: Client, task_queue: str) -> Meant:
-    """Return the run that was started last on a task queue; delegates do not count.
+async def newest_run(client: Client, query: str) -> Meant:
+    """Return the run that was started last of those that a query finds; delegates do not count.
 
     Raises:
         RunNotFound: There is none.
     """
     nothing = RunNotFound("--last", told='there is no run here yet; start one with: orga run "…"')
-    return await _newest(client, f"{_RUNS}{_at(task_queue)}", nothing)
+    return await _newest(client, f"{_RUNS} AND {query}", nothing)
 
 
-async def newest_session(client: Client, task_queue: str) -> Meant:
+async def newest_session(client: Client, query: str) -> Meant:
     """Return the session that was begun last, of those that have not ended; the rest as for `newest_run`."""
     nothing = RunNotFound("--last", told="there is no open session here; begin one with: orga chat")
-    query = f"WorkflowType = {quoted(SESSION_WORKFLOW)}{_at(task_queue)}"
-    return await _newest(client, query, nothing, with_ended=False)
+    of_sessions = f"WorkflowType = {quoted(SESSION_WORKFLOW)} AND {query}"
+    return await _newest(client, of_sessions, nothing, with_ended=False)
 
 
 async def wait_listed(client: Client, workflow_id: str) -> None:
@@ -87,10 +87,6 @@ async def wait_listed(client: Client, workflow_id: str) -> None:
             if await _list(client, f"WorkflowId = {quoted(workflow_id)}", RunNotFound(workflow_id)):
                 return
             await asyncio.sleep(BETWEEN_LOOKS_S)
-
-
-def _at(task_queue: str) -> str:
-    return f" AND TaskQueue = {quoted(task_queue)}"
 
 
 async def _newest(client: Client, query: str, nothing: RunNotFound, *, with_ended: bool = True) -> Meant:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.model.chat_server import Says, chat_server
 from tests.support.programs.inline_command import an_inline_orga
 from tests.support.programs.noted_folder import home
 from tests.support.programs.orga_command import Orga
@@ -74,13 +75,39 @@ def test_the_next_command_of_the_folder_takes_its_runs_over(home: Path, tmp_path
     assert here("attach", left).code == 0
 
 
-def test_a_run_without_a_configuration_is_taken_over_in_a_folder_that_has_one_since(home: Path, tmp_path: Path) -> None:
+def test_a_folder_keeps_its_runs_when_it_gets_a_configuration(home: Path, tmp_path: Path) -> None:
     here = a_folder(home, tmp_path, "plain")
-    left = here("run", TASK, "--detach").out.strip()
-    (here.folder / "orga.toml").write_text("[models]\n")
-    assert "start one with: orga worker --config /dev/null\n" in here("status", left).err
-    done = here("attach", left, "--json", "--config", "/dev/null")
+    left, other = (here("run", TASK, "--detach").out.strip() for _ in range(2))
+    assert here("init", "--yes").code == 0
+    assert f"run {other}" in here("status", "--last").err.splitlines()
+    assert "start one with: orga worker\n" in here("status", left).err
+    assert "is plain." in json.loads(here("attach", left, "--json").out)["output"]
+    (here.folder / "orga.toml").rename(here.folder / "moved.toml")
+    done = here("attach", "--last", "--json", "--config", "moved.toml")
     assert "is plain." in json.loads(done.out)["output"], done.err
+
+
+def test_each_shell_asks_the_models_that_it_names(home: Path, tmp_path: Path) -> None:
+    """While the worker of one shell lives, the others' prompts do not reach its endpoint."""
+    with chat_server(Says(["From A."])) as a, chat_server(Says(["From B."])) as b:
+        env = {"ORGA_MODELS__DEFAULT": "openai-compatible:m", "OPENAI_COMPATIBLE_BASE_URL": a.url}
+        one = a_folder(home, tmp_path, "shells", **env)
+        other = an_inline_orga(one.folder, home, **env | {"OPENAI_COMPATIBLE_BASE_URL": b.url})
+        with one.started("worker") as worker:
+            worker.line("worker polls")
+            assert other("run", "Ask B.").out == "From B.\n"
+            assert (len(a.requests), len(b.requests)) == (0, 1)
+            left = other("run", "Ask B, later.", "--detach")
+            assert "no worker polls" in left.err
+            run = left.out.strip()
+            again = "OPENAI_COMPATIBLE_BASE_URL=… ORGA_MODELS__DEFAULT=…"
+            assert f"start one with: {again} orga worker\n" in one("status", "--last").err
+            with one.started("attach", run) as follower:
+                follower.line(f"the run asks the models of its shell: {again} orga attach {run}")
+                follower.send(signal.SIGINT)
+            assert other("attach", run).out == "From B.\n"
+            assert one("run", "Ask A.").out == "From A.\n"
+            assert (len(a.requests), len(b.requests)) == (1, 2)
 
 
 def test_status_and_doctor_show_folder_and_configuration(home: Path, tmp_path: Path) -> None:

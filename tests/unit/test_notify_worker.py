@@ -70,5 +70,5 @@ def test_neither_the_secret_nor_the_address_of_the_environment_gets_into_a_histo
     ],
 )
 def test_a_link_leads_to_the_ui(known: str | None, configured: str | None, expected: str | None) -> None:
-    connection = Connection(cast(Any, None), Endpoint("h:1", known, "n"), Workplace(folder="/", root="/"), "q")
+    connection = Connection(cast(Any, None), Endpoint("h:1", known, "n"), Workplace(folder="/", root="/"), "q", "q")
     assert connection.at_ui(configured).link("a/b") == expected

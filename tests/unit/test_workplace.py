@@ -7,11 +7,12 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.models.settings import SITES
 from orga.activities.ports import OtherPlace
 from orga.activities.prepare import PrepareActivities
 from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig, TemporalConfig
-from orga.client.config.workplace import own_queue, worker_command, workplace
+from orga.client.config.workplace import folder_queue, own_queue, worker_command, workplace
 from orga.client.server.pollers import config_digest, identity_suffix, is_of_process, own_identity
 from orga.workflows.types.input import Workplace, workplace_of
 from orga.workflows.types.setup import PrepareRequest, Setup
@@ -28,26 +29,48 @@ def a_place(folder: Path, monkeypatch: pytest.MonkeyPatch, toml: str | None = No
     return workplace(load_config(env={"ORGA_TRUST": "1"}).config)
 
 
-def test_a_place_is_its_root_and_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_is_its_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = (a_place(tmp_path / name, monkeypatch) for name in "ab")
-    with_file = a_place(tmp_path / "a", monkeypatch, "[tools]\n")
     (tmp_path / "link").symlink_to(tmp_path / "a")
     linked = a_place(tmp_path / "link", monkeypatch)
-    assert len({a.mark, b.mark, with_file.mark}) == 3
-    assert linked.mark == with_file.mark
-    assert with_file.root == str(tmp_path / "a")
-    changed = a_place(tmp_path / "a", monkeypatch, "[models]\n")
-    assert (changed.mark, changed.digest == with_file.digest) == (with_file.mark, False)
+    assert (a.root, linked.mark) == (str(tmp_path / "a"), a.mark)
+    assert b.mark != a.mark
     rooted = a_place(tmp_path / "a", monkeypatch, "[tools.files]\nroot = '..'\n")
-    assert (rooted.root, rooted.mark == changed.mark) == (str(tmp_path), False)
+    assert (rooted.root, rooted.mark == a.mark) == (str(tmp_path), False)
+
+
+def test_a_folder_keeps_its_queue_whatever_becomes_of_its_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file, moved, above = tmp_path / "orga.toml", tmp_path / "other.toml", tmp_path.parent / "orga.toml"
+
+    def found(named: Path | None = None) -> tuple[str, str]:
+        config = load_config(named, env={"ORGA_TRUST": "1"}).config
+        place = workplace(config)
+        assert place.config == (str(config.file) if config.file else None)
+        return own_queue(config, place, embedded=True), place.digest
+
+    without = found()
+    file.write_text("[models]\n")
+    appeared = found()
+    file.write_text('[temporal]\ntask_queue = "mine"\n')
+    changed = found()
+    renamed = found(file.rename(moved))
+    try:
+        higher = found(moved.rename(above))
+    finally:
+        above.unlink()
+    assert {queue for queue, _ in (without, appeared, changed, renamed, higher)} == {without[0]}
+    assert [without[1], len({appeared[1], changed[1]}), renamed[1], higher[1]] == ["", 2, changed[1], changed[1]]
 
 
 @pytest.mark.parametrize(
     ("named", "embedded", "expected"),
     [
         pytest.param(None, True, "orga-0123456789", id="the embedded server: of its own"),
-        pytest.param("mine", True, "mine-0123456789", id="a name does not make it common to all folders"),
-        pytest.param("mine-0123456789", True, "mine-0123456789", id="what a command hands to its worker stays"),
+        pytest.param("mine", True, "orga-0123456789", id="a name of the configuration changes nothing there"),
+        pytest.param("orga-0123456789-ab", True, "orga-0123456789-ab", id="what a command hands to its worker stays"),
         pytest.param(None, False, "orga", id="a configured server: the usual one"),
         pytest.param("mine", False, "mine", id="a configured server: as the config says"),
     ],
@@ -55,6 +78,49 @@ def test_a_place_is_its_root_and_its_file(tmp_path: Path, monkeypatch: pytest.Mo
 def test_the_queue(named: str | None, embedded: bool, expected: str) -> None:
     config = OrgaConfig(temporal=TemporalConfig(task_queue=named))
     assert own_queue(config, HOME, embedded=embedded) == expected
+
+
+SHELLS = {
+    "an address": {"OPENAI_COMPATIBLE_BASE_URL": "http://a"},
+    "another address": {"OPENAI_COMPATIBLE_BASE_URL": "http://b"},
+    "a host": {"OLLAMA_HOST": "a:1"},
+    "an address of the configuration": {"ORGA_MODELS__BASE_URLS__OPENAI": "http://a"},
+    "a model of the configuration": {"ORGA_MODELS__DEFAULT": "ollama:a"},
+    "a key": {"OPENAI_API_KEY": "one"},
+    "a key and its model": {"OPENAI_API_KEY": "one", "CHAT_MODEL": "m"},
+    "the key of another provider": {"ANTHROPIC_API_KEY": "one"},
+    "nothing": {},
+}
+
+
+def test_shells_that_name_other_models_have_queues_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a second key of no use, another key of the same provider or a slash changes is nothing of the kind."""
+
+    def place(env: dict[str, str]) -> Workplace:
+        with monkeypatch.context() as patch:
+            for name in {name for each in SHELLS.values() for name in each}:
+                patch.delenv(name, raising=False)
+            for name, value in env.items():
+                patch.setenv(name, value)
+            return workplace(OrgaConfig())
+
+    found = {name: own_queue(OrgaConfig(), place(env), embedded=True) for name, env in SHELLS.items()}
+    assert len(set(found.values())) == len(SHELLS)
+    assert all(queue.startswith(found["nothing"]) for queue in found.values())
+    assert found["nothing"] == folder_queue(place({"OPENAI_API_KEY": "one"}))
+    same = place(SHELLS["a key"] | SHELLS["the key of another provider"] | {"OPENAI_API_KEY": "two"})
+    assert own_queue(OrgaConfig(), same, embedded=True) == found["a key"]
+    slash = place({"OPENAI_COMPATIBLE_BASE_URL": "http://a/ "})
+    assert own_queue(OrgaConfig(), slash, embedded=True) == found["an address"]
+    assert "one" not in place(SHELLS["a key"]).model_dump_json()
+    assert own_queue(OrgaConfig(), place(SHELLS["an address"]), embedded=False) == "orga"
+
+
+@pytest.mark.parametrize("variable", [site.base_url for site in SITES.values()])
+def test_the_address_of_each_provider_counts(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = workplace(OrgaConfig()).models
+    monkeypatch.setenv(variable, "http://elsewhere")
+    assert workplace(OrgaConfig()).models != before
 
 
 @pytest.mark.parametrize(
@@ -68,9 +134,19 @@ def test_the_queue(named: str | None, embedded: bool, expected: str) -> None:
             id="quoted",
         ),
         pytest.param(
-            HOME.model_copy(update={"config": "/etc/other.toml"}),
-            "cd /home/me/a && orga worker --config /etc/other.toml",
+            HOME.model_copy(update={"config": "/etc/hostname"}),
+            "cd /home/me/a && orga worker --config /etc/hostname",
             id="a configuration that is not found from there",
+        ),
+        pytest.param(
+            HOME.model_copy(update={"config": "/etc/no.toml"}),
+            "cd /home/me/a && orga worker",
+            id="a configuration that is no longer there",
+        ),
+        pytest.param(
+            HOME.model_copy(update={"models": "ab", "variables": ("OLLAMA_HOST", "X;rm", "OPENAI_API_KEY")}),
+            "cd /home/me/a && OLLAMA_HOST=… OPENAI_API_KEY=… orga worker",
+            id="a shell that named other models, and what is no variable",
         ),
         pytest.param(HOME.model_copy(update={"folder": "/x\nforged"}), "orga worker", id="a name that forges lines"),
         pytest.param(
@@ -91,7 +167,7 @@ def test_in_the_folder_itself_no_other_is_named(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        pytest.param(None, "", "orga worker --config /dev/null", id="there was no file"),
+        pytest.param(None, "", "orga worker", id="there was no file"),
         pytest.param(
             "[tools.files]\nroot = 'b'", "# changed\n[tools.files]\nroot = 'b'", "orga worker", id="the same root"
         ),
@@ -103,7 +179,7 @@ def test_in_the_folder_itself_no_other_is_named(tmp_path: Path, monkeypatch: pyt
 def test_a_folder_that_has_changed_since_is_worked_in_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str | None, after: str, expected: str
 ) -> None:
-    """Else the worker polls another queue, and the run waits for ever."""
+    """Else the worker polls another queue, and the run waits for ever; a file that appears changes nothing."""
     place = a_place(tmp_path, monkeypatch, before)
     (tmp_path / "orga.toml").write_text(after)
     assert worker_command(place) == expected.format(tmp_path)
@@ -132,6 +208,14 @@ def agents(place: Workplace | None) -> ConfiguredAgents:
 async def test_a_worker_prepares_the_runs_of_its_place(place: Workplace | None) -> None:
     """Those of none, too, as other clients start them; an edited configuration is the same place."""
     assert (await agents(HOME).setup(PrepareRequest(workplace=place, tools=()))).workplace == HOME
+
+
+async def test_a_worker_leaves_the_runs_of_shells_with_other_models_alone() -> None:
+    ours = HOME.model_copy(update={"models": "ab", "variables": ("OLLAMA_HOST",)})
+    for place in (HOME, ours):
+        assert (await agents(ours).setup(PrepareRequest(workplace=place, tools=()))).workplace == ours
+    with pytest.raises(OtherPlace, match="has other models than this worker: OLLAMA_HOST"):
+        await agents(HOME).setup(PrepareRequest(workplace=ours, tools=()))
 
 
 async def test_a_worker_leaves_the_runs_of_other_places_to_others() -> None:

@@ -31,7 +31,15 @@ class Workplace(Record):
     digest: str = ""
     """Of that file's content."""
     mark: str = ""
-    """Of root and path of the file, short: workers of other marks leave the run alone."""
+    """Of the root, short: workers of other marks leave the run alone."""
+    models: str = ""
+    """Of what the environment says about models, short; "" if it says nothing, and any worker of the folder will do."""
+    variables: tuple[str, ...] = ()
+    """The variables that say it."""
+
+    def with_models(self, digest: str, variables: tuple[str, ...]) -> Self:
+        """Return the place of a shell whose environment says which models are asked."""
+        return replace_fields(self, {"models": digest, "variables": variables})
 
 
 def workplace_of(value: Any) -> Workplace | None:

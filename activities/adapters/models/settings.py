@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from orga.activities.adapters.models.anthropic_messages import API_VERSION
 from orga.activities.adapters.models.endpoint import Endpoint
 
 
@@ -54,6 +53,15 @@ def default_model(env: Mapping[str, str]) -> str:
     return EMBEDDED_MODEL
 
 
+def named_models(env: Mapping[str, str]) -> dict[str, str]:
+    """Return what an environment says about models, by variable; of a key only the model that it chooses."""
+    found = {site.base_url: address for site in SITES.values() if (address := _value(env, site.base_url).rstrip("/"))}
+    found |= {name: value for name, value in env.items() if name.startswith("ORGA_MODELS__")}
+    if (model := default_model(env)) != EMBEDDED_MODEL:
+        found[SITES[model.partition(":")[0]].key] = model
+    return found
+
+
 def idle_addresses(env: Mapping[str, str]) -> list[str]:
     """Return the variables that name a server for models which nobody asks, since its provider has no key."""
     sites = [SITES[provider] for provider, *_ in DEFAULTS]
@@ -87,6 +95,8 @@ def _key(site: Site, env: Mapping[str, str]) -> str:
 
 def _headers(provider: str, key: str, env: Mapping[str, str]) -> dict[str, str]:
     if provider == "anthropic":
+        from orga.activities.adapters.models.anthropic_messages import API_VERSION  # every command asks `named_models`
+
         return {"x-api-key": key, "anthropic-version": API_VERSION}
     headers = {"authorization": f"Bearer {key}"} if key else {}
     if provider == "openrouter":
