@@ -31,7 +31,14 @@ from orga.client.telemetry.start import telemetry
 from orga.client.workers.checked import checked
 from orga.client.workers.deployment import version_in, worker_options
 from orga.client.workers.ending import SHUTDOWN_GRACE, bound_shutdown
-from orga.client.workers.engine_memory import change_of_engine, recorded_engine, remember_engine, remembered_engine
+from orga.client.workers.engine_memory import (
+    change_of_engine,
+    recorded_engine,
+    remember_engine,
+    remembered_engine,
+    require_own_policy,
+    worker_policy,
+)
 from orga.client.workers.parts import Parts, configured_parts, secret_names
 from orga.client.workers.registered import HEARTBEAT_THROTTLE, WORKFLOW_TASKS, beside, registered
 from orga.client.workers.routing import to_make_current
@@ -81,7 +88,7 @@ async def serve(
         _say(f"worker: {open_to_agents}")
     observed = telemetry(config.telemetry)
     try:
-        async with connection(config, _say, observed.plugins, root=root) as connected:
+        async with connection(config, _say, observed.plugins, root=root, is_worker=True) as connected:
             knows_attributes = await are_known(connected.client, _say)
             link = connected.at_ui(config.notify.ui_url).link
             parts = configured_parts(
@@ -94,6 +101,8 @@ async def serve(
             )
             polled = tuple(dict.fromkeys(queues or (connected.task_queue, connected.folder_queue)))
             await _say_engine(config, parts, connected)
+            if version is None and not connected.endpoint.embedded:
+                await require_own_policy(connected.client, connected.task_queue, worker_policy(config, parts.policy))
             workers = [
                 build_worker(connected.client, parts, queue, version=version, graceful_shutdown_timeout=SHUTDOWN_GRACE)
                 for queue in polled

@@ -5,12 +5,14 @@ import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
 from temporalio.client import Client, Plugin
 
 from orga.client.config.file import load_config
+from orga.client.config.policy_folder import starter_policy
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.workplace import folder_queue, own_queue, settle, workplace
 from orga.client.history.converter import data_converter
@@ -71,7 +73,12 @@ async def connect(config: OrgaConfig | None = None) -> AsyncGenerator[Client]:
 
 @asynccontextmanager
 async def connection(
-    config: OrgaConfig, report: Report, plugins: Sequence[Plugin] = (), *, root: Path | None = None
+    config: OrgaConfig,
+    report: Report,
+    plugins: Sequence[Plugin] = (),
+    *,
+    root: Path | None = None,
+    is_worker: bool = False,
 ) -> AsyncGenerator[Connection]:
     """Yield a connection as `connect` does.
 
@@ -80,6 +87,7 @@ async def connection(
         report: Is told what takes long.
         plugins: Of the client.
         root: Of file tools, where it is not the configuration's.
+        is_worker: Whether others have to know by which policy this process judges: on a server that folders share.
     """
     place = workplace(config, root)
     temporal = config.temporal
@@ -87,9 +95,10 @@ async def connection(
     with lease() if endpoint.embedded else nullcontext():
         if endpoint.embedded:
             endpoint = await ensure_server(report)  # it may have stopped, idle, before the lease was ours
-        client = await _client(endpoint, plugins, f"{own_identity(os.getpid())}{identity_suffix(place)}")
+        policy = starter_policy(config) if is_worker and not endpoint.embedded else ""
+        client = await _client(endpoint, plugins, f"{own_identity(os.getpid())}{identity_suffix(place, policy)}")
         queue = own_queue(config, place, embedded=endpoint.embedded)
-        settle(client, queue, place if endpoint.embedded else None)
+        settle(client, queue, place if endpoint.embedded else None, partial(starter_policy, config))
         yield Connection(client, endpoint, place, queue, folder_queue(place) if endpoint.embedded else queue)
 
 

@@ -13,6 +13,7 @@ from orga.activities.adapters.run_config import run_config
 from orga.activities.adapters.tiers import NO_GOAL_TIERS, NO_TIERS, ModelChoice
 from orga.activities.ports import Absent, OtherPlace, ToolSource
 from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.gate import judges_by, policy_text
 from orga.workflows.types.goals.deliveries import MEMORY
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.goals.prompts import PromptTemplates
@@ -90,9 +91,10 @@ class ConfiguredAgents:
 
         Raises:
             InvalidInput: What the starter got wrong.
-            OtherPlace: The run was started for another folder or configuration.
+            OtherPlace: The run was started for another folder, other models or another policy.
         """
         self._refuse_others(request.workplace)
+        self._refuse_other_policy(request.policy)
         agent = self.known.get(request.agent)
         if agent is None:
             raise InvalidInput(f"agent: there is no agent {request.agent!r}; {there_are(request.agent, self.known)}")
@@ -146,6 +148,11 @@ class ConfiguredAgents:
         if place.models not in {"", own.models}:
             names = ", ".join(place.variables)[:200]
             raise OtherPlace(f"the shell that started the run has other models than this worker: {names}")
+
+    def _refuse_other_policy(self, wanted: str) -> None:
+        own = policy_text(self._facts.policy, self._facts.policy_place, self._policy_version())
+        if self._facts.policy_place and not judges_by(own, wanted):
+            raise OtherPlace("the run was started under another policy than this worker's, so it waits for another one")
 
     async def _tools_now(
         self, agent: AgentConfig, request: PrepareRequest, config: LoopConfig

@@ -32,11 +32,22 @@ from orga.client.cli.session import Session, session
 from orga.client.cli.task_input import Given, agent_input
 from orga.client.cli.terminal_text import on_one_line
 from orga.client.config.known_input import Wanted, refuse_here, refuse_unknown, wanted_by
+from orga.client.config.policy_folder import starter_policy
+from orga.client.errors import ConfigError
 from orga.client.runs.agents import run_id_of, start_agent
 from orga.client.runs.named import wait_listed
-from orga.client.server.pollers import may_be_polled
+from orga.client.server.pollers import (
+    MARK,
+    config_digest,
+    may_be_polled,
+    own_digest,
+    pollers,
+    short_policy,
+    shown_policy,
+)
 from orga.client.workers.keeping import kept_worker
 from orga.client.workers.routing import nobody_serves, routing
+from orga.workflows.types.gate import judges_by
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.record import InvalidInput
 
@@ -174,10 +185,32 @@ def _nobody(task_queue: str, waits: str, *, is_told: bool) -> str:
     return f"the server does not tell whether a worker polls task queue {task_queue!r}: without one {waits}"
 
 
+async def _look_at_workers(here: Session) -> None:
+    """Warn of workers that started before the folder's `orga.toml` was changed.
+
+    Raises:
+        ConfigError: They judge by another policy than this folder's.
+    """
+    own, policy = own_digest(here.connection.workplace), short_policy(starter_policy(here.loaded.config))
+    for identity in await pollers(here.client, here.task_queue) or ():
+        process = on_one_line(identity.partition(MARK)[0])
+        if not judges_by(shown_policy(identity), policy):
+            raise ConfigError(
+                f"policy: worker {process} polls task queue {here.task_queue!r} and judges by another policy than this "
+                "folder's. Set [temporal] task_queue to one of this folder's own"
+            )
+        if here.connection.endpoint.embedded and config_digest(identity) not in {None, own}:
+            alarm(
+                f"worker {process} started before orga.toml was changed, or with another one; "
+                "to use the file as it is now, stop that worker and start it again"
+            )
+
+
 async def start_and_announce(here: Session, start: Start, what: str = "run") -> str:
     """Start it, tell the person at the terminal what to know of it, and return its id."""
     tell_of_lacking_policy(here)
     tell_of_idle_addresses(here)
+    await _look_at_workers(here)
     run_id = await start(here)
     link = here.connection.link(run_id)
     note(f"{what} {run_id}" + (f"  {link}" if link else ""))

@@ -1,10 +1,15 @@
-"""Where policies are if the configuration names no folder."""
+"""Where policies are if the configuration names no folder, and what tells one folder's policies from another's."""
 
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 
 from orga.client.config.sections import OrgaConfig
+from orga.workflows.types.gate import RULES, policy_text
 
 FOLDER = "policies"
+
+PLACE_CHARS = 12
 
 
 def with_policy_folder(config: OrgaConfig, base: Path) -> OrgaConfig:
@@ -13,3 +18,31 @@ def with_policy_folder(config: OrgaConfig, base: Path) -> OrgaConfig:
     if config.policy.dir is not None or not (any(folder.glob("*.cedar")) or any(folder.glob("*/*.cedar"))):
         return config
     return config.with_policy(config.policy.with_dir(folder))
+
+
+def policy_place(config: OrgaConfig) -> str:
+    """Return a short digest of where the rules are that judge here: a folder, a file or a server."""
+    policy = config.policy
+    where = {"cedar": policy.dir, "opa": policy.opa.url or policy.opa.wasm}.get(_engine(config))
+    return sha256(f"{_engine(config)}\0{where or ''}".encode(errors="surrogateescape")).hexdigest()[:PLACE_CHARS]
+
+
+def starter_policy(config: OrgaConfig) -> str:
+    """Return the policy that a run of this folder is started under; "" where the folder has no rules."""
+    from orga.activities.adapters.policy.cedar_files import BrokenPolicies, policy_files, version_of
+
+    engine = _engine(config)
+    if engine not in RULES:
+        return ""
+    version = ""
+    if engine == "cedar" and config.policy.dir is not None:
+        with suppress(BrokenPolicies):  # no worker starts with them
+            version = version_of(policy_files(config.policy.dir, config.policy.surface))
+    return policy_text(engine, policy_place(config), version)
+
+
+def _engine(config: OrgaConfig) -> str:
+    """Return the engine, as `ladder.engine_name` does, which knows them all and loads their libraries."""
+    policy = config.policy
+    has_opa = policy.opa.url is not None or policy.opa.wasm is not None
+    return policy.engine or ("cedar" if policy.dir else "opa" if has_opa else "default")

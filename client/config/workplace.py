@@ -11,7 +11,9 @@ import os
 import re
 import shlex
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from temporalio.client import Client, WorkflowExecution
@@ -21,7 +23,14 @@ from orga.client.config.file import find_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.worker_order import ROOT_VARIABLE
 from orga.client.user_path import user_path
-from orga.workflows.types.input import WORKPLACE_MEMO, Workplace, workplace_of
+from orga.workflows.types.input import (
+    POLICY_MEMO,
+    WORKPLACE_MEMO,
+    Workplace,
+    policy_of_starter,
+    run_memo,
+    workplace_of,
+)
 from orga.workflows.types.names import TASK_QUEUE
 from orga.workflows.types.sandbox import can_exist
 
@@ -68,6 +77,12 @@ def own_queue(config: OrgaConfig, place: Workplace, *, embedded: bool) -> str:
 async def home_of(run: WorkflowExecution) -> Workplace | None:
     """Return the place that a run was started for; None where it was started for any."""
     return workplace_of(await run.memo_value(WORKPLACE_MEMO, None))
+
+
+async def policy_of(run: WorkflowExecution) -> str:
+    """Return the policy that a run was started under, "" where its memo names none."""
+    named = await run.memo_value(POLICY_MEMO, "")
+    return policy_of_starter(lambda _key, _default: named)
 
 
 def worker_command(place: Workplace | None, command: str = "orga worker") -> str:
@@ -131,14 +146,15 @@ def _text(path: Path) -> str:
     return str(path).encode(errors="surrogateescape").decode(errors="replace")
 
 
-_HOMES: "WeakKeyDictionary[Client, tuple[str, Workplace | None]]" = WeakKeyDictionary()
+_HOMES: "WeakKeyDictionary[Client, tuple[str, Workplace | None, Callable[[], str]]]" = WeakKeyDictionary()
 
 
-def settle(client: Client, queue: str, place: Workplace | None) -> None:
-    """Keep in mind which queue a client's runs go to, and for which place."""
-    _HOMES[client] = (queue, place)
+def settle(client: Client, queue: str, place: Workplace | None, policy: Callable[[], str] = str) -> None:
+    """Keep in mind which queue a client's runs go to, for which place, and under which policy."""
+    _HOMES[client] = (queue, place, policy)
 
 
-def settled(client: Client) -> tuple[str, Workplace | None]:
-    """Return that queue and place; the usual queue, and no place, for a client that we did not connect."""
-    return _HOMES.get(client, (TASK_QUEUE, None))
+def settled(client: Client) -> tuple[str, dict[str, Any]]:
+    """Return that queue, and the memo of a run that starts now; for another client the usual queue, and nothing."""
+    queue, place, policy = _HOMES.get(client, (TASK_QUEUE, None, str))
+    return queue, run_memo(place, policy())

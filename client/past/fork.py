@@ -8,13 +8,13 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from orga.client.config.workplace import home_of
+from orga.client.config.workplace import home_of, policy_of
 from orga.client.errors import OrgaError
 from orga.client.past.shared import shared_past
 from orga.client.runs.agents import SUMMARY_CHARS, AgentHandle, run_id_of
 from orga.client.runs.goals import GoalHandle, goal_id_of
 from orga.client.runs.ids import id_taken, reuse_policy
-from orga.workflows.types.input import WORKPLACE_MEMO
+from orga.workflows.types.input import run_memo
 from orga.workflows.types.names import AGENT_WORKFLOW, GOAL_WORKFLOW
 from orga.workflows.types.past import ForkInput, GoalForkInput, parse_fork, parse_goal_fork
 from orga.workflows.types.state import AgentState
@@ -73,7 +73,7 @@ async def _start(
     """Start the fork with a reference to just this past: the worker reads it once more, from the same run."""
     run_id = past.forked_from.run_id if past.forked_from else ""
     named = wish.with_run(run_id)
-    home = await home_of(described)
+    memo = run_memo(await home_of(described), await policy_of(described))
     try:
         await client.start_workflow(
             GOAL_WORKFLOW if isinstance(wish, GoalForkInput) else AGENT_WORKFLOW,
@@ -83,7 +83,7 @@ async def _start(
             id_reuse_policy=reuse_policy(),
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             static_summary=one_line(past.input.task, SUMMARY_CHARS),
-            memo=None if home is None else {WORKPLACE_MEMO: home.model_dump(mode="json")},
+            memo=memo or None,
         )
     except WorkflowAlreadyStartedError:
         raise await id_taken(client, workflow_id, "leave it out") from None

@@ -15,7 +15,7 @@ from orga.client.runs.exchange import Exchange, translated
 from orga.client.runs.ids import MAX_ID_BYTES, id_taken, reuse_policy
 from orga.client.runs.kinds import kind_of
 from orga.client.runs.worker_beside import refuse_by_worker
-from orga.workflows.types.input import WORKPLACE_MEMO, AgentInput, parse_input
+from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.questions import Choice, Resolution
 from orga.workflows.types.record import InvalidInput
@@ -256,7 +256,7 @@ async def start_run(
     if task_queue is not None:
         _has_no_hidden(task_queue, "task_queue")
     refuse_by_worker(client, checked, task_queue)
-    queue, place = settled(client)
+    queue, memo = settled(client)
     try:
         await client.start_workflow(
             workflow,
@@ -267,7 +267,7 @@ async def start_run(
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             static_summary=one_line(summary, SUMMARY_CHARS),
             search_attributes=attributes,
-            memo=None if place is None else {WORKPLACE_MEMO: place.model_dump(mode="json")},
+            memo=memo or None,
         )
     except RPCError as error:
         raise translated(error, run_id) from error

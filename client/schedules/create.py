@@ -21,7 +21,7 @@ from orga.client.runs.worker_beside import refuse_by_worker
 from orga.client.schedules.handle import ScheduleHandle, schedule_error
 from orga.client.schedules.timing import CATCH_UP, NO_TIME, Overlap, Timing, timing
 from orga.workflows.types.goals.input import GoalInput, parse_goal
-from orga.workflows.types.input import WORKPLACE_MEMO, AgentInput, parse_input
+from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.names import AGENT_WORKFLOW, GOAL_WORKFLOW
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.text import clean_text, one_line
@@ -93,8 +93,7 @@ async def create(
 ) -> ScheduleHandle:
     """Create a schedule of what was checked; as `create_schedule` does."""
     refuse_by_worker(client, checked, task_queue)
-    queue, place = settled(client)
-    home = {} if place is None else {WORKPLACE_MEMO: place.model_dump(mode="json")}
+    queue, home = settled(client)
     is_goal = isinstance(checked, GoalInput)
     summary = one_line(checked.goal if is_goal else checked.task, SUMMARY_CHARS)
     action = ScheduleActionStartWorkflow(

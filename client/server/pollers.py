@@ -16,6 +16,8 @@ from orga.workflows.types.input import Workplace
 MARK = "#"
 NO_CONFIG = "-"
 DIGEST_CHARS = 8
+BEFORE_POLICY = "."
+POLICY_CHARS = 6
 
 RECENT = timedelta(seconds=60)
 """A long poll lasts as long, so a worker that lives was seen within it."""
@@ -65,15 +67,34 @@ def own_identity(pid: int) -> str:
     return f"{pid}@{socket.gethostname()}"
 
 
-def identity_suffix(place: Workplace) -> str:
-    """Return how it ends: with the digest of the configuration. Short, since it stands in most events of a history."""
-    return f"{MARK}{place.digest[:DIGEST_CHARS] or NO_CONFIG}"
+def identity_suffix(place: Workplace, policy: str = "") -> str:
+    """Return how it ends: with the digest of the configuration, and the policy of a worker that others may join.
+
+    Short, since it stands in most events of a history.
+    """
+    return f"{MARK}{own_digest(place)}" + (f"{BEFORE_POLICY}{short_policy(policy)}" if policy else "")
+
+
+def own_digest(place: Workplace) -> str:
+    """Return the digest of a place's configuration as identities show it."""
+    return place.digest[:DIGEST_CHARS] or NO_CONFIG
 
 
 def config_digest(identity: str) -> str | None:
     """Return the digest of the configuration that a worker started with, None where it does not say."""
-    found = identity.rpartition(MARK)[2] if MARK in identity else ""
+    found = identity.rpartition(MARK)[2].partition(BEFORE_POLICY)[0] if MARK in identity else ""
     return found or None
+
+
+def shown_policy(identity: str) -> str:
+    """Return the policy that a worker judges by, as `short_policy` does; "" where it does not say."""
+    return identity.rpartition(MARK)[2].partition(BEFORE_POLICY)[2] if MARK in identity else ""
+
+
+def short_policy(policy: str) -> str:
+    """Return what `policy_text` returns with shorter digests."""
+    engine, *digests = policy.split(":")
+    return ":".join([engine, *(digest[:POLICY_CHARS] for digest in digests)])
 
 
 def is_of_process(identity: str, pid: int) -> bool:

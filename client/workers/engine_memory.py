@@ -1,22 +1,30 @@
-"""Which engine judged here before: policies that are missing at a start must not go unnoticed."""
+"""Which policy judges the runs of a task queue: none that is missing, and none of another folder, goes unnoticed."""
 
 from contextlib import suppress
 from pathlib import Path
 
 from temporalio.api.history.v1 import HistoryEvent
-from temporalio.client import Client, WorkflowHistory
+from temporalio.client import Client, WorkflowExecution, WorkflowHistory
 from temporalio.service import RPCError
 
+from orga.activities.adapters.policy.ladder import engine_name, policy_version
+from orga.activities.ports import PolicyEngine
+from orga.client.config.policy_folder import policy_place
+from orga.client.config.policy_settings import policy_settings
 from orga.client.config.sections import OrgaConfig
+from orga.client.config.workplace import policy_of
 from orga.client.errors import ConfigError
 from orga.client.history.values import values_of
 from orga.client.past.aftermath import recorded_setup
+from orga.client.runs.named import quoted
 from orga.client.runs.newest import newest_of
 from orga.client.server.endpoint import ServerUnavailable
 from orga.client.server.home import server_home
+from orga.client.server.pollers import pollers, short_policy, shown_policy
 from orga.client.server.state_table import read_table, write_table
-from orga.workflows.types.gate import is_weaker
+from orga.workflows.types.gate import is_weaker, judges_by, policy_text
 from orga.workflows.types.names import RUNS
+from orga.workflows.types.setup import Setup
 
 _LOOKED_AT = 50
 """Events: what a run works with stands at its beginning."""
@@ -35,16 +43,59 @@ def remember_engine(config: OrgaConfig, engine: str) -> None:
 
 async def recorded_engine(client: Client, task_queue: str) -> str:
     """Return the engine that the latest run of a task queue began under; empty where there is none."""
-    name = task_queue.replace("\\", "\\\\").replace('"', '\\"')
-    try:
-        kinds = ", ".join(f'"{kind}"' for kind in RUNS)
-        for run in await newest_of(client, f'WorkflowType IN ({kinds}) AND TaskQueue = "{name}"', 1):
-            history = WorkflowHistory(run.id, await _first_events(client, run.id, run.run_id))
-            setup = await recorded_setup(values_of(client, history), history.events)
+    with suppress(RPCError):  # who may poll need not be allowed to list
+        for run in await newest_of(client, _on(task_queue), 1):
+            setup = await _setup_of(client, run)
             return setup.policy if setup else ""
-    except RPCError:
-        pass  # who may poll need not be allowed to list
     return ""
+
+
+async def require_own_policy(client: Client, task_queue: str, own: str) -> None:
+    """Refuse to join a task queue whose runs are judged by another policy: any of its workers may judge any of them.
+
+    Args:
+        client: Of the worker.
+        task_queue: That it is about to poll.
+        own: Its policy, as `policy_text` returns it.
+
+    Raises:
+        ConfigError: Naming the worker or the live run with another policy.
+    """
+    for identity in await pollers(client, task_queue) or ():
+        if not judges_by(short_policy(own), shown_policy(identity)):
+            raise ConfigError(
+                f"policy: worker {identity} polls task queue {task_queue!r} and judges by another policy than this "
+                "folder's. Give this folder a [temporal] task_queue of its own, or stop that worker"
+            )
+    with suppress(RPCError):  # as above
+        for run in await newest_of(client, _on(task_queue), LIVE_RUNS, with_ended=False):
+            wanted = await policy_of(run)
+            if not wanted and (setup := await _setup_of(client, run)) and setup.policy_place:
+                wanted = policy_text(setup.policy, setup.policy_place, setup.policy_version)
+            if not judges_by(own, wanted):
+                raise ConfigError(
+                    f"policy: run {run.id} on task queue {task_queue!r} is judged by another policy than this folder. "
+                    "Give this folder a [temporal] task_queue of its own; or let the run end, keep changed policies "
+                    "in the folder where they were, or start a version of a deployment (--deployment)"
+                )
+
+
+def worker_policy(config: OrgaConfig, engine: PolicyEngine) -> str:
+    """Return the policy of a worker, as `policy_text` does."""
+    return policy_text(engine_name(policy_settings(config.policy, {})), policy_place(config), policy_version(engine))
+
+
+LIVE_RUNS = 20
+"""The newest live runs of a task queue, whose policies are looked at."""
+
+
+def _on(task_queue: str) -> str:
+    return f"WorkflowType IN ({', '.join(map(quoted, RUNS))}) AND TaskQueue = {quoted(task_queue)}"
+
+
+async def _setup_of(client: Client, run: WorkflowExecution) -> Setup | None:
+    history = WorkflowHistory(run.id, await _first_events(client, run.id, run.run_id))
+    return await recorded_setup(values_of(client, history), history.events)
 
 
 def change_of_engine(config: OrgaConfig, engine: str, before: str) -> str:

@@ -24,6 +24,7 @@ from orga.client.config.delivery_settings import told_channels
 from orga.client.config.mcp_servers import configured_servers
 from orga.client.config.model_prices import is_priced
 from orga.client.config.notify_settings import ADDRESS, notify_settings
+from orga.client.config.policy_folder import policy_place
 from orga.client.config.policy_settings import policy_settings
 from orga.client.config.sections import OrgaConfig
 from orga.client.workers.build import build_id
@@ -121,6 +122,7 @@ def configured_parts(
         agent="",
         model="",
         policy=engine_name(settings),
+        policy_place=policy_place(config),
         build=build_id(),
         loop_version=LOOP_VERSION,
         gate_execution=gate_execution(policy),

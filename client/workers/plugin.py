@@ -38,7 +38,7 @@ from orga.client.server.search_attributes import are_known
 from orga.client.workers.application import client_of, refuse_shared_names, with_our_values
 from orga.client.workers.deployment import GoingOver
 from orga.client.workers.ending import SHUTDOWN_GRACE, bound_shutdown, ends_unbegun
-from orga.client.workers.engine_memory import change_of_engine, recorded_engine
+from orga.client.workers.engine_memory import change_of_engine, recorded_engine, require_own_policy, worker_policy
 from orga.client.workers.in_code import Agent, Function, InCode
 from orga.client.workers.parts import Parts, configured_parts
 from orga.client.workers.registered import HEARTBEAT_THROTTLE, WORKFLOW_TASKS, beside, registered
@@ -185,6 +185,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             ConfigError: As `run_worker`.
         """
         made.agents.knows_attributes = await are_known(worker.client, _log.warning)
+        await require_own_policy(worker.client, worker.task_queue, worker_policy(self.config, made.parts.policy))
         before = await recorded_engine(worker.client, worker.task_queue)
         if changed := change_of_engine(self.config, made.parts.engine, before):
             _log.warning(changed)

@@ -15,6 +15,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from orga.client.config.known_input import refuse_here
+from orga.client.config.policy_folder import starter_policy
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.workplace import settle
 from orga.client.connect import connection
@@ -73,7 +74,8 @@ async def worker(
         async with connection(plugin.config, lambda _: None, observed.plugins, root=plugin.root) as connected:
             mark = _mark_of_program(_names(plugin, workflows, activities)) if has_own else ""
             queue = task_queue or connected.task_queue + mark
-            settle(connected.client, queue, connected.workplace if connected.endpoint.embedded else None)
+            place = connected.workplace if connected.endpoint.embedded else None
+            settle(connected.client, queue, place, partial(starter_policy, plugin.config))
             check_by(connected.client, partial(refuse_here, config=plugin.config))
             at_work = Worker(
                 connected.client,

@@ -1,6 +1,7 @@
 """The engine of a run stays: what is missing at a worker's start does not weaken it."""
 
 import shutil
+import signal
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -44,6 +45,35 @@ async def test_the_latest_run_of_a_queue_says_its_engine(
         await until(is_told)
         with suppress(RPCError):  # it may have ended by itself
             await client.get_workflow_handle(run_id).terminate("its test is over")
+
+
+def test_a_worker_joins_no_queue_whose_runs_are_judged_by_another_policy(client: Client, tmp_path: Path) -> None:
+    server = {
+        "TEMPORAL_ADDRESS": client.service_client.config.target_host,
+        "ORGA_TEMPORAL__TASK_QUEUE": f"shared-{tmp_path.name}",
+    }
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "theirs").mkdir()
+    a_folder(tmp_path / "ours", all=PERMIT_ALL, none='@id("none") forbid (principal, action, resource);')
+    a_folder(tmp_path / "theirs", all=PERMIT_ALL)
+    ours, theirs = (an_orga(tmp_path / name, tmp_path / "home", **server) for name in ("ours", "theirs"))
+    with ours.started("worker") as worker:
+        worker.line("polls task queue")
+        with theirs.started("worker") as refused:
+            refused.line(
+                "judges by another policy than this folder's. Give this folder a .temporal. task_queue of its own"
+            )
+            assert refused.code() != 0
+        run = theirs("run", "look")
+        assert (run.code, "judges by another policy than this folder's" in run.err) == (2, True)
+        worker.send(signal.SIGTERM)
+        worker.code()
+    left = ours("run", "look", "--detach").out.strip()
+    with theirs.started("worker") as refused:
+        refused.line(f"run {left} on task queue .* is judged by another policy")
+    with ours.started("worker") as worker:
+        worker.line("polls task queue")
+        assert ours("attach", left).code == 4, "denied by policy"
 
 
 def test_a_worker_whose_policies_are_missing_does_not_start(tmp_path: Path) -> None:

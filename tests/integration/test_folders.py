@@ -116,7 +116,7 @@ def test_status_and_doctor_show_folder_and_configuration(home: Path, tmp_path: P
     with here.started("worker") as worker:
         worker.line("worker polls")
         run = here("run", TASK, "--json", "--id", "run-of-shown")
-        assert run.code == 0
+        assert (run.code, "orga.toml was changed" in run.err) == (0, False)
         place = json.loads(here("status", "run-of-shown", "--json").out)["workplace"]
         assert (place["root"], place["config"]) == (str(here.folder), str(here.folder / "orga.toml"))
         assert f"folder     {here.folder}" in here("status", "run-of-shown").out
@@ -127,6 +127,9 @@ def test_status_and_doctor_show_folder_and_configuration(home: Path, tmp_path: P
         (here.folder / "orga.toml").write_text("# two\n")
         stale = worker_check(here)
         assert (stale["ok"], stale["remedy"]) == (False, "start the worker again")
+        for command in ("run", "goal"):
+            late = here(command, TASK, "--set", "max_iterations=1")
+            assert "started before orga.toml was changed, or with another one; to use the file as it is" in late.err
 
 
 def worker_check(orga: Orga) -> dict[str, str]:

@@ -30,7 +30,7 @@ from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.phases.run import Run
 from orga.workflows.phases.stages import confirm_held_up
 from orga.workflows.types.hydration import PreHydration
-from orga.workflows.types.input import started_for
+from orga.workflows.types.input import policy_of_starter, started_for
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.names import READ_PAST
 from orga.workflows.types.past import Forking
@@ -117,6 +117,8 @@ async def _prepare(run: Run) -> Setup:
         request = request.with_ceiling(lineage.ceiling, lineage.depth)
     if (place := started_for(workflow.memo_value)) is not None:
         request = request.with_workplace(place)
+    if policy := policy_of_starter(workflow.memo_value):
+        request = request.with_policy(policy)
     if run_input.output_schema is not None:
         request = request.with_output_schema(run_input.output_schema)
     request = run.wants(request)

@@ -225,6 +225,28 @@ def place_of(activity_id: str) -> str:
     return _AGAIN.sub("", activity_id)
 
 
+def policy_text(engine: str, place: str, version: str) -> str:
+    """Return a policy as memos and workers name it: its engine, a digest of where its rules are, and their version."""
+    return f"{engine}:{place}:{version}"
+
+
+def judges_by(worker: str, run: str) -> bool:
+    """Return whether a worker judges by the policy of a run, both as `policy_text` returns them; "" is unknown.
+
+    Rules stay the same policy when they are edited where they are, and when they are copied as they are.
+    """
+    if not worker or not run:
+        return True
+    engine, place, version = (*worker.split(":"), "", "")[:3]
+    wanted, wanted_place, wanted_version = (*run.split(":"), "", "")[:3]
+    if wanted not in RULES:
+        return not is_weaker(engine, wanted)
+    return engine == wanted and (place == wanted_place or (bool(version) and version == wanted_version))
+
+
+RULES = frozenset({"cedar", "opa"})
+"""Engines that judge by rules of their own."""
+
 _STRENGTH = {"allow": 0, "default": 1, "cedar": 2, "opa": 2}
 
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 WORKPLACE_MEMO = "orga_folder"
 """The memo key under which the client of the embedded server writes it."""
 
+POLICY_MEMO = "orga_policy"
+"""The memo key under which a client writes the policy of its folder, as `policy_text` returns it."""
+
 
 class Workplace(Record):
     """A folder with its configuration."""
@@ -42,6 +45,9 @@ class Workplace(Record):
         return replace_fields(self, {"models": digest, "variables": variables})
 
 
+MAX_POLICY_CHARS = 100
+
+
 def workplace_of(value: Any) -> Workplace | None:
     """Return what a memo holds, None where it holds nothing of the kind: whoever starts a run writes its memo."""
     try:
@@ -64,8 +70,26 @@ def started_for(memo: Callable[[str, Any], Any]) -> Workplace | None:
 
 def handed_on(memo: Callable[[str, Any], Any]) -> dict[str, Any] | None:
     """Return the memo of a run that one with this memo starts, so that people find it under the same folder."""
-    place = started_for(memo)
-    return None if place is None else {WORKPLACE_MEMO: place.model_dump(mode="json")}
+    return run_memo(started_for(memo), policy_of_starter(memo)) or None
+
+
+def run_memo(place: Workplace | None, policy: str) -> dict[str, Any]:
+    """Return the memo of a run that is started for a place and under a policy; "" is any."""
+    home = {} if place is None else {WORKPLACE_MEMO: place.model_dump(mode="json")}
+    return {**home, POLICY_MEMO: policy} if policy else home
+
+
+def policy_of_starter(memo: Callable[[str, Any], Any]) -> str:
+    """Return the policy that a run was started under, "" where its memo names none that can be read.
+
+    Args:
+        memo: `workflow.memo_value`.
+    """
+    try:
+        named = memo(POLICY_MEMO, "")
+    except Exception:  # as in `started_for`
+        return ""
+    return named if isinstance(named, str) and len(named) <= MAX_POLICY_CHARS else ""
 
 
 class Lineage(Border):

@@ -31,6 +31,8 @@ class PrepareRequest(Record):
     depth: int = 0
     workplace: Workplace | None = None
     """What the run was started for; None is any."""
+    policy: str = ""
+    """What the run was started under, as `policy_text` returns it; "" is any."""
     pipeline: str | None = None
     """The name of a goal's pipeline."""
 
@@ -41,6 +43,10 @@ class PrepareRequest(Record):
     def with_workplace(self, workplace: Workplace) -> Self:
         """Return the request of a run that is at home there."""
         return replace_fields(self, {"workplace": workplace})
+
+    def with_policy(self, policy: str) -> Self:
+        """Return the request of a run that was started under that policy."""
+        return replace_fields(self, {"policy": policy})
 
     def with_pipeline(self, name: str) -> Self:
         """Return the request of a goal with that pipeline."""
@@ -70,6 +76,8 @@ class Setup(Record):
     output_schema: dict[str, Any] | None = None
     """What the final answer has to fit."""
     policy: str = "default"
+    policy_place: str = ""
+    """A digest of where its rules are."""
     policy_version: str = ""
     """Of its rules when the run was prepared, where it has any; each verdict names the one that it was made by."""
     build: str = ""
