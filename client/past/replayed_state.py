@@ -4,6 +4,7 @@ from shlex import quote
 from typing import Any, cast
 
 from temporalio import workflow
+from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
@@ -23,12 +24,18 @@ from orga.client.runners.workflows import WORKFLOWS
 from orga.client.runners.wrapped import REPLAY_BUILD, ObservedRunner
 from orga.workflows.types.state import AgentState
 
+_UPDATES = (
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_COMPLETED,
+)
+"""Events of the task that completed last before them, which they do not name."""
+
 
 def until_task(history: WorkflowHistory, event_id: int) -> WorkflowHistory:
-    """Return the history up to a completed workflow task and what that task decided."""
+    """Return the history up to a completed workflow task and what that task decided and took in."""
     kept = list(history.events[:event_id])
     for event in history.events[event_id:]:
-        if _decided_by(event) != event_id:
+        if event.event_type not in _UPDATES and _decided_by(event) != event_id:
             break
         kept.append(event)
     return WorkflowHistory(history.workflow_id, kept)

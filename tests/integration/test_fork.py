@@ -13,7 +13,9 @@ from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Message
 from orga.workflows.types.record import InvalidInput
 from tests.support.hold import Hold
+from tests.support.runs.approvals import Asks, pending, yes
 from tests.support.runs.loop import WORKER_FACTS, Ran, a_loop
+from tests.support.runs.questions import updated
 from tests.support.runs.rewound import ended
 
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
@@ -102,6 +104,18 @@ async def test_a_limit_that_ended_a_run_can_be_raised_in_a_fork_of_its_end(clien
 
     assert (first.result.termination.reason, ran.result.termination.reason) == ("max_iterations", "completed")
     assert [message.text for message in seen(provider, 2)[1:]] == ["step 1", "result 1", "step 2", "result 2"]
+
+
+async def test_a_fork_knows_what_a_person_decided_in_the_last_moment_of_its_past(client: Client) -> None:
+    """The denial and the next model call are of one workflow task."""
+    provider = ScriptedModel([calls("pay"), answers("first"), answers("second")], repeats=True)
+    async with a_loop(client, provider, FakeTool("pay", effect="irreversible"), engine=Asks()) as loop:
+        handle = await loop.start()
+        [question] = await pending(handle)
+        await updated(handle, "deny", yes(question, reason="too much"))
+        await loop.ended(handle)
+        await ended(client, await fork(client, handle.id, 1))
+    assert seen(provider, 2) == seen(provider, 1)
 
 
 async def test_an_answer_can_be_asked_further_about(client: Client) -> None:
