@@ -4,6 +4,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
+from pydantic_core import to_json
 from temporalio import activity
 
 from orga.activities.conversations import Conversations
@@ -13,11 +14,12 @@ from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
 from orga.activities.model_calls import ModelCalls, Models
 from orga.activities.model_context import model_context
 from orga.activities.model_requests import model_request
-from orga.activities.replies import calls_room, normalised, text_alone
+from orga.activities.replies import MAX_CALLS_BYTES, calls_room, normalised, text_alone
 from orga.workflows.types.goals.turns import GoalReply, GoalRequest, skill_named
 from orga.workflows.types.json_text import object_in
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.names import PLANNED, GoalTurn
+from orga.workflows.types.parts import Part, ToolCall
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import clip
 
@@ -79,18 +81,20 @@ class GoalActivities:
 
     @activity.defn(name="goal_input")
     async def prepare_calls(self, request: GoalRequest) -> GoalReply:
-        """Return the calls of a round: those of the plan as they stand, else the model's."""
+        """Return the calls of a round: those of the plan as they are, and those that the model makes beside them."""
         began = time.monotonic()
         run, context = await model_context(self._conversations, request)
         reply = Reply.of(calls=request.calls, finish="tool_calls", model=PLANNED)
-        if not request.calls:
+        if request.asks_model:
             asked = model_request("goal_input", context, request)
             reply = await self._calls.complete(context.setup, asked, began, _models(context.setup))
             # no model may pass its calls off as the plan's, which are not counted
             reply = reply.with_differences(model=None) if reply.model == PLANNED else reply
-        reply = normalised(reply, context.messages, calls_room(context.setup.config.max_output_tokens))
-        if not request.calls:  # those of a plan are carried out as they were approved
-            reply = with_fitted_arguments(reply, context.setup.tools)
+            room = MAX_CALLS_BYTES - len(to_json(request.calls))
+            room = min(calls_room(context.setup.config.max_output_tokens), room)
+            reply = normalised(reply, context.messages, room)
+            reply = with_planned_calls(with_fitted_arguments(reply, context.setup.tools), request)
+        reply = normalised(reply, context.messages)
         self._conversations.keep_reply(run, request.iteration, reply)
         return _own(reply)
 
@@ -150,6 +154,26 @@ class GoalActivities:
             errors = [f"the schema of {skill} cannot be used: {error}"]
         name = str(cast("dict[str, Any]", step).get("id", skill))[:40]
         return [f"{name}: arguments: {'; '.join(errors)}"[:MAX_PROBLEM_CHARS]] if errors else []
+
+
+def with_planned_calls(reply: Reply, request: GoalRequest) -> Reply:
+    """Return the reply with the plan's calls in their places.
+
+    The model makes the calls of `open_places` alone. Many make all calls of the round: then the plan's take the place
+    of theirs. Any other number of calls stays as it is, and the run refuses it.
+    """
+    planned = request.planned
+    places = {len(request.open_places): request.open_places, request.size: range(request.size)}.get(len(reply.calls))
+    if places is None:
+        return reply
+    parts, left = list[Part](), iter(places)
+    for part in reply.parts:
+        if not isinstance(part, ToolCall):
+            parts.append(part)
+        elif (place := next(left)) not in planned:
+            parts += [planned.pop(at) for at in [*planned] if at < place]
+            parts.append(part)
+    return reply.with_differences(parts=(*parts, *planned.values()))
 
 
 def _own(reply: Reply) -> GoalReply:

@@ -14,7 +14,7 @@ from orga.client.journal.exports import export_check
 from orga.client.journal.head import SealedHead, head_check
 from orga.client.journal.laws import law_faults
 from orga.client.journal.reading import read_journal
-from orga.client.proof.decisions import DecisionRecord, fault_of, recorded_decisions
+from orga.client.proof.decisions import DecisionRecord, PlanRecord, fault_of, recorded_decisions
 from orga.client.proof.folded import ChainFolds
 from orga.client.proof.gate_law import breaches
 from orga.client.proof.gate_record import GateRecord, Judged
@@ -99,12 +99,16 @@ async def _replay_checks(
     values = values_of(client, run.history)
     record = GateRecord(values.converter.payload_converter)
     decisions = DecisionRecord(values.converter.payload_converter)
-    outcome = await replayed(run.history, values, record.observe, decisions.observe, observe)
-    replay = _check("replay", workflow_id, outcome.failure, f"{len(run.events)} events", run.run_id)
+    plan = PlanRecord(values.converter.payload_converter)
+    outcome = await replayed(run.history, values, record.observe, decisions.observe, plan.observe, observe)
+    replay = [_check("replay", workflow_id, outcome.failure, f"{len(run.events)} events", run.run_id)]
+    if plan.rounds:
+        fine = f"{plan.rounds} rounds of steps have the arguments of the plan"
+        replay.append(_check("plan", workflow_id, plan.fault, fine, run.run_id))
     if outcome.failure:
-        return [replay]
+        return replay
     return [
-        replay,
+        *replay,
         await _gate_check(client, workflow_id, run, record),
         *([await _permit_check(client, workflow_id, run, record, permits)] if permits else []),
         *await _decision_checks(client, workflow_id, run, decisions),

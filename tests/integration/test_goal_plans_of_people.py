@@ -4,18 +4,22 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pydantic_core import to_json
-from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
+from pydantic_core import from_json, to_json
+from temporalio.client import Client, WorkflowHandle, WorkflowHistory, WorkflowUpdateFailedError
 
 from orga.activities.ports import ModelRequest, ToolContext
+from orga.client.history.chain import RunHistory, histories, run_chain
+from orga.client.past.fork import fork
+from orga.client.proof.verify import verified_histories, verify
 from orga.client.runs.goals import GoalHandle
-from orga.testing import FakeTool, answers
+from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply
 from tests.support.hold import Hold, until
 from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
+from tests.support.runs import rewound
 from tests.support.runs.delegates import a_cast, agent, status_of
 from tests.support.runs.goals import ended, start, tell
-from tests.support.runs.loop import Deny, a_loop
+from tests.support.runs.loop import WORKER_FACTS, Deny, a_loop
 from tests.support.runs.questions import waiting
 
 
@@ -125,6 +129,104 @@ async def test_a_person_may_give_another_plan_and_is_told_what_is_wrong_with_it(
     assert (pursued.reason, seen, pursued.result.plan) == ("completed", [7], ("mine",))
     [adjusted] = [entry.data for entry in pursued.journal if entry.event == "PlanAdjusted"]
     assert adjusted["by"] == "operator"
+
+
+EACH_TURN = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
+KNOWN, MISSING = a_step("a", at="of the plan"), a_step("b", "save") | {"arguments": None}
+"""A step whose arguments the plan has, and one whose arguments the model makes in the same round."""
+
+
+class Looked:
+    """Two tools that note what they were called with."""
+
+    def __init__(self) -> None:
+        self.seen = list[tuple[str, str]]()
+        self.tools = [FakeTool(name, self._noting(name)) for name in ("look", "save")]
+
+    def _noting(self, name: str) -> Callable[[dict[str, Any], ToolContext], str]:
+        return lambda arguments, _: self.seen.append((name, arguments["at"])) or "ok"
+
+
+def filling_in(*made: str, **turns: Any) -> GoalModel:
+    """Return a model that makes these calls if it is asked for those of a round."""
+    by_model = calls(*made, arguments={"at": "by the model"})
+    return a_model(**({"input": by_model, "evaluate": scored("a", "b")} | turns))
+
+
+@pytest.mark.parametrize("made", [["save"], ["look", "save"]], ids=["the missing call", "all calls of the round"])
+@pytest.mark.parametrize(
+    ("planned", "answer", "setup"),
+    [
+        pytest.param([KNOWN, MISSING], None, WORKER_FACTS, id="nobody reviews it"),
+        pytest.param([KNOWN, MISSING], "yes", WORKER_FACTS, id="a person approves it"),
+        pytest.param([KNOWN, MISSING], "yes", EACH_TURN, id="each turn continues as new"),
+        pytest.param(
+            [a_step("z")], to_json({"steps": [KNOWN, MISSING]}).decode(), WORKER_FACTS, id="a person types it"
+        ),
+    ],
+)
+async def test_arguments_of_a_plan_are_kept_and_the_model_fills_in_what_is_missing(
+    client: Client, planned: list[Any], answer: str | None, setup: Any, made: list[str]
+) -> None:
+    looked = Looked()
+    async with a_loop(client, filling_in(*made, plan=says(steps=planned)), *looked.tools, setup=setup) as loop:
+        handle = await start(loop, plan_review="never" if answer is None else "always")
+        if answer is not None:
+            await waiting(handle)
+            await tell(handle, answer)
+        pursued = await ended(handle, client)
+        verified = await verify(client, handle.id)
+    assert sorted(looked.seen) == [("look", "of the plan"), ("save", "by the model")]
+    assert (pursued.reason, verified.ok) == ("completed", True)
+    assert "1 rounds of steps have the arguments of the plan" in [each.detail for each in verified.checks]
+
+
+async def test_arguments_of_a_step_by_a_persons_word_are_kept(client: Client) -> None:
+    looked = Looked()
+    async with a_loop(client, filling_in("look", "save", plan=says(steps=[KNOWN, MISSING])), *looked.tools) as loop:
+        handle = await start(loop, plan_review="always")
+        first = await waiting(handle)
+        await handle.signal("override_step", {"skill": "look", "input": {"at": "of a person"}})
+        while (await waiting(handle))["wait_id"] == first["wait_id"]:
+            pass
+        await tell(handle, "yes")
+        await ended(handle, client)
+    assert sorted(looked.seen) == [("look", "of a person"), ("save", "by the model")]
+
+
+async def test_a_fork_of_an_approved_plan_keeps_its_arguments(client: Client) -> None:
+    looked = Looked()
+    async with a_loop(client, filling_in("look", "save", plan=says(steps=[KNOWN, MISSING])), *looked.tools) as loop:
+        handle = await start(loop, plan_review="always")
+        await waiting(handle)
+        await tell(handle, "yes")
+        await ended(handle, client)
+        await rewound.ended(client, await fork(client, handle.id, 1))
+    assert sorted(looked.seen) == [("look", "of the plan")] * 2 + [("save", "by the model")] * 2
+
+
+async def test_arguments_that_are_not_those_of_the_plan_are_found(client: Client) -> None:
+    """Nothing of such a reply is carried out today, so the history tells of calls that this code does not make."""
+    looked = Looked()
+    async with a_loop(client, filling_in("save", plan=says(steps=[KNOWN, MISSING])), *looked.tools) as loop:
+        handle = await start(loop)
+        await ended(handle, client)
+    [run] = await histories(client, await run_chain(client, handle.id))
+    forged = RunHistory(run.run_id, WorkflowHistory.from_json(handle.id, run.history.to_json()))
+    of_input = [
+        event.event_id
+        for event in forged.events
+        if event.activity_task_scheduled_event_attributes.activity_type.name == "goal_input"
+    ]
+    for event in forged.events:
+        done = event.activity_task_completed_event_attributes
+        if done.scheduled_event_id in of_input:
+            reply = from_json(done.result.payloads[0].data)
+            reply["parts"][0]["arguments"] = {"at": "elsewhere"}
+            done.result.payloads[0].data = to_json(reply)
+    checks, _ = await verified_histories(client, handle.id, [forged])
+    found = {check.name: check.detail for check in checks if not check.ok}
+    assert found["plan"] == "turn 2: step a has other arguments than its plan"
 
 
 async def test_an_abort_ends_a_review_and_nothing_was_done(client: Client) -> None:

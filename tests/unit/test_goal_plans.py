@@ -108,11 +108,43 @@ def test_only_the_calls_of_the_steps_fit_them() -> None:
     setup = a_setup(a_spec("read"), a_spec("delegate"))
     steps = [a_plan_step("a"), a_plan_step("b", skill="scout")]
     fitting = [a_call("read"), a_call("delegate", agent="scout", task="t")]
-    assert fits_steps(fitting, steps, setup) == ""
+    assert fits_steps(fitting, steps, (None, None), setup) == ""
     for wrong in (
         fitting[:1],
         [*fitting, a_call("read")],
         fitting[::-1],
         [a_call("read"), a_call("delegate", agent="x")],
     ):
-        assert fits_steps(wrong, steps, setup)
+        assert fits_steps(wrong, steps, (None, None), setup)
+
+
+@pytest.mark.parametrize(
+    ("planned", "made"),
+    [
+        pytest.param({"path": "a"}, {"path": "b"}, id="another value"),
+        pytest.param({"path": "a"}, {}, id="no value"),
+        pytest.param({"path": "a"}, {"path": "a", "force": True}, id="one more"),
+        pytest.param({}, {"path": "a"}, id="a call without any"),
+        pytest.param({"n": 1}, {"n": True}, id="true in place of 1"),
+        pytest.param({"n": 1}, {"n": "1"}, id="a text in place of a number"),
+        pytest.param({"at": {"x": [1, 2]}}, {"at": {"x": [2, 1]}}, id="another order, deep inside"),
+    ],
+)
+def test_arguments_that_the_plan_has_are_kept(planned: dict[str, Any], made: dict[str, Any]) -> None:
+    setup, steps = a_setup(a_spec("read")), [a_plan_step("a"), a_plan_step("b")]
+    plan = (a_call("read", **planned), None)
+    assert fits_steps([a_call("read", **planned), a_call("read", **made)], steps, plan, setup) == ""
+    assert "the plan has the arguments" in fits_steps([a_call("read", **made), a_call("read")], steps, plan, setup)
+
+
+def test_a_planned_call_whose_arguments_were_refused_is_not_the_one_of_the_plan() -> None:
+    broken = a_call("read").with_differences(malformed="(too large)")
+    assert fits_steps([broken], [a_plan_step("a")], [a_call("read")], a_setup(a_spec("read")))
+
+
+def test_of_a_round_the_model_is_told_the_calls_that_it_has_to_make() -> None:
+    setup = a_setup(a_spec("read"), a_spec("write"))
+    steps = [a_plan_step("a"), a_plan_step("b", skill="write")]
+    assert fits_steps([], steps, (a_call("read"), None), setup) == (
+        "make exactly these calls, in this order: write; you made none"
+    )

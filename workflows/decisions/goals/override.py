@@ -21,7 +21,7 @@ from orga.workflows.types.goals.pursuit import (
 )
 from orga.workflows.types.json_text import MAX_DEPTH, is_deeper
 from orga.workflows.types.setup import Setup
-from orga.workflows.types.text import MOST_IN_JSON, clean_text, one_line
+from orga.workflows.types.text import MOST_IN_JSON, clean_json, clean_text, one_line
 
 MAX_LINE_CHARS = MOST_IN_JSON * MAX_ARGUMENTS_BYTES
 """Of an input on one line, which nothing of it is cut from."""
@@ -90,12 +90,12 @@ def _wanted(raw: object, setup: Setup) -> tuple[str, dict[str, Any] | str]:
     match given:
         case str() if given.strip():
             wanted = clean_text(given)
+        case dict() if is_deeper(given, MAX_DEPTH):  # pyright: ignore[reportUnknownArgumentType]
+            raise ValueError(f"override_step: input: nested more than {MAX_DEPTH} deep")
         case dict():
-            wanted = cast("dict[str, Any]", given)
+            wanted = clean_json(given)
         case _:
             raise ValueError("override_step: input: give the arguments as an object, or what it is to do as a text")
-    if is_deeper(wanted, MAX_DEPTH):
-        raise ValueError(f"override_step: input: nested more than {MAX_DEPTH} deep")
     if skill in agents_of(setup) and (problem := agent_problem(wanted)):
         raise ValueError(f"override_step: input: {problem}")
     if len(to_json(wanted, inf_nan_mode="strings")) > MAX_ARGUMENTS_BYTES:

@@ -34,12 +34,14 @@ PLACEHOLDERS: Mapping[PromptName, Mapping[str, Placeholder]] = {
     "execution": {
         "goal": _GOAL,
         "steps": Placeholder(
-            "the steps of this round, one a line, and below what those brought that they depend on",
+            "the steps of this round that need a call, one a line, and below each what its dependencies brought",
             "- s1 (read): g",
             is_needed=True,
         ),
         "answer_form": Placeholder(
-            "which calls to make; empty where the plan has them, and no model is asked", "Make them.", is_needed=True
+            "which calls to make, and which the plan has; empty if the plan has all of them, and no model is asked",
+            "Make them.",
+            is_needed=True,
         ),
         "memory": Placeholder("what the model keeps in mind; empty where that is nothing, or no model is asked"),
     },

@@ -74,10 +74,3 @@ BY_PIPELINE = Planner(
 def planner_of(state: GoalState) -> Planner:
     """Return who plans this goal."""
     return BY_MODEL if pipeline_of(state) is None else BY_PIPELINE
-
-
-def planned_calls(state: GoalState) -> tuple[ToolCall, ...]:
-    """Return the calls of the round as they are planned; none where one of them is not."""
-    made = planner_of(state).calls(state)
-    calls = tuple(call for call in made if call is not None)
-    return calls if len(calls) == len(made) else ()

@@ -8,12 +8,14 @@ from typing import Any, cast
 
 from pydantic_core import to_json
 
+from orga.workflows.decisions.calls import fingerprint
 from orga.workflows.decisions.goals.replies import Unusable, line
 from orga.workflows.types.goals.pursuit import MAX_ARGUMENTS_BYTES, MAX_GOAL_CHARS, MAX_ID_CHARS, GoalState, PlanStep
 from orga.workflows.types.goals.turns import skill_named
 from orga.workflows.types.loop_tools import DELEGATE, LOOP_TOOLS
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.setup import Setup
+from orga.workflows.types.text import clean_json
 
 MAX_SHOWN_PROBLEMS = 10
 
@@ -104,7 +106,7 @@ def _step(
         (not _are_names(needs), "depends_on: a list of ids"),
     ]
     found = [what for is_wrong, what in wrong if is_wrong]
-    known = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None
+    known: dict[str, Any] | None = clean_json(arguments) if isinstance(arguments, dict) else None
     if skill in agents:
         known = known or None
         found += [f"arguments: {problem}" for problem in [agent_problem(known or "")] if problem]
@@ -183,13 +185,25 @@ def tool_of(step: PlanStep, setup: Setup) -> str:
     return step.skill if setup.tool(step.skill) is not None else DELEGATE
 
 
-def fits_steps(calls: Sequence[ToolCall], steps: Sequence[PlanStep], setup: Setup) -> str:
-    """Return why these calls do not do these steps, one for each in order; "" where they do."""
+def fits_steps(
+    calls: Sequence[ToolCall], steps: Sequence[PlanStep], planned: Sequence[ToolCall | None], setup: Setup
+) -> str:
+    """Return why these calls do not do these steps, one for each in order; "" if they do.
+
+    Args:
+        calls: Of the reply.
+        steps: Of the round.
+        planned: The call of each step as the plan has it; None if the model makes its arguments.
+        setup: Tells tools from agents.
+    """
     wanted = [tool_of(step, setup) for step in steps]
     made = [call.name for call in calls]
     if made != wanted:
-        return f"make exactly these calls, in this order: {', '.join(wanted)}; you made {', '.join(made) or 'none'}"
-    for call, step in zip(calls, steps, strict=True):
+        asked = [name for name, call in zip(wanted, planned, strict=True) if call is None] or wanted
+        return f"make exactly these calls, in this order: {', '.join(asked)}; you made {', '.join(made) or 'none'}"
+    for call, step, plan in zip(calls, steps, planned, strict=True):
+        if plan is not None and (call.malformed is not None or fingerprint(call) != fingerprint(plan)):
+            return f"{step.id}: the plan has the arguments of this call; they stay as they are"
         if call.name == DELEGATE and call.arguments.get("agent") != step.skill:
             return f"{step.id}: delegate to {step.skill!r}"
     return ""

@@ -50,8 +50,10 @@ def plan_prompt(state: GoalState, setup: Setup) -> str:
 
 
 def input_prompt(state: GoalState, steps: Sequence[PlanStep], *, is_planned: bool) -> str:
-    """Return the message that asks for the calls of these steps."""
+    """Return the message that asks for the calls of these steps: of a round, those whose arguments the plan lacks."""
     pursuit, form = state.pursuit, "Make one call for each step, in this order, and no others."
+    if beside := [step.id for step in pursuit.due_steps if step not in steps]:
+        form += f" The plan has the calls of {', '.join(beside)}, which run beside them."
     if is_planned:
         return _asking(state, "goal_input", steps=_lines(map(_to_do, steps)), answer_form="", memory="")
     built_on = _built_on(pursuit, steps)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.calls import not_run
 from orga.workflows.decisions.control.answers import question_of
 from orga.workflows.decisions.goals import prompts, pursue, review
-from orga.workflows.decisions.goals.planners import planned_calls, planner_of
+from orga.workflows.decisions.goals.planners import planner_of
 from orga.workflows.decisions.goals.plans import fits_steps
 from orga.workflows.decisions.roll_over import holding_up
 from orga.workflows.phases import act, gate
@@ -23,6 +23,7 @@ from orga.workflows.phases.stages import conclude, pass_stages
 from orga.workflows.types.gate import PLAN, ProposedStep, Verdict
 from orga.workflows.types.goals.pursuit import GoalState, Stage
 from orga.workflows.types.goals.turns import GoalReply
+from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Question
 
 
@@ -56,7 +57,7 @@ async def _execute(run: GoalRun) -> None:
         return
     due, reply = run.goal.pursuit.due_steps, proposed.classified.reply
     problem = "" if proposed.classified.kind == "calls" else "make the calls of this round, whole"
-    if problem := problem or fits_steps(reply.calls, due, run.setup):
+    if problem := problem or fits_steps(reply.calls, due, _planned_calls(run.goal), run.setup):
         run.change(observe.with_unjudged, reply, tuple(not_run(call, problem) for call in reply.calls))
         run.pursue(pursue.with_unusable, problem)
         return
@@ -64,15 +65,20 @@ async def _execute(run: GoalRun) -> None:
 
 
 async def _prepare_steps(run: GoalRun) -> Proposed | None:
-    """Return the calls of the steps: the plan's where it has the arguments of all, else those that the model makes."""
+    """Return the calls of the steps: the plan's as they are, and those that the model makes beside them."""
     due = run.goal.pursuit.due_steps
-    is_planned = bool(planned_calls(run.goal))
+    unplanned = [step for step, call in zip(due, _planned_calls(run.goal), strict=True) if call is None]
     return await take_turn(
         run,
         "goal_input",
-        lambda state: prompts.input_prompt(state, due, is_planned=is_planned),
-        lambda state, request: request.with_calls(planned_calls(state)),
+        lambda state: prompts.input_prompt(state, unplanned or due, is_planned=not unplanned),
+        lambda state, request: request.with_round(_planned_calls(state)),
     )
+
+
+def _planned_calls(state: GoalState) -> Sequence[ToolCall | None]:
+    """Return the call of each step of the round as the plan has it; None if the model makes its arguments."""
+    return planner_of(state).calls(state)
 
 
 async def _carry_out(run: GoalRun, proposed: Proposed) -> None:

@@ -1,6 +1,6 @@
 """The model calls of a goal: what goes with one beside its context, and what comes back beside its words."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from orga.workflows.types.context import ReasonRequest
@@ -14,13 +14,35 @@ class GoalRequest(ReasonRequest):
     """Input of the activities of a goal's turns."""
 
     calls: tuple[ToolCall, ...] = ()
-    """Of `goal_input`: those of the plan. Where it has all of their arguments no model is asked."""
+    """Of `goal_input`: the calls of the round whose arguments the plan has, in order. They are made as they are."""
+    open_places: tuple[int, ...] = ()
+    """Of `goal_input`: places in the round, from 0, of the calls that the model makes beside `calls`."""
     answer: str = ""
     """Of `goal_summary`: that of a pipeline, whose last step has given it. No model is asked."""
 
-    def with_calls(self, calls: tuple[ToolCall, ...]) -> Self:
-        """Return the request for just these calls; none is not written."""
-        return replace_fields(self, {"calls": calls}) if calls else self
+    def with_round(self, calls: Sequence[ToolCall | None]) -> Self:
+        """Return the request for the calls of a round; None for each that the model makes. Empty fields stay unset."""
+        planned = tuple(call for call in calls if call is not None)
+        if not planned:
+            return self
+        open_places = tuple(place for place, call in enumerate(calls) if call is None)
+        return replace_fields(self, {"calls": planned, **({"open_places": open_places} if open_places else {})})
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether the model has to make a call of the round."""
+        return not self.calls or bool(self.open_places)
+
+    @property
+    def size(self) -> int:
+        """Calls of the round, if the plan has some of them."""
+        return len(self.calls) + len(self.open_places)
+
+    @property
+    def planned(self) -> dict[int, ToolCall]:
+        """The plan's calls by their places in the round, in order."""
+        places = (place for place in range(self.size) if place not in self.open_places)
+        return dict(zip(places, self.calls, strict=False))
 
     def with_answer(self, answer: str) -> Self:
         """Return the request for just this answer; none is not written."""
