@@ -46,7 +46,11 @@ def fork(
         ),
     ] = None,
     task: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What the fork shall do; to a goal it is guidance.")
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="What the fork shall do, at iteration 0 in place of the old task; to a goal it is guidance.",
+        ),
     ] = None,
     id_: Annotated[str | None, typer.Option("--id", help="The fork's id; one of its own without.")] = None,
     json: Json = False,

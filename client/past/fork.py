@@ -45,7 +45,8 @@ async def fork(
         at_iteration: The last iteration of that past; 0 shares no more than what was prepared.
         changes: Keys of the input that are other in the fork (`model`, `instructions`, `tools`, `agent`; of a goal
             `model`, `skills`, `agent`, `deliver`); those of `config` one by one.
-        task: What the fork shall do, asked behind the conversation so far; a goal takes it as guidance.
+        task: What the fork shall do, asked after the conversation so far, at iteration 0 in place of the old task; a
+            goal takes it as guidance.
         requeue: Dead letters of that past that the fork sends again first.
         new_id: `agent-<uuid7>`, of a goal `goal-<uuid7>`, unless given.
 

@@ -108,5 +108,7 @@ async def _check_messages(client: Client, history: WorkflowHistory, state: Agent
         recorded = await folded_context(client, history, state.iteration)
     except DigestMismatch as error:
         raise OrgaError(f"the history of {history.workflow_id!r} does not hold together: {error}") from None
+    if state.conversation.forget:  # what was recalled for that call is among the messages no longer
+        recorded = tuple(message for message in recorded if not message.knowledge)
     if state.conversation.sent and digest_of(recorded) != state.conversation.digest:
         raise OrgaError(f"the messages of {history.workflow_id!r} are not those that its history recorded")

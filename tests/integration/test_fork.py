@@ -5,18 +5,25 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
+from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.client.errors import OrgaError
 from orga.client.history.boundaries import NoSuchIteration
 from orga.client.past.fork import fork
+from orga.client.proof.verify import verify
 from orga.client.runs.agents import AgentHandle
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Message
 from orga.workflows.types.record import InvalidInput
 from tests.support.hold import Hold
+from tests.support.knowledge.items import a_fact
 from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.knowing import blocks, store, told
 from tests.support.runs.loop import WORKER_FACTS, Ran, a_loop
 from tests.support.runs.questions import updated
 from tests.support.runs.rewound import ended
+from tests.support.tools.lookups import issues
+
+__all__ = ["store"]
 
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 
@@ -133,6 +140,46 @@ async def test_an_answer_can_be_asked_further_about(client: Client) -> None:
     ]
     assert (ran.result.output, ran.handle.id) == ("because", f"{first.handle.id}-why")
     assert ran.journal[0].data["task"] == "why?"
+
+
+async def test_a_new_task_at_the_beginning_replaces_the_old_one(client: Client) -> None:
+    """Also in a fork of that fork, and what the old one referred to is not shown beside it."""
+    provider = ScriptedModel([answers("first"), answers("second"), answers("third")], repeats=True)
+    async with a_loop(client, provider, issues()) as loop:
+        first = await loop.run("What is #1?")
+        second = await ended(client, await fork(client, first.handle.id, 0, task="What is #2?"))
+        third = await ended(client, await fork(client, second.handle.id, 0, task="What is #3?"))
+    for call in (1, 2):
+        task, block = [message.text for message in seen(provider, call)]
+        assert (task, f"issue #{call + 1}" in block, "#1" in block) == (f"What is #{call + 1}?", True, False)
+    assert (third.result.output, third.journal[0].data["task"]) == ("third", "What is #3?")
+
+
+@pytest.mark.parametrize(
+    ("iteration", "wish", "setup"),
+    [
+        pytest.param(0, {}, WORKER_FACTS, id="at the beginning"),
+        pytest.param(0, {"task": "On which host is billing?"}, EACH_ITERATION, id="at the beginning, with a new task"),
+        pytest.param(1, {}, WORKER_FACTS, id="where another block is shown"),
+        pytest.param(2, {"task": "On which host is billing?"}, WORKER_FACTS, id="where the block has gone"),
+        pytest.param(2, {}, EACH_ITERATION, id="in a chain of runs"),
+    ],
+)
+async def test_a_run_that_was_shown_what_is_stored_can_be_forked(
+    client: Client, store: SqliteStore, iteration: int, wish: dict[str, Any], setup: Any
+) -> None:
+    """What it recalled changes from step to step; the fork recalls by itself."""
+    await store.store([a_fact("The billing service", "listens on", "port 8441"), a_fact("Penguins", "live in", "ice")])
+    look = FakeTool("look", lambda arguments, _: f"more of {arguments['about']}")
+    steps = [calls("look", about=about) for about in ("penguins", "hospitals")]
+    async with a_loop(client, [*steps, answers("one"), answers("two")], look, knowledge=store, setup=setup) as loop:
+        first = await loop.run("On which port does billing listen?", knowledge={"auto_persist": False})
+        forked = await ended(client, await fork(client, first.handle.id, iteration, **wish))
+        verified = await verify(client, forked.handle.id)
+    assert (forked.result.termination.reason, verified.ok) == ("completed", True)
+    assert len(told(first, "KnowledgeRecalled")) > 1
+    assert isinstance(loop.provider, ScriptedModel)
+    assert [len(blocks(request)) for request in loop.provider.given[3:]] == [1]
 
 
 async def test_a_live_run_can_be_forked_and_the_time_it_had_left_goes_on(client: Client) -> None:

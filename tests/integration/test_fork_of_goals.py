@@ -139,6 +139,20 @@ async def test_a_plan_that_nobody_had_approved_is_none_in_a_fork_either(client: 
     assert (second.reason, len(look.contexts)) == ("completed", 1)
 
 
+async def test_a_plan_that_was_not_reviewed_is_reviewed_in_a_fork_that_wants_it(client: Client) -> None:
+    look = FakeTool("look")
+    plan = says(steps=[a_step("a", at=1), a_step("b", "look", "a", at=2)])
+    async with a_loop(client, a_model(plan=plan, evaluate=[scored("a"), scored("b")]), look) as loop:
+        handle = await start(loop)
+        await ended(handle, client)
+        run = await fork(client, handle.id, 3, changes={"config": {"plan_review": "always"}})
+        asked = await waiting(client.get_workflow_handle(run.id))
+        await run.answer("yes")
+        second = await pursued_by(client, run)
+    assert ("b (look" in asked["question"], "a (look" in asked["question"]) == (True, False)
+    assert (second.reason, len(look.contexts)) == ("completed", 3)
+
+
 async def test_what_does_not_fit_starts_nothing(client: Client) -> None:
     async with a_loop(client, a_model(), FakeTool("look")) as loop:
         await pursue(loop)

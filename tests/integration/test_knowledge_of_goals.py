@@ -7,12 +7,15 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.ports import ToolContext
+from orga.client.past.fork import fork
+from orga.client.proof.verify import verify
 from orga.client.testing.script import USAGE
 from orga.testing import FakeTool, answers
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Reply
 from tests.support.model.goals import GoalModel, a_step, says, scored
+from tests.support.runs import rewound
 from tests.support.runs.goals import ended, pursue, start
 from tests.support.runs.loop import Deny, a_loop
 from tests.support.values.shelf import Shelf, a_fact
@@ -46,6 +49,17 @@ async def test_what_is_known_stands_ahead_of_the_plan_and_is_looked_up_once(clie
     assert later
     [recalled] = [entry.data for entry in pursued.journal if entry.event == "KnowledgeRecalled"]
     assert (recalled["terms"], len(recalled["items"])) == (["invoice", "format"], 1)
+
+
+@pytest.mark.parametrize("turn", [0, 1, 3])
+async def test_a_goal_that_has_recalled_something_can_be_forked(client: Client, turn: int) -> None:
+    shelf, model = Shelf(a_fact("invoice format EDIFACT")), finds()
+    async with a_goal(client, shelf, model) as loop:
+        handle = await start(loop, GOAL)
+        await ended(handle, client)
+        forked = await rewound.ended(client, await fork(client, handle.id, turn))
+        verified = await verify(client, forked.handle.id)
+    assert (forked.result.termination.reason, verified.ok) == ("completed", True)
 
 
 async def test_a_plan_that_is_asked_for_again_has_what_is_known(client: Client) -> None:

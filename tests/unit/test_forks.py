@@ -13,7 +13,9 @@ from orga.workflows.types.context import digest_of
 from orga.workflows.types.control import Clock, Intervention
 from orga.workflows.types.conversation import knowledge_message
 from orga.workflows.types.delegation import Child
+from orga.workflows.types.hydration import CONTEXT_BLOCK
 from orga.workflows.types.input import AgentInput, LoopConfig
+from orga.workflows.types.messages import Message
 from orga.workflows.types.past import ForkedFrom, ForkInput, parse_fork
 from orga.workflows.types.questions import Question
 from orga.workflows.types.recall import Recollection
@@ -54,6 +56,58 @@ def test_what_was_recalled_for_the_other_run_is_not_taken_over() -> None:
     assert [message.text for message in fork.conversation.messages] == ["t", "a"]
     assert fork.conversation.size == sum(map(size_of, fork.conversation.messages))
     assert fork.recollection == Recollection()
+
+
+LOOKED_UP = user(f"{CONTEXT_BLOCK}\nWhat the task refers to was looked up", pinned=True)
+
+
+@pytest.mark.parametrize(
+    ("messages", "fields", "left"),
+    [
+        pytest.param([user("t", pinned=True)], {}, ["new"], id="nothing but the task"),
+        pytest.param([user("t", pinned=True), LOOKED_UP], {}, ["new"], id="what was looked up for it"),
+        pytest.param(
+            [user("t", pinned=True), knowledge_message("fact"), user("be brief")],
+            {},
+            ["new", "be brief"],
+            id="what was recalled for it, and guidance",
+        ),
+        pytest.param(
+            [user("older", pinned=True), Message.of("assistant", "42"), user("t", pinned=True)],
+            {"iteration": 2, "forked_from": SOURCE},
+            ["older", "42", "new"],
+            id="the task of a fork that has not begun",
+        ),
+        pytest.param(
+            [user("t", pinned=True), Message.of("assistant", "42")],
+            {"iteration": 2, "forked_from": SOURCE},
+            ["t", "42", "new"],
+            id="a fork that had no task of its own",
+        ),
+        pytest.param(
+            [user("t", pinned=True), LOOKED_UP, Message.of("assistant", "42")],
+            {"iteration": 1},
+            ["t", LOOKED_UP.text, "42", "new"],
+            id="a task that was answered",
+        ),
+        pytest.param(
+            [user("t", pinned=True), user("[Reply not usable]")],
+            {"iteration": 1},
+            ["t", "[Reply not usable]", "new"],
+            id="a task that a model had seen",
+        ),
+    ],
+)
+@pytest.mark.parametrize("sent", [0, 1])
+def test_a_new_task_replaces_one_that_no_model_has_seen(
+    messages: list[Message], fields: dict[str, Any], left: list[str], sent: int
+) -> None:
+    past = {"conversation": conversation_of(*messages, sent=sent), "hydrated": True, "iteration": 0, **fields}
+    fork = forked(the_past(**past), task="new")
+    assert [message.text for message in fork.conversation.messages] == left
+    assert fork.conversation.digest == digest_of(fork.conversation.messages)
+    assert fork.conversation.size == sum(map(size_of, fork.conversation.messages))
+    assert (fork.hydrated, fork.conversation.sent) == (False, len(left))
 
 
 def test_the_conversation_and_what_was_spent_are_shared() -> None:

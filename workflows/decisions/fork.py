@@ -7,10 +7,12 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar, cast
 
 from orga.workflows.decisions.control.interventions import within_inbox
-from orga.workflows.decisions.conversation import as_base, full_digest, with_message, with_messages
+from orga.workflows.decisions.conversation import as_base, full_digest, with_message, with_messages, without_block
 from orga.workflows.decisions.recovery import requeued
 from orga.workflows.types.context import EMPTY, digest_of
 from orga.workflows.types.control import Clock
+from orga.workflows.types.conversation import Conversation
+from orga.workflows.types.hydration import CONTEXT_BLOCK
 from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.messages import Message
 from orga.workflows.types.past import Fork, ForkedFrom, ForkInput
@@ -38,19 +40,38 @@ def fork_of(state: AgentState, source: ForkedFrom, wish: ForkInput, ended_at: da
     past = past_of(state, source, _input(state, wish), wish.fork.requeue, ended_at)
     if wish.task is None:
         return past
-    asked = with_message(past.conversation, Message.of("user", past.input.task, pinned=True))
     # a new task begins without what was answered to the one before
     return past.with_task(hydrated=False, output="", data=None, gathered=()).with_dialogue(
-        conversation=as_base(asked), partial=""
+        conversation=_with_task(past, state, wish.task), partial=""
     )
 
 
+def _with_task(past: AgentState, state: AgentState, task: str) -> Conversation:
+    """Return the conversation of the past with a new task: after it, or in place of a task that was never replied to.
+
+    What was looked up for a task goes with it.
+    """
+    asked, conversation = Message.of("user", task, pinned=True), past.conversation
+    messages, before = conversation.messages, state.input.task
+    at = max((index for index, message in enumerate(messages) if message.pinned and message.text == before), default=0)
+    later = messages[at + 1 :]
+    began_at = state.forked_from.iteration if state.forked_from else 0
+    if state.iteration > began_at or any(message.role == "assistant" or message.summary for message in later):
+        return as_base(with_message(conversation, asked))
+    kept = (message for message in later if not (message.pinned and message.text.startswith(CONTEXT_BLOCK)))
+    fresh = conversation.with_fields(sent=0, digest=EMPTY)
+    return as_base(with_messages(fresh, (*messages[:at], asked, *kept)))
+
+
 def past_of(state: S, source: ForkedFrom, run_input: AgentInput, requeue: Collection[str], ended_at: datetime) -> S:
-    """Return what a fork shares whatever it shall do; `run_input` is its own, the rest is as for `fork_of`."""
+    """Return what a fork shares whatever it shall do; `run_input` is its own, the rest is as for `fork_of`.
+
+    What was recalled for the other run is left out: the fork may be somebody else's, and recalls by itself.
+    """
     return (
         state.with_control(clock=state.clock.with_stopped_at(state.clock.stopped_at or ended_at), carried_by="")
         .with_task(input=run_input, setup=None)
-        .with_dialogue(conversation=as_base(state.conversation))
+        .with_dialogue(conversation=as_base(without_block(state.conversation)))
         .with_failures(dead_letters=_sent_again(state, requeue))
         .with_family(forked_from=source)
     )
@@ -70,8 +91,7 @@ def unread_task(fork: Fork) -> str:
 def shared(state: AgentState, past: S) -> S:
     """Return the state of a fork that has read its past: its effects are its own, and it waits for nobody yet.
 
-    What was sent to it meanwhile stays. What was recalled for the other run is not taken over: this one may be
-    somebody else's, and recalls by itself.
+    What was sent to it meanwhile stays. The messages stay as they are: all folds take them from the recorded past.
 
     Raises:
         InvalidInput: The messages are not those that their digest names.
@@ -80,8 +100,6 @@ def shared(state: AgentState, past: S) -> S:
     if digest_of(conversation.messages) != full_digest(conversation):
         raise InvalidInput("fork: the past that was read does not have the digest that it names")
     elapsed = timedelta(seconds=max(past.clock.elapsed_s(state.clock.started_at), 0.0))
-    unseen = conversation.with_fields(sent=0, digest=EMPTY, frame=0)
-    kept = tuple(message for message in conversation.messages if not message.knowledge)
     guidance = tuple(item for item in past.inbox if item.kind in _GUIDANCE)
     inbox, lost = within_inbox((*guidance, *state.inbox))
     return (
@@ -92,7 +110,7 @@ def shared(state: AgentState, past: S) -> S:
             inbox_bytes=sum(len(item.text.encode()) for item in inbox),
             unheard=past.unheard + state.unheard + lost,
         )
-        .with_dialogue(conversation=as_base(with_messages(unseen, kept)))
+        .with_dialogue(conversation=as_base(conversation.with_fields(frame=0)))
         .with_failures(dead_letters=past.waiting_letters)
     )
 

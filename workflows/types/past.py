@@ -30,7 +30,10 @@ class Forking(Border):
 
     fork: Fork
     task: Task | None = None
-    """What the fork shall do, asked behind the conversation so far; to a goal it is guidance."""
+    """What the fork shall do: asked after the conversation so far, in place of a task that no model has seen yet.
+
+    A goal takes it as guidance.
+    """
     agent: Name | None = None
     model: Name | None = None
     trusted_context: dict[str, Any] = {}

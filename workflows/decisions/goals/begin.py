@@ -8,7 +8,7 @@ from typing import Any
 from orga.workflows.decisions.begin import begun, carried_state, is_fork
 from orga.workflows.decisions.control.interventions import guidance, with_guidance
 from orga.workflows.decisions.fork import past_of, unread_task
-from orga.workflows.decisions.goals.review import with_end_taken_back
+from orga.workflows.decisions.goals.review import with_end_taken_back, with_plan_to_review
 from orga.workflows.types.control import Clock
 from orga.workflows.types.goals.input import GoalInput, parse_goal
 from orga.workflows.types.goals.pursuit import GoalState
@@ -58,7 +58,8 @@ def goal_fork_of(state: GoalState, source: ForkedFrom, wish: GoalForkInput, ende
     """Return the past that a fork of a goal shares, for `shared`.
 
     Plan, scores and memory are the other's; what it shall do beside that is guidance that its next turn hears. Streaks
-    begin anew, and an ending stands only where it was a good one and nobody asks for more.
+    begin anew, and an ending stands only where it was a good one and nobody asks for more. The rest of a plan is
+    reviewed if the fork has another `plan_review`: nobody has approved it then.
 
     Args:
         state: Of the other goal, at the end of the turn.
@@ -75,7 +76,10 @@ def goal_fork_of(state: GoalState, source: ForkedFrom, wish: GoalForkInput, ende
     if wish.task is not None:
         past = with_guidance(past, guidance("steer", (wish.task,)))
     ending = past.pursuit.ending
-    if ending is None or (ending[0] == "completed" and wish.task is None):
+    if ending is None:
+        is_approved = goal.config.plan_review in {"never", state.goal_config.plan_review}
+        return past if is_approved or not past.pursuit.open_steps else with_plan_to_review(past)
+    if ending[0] == "completed" and wish.task is None:
         return past
     past = past.with_task(output="", data=None, gathered=()).with_dialogue(partial="")
     is_guided = past.pursuit.is_guided or ending[0] == "stuck"  # no rule goes on where one had seen no way
