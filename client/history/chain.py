@@ -55,6 +55,17 @@ async def run_chain(
     return RunChain(workflow_id, tuple(run_ids))
 
 
+async def reset_to(client: Client, workflow_id: str, run_id: str) -> str:
+    """Return the id of the run that goes on in this one's place, or nothing when it was not reset."""
+    try:
+        described = await client.get_workflow_handle(workflow_id, run_id=run_id).describe()
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return ""
+        raise
+    return described.raw_description.workflow_extended_info.reset_run_id
+
+
 @dataclass(frozen=True)
 class RunHistory:
     """The whole history of one run, whose own id is not in it once it was reset."""

@@ -7,10 +7,9 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from orga.client.errors import RunNotFound
-from orga.client.history.chain import RunChain, run_chain, unreadable
+from orga.client.history.chain import RunChain, reset_to, run_chain, unreadable
 from orga.client.history.events import happenings
 from orga.client.journal.told import Told
-from orga.client.past.resets import reset_to
 from orga.workflows.decisions.journal import JournalFold
 from orga.workflows.types.control import Note
 from orga.workflows.types.status import Happening, JournalEntry

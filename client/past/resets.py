@@ -24,17 +24,6 @@ _INTERVENTIONS = (
 )
 
 
-async def reset_to(client: Client, workflow_id: str, run_id: str) -> str:
-    """Return the id of the run that goes on in this one's place, or nothing when it was not reset."""
-    try:
-        described = await client.get_workflow_handle(workflow_id, run_id=run_id).describe()
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            return ""
-        raise
-    return described.raw_description.workflow_extended_info.reset_run_id
-
-
 def reset_from(events: Sequence[HistoryEvent]) -> str:
     """Return the run that one was reset from which has not gone on since, or nothing."""
     reset_by = _reset_by(events)
