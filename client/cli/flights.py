@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from orga.client.cli.narration import call_text
+from orga.client.journal.events import LiveActivity
 from orga.workflows.types.names import OWN_ACTIVITIES
 from orga.workflows.types.status import JournalEntry
 
@@ -25,6 +26,11 @@ class InFlight:
     retry_at: datetime | None = None
     took_s: float | None = None
     """Of a call that is over while others of its iteration are not."""
+
+    @classmethod
+    def of(cls, live: LiveActivity) -> "InFlight":
+        """Return what is shown of a live activity."""
+        return cls(live.activity_id, live.name, live.attempt, live.failure, live.text, live.since, live.retry_at)
 
     def place(self) -> list[tuple[int, str]]:
         """Return what activities are sorted by: calls in the order of the reply."""

@@ -16,8 +16,8 @@ from orga.client.cli.report.markdown import markdown
 from orga.client.cli.report.written import report
 from orga.client.cli.session import of_run
 from orga.client.cli.timeline import Timeline
-from orga.client.cli.watching import followed
 from orga.client.journal.reading import read_journal
+from orga.client.runs.agents import AgentHandle
 from orga.workflows.decisions.journal_entries import first_break
 from orga.workflows.types.status import JournalEntry
 
@@ -69,8 +69,14 @@ def journal(
 
 async def _journal(named: str, config: Path | None, *, waiting: bool, verify: bool, as_json: bool) -> int:
     async with of_run(named, config) as (here, run_id):
-        entries = followed(here.client, run_id) if waiting else read_journal(here.client, run_id)
+        entries = _followed(here.run(run_id)) if waiting else read_journal(here.client, run_id)
         return await _write(entries, verify=verify, as_json=as_json)
+
+
+async def _followed(run: AgentHandle) -> AsyncIterator[JournalEntry]:
+    async for event in run.events():
+        if isinstance(event, JournalEntry):
+            yield event
 
 
 async def _write(entries: AsyncIterator[JournalEntry], *, verify: bool, as_json: bool) -> int:

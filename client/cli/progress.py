@@ -6,6 +6,7 @@ from typing import Any
 
 from orga.client.cli.flights import Flights, InFlight
 from orga.client.cli.nesting import run_of
+from orga.client.journal.events import LiveActivity
 from orga.workflows.types.delegation import Child
 from orga.workflows.types.names import OWN_ACTIVITIES, TURNS
 from orga.workflows.types.questions import QUESTION_ANSWERED, QUESTION_ASKED, ShownQuestion
@@ -101,6 +102,11 @@ class Progress:
     def in_flight(self) -> tuple[InFlight, ...]:
         """What is under way."""
         return self.flights.under_way
+
+    def with_activity(self, live: LiveActivity, now: datetime) -> "Progress":
+        """Take in what one activity is at."""
+        others = tuple(each for each in self.in_flight if each.activity_id != live.activity_id)
+        return self.with_in_flight(others if live.is_over else (*others, InFlight.of(live)), now)
 
     def with_in_flight(self, activities: tuple[InFlight, ...], now: datetime) -> "Progress":
         """Take in what the server says is under way; it knows of a new phase before the journal does."""

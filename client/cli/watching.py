@@ -6,13 +6,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from time import monotonic
 
 from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.cli.answering import Answering
-from orga.client.cli.in_flight import in_flight
 from orga.client.cli.line import Line
 from orga.client.cli.live_screen import LiveScreen, is_terminal
 from orga.client.cli.narration import Narrator
@@ -22,26 +20,19 @@ from orga.client.cli.progress import Progress
 from orga.client.cli.quiet_screen import QuietScreen
 from orga.client.cli.screen import PlainScreen, Screen
 from orga.client.config.workplace import home_of, worker_command
-from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
-from orga.client.journal.reading import read_journal
-from orga.client.journal.told import Told
+from orga.client.errors import OrgaError
+from orga.client.journal.events import LiveActivity, RunEvent
 from orga.client.runs.agents import AgentHandle
 from orga.client.server.pollers import may_be_polled
 from orga.client.workers.keeping import WorkerKeeper
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.status import AgentResult, AgentStatus, JournalEntry
 
-FLIGHT_S = 0.3
 STATUS_S = 2.0
 POLLERS_S = 1.5
 OFFERS_S = 0.2
 MISSES = 2
 """Looks without a worker, after which a viewer is told: one that is being replaced is no news."""
-LOST_SERVER_S = 60.0
-"""How long a server that went away is waited for."""
-STOOD_S = 15.0
-"""After which a journal that was being read is one that the server has lost, and none that cannot be read."""
-AGAIN_S = 1.0
 
 
 class Watch:
@@ -75,7 +66,6 @@ class Watch:
         beside = [
             asyncio.create_task(_again_and_again(look, pause_s))
             for look, pause_s in (
-                (self._flight, FLIGHT_S),
                 (self._status, STATUS_S),
                 (self._pollers, POLLERS_S),
                 (self._offer_answers, OFFERS_S),
@@ -89,25 +79,26 @@ class Watch:
             await asyncio.gather(*beside, return_exceptions=True)
             self._screen.close()
 
-    def take(self, entry: JournalEntry) -> None:
-        """Show what this entry makes of where the run stands."""
-        self._show(self._progress.with_entry(entry))
+    def take(self, event: RunEvent) -> None:
+        """Show where the run is after this event."""
+        if isinstance(event, JournalEntry):
+            self._show(self._progress.with_entry(event))
+        elif event.run == self._run.id:
+            self._show(self._progress.with_activity(event, datetime.now(UTC)))
 
     async def _journal(self) -> None:
         narrators, nesting = defaultdict[str, Narrator](Narrator), Nesting()
-        async for entry in followed(self._client, self._run.id):
-            run, indent = run_of(entry), INDENT * nesting.depth(entry)
-            if not run and self._progress.is_next(entry):
-                self._screen.told(Line(f"iteration {entry.iteration}", "person"), entry.timestamp)
-            self.take(entry)
-            for line in narrators[run].tell(entry):
-                if line.tone != "quiet" and not _is_told_at_the_end(entry):
-                    self._screen.told(replace(line, text=indent + line.text), entry.timestamp)
-
-    async def _flight(self) -> None:
-        description = await self._describe()
-        activities = await in_flight(description, self._client.data_converter)
-        self._show(self._progress.with_in_flight(activities, datetime.now(UTC)))
+        async for event in self._run.events():
+            if isinstance(event, LiveActivity):
+                self.take(event)
+                continue
+            run, indent = run_of(event), INDENT * nesting.depth(event)
+            if not run and self._progress.is_next(event):
+                self._screen.told(Line(f"iteration {event.iteration}", "person"), event.timestamp)
+            self.take(event)
+            for line in narrators[run].tell(event):
+                if line.tone != "quiet" and not _is_told_at_the_end(event):
+                    self._screen.told(replace(line, text=indent + line.text), event.timestamp)
 
     async def _describe(self) -> WorkflowExecutionDescription:
         """Return what the server says of the run; that it is away, and back, is told once."""
@@ -140,10 +131,11 @@ class Watch:
                     yield deeper
 
     async def _pollers(self) -> None:
+        described = await self._describe()
         there = await may_be_polled(self._client, self._progress.task_queue)
         self._misses = 0 if there else self._misses + 1
         if self._misses == 1:
-            command = worker_command(await home_of(await self._run.describe()))
+            command = worker_command(await home_of(described))
             self._progress = replace(self._progress, worker_command=command)
         starts = self._keeper is not None and self._keeper.is_at_it
         self._show(replace(self._progress, lacks_worker=self._misses >= MISSES, starts_worker=starts))
@@ -164,31 +156,6 @@ def screen() -> Screen:
     if is_hushed():
         return QuietScreen()
     return LiveScreen() if is_terminal() else PlainScreen()
-
-
-async def followed(client: Client, workflow_id: str) -> AsyncGenerator[JournalEntry]:
-    """Yield the journal to its end, through rewinds and a server that is away for a while."""
-    told, has_begun = Told(), False
-    deadline = monotonic() + LOST_SERVER_S
-    while True:
-        begun, is_answered = monotonic(), False
-        try:
-            async for entry in read_journal(client, workflow_id, follow=True):
-                is_answered = True
-                if told.is_news(entry):
-                    has_begun = True
-                    deadline = monotonic() + LOST_SERVER_S
-                    yield entry
-        except (RunNotFound, NotAnAgent):
-            raise
-        except (RPCError, OrgaError):
-            if is_answered and monotonic() - begun > STOOD_S:  # it was there, and had nothing new to tell
-                deadline = monotonic() + LOST_SERVER_S
-            if not has_begun or monotonic() > deadline:
-                raise
-            await asyncio.sleep(AGAIN_S)
-        else:
-            return
 
 
 def _is_away(error: OrgaError) -> bool:

@@ -8,7 +8,8 @@ from temporalio.api.history.v1 import HistoryEvent, WorkflowExecutionStartedEven
 from temporalio.client import Client, WorkflowHistory
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
+from orga.client.errors import NotAnAgent, OrgaError, RunNotFound, ServerLost
+from orga.client.server.lacking import is_lost
 from orga.workflows.types.names import RUNS
 
 _OTHER_RUNS = {
@@ -26,6 +27,8 @@ class RunChain:
     run_ids: tuple[str, ...]
     is_cut: bool = False
     """Whether the oldest runs are past the server's retention."""
+    length: int = 0
+    """Events that the latest run had when the chain was read; 0 where another run was named as the last."""
 
 
 async def run_chain(
@@ -38,7 +41,7 @@ async def run_chain(
         NotAnAgent: The id belongs to a workflow of another type.
     """
     run_ids: list[str] = []
-    run_id = last_run or await _latest(client, workflow_id, kinds)
+    run_id, length = (last_run, 0) if last_run else await _latest(client, workflow_id, kinds)
     while run_id:
         try:
             started = await _read_start(client, workflow_id, run_id)
@@ -47,12 +50,12 @@ async def run_chain(
                 raise unreadable(workflow_id, error) from error
             if not run_ids:
                 raise RunNotFound(workflow_id, run_id) from None
-            return RunChain(workflow_id, tuple(run_ids), is_cut=True)
+            return RunChain(workflow_id, tuple(run_ids), is_cut=True, length=length)
         if started.workflow_type.name not in kinds:
             raise NotAnAgent(workflow_id, started.workflow_type.name, _alone(kinds))
         run_ids.insert(0, run_id)
         run_id = "" if started.initiator in _OTHER_RUNS else started.continued_execution_run_id
-    return RunChain(workflow_id, tuple(run_ids))
+    return RunChain(workflow_id, tuple(run_ids), length=length)
 
 
 async def reset_to(client: Client, workflow_id: str, run_id: str) -> str:
@@ -62,7 +65,7 @@ async def reset_to(client: Client, workflow_id: str, run_id: str) -> str:
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             return ""
-        raise
+        raise unreadable(workflow_id, error) from error
     return described.raw_description.workflow_extended_info.reset_run_id
 
 
@@ -90,7 +93,8 @@ async def histories(client: Client, chain: RunChain) -> list[RunHistory]:
 
 def unreadable(workflow_id: str, error: RPCError) -> OrgaError:
     """Return what a user is told when the server does not hand a history out."""
-    return OrgaError(f"the history of {workflow_id!r} cannot be read: {error.message}; see `orga doctor`")
+    told = f"the history of {workflow_id!r} cannot be read: {error.message}"
+    return ServerLost(told) if is_lost(error) else OrgaError(f"{told}; see `orga doctor`")
 
 
 def _alone(kinds: Collection[str]) -> Collection[str]:
@@ -98,7 +102,8 @@ def _alone(kinds: Collection[str]) -> Collection[str]:
     return () if set(kinds) == set(RUNS) else kinds
 
 
-async def _latest(client: Client, workflow_id: str, kinds: Collection[str]) -> str:
+async def _latest(client: Client, workflow_id: str, kinds: Collection[str]) -> tuple[str, int]:
+    """Return the id of the latest run, and how many events it has."""
     try:
         description = await client.get_workflow_handle(workflow_id).describe()
     except RPCError as error:
@@ -107,7 +112,7 @@ async def _latest(client: Client, workflow_id: str, kinds: Collection[str]) -> s
         raise unreadable(workflow_id, error) from error
     if description.workflow_type not in kinds:
         raise NotAnAgent(workflow_id, description.workflow_type, _alone(kinds))
-    return description.run_id
+    return description.run_id, description.history_length
 
 
 async def _read_start(client: Client, workflow_id: str, run_id: str) -> WorkflowExecutionStartedEventAttributes:

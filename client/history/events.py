@@ -26,16 +26,30 @@ from orga.workflows.types.status import Happening, HappeningKind
 
 
 async def happenings(
-    client: Client, workflow_id: str, run_id: str, *, follow: bool = False
+    client: Client,
+    workflow_id: str,
+    run_id: str,
+    *,
+    follow: bool = False,
+    observe: Callable[[HistoryEvent], None] | None = None,
 ) -> AsyncGenerator[Happening]:
     """Yield the events of one run that a fold can use, in order, payloads decoded by the client's codec.
 
-    With `follow`, wait for new events until the run ends.
+    With `follow`, wait for new events until the run ends. `observe` gets each event after what it brings was yielded.
     """
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     values = RunValues(client.data_converter, client.namespace, workflow_id)
-    async for happening in read_events(values, handle.fetch_history_events(wait_new_event=follow)):
+    events: AsyncIterable[HistoryEvent] = handle.fetch_history_events(wait_new_event=follow)
+    async for happening in read_events(values, _observed(events, observe) if observe else events):
         yield happening
+
+
+async def _observed(
+    events: AsyncIterable[HistoryEvent], observe: Callable[[HistoryEvent], None]
+) -> AsyncGenerator[HistoryEvent]:
+    async for event in events:
+        yield event
+        observe(event)
 
 
 async def read_events(values: RunValues, events: AsyncIterable[HistoryEvent]) -> AsyncGenerator[Happening]:

@@ -1,15 +1,15 @@
 """The journal of a run, read from its history: through continue-as-new, live or closed, with no worker running."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.service import RPCError
 
 from orga.client.errors import RunNotFound
 from orga.client.history.chain import RunChain, reset_to, run_chain, unreadable
 from orga.client.history.events import happenings
-from orga.client.journal.told import Told
 from orga.workflows.decisions.journal import JournalFold
 from orga.workflows.types.control import Note
 from orga.workflows.types.status import Happening, JournalEntry
@@ -18,7 +18,38 @@ PAST_MISSING = "PastMissing"
 """The first entry of a journal whose oldest runs are past the server's retention; it is numbered from there."""
 
 
-async def read_journal(client: Client, workflow_id: str, *, follow: bool = False) -> AsyncGenerator[JournalEntry]:
+Observe = Callable[[HistoryEvent, bool], None]
+"""Gets an event once the entries that it brings were taken, and whether it was the latest one, or newer, when the
+reading began."""
+
+
+class SeenEntries:
+    """The entries that were seen, so that a journal which is read again from its first entry brings what is new."""
+
+    def __init__(self) -> None:
+        self._hashes: list[str] = []
+
+    def hash_at(self, sequence: int) -> str:
+        """Return the hash of an entry that was seen."""
+        return self._hashes[sequence]
+
+    def is_new(self, entry: JournalEntry) -> bool:
+        """Take the next entry and return whether it is new; from where a rewound run parts, all of it is."""
+        index = entry.sequence
+        if index < len(self._hashes) and self._hashes[index] == entry.hash:
+            return False
+        self._hashes[index:] = [entry.hash]
+        return True
+
+
+async def read_journal(
+    client: Client,
+    workflow_id: str,
+    *,
+    follow: bool = False,
+    seen: SeenEntries | None = None,
+    observe: Observe | None = None,
+) -> AsyncGenerator[JournalEntry]:
     """Yield the entries of a run, in order.
 
     A run that is rewound while it is followed goes on with the first entry that is another, whose sequence is lower
@@ -28,18 +59,21 @@ async def read_journal(client: Client, workflow_id: str, *, follow: bool = False
     Args:
         client: From `connect`.
         workflow_id: The run; all runs of its continue-as-new chain are read.
-        follow: Wait for new entries until the run ends.
+        follow: Wait for new entries until the run ends. A lost connection ends it; `AgentHandle.events` goes on.
+        seen: Entries that are not yielded again.
+        observe: Gets each event of the run itself, none of its delegates.
 
     Raises:
         RunNotFound: No run has this id.
         NotAnAgent: The id belongs to a workflow of another type.
+        ServerLost: The server, or the way to it, is lost for the moment.
     """
-    told = Told()
+    seen = SeenEntries() if seen is None else seen
     while True:
         chain = await run_chain(client, workflow_id)
         try:
-            async for entry in _entries(client, chain, follow):
-                if told.is_news(entry):
+            async for entry in _entries(client, chain, follow, observe):
+                if seen.is_new(entry):
                     yield entry
         except _Rewound:
             continue
@@ -51,14 +85,15 @@ class _Rewound(Exception):
 
 
 async def _entries(
-    client: Client, chain: RunChain, follow: bool, *, is_nested: bool = False
+    client: Client, chain: RunChain, follow: bool, observe: Observe | None = None, *, is_nested: bool = False
 ) -> AsyncGenerator[JournalEntry]:
     """Yield the entries; of a nested run, which its parent saw end, what became of it later does not count."""
     fold, run_ids = JournalFold(), list(chain.run_ids)
     is_cut = chain.is_cut
     while run_ids:
         run_id = run_ids.pop(0)
-        async for happening in _read(client, chain.workflow_id, run_id, follow):
+        of_run = observe and _observing(chain, run_id, observe)
+        async for happening in _read(client, chain.workflow_id, run_id, follow, of_run):
             is_cut_off = happening.kind == "workflow_terminated" and not is_nested
             if is_cut_off and await reset_to(client, chain.workflow_id, run_id):
                 raise _Rewound
@@ -71,6 +106,11 @@ async def _entries(
                 yield entry
             if happening.kind == "continued_as_new" and not run_ids:
                 run_ids.append(happening.key)
+
+
+def _observing(chain: RunChain, run_id: str, observe: Observe) -> Callable[[HistoryEvent], None]:
+    is_later, is_last = run_id not in chain.run_ids, run_id == chain.run_ids[-1]
+    return lambda event: observe(event, is_later or (is_last and event.event_id >= chain.length))
 
 
 async def _read_delegate(client: Client, happening: Happening) -> AsyncGenerator[JournalEntry]:
@@ -100,9 +140,11 @@ def _missing(found: Happening, detail: str) -> Happening:
     return Happening("noted", found.at, found.event_id, value=[note.model_dump()])
 
 
-async def _read(client: Client, workflow_id: str, run_id: str, follow: bool) -> AsyncGenerator[Happening]:
+async def _read(
+    client: Client, workflow_id: str, run_id: str, follow: bool, observe: Callable[[HistoryEvent], None] | None
+) -> AsyncGenerator[Happening]:
     try:
-        async for happening in happenings(client, workflow_id, run_id, follow=follow):
+        async for happening in happenings(client, workflow_id, run_id, follow=follow, observe=observe):
             yield happening
     except RPCError as error:
         raise unreadable(workflow_id, error) from error

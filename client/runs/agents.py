@@ -19,10 +19,13 @@ from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.questions import Choice, Resolution
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.status import AgentResult, AgentStatus, ShownMessage
+from orga.workflows.types.status import AgentResult, AgentStatus, JournalEntry, ShownMessage
 from orga.workflows.types.text import as_line, can_be_typed, clean_text, one_line
 
-if TYPE_CHECKING:  # who starts an agent loads neither
+if TYPE_CHECKING:  # who starts an agent loads none of these
+    from collections.abc import AsyncGenerator
+
+    from orga.client.journal.events import LiveActivity
     from orga.workflows.types.goals.input import GoalInput
     from orga.workflows.types.sessions.input import SessionInput
 
@@ -181,6 +184,33 @@ class AgentHandle:
                     raise RunFailed(_cause(error)) from None
             except RPCError as error:
                 raise translated(error, self.id) from error
+
+    def events(self, after: int | str | None = None) -> "AsyncGenerator[JournalEntry | LiveActivity]":
+        """Yield what happens in the run, live, until it ends.
+
+        A `JournalEntry` comes as soon as the history has it; a `LiveActivity` comes whenever a model call or a tool
+        call that is under way has changed, with the text that the model has written so far. All readers of a run in
+        one process share one watcher, and watching adds nothing to the run's history.
+
+        It goes on through continue-as-new, and through a server that is away for less than a minute. When the run is
+        rewound meanwhile, the next entry has a sequence that is not higher than the last one's: it takes the place of
+        that entry and of all after it. Entries of delegated runs come when the delegation ends, as in the journal; what
+        a delegate does at the moment comes as `LiveActivity`, and its own handle follows it entry by entry.
+
+        Args:
+            after: The `cursor` of the last entry that is known, or its `sequence`; None begins with the first entry.
+                Where the run was rewound to before it meanwhile, all entries come again. Only the cursor shows a rewind
+                after which the run has gone on to that sequence again.
+
+        Raises:
+            RunNotFound: No run has this id.
+            NotAnAgent: The id belongs to a workflow of another type.
+            InvalidInput: `after` is neither a sequence nor a cursor.
+            ServerLost: The server has been away for a minute.
+        """
+        from orga.client.journal.events import run_events
+
+        return run_events(self.client, self.id, after)
 
     async def describe(self) -> WorkflowExecutionDescription:
         """Return what the server says of the run, its activities in flight included."""

@@ -28,7 +28,7 @@ from orga.client.errors import (
 from orga.client.history.bounded_arguments import MAX_UPDATE_BYTES
 from orga.client.runs.failing_tasks import failing_task
 from orga.client.runs.hedged import hedged
-from orga.client.server.lacking import is_lacking, reason_of
+from orga.client.server.lacking import is_lost, reason_of
 from orga.client.server.pollers import may_be_polled
 from orga.workflows.decisions.control.interventions import MAX_SIGNAL_BYTES
 
@@ -46,16 +46,6 @@ _UNANSWERED = {
     RPCStatusCode.CANCELLED,
     RPCStatusCode.INTERNAL,
     RPCStatusCode.FAILED_PRECONDITION,
-}
-
-_LOST = {
-    RPCStatusCode.UNAVAILABLE,
-    RPCStatusCode.RESOURCE_EXHAUSTED,
-    RPCStatusCode.DEADLINE_EXCEEDED,
-    RPCStatusCode.CANCELLED,
-    RPCStatusCode.ABORTED,
-    RPCStatusCode.INTERNAL,
-    RPCStatusCode.UNKNOWN,
 }
 
 
@@ -236,5 +226,4 @@ def translated(error: RPCError, workflow_id: str) -> OrgaError:
     if error.status == RPCStatusCode.INVALID_ARGUMENT:
         return OrgaError(f"the server refuses {workflow_id!r}: {error.message}")
     told = f"the Temporal server answered {error.status.name.lower()}: {reason_of(error)}"
-    is_lost = error.status in _LOST and not is_lacking(error)
-    return ServerLost(told) if is_lost else OrgaError(f"{told}; see `orga doctor`")
+    return ServerLost(told) if is_lost(error) else OrgaError(f"{told}; see `orga doctor`")

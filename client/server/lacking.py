@@ -1,9 +1,25 @@
-"""What a server may lack that others have: Temporal's test server lists no runs and names no workers, for one."""
+"""What a server's errors mean: it is lost for the moment, or lacks what others have, as Temporal's test server does."""
 
 from temporalio.service import RPCError, RPCStatusCode
 
 _FULL = ("database or disk is full", "no space left on device", "disk quota exceeded")
 """What SQLite and the databases of other servers say, amid their statements."""
+
+
+_LOST = {
+    RPCStatusCode.UNAVAILABLE,
+    RPCStatusCode.RESOURCE_EXHAUSTED,
+    RPCStatusCode.DEADLINE_EXCEEDED,
+    RPCStatusCode.CANCELLED,
+    RPCStatusCode.ABORTED,
+    RPCStatusCode.INTERNAL,
+    RPCStatusCode.UNKNOWN,
+}
+
+
+def is_lost(error: RPCError) -> bool:
+    """Return whether the server is lost for the moment, or the way to it: the same request may succeed later."""
+    return error.status in _LOST
 
 
 def is_lacking(error: RPCError) -> bool:

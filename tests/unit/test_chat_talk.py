@@ -52,6 +52,8 @@ class Session:
     """Takes a message as turn 1 when it is let."""
 
     id = "s"
+    events: Any = None
+    """What the journal brings; each test has its own."""
 
     def __init__(self) -> None:
         self.taken = asyncio.Event()
@@ -129,7 +131,7 @@ def shown_in(chat: Chat) -> list[str]:
 def followed_ahead_of(session: Session) -> Any:
     """Return a journal that tells of the whole turn before its message is known to be taken."""
 
-    async def followed(_client: Any, _id: str) -> AsyncGenerator[JournalEntry]:
+    async def followed(_session: Session, after: int) -> AsyncGenerator[JournalEntry]:
         while not session.posted:
             await asyncio.sleep(0)
         for entry in (*TURN, ENDED):
@@ -142,7 +144,7 @@ def followed_ahead_of(session: Session) -> Any:
 
 async def test_a_script_waits_for_no_turn_that_has_ended_already(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session()
-    monkeypatch.setattr(talk, "followed", followed_ahead_of(session))
+    monkeypatch.setattr(Session, "events", followed_ahead_of(session))
     chat = a_chat(session, "one", "What is in it?")
     assert await asyncio.wait_for(chat.talk(), SOON_S) == 3
     assert "A test." in shown_in(chat)
@@ -154,7 +156,7 @@ async def test_a_turn_whose_result_is_kept_no_more_is_told_as_the_journal_has_it
     """A chat that was stopped (Ctrl-Z, a closed laptop) while others said much in the same session goes on."""
     session = Session()
     session.unknown = TurnUnknown("turn 1 is too long ago")
-    monkeypatch.setattr(talk, "followed", followed_ahead_of(session))
+    monkeypatch.setattr(Session, "events", followed_ahead_of(session))
     chat = a_chat(session, "one", "What is in it?")
     assert await asyncio.wait_for(chat.talk(), SOON_S) == 0
     told = "\n".join(shown_in(chat))
@@ -165,7 +167,7 @@ async def test_a_turn_whose_result_is_kept_no_more_is_told_as_the_journal_has_it
 def ended_behind(session: Session, *entries: JournalEntry) -> Any:
     """Return a journal that ends with the session, before the message that was sent is known to be taken."""
 
-    async def followed(_client: Any, _id: str) -> AsyncGenerator[JournalEntry]:
+    async def followed(_session: Session, after: int) -> AsyncGenerator[JournalEntry]:
         while not session.posted:
             await asyncio.sleep(0)
         for entry in entries:
@@ -185,7 +187,7 @@ async def talked(chat: Chat, session: Session) -> int:
 
 async def test_a_script_keeps_the_code_of_a_turn_with_which_the_session_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session()
-    monkeypatch.setattr(talk, "followed", ended_behind(session, *TURN, ENDED))
+    monkeypatch.setattr(Session, "events", ended_behind(session, *TURN, ENDED))
     chat = a_chat(session, "one", "What is in it?")
     assert await talked(chat, session) == 3
     assert shown_in(chat)[1:] == ["A test."]
@@ -194,7 +196,7 @@ async def test_a_script_keeps_the_code_of_a_turn_with_which_the_session_ends(mon
 async def test_a_message_whose_turn_is_not_begun_any_more_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session()
     session.reason = "aborted"
-    monkeypatch.setattr(talk, "followed", ended_behind(session))
+    monkeypatch.setattr(Session, "events", ended_behind(session))
     assert await talked(a_chat(session, "piped", "What is in it?"), session) == 5
 
 
@@ -203,7 +205,7 @@ async def test_a_script_of_which_lines_are_left_when_the_session_ends_has_failed
 ) -> None:
     session = Session()
     session.reason = "completed"
-    monkeypatch.setattr(talk, "followed", ended_behind(session, *TURN, ENDED))
+    monkeypatch.setattr(Session, "events", ended_behind(session, *TURN, ENDED))
     with pytest.raises(RunEnded):
         await talked(a_chat(session, "piped", "What is in it?", "And then?"), session)
     assert [text for text, _ in session.posted] == ["What is in it?"]
@@ -212,14 +214,14 @@ async def test_a_script_of_which_lines_are_left_when_the_session_ends_has_failed
 async def test_a_script_that_closes_the_session_stays_until_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session()
 
-    async def followed(_client: Any, _id: str) -> AsyncGenerator[JournalEntry]:
+    async def followed(_session: Session, after: int) -> AsyncGenerator[JournalEntry]:
         for entry in ():
             yield entry
         await session.closed.wait()
         for _ in range(9):
             await asyncio.sleep(0)
 
-    monkeypatch.setattr(talk, "followed", followed)
+    monkeypatch.setattr(Session, "events", followed)
     chat = a_chat(session, "piped", "/close")
     assert (await asyncio.wait_for(chat.talk(), SOON_S), chat.has_ended) == (0, True)
     session.closed.clear()
@@ -229,7 +231,7 @@ async def test_a_script_that_closes_the_session_stays_until_it_has_ended(monkeyp
 
 async def test_a_turn_that_ends_as_it_is_steered_keeps_no_chat_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session()
-    monkeypatch.setattr(talk, "followed", followed_ahead_of(session))
+    monkeypatch.setattr(Session, "events", followed_ahead_of(session))
     chat = a_chat(session, "typed", "/steer Be brief")
     chat.turns.take(TURN[0])
     assert await asyncio.wait_for(chat.talk(), SOON_S) == 0
@@ -256,7 +258,7 @@ async def test_ctrl_c_interrupts_again_once_the_turn_that_it_cut_has_ended(monke
     """Also before the next turn has begun: while its message is sent, say."""
     session, is_cut, has_ended = Session(), asyncio.Event(), asyncio.Event()
 
-    async def followed(_client: Any, _id: str) -> AsyncGenerator[JournalEntry]:
+    async def followed(_session: Session, after: int) -> AsyncGenerator[JournalEntry]:
         for entry in TURN:
             yield entry
         await is_cut.wait()
@@ -268,7 +270,7 @@ async def test_ctrl_c_interrupts_again_once_the_turn_that_it_cut_has_ended(monke
         await asyncio.Event().wait()
         return ""
 
-    monkeypatch.setattr(talk, "followed", followed)
+    monkeypatch.setattr(Session, "events", followed)
     monkeypatch.setattr(Source, "read", nothing)
     chat = a_chat(session, "typed")
     talking = asyncio.create_task(chat.talk())
@@ -356,7 +358,7 @@ async def test_an_error_of_several_lines_is_shown_as_such() -> None:
     chat = a_chat(session, "typed", "/steer x", "Hello")
     chat.turns.take(TURN[0])
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(talk, "followed", followed_ahead_of(session))
+        patched.setattr(Session, "events", followed_ahead_of(session))
         assert await asyncio.wait_for(chat.talk(), SOON_S) == 0
     assert shown_in(chat)[:2] == ["orga: several calls wait", "      approval  tool"]
 
@@ -366,11 +368,11 @@ async def test_an_error_of_several_lines_is_shown_as_such() -> None:
 async def test_a_script_whose_session_is_closed_meanwhile_has_failed_or_ends_as_its_turns_did(
     monkeypatch: pytest.MonkeyPatch, closing: Exception, before: int
 ) -> None:
-    async def followed(_client: Any, _id: str) -> AsyncGenerator[JournalEntry]:
+    async def followed(_session: Session, after: int) -> AsyncGenerator[JournalEntry]:
         await asyncio.Event().wait()
         yield ENDED
 
-    monkeypatch.setattr(talk, "followed", followed)
+    monkeypatch.setattr(Session, "events", followed)
     session = Session()
     session.fails = closing
     chat = a_chat(session, "piped", "Hello")

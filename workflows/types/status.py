@@ -160,6 +160,10 @@ class Happening:
     """The last run of a delegated run that ended."""
 
 
+CURSOR_CHARS = 16
+"""Of an entry's hash, in its cursor."""
+
+
 class JournalEntry(Record):
     """An event of a run. `hash` is chained over every field, so that an exported journal shows tampering."""
 
@@ -176,6 +180,11 @@ class JournalEntry(Record):
     def took_s(self) -> dict[str, float]:
         """Seconds of each call by its id, of `ObservationsCollected`: for who looks, and no part of what is chained."""
         return self._took_s
+
+    @property
+    def cursor(self) -> str:
+        """What `events(after=...)` goes on from: unlike the sequence alone, it shows whether the run was rewound since."""
+        return f"{self.sequence}-{self.hash[:CURSOR_CHARS]}"
 
     def with_took(self, took_s: dict[str, float]) -> Self:
         """Return the entry with what its calls took."""

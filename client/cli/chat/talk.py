@@ -16,7 +16,6 @@ from orga.client.cli.chat.turns import Turns, history_lines, in_short
 from orga.client.cli.exit_codes import ExitCode, UsageError, of_ending
 from orga.client.cli.interrupts import CTRL_C, in_place_of_leaving
 from orga.client.cli.terminal_text import behind
-from orga.client.cli.watching import followed
 from orga.client.errors import NotTakenYet, OrgaError, RunEnded, ServerLost, SessionClosed, TurnUnknown
 from orga.client.journal.reading import read_journal
 from orga.workflows.types.sessions.input import WhenBusy
@@ -204,9 +203,11 @@ class Chat:
             await self.say(meant.text)
 
     async def _follow(self) -> None:
-        async for entry in followed(self._parts.client, self.session.id):
-            if entry.sequence >= self._read:
-                await self._show(entry)
+        async for event in self.session.events(after=self._read - 1):
+            if isinstance(event, JournalEntry):
+                await self._show(event)
+            else:
+                self._parts.watch.take(event)
 
     async def _show(self, entry: JournalEntry) -> None:
         self._parts.watch.take(entry)

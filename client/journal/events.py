@@ -1,0 +1,443 @@
+"""Follows a run live: its journal entry by entry, and the activities that are under way with the text that streams in.
+
+One watcher reads a run for all its readers in this process. It waits for the history by a long poll, and looks at
+activities only while the history says that some are under way: a run that waits for a person costs one open request.
+The journal comes from the history and live activities from heartbeats, so watching a run adds no event to it.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from pydantic_core import from_json
+from temporalio.api.common.v1 import Payload
+from temporalio.api.enums.v1 import EventType, PendingActivityState
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.client import Client
+from temporalio.converter import DataConverter
+from temporalio.service import RPCError
+
+from orga.client.errors import OrgaError, ServerLost
+from orga.client.history.values import RunValues, decoded, failure_text
+from orga.client.journal.reading import SeenEntries, read_journal
+from orga.workflows.types.record import InvalidInput, Record, replace_fields
+from orga.workflows.types.status import JournalEntry
+
+LOST_SERVER_S = 60.0
+"""Seconds for which a server that went away is waited for."""
+
+STOOD_S = 15.0
+"""Seconds. A connection that has lasted so long was lost, and can be had again; one that ends sooner may never last."""
+
+AGAIN_S = 1.0
+"""Seconds until a lost server is tried again."""
+
+FIRST_LOOK_S, LAST_LOOK_S = 0.3, 1.0
+"""Seconds between two looks at activities: the pause grows while nothing about them changes."""
+
+KEPT_ENTRIES = 1_000
+"""The newest entries, kept for readers; who is further behind reads the history."""
+
+
+class LiveActivity(Record):
+    """What a run does at the moment: a model call with the text so far, or a tool call. It is not part of the journal.
+
+    It is yielded whenever it changes, the last time with `is_over`. The journal tells what came of it.
+    """
+
+    run: str
+    """Id of the run that it belongs to: the run that is followed, or one that this has delegated to."""
+    activity_id: str
+    name: str
+    """`reason` and other turns of a model, or the name of a tool."""
+    attempt: int = 1
+    text: str = ""
+    """The end of what the model has written so far, at most 2,000 characters; of a tool its latest note."""
+    failure: str = ""
+    """Why the attempt before this one failed."""
+    since: datetime | None = None
+    """Start of this attempt; None while it waits for a worker, or to be tried again."""
+    retry_at: datetime | None = None
+    is_over: bool = False
+
+    def as_over(self) -> "LiveActivity":
+        """Return it as one that is no longer under way."""
+        return replace_fields(self, {"is_over": True})
+
+
+RunEvent = JournalEntry | LiveActivity
+
+
+async def run_events(client: Client, workflow_id: str, after: int | str | None = None) -> AsyncGenerator[RunEvent]:
+    """Yield what happens in a run until it ends; `AgentHandle.events` says how."""
+    start = _start(after)
+    async with _watching(client, workflow_id) as watcher:
+        reader = _Reader(watcher, start)
+        while True:
+            changed, is_over = watcher.changed, watcher.is_over
+            async for event in reader.news():
+                yield event
+            if is_over:
+                watcher.raise_fault()
+                return
+            await changed.wait()
+
+
+class _Start(NamedTuple):
+    """The last entry that a reader has seen."""
+
+    sequence: int = -1
+    hash: str = ""
+    """The beginning of its hash; empty where only its sequence is known."""
+
+
+_AFTER = re.compile(r"(-1|\d{1,15})(?:-([0-9a-f]+))?")
+
+
+def _start(after: int | str | None) -> _Start:
+    if after is None or after == "":
+        return _Start()
+    if found := _AFTER.fullmatch(str(after)):
+        return _Start(int(found[1]), found[2] or "")
+    told = "is neither the sequence nor the cursor of a journal entry. Pass entry.sequence or entry.cursor"
+    raise InvalidInput(f"after: {after!r} {told}")
+
+
+_Key = tuple[str, str]
+"""A run, and the id of one of its activities."""
+
+
+class _Reader:
+    """Where one reader is in what a watcher reads."""
+
+    def __init__(self, watcher: "_Watcher", start: _Start) -> None:
+        self._watcher = watcher
+        self._next = start.sequence + 1
+        self._start: _Start | None = start
+        """None once it is known whether the journal still has it."""
+        self._rewinds = len(watcher.rewinds)
+        self._shown: dict[_Key, LiveActivity] = {}
+
+    async def news(self) -> AsyncGenerator[RunEvent]:
+        """Yield what this reader has not seen: activities that are over, entries, then activities that have changed."""
+        watcher, shown = self._watcher, self._shown
+        live = watcher.live()
+        self._shown = {key: each for key, each in shown.items() if key in live}
+        for each in shown.keys() - live.keys():
+            yield shown[each].as_over()
+        while self._is_settled():
+            if self._next >= watcher.total:
+                break
+            if self._next < watcher.first_kept:
+                async for entry in self._missed():
+                    yield entry
+            else:
+                entry = watcher.kept[self._next - watcher.first_kept]
+                self._next += 1
+                yield entry
+        for key, each in watcher.live().items():
+            if self._shown.get(key) != each:
+                self._shown[key] = each
+                yield each
+
+    def _is_settled(self) -> bool:
+        """Return whether it is known where to go on; that of a run that was rewound meanwhile is an earlier entry."""
+        watcher = self._watcher
+        self._next = min([self._next, *watcher.rewinds[self._rewinds :]])
+        self._rewinds = len(watcher.rewinds)
+        if self._start is not None:
+            if not (self._start.sequence < watcher.total or watcher.is_at_end or watcher.is_over):
+                return False
+            if not watcher.has(self._start):
+                self._next = 0
+            self._start = None
+        return True
+
+    async def _missed(self) -> AsyncGenerator[JournalEntry]:
+        """Yield entries that the watcher has kept no longer."""
+        self._watcher.raise_fault()
+        before = self._next
+        with suppress(ServerLost):  # the watcher waits for it, and has the last say
+            async for entry in self._watcher.entries():
+                if entry.sequence >= self._watcher.first_kept:
+                    break
+                if entry.sequence >= self._next:
+                    self._next = entry.sequence + 1
+                    yield entry
+        if self._next == before:
+            await asyncio.sleep(AGAIN_S)
+
+
+_WATCHERS: WeakKeyDictionary[Client, dict[tuple[asyncio.AbstractEventLoop, str], "_Watcher"]] = WeakKeyDictionary()
+
+
+@asynccontextmanager
+async def _watching(client: Client, workflow_id: str) -> AsyncGenerator["_Watcher"]:
+    """Yield the watcher of a run; it reads as long as somebody needs it."""
+    watchers, key = _WATCHERS.setdefault(client, {}), (asyncio.get_running_loop(), workflow_id)
+    watcher = watchers.get(key)
+    if watcher is None or watcher.is_over:
+        watcher = watchers[key] = _Watcher(client, workflow_id)
+    watcher.readers += 1
+    try:
+        yield watcher
+    finally:
+        watcher.readers -= 1
+        if not watcher.readers:
+            if watchers.get(key) is watcher:
+                del watchers[key]
+            await watcher.stop()
+
+
+_ACTIVITY_ENDS: dict[EventType.ValueType, str] = {
+    EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED: "activity_task_completed_event_attributes",
+    EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED: "activity_task_failed_event_attributes",
+    EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT: "activity_task_timed_out_event_attributes",
+    EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED: "activity_task_canceled_event_attributes",
+}
+
+_DELEGATE_ENDS: dict[EventType.ValueType, str] = {
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED: "child_workflow_execution_completed_event_attributes",
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_FAILED: "child_workflow_execution_failed_event_attributes",
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_CANCELED: "child_workflow_execution_canceled_event_attributes",
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TERMINATED: "child_workflow_execution_terminated_event_attributes",
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TIMED_OUT: "child_workflow_execution_timed_out_event_attributes",
+}
+
+
+class _Watcher:
+    """Reads one run for all who follow it."""
+
+    def __init__(self, client: Client, workflow_id: str) -> None:
+        """Begin to read; `stop` ends it."""
+        self._client, self._id = client, workflow_id
+        self.readers = 0
+        self.total = 0
+        """How many entries the journal has, as far as it was read."""
+        self.kept: list[JournalEntry] = []
+        """The newest entries, the first of which is `first_kept`."""
+        self.rewinds: list[int] = []
+        """The sequences from which on the journal became another one, because the run was rewound."""
+        self.is_at_end = False
+        """Whether all was read that there was when the reading began."""
+        self.is_over = False
+        self.changed = asyncio.Event()
+        """Set, and replaced by another, whenever there is something new."""
+        self._seen = SeenEntries()
+        self._fault: Exception | None = None
+        self._values = RunValues(client.data_converter, client.namespace, workflow_id)
+        self._is_current = False
+        """Whether the history was read up to now, so that `_under_way` holds."""
+        self._under_way: dict[int, tuple[str, DataConverter]] = {}
+        """Activities by their scheduled event: id, and what reads their values."""
+        self._live: dict[_Key, LiveActivity] = {}
+        self._wakes = asyncio.Event()
+        self._delegates: set[str] = set()
+        self._companions: dict[str, asyncio.Task[None]] = {}
+        """What accompanies the delegates."""
+        self._below: dict[str, _Watcher] = {}
+        self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._look_on())]
+
+    @property
+    def first_kept(self) -> int:
+        """The sequence of the first entry that is kept."""
+        return self.total - len(self.kept)
+
+    def has(self, start: _Start) -> bool:
+        """Return whether the journal, as far as it was read, has this entry."""
+        if start.sequence >= self.total:
+            return False
+        return start.sequence < 0 or self._seen.hash_at(start.sequence).startswith(start.hash)
+
+    def live(self) -> dict[_Key, LiveActivity]:
+        """Return what is under way in the run and in those that it has delegated to."""
+        found = dict(self._live)
+        for watcher in self._below.values():
+            found |= watcher.live()
+        return found
+
+    def entries(self) -> AsyncGenerator[JournalEntry]:
+        """Read the journal once more, as far as it has come."""
+        return read_journal(self._client, self._id)
+
+    def raise_fault(self) -> None:
+        """Raise what the reading ended by, if it failed."""
+        if self._fault is not None:
+            raise self._fault
+
+    async def stop(self) -> None:
+        """End it."""
+        tasks = [*self._tasks, *self._companions.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _read(self) -> None:
+        try:
+            await self._read_to_the_end()
+        except Exception as error:  # for whoever reads: it is raised there
+            self._fault = error
+        self.is_over = True
+        self._live = {}
+        self._notify()
+
+    async def _read_to_the_end(self) -> None:
+        """Read the journal, through a server that is lost for a while."""
+        deadline = monotonic() + LOST_SERVER_S
+        while True:
+            self._is_current, began = False, monotonic()
+            try:
+                async for entry in read_journal(
+                    self._client, self._id, follow=True, seen=self._seen, observe=self._observe
+                ):
+                    deadline = monotonic() + LOST_SERVER_S
+                    self._take(entry)
+            except ServerLost:
+                if self._is_current and monotonic() - began > STOOD_S:  # it was there, and had nothing new to say
+                    deadline = monotonic() + LOST_SERVER_S
+                if monotonic() > deadline:
+                    raise
+                await asyncio.sleep(AGAIN_S)
+            else:
+                return
+
+    def _take(self, entry: JournalEntry) -> None:
+        """Keep the next entry; one of a rewound run takes the place of an earlier one and all that came after that."""
+        if (left_behind := self.total - entry.sequence) > 0:
+            self.rewinds.append(entry.sequence)
+            del self.kept[-left_behind:]
+        self.total = entry.sequence + 1
+        if entry.event == "Terminated" and "run" not in entry.data:
+            self._live = {}
+        self.kept.append(entry)
+        if len(self.kept) >= 2 * KEPT_ENTRIES:
+            del self.kept[:-KEPT_ENTRIES]
+        self._notify()
+
+    def _observe(self, event: HistoryEvent, is_latest: bool) -> None:
+        """Note which activities and delegates are under way."""
+        kind = event.event_type
+        if kind == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+            workflow_type = event.workflow_execution_started_event_attributes.workflow_type.name
+            self._values = replace(self._values, workflow_type=workflow_type)
+            self._is_current = False
+            self._under_way.clear()
+            self._delegates.clear()
+        elif kind == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+            scheduled = event.activity_task_scheduled_event_attributes
+            self._under_way[event.event_id] = (scheduled.activity_id, self._values.of_activity(scheduled))
+        elif kind in _ACTIVITY_ENDS:
+            activity_id, _ = self._under_way.pop(getattr(event, _ACTIVITY_ENDS[kind]).scheduled_event_id, ("", None))
+            self._live.pop((self._id, activity_id), None)
+        elif kind == EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED:
+            self._delegates.add(event.child_workflow_execution_started_event_attributes.workflow_execution.workflow_id)
+        elif kind in _DELEGATE_ENDS:
+            self._delegates.discard(getattr(event, _DELEGATE_ENDS[kind]).workflow_execution.workflow_id)
+        if is_latest:
+            self._is_current = self.is_at_end = True
+            self._accompany_delegates()
+            self._wakes.set()
+            self._notify()
+
+    def _accompany_delegates(self) -> None:
+        for ended in self._companions.keys() - self._delegates:
+            self._companions.pop(ended).cancel()
+        for begun in self._delegates - self._companions.keys():
+            self._companions[begun] = asyncio.create_task(self._accompany(begun))
+
+    async def _accompany(self, workflow_id: str) -> None:
+        """Show what a delegate does; the journal tells of it once it has ended."""
+        with suppress(OrgaError):
+            async with _watching(self._client, workflow_id) as watcher:
+                self._below[workflow_id] = watcher
+                try:
+                    while not watcher.is_over:
+                        changed = watcher.changed
+                        self._notify()
+                        await changed.wait()
+                finally:
+                    del self._below[workflow_id]
+                    self._notify()
+
+    async def _look_on(self) -> None:
+        """Look at activities for as long as some are under way."""
+        pause_s = FIRST_LOOK_S
+        while True:
+            self._wakes.clear()
+            if not (self._is_current and self._under_way):
+                await self._wakes.wait()
+                pause_s = FIRST_LOOK_S
+            elif await self._look():
+                pause_s = FIRST_LOOK_S
+                await asyncio.sleep(pause_s)
+            else:
+                pause_s = min(pause_s * 1.5, LAST_LOOK_S)
+                await asyncio.sleep(pause_s)
+
+    async def _look(self) -> bool:
+        """Look at activities once, and return whether anything about them has changed."""
+        try:
+            described = await self._client.get_workflow_handle(self._id).describe()
+        except RPCError:  # whoever reads the history waits for the server
+            return False
+        converters = dict(self._under_way.values())
+        pending = [each for each in described.raw_description.pending_activities if each.activity_id in converters]
+        looked_at = [await _live_activity(self._id, each, converters[each.activity_id]) for each in pending]
+        still = {activity_id for activity_id, _ in self._under_way.values()}
+        live = {(self._id, each.activity_id): each for each in looked_at if each.activity_id in still}
+        if live == self._live:
+            return False
+        self._live = live
+        self._notify()
+        return True
+
+    def _notify(self) -> None:
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+
+async def _live_activity(run: str, pending: PendingActivityInfo, converter: DataConverter) -> LiveActivity:
+    is_running = pending.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
+    return LiveActivity(
+        run=run,
+        activity_id=pending.activity_id,
+        name=pending.activity_type.name,
+        attempt=pending.attempt,
+        text=await _text(pending.heartbeat_details.payloads, converter),
+        failure=await _failure(pending, converter),
+        since=_time(pending.last_started_time) if is_running else None,
+        retry_at=_time(pending.next_attempt_schedule_time) if pending.attempt > 1 and not is_running else None,
+    )
+
+
+async def _failure(pending: PendingActivityInfo, converter: DataConverter) -> str:
+    if not pending.HasField("last_failure"):
+        return ""
+    try:
+        return await failure_text(converter, pending.last_failure)
+    except Exception:  # whatever a codec raises
+        return pending.last_failure.message
+
+
+async def _text(payloads: Sequence[Payload], converter: DataConverter) -> str:
+    """Return what an activity has told of itself; a heartbeat that cannot be read, or of another shape, has none."""
+    try:
+        details: Any = from_json((await decoded(converter, payloads))[0].data) if payloads else {}
+    except Exception:  # whatever a codec raises
+        return ""
+    if not isinstance(details, dict):
+        return ""
+    told: Any = details.get("text") or details.get("note")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return told if isinstance(told, str) else ""
+
+
+def _time(stamp: Timestamp) -> datetime | None:
+    return stamp.ToDatetime(tzinfo=UTC) if stamp.seconds else None
