@@ -183,7 +183,7 @@ class JournalEntry(Record):
 
     @property
     def cursor(self) -> str:
-        """What `events(after=...)` goes on from: unlike the sequence alone, it shows whether the run was rewound since."""
+        """Its place for `events(after=...)`. Unlike the sequence alone it shows whether the run was rewound since."""
         return f"{self.sequence}-{self.hash[:CURSOR_CHARS]}"
 
     def with_took(self, took_s: dict[str, float]) -> Self:
