@@ -114,6 +114,14 @@ def _installed_folders() -> tuple[Path, ...]:
     return tuple(Path(folder).resolve() for folder in folders)
 
 
+def installed_program(name: str) -> str | None:
+    """Return where a program is. Relative entries of `PATH` do not count: they lead into the folder that one is in."""
+    from shutil import which  # of use to few processes
+
+    folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]  # noqa: PTH117
+    return which(name, path=os.pathsep.join(folders))
+
+
 def found_elsewhere(name: str) -> str | None:
     """Return where everybody finds a top-level module that we do not hold; None where there is none."""
     if name in sys.builtin_module_names:

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import shutil
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from orga.client.server.home import cache_folder
 from orga.client.server.locks import taken
 from orga.client.server.obtain import NotObtained, built, downloaded
 from orga.client.user_path import user_path
+from orga.own_code import installed_program
 
 REMEDY = (
     "install the `temporal` command (https://docs.temporal.io/cli), name it in ORGA_TEMPORAL_CLI, "
@@ -29,7 +29,7 @@ async def locate(report: Report) -> Path:
     """
     if named := os.environ.get("ORGA_TEMPORAL_CLI"):
         return _named(named)
-    if found := shutil.which("temporal"):
+    if found := installed_program("temporal"):
         return Path(found)
     cached = cache_folder() / "bin" / "temporal"
     if _is_executable(cached):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from orga.client.server.endpoint import Report
 from orga.client.server.release import VERSION, NoRelease, unpacked_release
-from orga.own_code import ROOT
+from orga.own_code import ROOT, installed_program
 
 GO_MODULE = f"github.com/temporalio/cli/cmd/temporal@v{VERSION}"
 
@@ -46,7 +46,7 @@ async def downloaded(target: Path, report: Report) -> None:
 
 async def built(target: Path, report: Report) -> None:
     """Build the pinned version with the Go toolchain to `target`."""
-    go = shutil.which("go")
+    go = installed_program("go")
     if go is None:
         raise NotObtained("there is no Go 1.25 or later to build it with")
     with _workshop(target) as folder:

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -19,6 +18,7 @@ from orga.client.history.converter import data_converter
 from orga.client.server.endpoint import ServerUnavailable
 from orga.client.server.home import cache_folder
 from orga.client.user_path import user_path
+from orga.own_code import installed_program
 
 VARIABLE = "ORGA_TEST_SERVER"
 COMMAND = "temporal-test-server"
@@ -96,9 +96,9 @@ def _present() -> Path | None:
         if not (path.is_file() and os.access(path, os.X_OK)):
             raise ServerUnavailable(f"{VARIABLE} names {path}, which is no executable file", "correct or unset it")
         return path
-    if found := shutil.which(COMMAND):
+    if found := installed_program(COMMAND):
         return Path(found)
-    return fetched() if shutil.which("java") else None
+    return fetched() if installed_program("java") else None
 
 
 def fetched() -> Path | None:
@@ -114,7 +114,7 @@ def fetch_with_maven() -> Path:
         RuntimeError: There is no Java, no Maven, or the fetch failed.
     """
     for command in ("java", "mvn"):
-        if shutil.which(command) is None:
+        if installed_program(command) is None:
             raise RuntimeError(f"there is no `{command}`")
     target = _folder()
     target.parent.mkdir(parents=True, exist_ok=True)

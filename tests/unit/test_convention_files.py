@@ -240,13 +240,79 @@ def test_git_says_which_files_there_are(tmp_path: Path) -> None:
     assert convention_files(tmp_path / "src") == ["api/ruff.toml"]
 
 
-def test_git_starts_no_program_that_a_repository_names(tmp_path: Path) -> None:
-    subprocess.run(["git", "init", "--quiet", "."], cwd=tmp_path, check=True)
-    for key in ("core.fsmonitor", "core.pager", "core.sshCommand", "alias.ls-files"):
-        subprocess.run(["git", "config", key, "touch started; false"], cwd=tmp_path, check=True)
+CONFIGURATIONS = {
+    "as it lists files": dict.fromkeys(("core.fsmonitor", "core.pager", "alias.ls-files"), "touch {ran}; false"),
+    "to fetch over ssh": {"remote.origin.url": "ssh://x/y", "core.sshCommand": "touch {ran}; false"},
+    "to fetch by a helper": {"remote.origin.url": "ext::touch {ran}", "protocol.ext.allow": "always"},
+    "to fetch from a folder": {"remote.origin.url": "{upstream}", "remote.origin.uploadpack": "touch {ran}; false"},
+    "as it was included": {"include.path": "../more", "remote.origin.url": "ssh://x/y"},
+}
+
+
+@pytest.mark.parametrize("configuration", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
+def test_git_runs_no_program_that_a_repository_names(tmp_path: Path, configuration: dict[str, str]) -> None:
+    """To list files it fetches what a sparse index lacks, if the repository says that this is possible."""
+    upstream, project, ran = tmp_path / "upstream", tmp_path / "project", tmp_path / "ran"
+    for path in ("AGENTS.md", "far/away/AGENTS.md", "near/AGENTS.md"):
+        (upstream / path).parent.mkdir(parents=True, exist_ok=True)
+        (upstream / path).write_text("Be kind.")
+    git(upstream, "init", "--quiet")
+    git(upstream, "add", ".")
+    git(upstream, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "-m", "x")
+    git(tmp_path, "clone", "--quiet", str(upstream), str(project))
+    git(project, "sparse-checkout", "init", "--cone", "--sparse-index")
+    git(project, "sparse-checkout", "set", "near")
+    folder = git(project, "rev-parse", "HEAD:far").strip()
+    (project / ".git" / "objects" / folder[:2] / folder[2:]).unlink()
+    git(project, "config", "extensions.partialClone", "origin")
+    (project / "more").write_text(f"[core]\nsshCommand = touch {ran}; false\n")
+    for key, value in configuration.items():
+        git(project, "config", key, value.format(ran=ran, upstream=upstream))
+    assert convention_files(project) == ["AGENTS.md", "near/AGENTS.md"]
+    assert convention_files(project / "near") == ["AGENTS.md"]
+    assert not ran.exists()
+
+
+def git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-c", "protocol.file.allow=always", *arguments]
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+def test_what_git_ignores_by_its_own_list_is_left_out_in_every_worktree(tmp_path: Path) -> None:
+    project, other = tmp_path / "project", tmp_path / "other"
+    (project / "mine").mkdir(parents=True)
+    (project / "mine" / "AGENTS.md").write_text("x")
+    (project / "AGENTS.md").write_text("x")
+    (project / ".gitignore").write_text("AGENTS.md\n!mine/AGENTS.md\n")
+    git(project, "init", "--quiet")
+    git(project, "add", "--force", "AGENTS.md")
+    git(project, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "-m", "x")
+    git(project, "worktree", "add", "--quiet", "--detach", str(other))
+    (project / ".git" / "info" / "exclude").write_text("mine/\nCLAUDE.md\n")
+    (other / "CLAUDE.md").write_text("x")
+    assert convention_files(project) == ["AGENTS.md"]
+    assert convention_files(other) == ["AGENTS.md"]
+
+
+def test_no_git_of_the_folder_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git(tmp_path, "init", "--quiet")
     (tmp_path / "AGENTS.md").write_text("Be kind.")
+    (tmp_path / "git").write_text("#!/bin/sh\ntouch ran\n")
+    (tmp_path / "git").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    for entry in (".", "", "./"):
+        monkeypatch.setenv("PATH", f"{entry}{os.pathsep}{os.defpath}")
+        assert convention_files(tmp_path) == ["AGENTS.md"]
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "content", ["gitdir: /no/such", "gitdir: a\0b", "", "gitdir: " + "x" * 9_000, "gitdir: /dev/zero"]
+)
+def test_a_broken_git_file_hides_no_files(tmp_path: Path, content: str) -> None:
+    (tmp_path / ".git").write_text(content)
+    (tmp_path / "AGENTS.md").write_text("x")
     assert convention_files(tmp_path) == ["AGENTS.md"]
-    assert not (tmp_path / "started").exists()
 
 
 def test_without_git_generated_folders_are_left_out(tmp_path: Path) -> None:

@@ -4,15 +4,19 @@ import os
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from orga.activities.knowledge.conventions import MAX_DEPTH
+from orga.own_code import installed_program
 
 _GENERATED = frozenset(
     {".git", ".hg", ".svn", ".venv", "venv", "node_modules", "vendor", "__pycache__", "site-packages", "target", "dist"}
 )
-_GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false", "ls-files", "-z")
-"""A repository's own configuration could name a program here that git would start."""
+_LIST = ("-c", "core.fsmonitor=false", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+_VARIABLES = ("HOME", "LANG", "PATH", "TMPDIR", "XDG_CONFIG_HOME")
+"""All that git sees of our environment, which holds keys."""
 _GIT_TIMEOUT_S = 60.0
+_MAX_LINK_BYTES = 4_096
 
 
 def project_files(root: Path, is_wanted: Callable[[str], bool]) -> Iterator[str]:
@@ -23,17 +27,65 @@ def project_files(root: Path, is_wanted: Callable[[str], bool]) -> Iterator[str]
 
 
 def _tracked(root: Path) -> Iterable[str]:
-    """Return what git lists, itself leaving out what is ignored; nothing where there is no git or no repository."""
-    git = [*_GIT, "--cached", "--others", "--exclude-standard"]
-    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    try:
-        done = subprocess.run(
-            git, cwd=root, env=env, capture_output=True, timeout=_GIT_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL
-        )
-    except (OSError, subprocess.TimeoutExpired):
+    """Return what git lists, without what is ignored; nothing if there is no git or no repository.
+
+    The configuration of a repository can name programs that git runs, to list files too: a sparse index fetches what
+    it lacks. So git works in an empty repository of ours and takes only the index and the ignored patterns from there.
+    """
+    git = installed_program("git")
+    top = next((folder for folder in (root, *root.parents) if os.path.lexists(folder / ".git")), None)
+    if git is None or top is None:
         return ()
-    listed = {os.fsdecode(name) for name in done.stdout.split(b"\0") if name}
-    return sorted(listed) if done.returncode == 0 else ()
+    try:
+        with TemporaryDirectory(prefix="orga-") as ours:
+            return _listed(git, root, top, Path(ours))
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return ()
+
+
+def _listed(git: str, root: Path, top: Path, ours: Path) -> Iterable[str]:
+    theirs = _git_folder(top / ".git")
+    _make_repository(ours, _shared_folder(theirs) / "info" / "exclude")
+    env = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+    env |= {"GIT_DIR": str(ours), "GIT_WORK_TREE": str(top)}
+    # An index that needs more of its repository is left out: then a file that is both tracked and ignored is, too.
+    for index in (theirs / "index", ours / "index"):
+        done = subprocess.run(
+            [git, *_LIST],
+            cwd=root,
+            env=env | {"GIT_INDEX_FILE": str(index)},
+            capture_output=True,
+            timeout=_GIT_TIMEOUT_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+        if done.returncode == 0:
+            return sorted({os.fsdecode(name) for name in done.stdout.split(b"\0") if name})
+    return ()
+
+
+def _git_folder(path: Path) -> Path:
+    """Return the folder that `.git` is, or names: of a worktree and a submodule it is a file."""
+    return path.parent / _text(path).removeprefix("gitdir:").strip() if path.is_file() else path
+
+
+def _shared_folder(git_folder: Path) -> Path:
+    """Return the folder that all worktrees of a repository share."""
+    return git_folder / _text(git_folder / "commondir").strip()
+
+
+def _text(file: Path) -> str:
+    if not file.is_file():
+        return ""
+    with file.open("rb") as opened:
+        return os.fsdecode(opened.read(_MAX_LINK_BYTES))
+
+
+def _make_repository(folder: Path, exclude: Path) -> None:
+    for name in ("objects", "refs", "info"):
+        (folder / name).mkdir()
+    (folder / "HEAD").write_text("ref: refs/heads/main\n")
+    (folder / "info" / "exclude").symlink_to(exclude)
 
 
 def _walked(root: Path) -> Iterator[str]:
