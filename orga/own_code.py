@@ -114,6 +114,15 @@ def _installed_folders() -> tuple[Path, ...]:
     return tuple(Path(folder).resolve() for folder in folders)
 
 
+def bytecode_folder() -> str:
+    """Return where programs of Python that we start keep their compiled code.
+
+    It takes the place of each `__pycache__`, whose files Python runs instead of the source that lies beside them.
+    """
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
+    return os.path.abspath(os.path.join(cache, "orga", "bytecode"))  # noqa: PTH100, PTH118
+
+
 def installed_program(name: str) -> str | None:
     """Return where a program is. Relative entries of `PATH` do not count: they lead into the folder that one is in."""
     from shutil import which  # of use to few processes

@@ -1,28 +1,37 @@
 """What no agent writes, wherever its tools may write: the rules that it is under, and what would run as a program."""
 
 import os
+import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from glob import glob
 from pathlib import Path, PurePath
 from unicodedata import normalize
 
-_IGNORED_BY_HFS = frozenset(
-    "\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u206a\u206b\u206c\u206d\u206e\u206f\ufeff"
+from orga.activities.adapters.sandbox.removal import opened_folder
+
+_IGNORED_BY_HFS = dict.fromkeys(
+    map(ord, "\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u206a\u206b\u206c\u206d\u206e\u206f\ufeff")
 )
 _NAMES = frozenset({".git", "git~1", "orga.toml", "orga~1.tom"})
 """Wherever they lie, with their short names on DOS file systems: git runs what stands in the one, `orga` reads the
 other upwards from where somebody works."""
 MAX_FOLDERS = 50_000
 """That are looked through before each isolated command: a second."""
-_GENERATED = frozenset({"node_modules", "__pycache__", "venv", ".venv", "site-packages"})
+_BYTECODE = "__pycache__"
+_GENERATED = frozenset({"node_modules", _BYTECODE, "venv", ".venv", "site-packages"})
+_IMPORTED = frozenset({".py", ".pyc", ".so", ".pyd"})
+"""Endings of files that Python imports. It prefers packages to modules, and compiled modules to their source."""
 
 REFUSAL = (
     "it belongs to what decides over agents (policies, configuration, tools), or runs as a program; write elsewhere"
 )
 
 _Identity = tuple[int, int]
+_Parts = tuple[str, ...]
 
 
 class TooManyFolders(ValueError):
@@ -38,40 +47,74 @@ class Rules:
     """With all that is in them, or will be."""
     globs: tuple[str, ...] = ()
     """Absolute patterns of files that would be read as rules, if they were there."""
+    modules: tuple[Path, ...] = ()
+    """Python modules and packages, by their paths without an ending: all that would be imported under these names."""
     installed: tuple[Path, ...] = ()
     """Folders as well, of programs and of our own state: too large to be looked into."""
+    stores: tuple[Path, ...] = ()
+    """Files that the worker itself writes: one that comes while a command runs need not be the command's."""
 
     def forbid(self, path: Path, below: Path) -> bool:
         """Say whether a path without links is one of them; as much of it as is `below` a folder counts by name, too."""
         if any(map(_is_name_of_rules, path.relative_to(below).parts)):
             return True
         wanted = _folded(path)
-        return any(wanted[: len(rule)] == rule for rule in map(_folded, self._real())) or any(
-            _matches(wanted, _folded(PurePath(pattern))) for pattern in self.globs
+        return (
+            any(wanted[: len(rule)] == rule for rule in map(_folded, self._real()))
+            or any(_matches(wanted, _folded(PurePath(pattern))) for pattern in self.globs)
+            or not self._real_modules().isdisjoint(_modules_of(wanted))
         )
 
     def identities(self) -> frozenset[_Identity]:
         """Return by what the file system knows those that exist, whatever they are called elsewhere."""
-        return frozenset(found for rule in self._real() if (found := identity(rule)))
+        every = (*self._real(), *module_files(self.modules))
+        return frozenset(found for rule in every if (found := identity(rule)))
 
-    def inside(self, folder: Path) -> list[Path]:
+    def inside(self, folder: Path, present: Iterable[Path] | None = None) -> list[Path]:
         """Return what of them exists in a folder, or is above it, without links, each before what is in it.
+
+        Args:
+            folder: Without links.
+            present: What is present there, if that is known.
 
         Raises:
             TooManyFolders: It cannot be told.
         """
-        matching = (Path(name) for pattern in self.globs for name in glob(pattern, recursive=True))  # noqa: PTH207
-        every = (*self._real(), *matching, *_named(folder), *self._linked(folder))
+        present = self.present(folder) if present is None else present
+        every = (*self._real(), *present, *self._linked(folder))
         found = {path.resolve() for path in every if path.exists()}
         return sorted(path for path in found if path.is_relative_to(folder) or folder.is_relative_to(path))
 
+    def present(self, folder: Path, deadline: float | None = None) -> dict[Path, Path | None]:
+        """Return what of them is in a real folder, as it is spelled there, each with where it leads if it is a link.
+
+        Links on the way to them count, too. With a `deadline` all folders are looked through, however many; without
+        one not what is generated.
+
+        Raises:
+            TooManyFolders: It cannot be told.
+        """
+        every = (*self.files, *self.folders, *self.installed, *self._meant(), *module_files(self.modules))
+        spelled = {path for rule in every if (path := _seen_in(folder, rule)) and os.path.lexists(path)}
+        ways = {above for path in spelled for above in path.parents if folder in above.parents and above.is_symlink()}
+        named = _named(folder, deadline)
+        return {path: path.readlink() if path.is_symlink() else None for path in (*spelled, *ways, *named)}
+
     def _real(self) -> list[Path]:
-        return [path.resolve() for path in (*self.files, *self.folders, *self.installed, *self._links())]
+        return [path.resolve() for path in (*self.files, *self.folders, *self.installed, *self.stores, *self._links())]
+
+    def _real_modules(self) -> set[_Parts]:
+        """Return the modules by the parts of their paths. What lies in a package is its own, wherever a link leads."""
+        places = {parent: parent.resolve() for parent in {path.parent for path in self.modules}}
+        named = {_folded(places[path.parent] / path.name) for path in self.modules}
+        return named | {_folded(path.resolve()) for path in self.modules if path.is_symlink()}
+
+    def _meant(self) -> Iterator[Path]:
+        return (Path(name) for pattern in self.globs for name in glob(pattern, recursive=True))  # noqa: PTH207
 
     def _links(self) -> Iterator[Path]:
         """Yield the links among what is in the folders, or is meant by a pattern: rules are read where they lead."""
-        meant = (Path(name) for pattern in self.globs for name in glob(pattern, recursive=True))  # noqa: PTH207
-        for path in (*(path for folder in self.folders for path in folder.rglob("*")), *meant):
+        for path in (*(path for folder in self.folders for path in folder.rglob("*")), *self._meant()):
             if path.is_symlink() and not path.is_relative_to(path.resolve()):
                 yield path
 
@@ -83,6 +126,7 @@ class Rules:
 
     def _each_file(self) -> Iterator[Path]:
         yield from self.files
+        yield from module_files(self.modules)
         for folder in self.folders:
             yield from (path for path in folder.rglob("*") if path.is_file())
 
@@ -99,14 +143,23 @@ def identity(path: Path) -> _Identity | None:
     return status.st_dev, status.st_ino
 
 
+def is_generated(path: PurePath) -> bool:
+    """Return whether a path lies in what is looked through only after a command."""
+    return not _GENERATED.isdisjoint(path.parts)
+
+
 def _is_name_of_rules(name: str) -> bool:
     """Whether some file system takes the name for one of them: other case, ignored characters, DOS names, streams."""
-    folded = "".join(c for c in normalize("NFKC", name) if c not in _IGNORED_BY_HFS).casefold()
-    return folded.partition(":")[0].rstrip(". ") in _NAMES
+    plain = name if name.isascii() else normalize("NFKC", name).translate(_IGNORED_BY_HFS)
+    return plain.casefold().partition(":")[0].rstrip(". ") in _NAMES
 
 
-def _folded(path: PurePath) -> tuple[str, ...]:
-    return tuple(normalize("NFKC", part).casefold() for part in path.parts)
+def _folded(path: PurePath) -> _Parts:
+    return tuple(map(_fold, path.parts))
+
+
+def _fold(name: str) -> str:
+    return normalize("NFKC", name).casefold()
 
 
 def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
@@ -118,6 +171,53 @@ def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
     return fnmatchcase(parts[0], pattern[0]) and _matches(parts[1:], pattern[1:])
 
 
+def module_files(modules: Iterable[Path]) -> Iterator[Path]:
+    """Yield the files that Python would import under these names, compiled ones and dangling links included."""
+    names: defaultdict[Path, set[str]] = defaultdict(set)
+    for module in modules:
+        names[module.parent].add(_fold(module.name))
+        names[module].add("__init__")
+    for parent, wanted in names.items():
+        for folder in (parent, parent / _BYTECODE):
+            yield from (file for file in _entries(folder) if _module_name(file.name) in wanted)
+
+
+def _modules_of(path: _Parts) -> Iterator[_Parts]:
+    """Yield the modules, without an ending, that Python may import from a file."""
+    *above, file = path
+    name = _module_name(file)
+    if above[-1:] == [_BYTECODE]:
+        above.pop()
+    if name:
+        yield (*above, name)
+    if name == "__init__":
+        yield tuple(above)
+
+
+def _module_name(file: str) -> str | None:
+    """Return under which name Python imports a file, as `till.cpython-311-x86_64-linux-gnu.so` under `till`."""
+    return _fold(file.partition(".")[0]) if PurePath(file).suffix.lower() in _IMPORTED else None
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _seen_in(folder: Path, path: Path) -> Path | None:
+    """Return a path as it is spelled from a real folder that it is in; None if it is not."""
+    up = [at for at, part in enumerate(path.parts) if part == ".."]
+    if up:
+        path = Path(*path.parts[: up[-1] + 1]).resolve().joinpath(*path.parts[up[-1] + 1 :])
+    for above in reversed(path.parents):
+        if above.resolve() == folder:
+            return folder / path.relative_to(above)
+    real = path.parent.resolve() / path.name
+    return real if folder in real.parents else None
+
+
 def _has_other_names(file: Path) -> bool:
     try:
         return file.stat().st_nlink > 1
@@ -125,8 +225,8 @@ def _has_other_names(file: Path) -> bool:
         return False
 
 
-def _named(folder: Path) -> Iterator[Path]:
-    for here, folders, files in _walk(folder):
+def _named(folder: Path, deadline: float | None) -> Iterator[Path]:
+    for here, folders, files in _walk(folder, deadline):
         yield from (Path(here, name) for name in (*folders, *files) if _is_name_of_rules(name))
 
 
@@ -134,10 +234,23 @@ def _files_below(folder: Path) -> Iterator[Path]:
     return (Path(here, name) for here, _, files in _walk(folder) for name in files)
 
 
-def _walk(folder: Path) -> Iterator[tuple[str, list[str], Iterable[str]]]:
+def _walk(folder: Path, deadline: float | None = None) -> Iterator[tuple[str, list[str], Iterable[str]]]:
     """Walk through all but what is inside a `.git` or generated. Whoever makes folders must not make us stop early."""
     for count, (here, folders, files) in enumerate(os.walk(folder)):
-        if count == MAX_FOLDERS:
+        if count == MAX_FOLDERS and deadline is None:
             raise TooManyFolders(f"{MAX_FOLDERS:,} folders and more are too many to look for rules in")
+        if deadline is not None and time.monotonic() > deadline:
+            raise TooManyFolders(f"{count:,} folders and more take too long to look for rules in")
         yield here, folders, files
-        folders[:] = [name for name in folders if name not in _GENERATED and not _is_name_of_rules(name)]
+        left_out = _GENERATED if deadline is None else ()
+        folders[:] = [name for name in folders if name not in left_out and not _is_name_of_rules(name)]
+        if deadline is not None:
+            _make_readable(here, folders)
+
+
+def _make_readable(here: str, folders: Iterable[str]) -> None:
+    """Open folders that their owner cannot list: what is in them can be read by those who know its name."""
+    for path in (os.path.join(here, name) for name in folders):  # noqa: PTH118
+        if not os.access(path, os.R_OK | os.X_OK):
+            with suppress(OSError):  # a link that leads nowhere, say
+                os.close(opened_folder(path, None))

@@ -117,5 +117,5 @@ def test_a_server_asks_for_trust_and_an_embedder_does_not(tmp_path: Path) -> Non
 
 def test_agents_may_not_write_the_store(tmp_path: Path) -> None:
     config = a_config(tmp_path, '[knowledge]\npath = "k.db"\n')
-    files = rules_in_use(config, tmp_path, {}).files
+    files = rules_in_use(config, tmp_path, {}).stores
     assert {tmp_path / "k.db", tmp_path / "k.db-wal"} <= set(files)

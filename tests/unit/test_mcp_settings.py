@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from orga.activities.adapters.mcp.settings import own_options
 from orga.client.config.sections import OrgaConfig
+from orga.own_code import bytecode_folder
 from orga.workflows.types.mcp import McpServer
 from orga.workflows.types.tools import ToolOptions
 from tests.support.mcp.sources import settings_of
@@ -16,7 +17,8 @@ ENV = {"PATH": "/bin", "HOME": "/home/me", "TOKEN": "s3cr3t-value", "OPENAI_API_
 
 def test_a_server_gets_what_it_is_passed_and_a_minimum() -> None:
     (settings,) = settings_of(ENV, s=McpServer(command="x", env_from=("TOKEN",)))
-    assert settings.environment == {"PATH": "/bin", "HOME": "/home/me", "TOKEN": "s3cr3t-value"}
+    given = {"PATH": "/bin", "HOME": "/home/me", "TOKEN": "s3cr3t-value"}
+    assert settings.environment == {**given, "PYTHONPYCACHEPREFIX": bytecode_folder()}
 
 
 def test_headers_come_from_the_environment() -> None:

@@ -1,12 +1,15 @@
 """A folder that one merely entered is not trusted: what asks, and what is asked anew."""
 
+import json
+import py_compile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from orga.client.config.file import load_config
+from orga.client.config.file import asked_config, load_config
 from orga.client.config.trust.check import Untrusted
+from orga.client.config.trust.rules_in_use import rules_in_use
 from tests.support.programs.entered_folder import PROGRAMS, orga_in, project, written
 
 __all__ = ["project"]
@@ -151,6 +154,74 @@ def test_it_is_asked_anew_when_anything_that_runs_has_changed(project: Path, cha
     change(project)
     with pytest.raises(Untrusted, match="not trusted as it stands now"):
         load_config(folder=project)
+
+
+IMPORTS = "import units"
+RUN = {
+    "a module": (["python3", "-m", "srv"], "srv.py"),
+    "a module of a package": (["python3", "-m", "srv.tool"], "srv/tool.py"),
+    "the package of a module": (["python3", "-m", "srv.tool"], "srv/__init__.py"),
+    "a package": (["python3", "-m", "srv"], "srv/__main__.py"),
+    "what its main module imports": (["python3", "-m", "srv"], "units.py"),
+    "a module, attached": (["python3.11", "-msrv"], "srv.py"),
+    "a module behind other flags": (["/usr/bin/python3", "-X", "dev", "-um", "srv"], "srv.py"),
+    "a module, attached behind others": (["python3", "-Iumsrv"], "srv.py"),
+    "a folder": (["python3", "app/"], "app/__main__.py"),
+    "what a folder's main module imports": (["python3", "app"], "app/units.py"),
+    "this folder": (["python3", "-u", "."], "__main__.py"),
+    "an archive": (["python3", "app.pyz"], "app.pyz"),
+    "a script without an ending": (["python3", "serve"], "serve"),
+    "a script that names Python itself": (["./serve"], "units.py"),
+    "a script by a link": (["python3", "bin/linked.py"], "srv/units.py"),
+    "code": (["python3", "-c", "import srv; srv.main()"], "srv.py"),
+    "code that imports by a text": (["python3", "-c", "__import__('srv').main()"], "srv.py"),
+    "code of a shell": (["sh", "-c", "exec python3 -m srv"], "srv.py"),
+    "in another folder": (["sh", "-c", "cd app && python3 tool.py"], "app/tool.py"),
+    "in another folder, by an option": (["env", "-C", "app", "python3", "-m", "tool"], "app/tool.py"),
+    "by another program": (["uv", "run", "app/"], "app/__main__.py"),
+    "an application": (["uvicorn", "srv.web:app"], "srv/web.py"),
+    "a module instead of another": (["python3", "tool.py"], "units.so"),
+    "a package instead of a module": (["python3", "tool.py"], "units/__init__.py"),
+    "a module of Python": (["python3", "tool.py"], "enum.py"),
+    "compiled code that is not checked": (["python3", "tool.py"], "__pycache__/units.cpython-311.pyc"),
+}
+
+
+@pytest.mark.parametrize(("command", "name"), RUN.values(), ids=RUN)
+def test_trust_covers_what_a_command_runs(project: Path, command: list[str], name: str) -> None:
+    program, *arguments = (json.dumps(word) for word in command)
+    written(project, f"[mcp.servers.x]\ncommand = {program}\nargs = [{', '.join(arguments)}]")
+    files = {"serve": "#!/usr/bin/env python3\nimport units", "tool.py": IMPORTS, "units.py": "", "app/units.py": ""}
+    files |= {"srv/real.py": IMPORTS, "srv/units.py": "", "__main__.py": "", "app/tool.py": "", "app.pyz": ""}
+    files |= {"app/__main__.py": IMPORTS, "srv/__init__.py": "", "srv/__main__.py": IMPORTS}
+    for path, text in files.items():
+        (project / path).parent.mkdir(exist_ok=True)
+        (project / path).write_text(text)
+    (project / "bin").mkdir()
+    (project / "bin" / "linked.py").symlink_to("../srv/real.py")
+    before = digest_of(project)
+    (project / "notes.md").write_text("What runs nothing may change.")
+    (project / "other.py").write_text("")
+    assert digest_of(project) == before
+    (project / name).parent.mkdir(exist_ok=True)
+    (project / name).write_bytes(b"\xa7\r\r\n\x01\0\0\0changed")
+    assert digest_of(project) != before
+    assert rules_in_use(load_config(env={"ORGA_TRUST": "1"}).config, project, {}).forbid(project / name, project)
+
+
+def digest_of(project: Path) -> str:
+    asked = asked_config(folder=project, env={})
+    assert asked
+    return asked.digest
+
+
+def test_what_python_compiled_itself_is_not_asked_about(project: Path) -> None:
+    written(project, '[mcp.servers.x]\ncommand = "python3"\nargs = ["tool.py"]')
+    (project / "tool.py").write_text(IMPORTS)
+    (project / "units.py").write_text("")
+    before = digest_of(project)
+    assert py_compile.compile(str(project / "units.py"))
+    assert digest_of(project) == before
 
 
 def test_a_link_to_what_is_trusted_is_not(project: Path) -> None:

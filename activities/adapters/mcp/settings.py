@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from orga.activities.adapters.http import is_loopback
 from orga.activities.adapters.mcp.names import server_of
 from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
+from orga.own_code import bytecode_folder
 from orga.workflows.types.mcp import McpServer
 from orga.workflows.types.tools import ToolOptions
 
@@ -65,6 +66,7 @@ def _settings(
     if headers and urlsplit(server.url or "").scheme != "https" and not is_loopback(server.url or ""):
         raise ValueError(f"{place}.url: has to begin with https://, since secrets go there")
     base = {variable: env[variable] for variable in BASE_VARIABLES if variable in env}
+    base["PYTHONPYCACHEPREFIX"] = bytecode_folder()
     return ServerSettings(name, server, tool_options, base | passed, headers, KnownSecrets.of(secrets))
 
 

@@ -45,12 +45,12 @@ class _Place:
     """A folder at any depth, by one descriptor that goes down and up again."""
 
     def __init__(self, top: Path) -> None:
-        self.folder = _opened(str(top), None)
+        self.folder = opened_folder(str(top), None)
         self._above: list[tuple[str, os.stat_result]] = []
 
     def enter(self, name: str) -> None:
         """Go down."""
-        inner, here = _opened(name, self.folder), os.fstat(self.folder)
+        inner, here = opened_folder(name, self.folder), os.fstat(self.folder)
         self._move_to(inner)
         self._above.append((name, here))
 
@@ -86,8 +86,8 @@ def _folders_left(folder: int, ends: float) -> list[str]:
     return folders
 
 
-def _opened(name: str, parent: int | None) -> int:
-    """Open a folder, never through a link, whatever its owner took from the mode."""
+def opened_folder(name: str, parent: int | None) -> int:
+    """Open a folder and make it its owner's to use, never through a link."""
     if _PATH is None:
         return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
     place = os.open(name, _PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)

@@ -81,11 +81,10 @@ def _digest(path: Path, text: str, config: OrgaConfig) -> str:
     found = [
         file
         for place in ((root,) if root else (path.parent, Path.cwd()))
-        for file in user_code(config.of_file(path), place)
+        for file in user_code(config.of_file(path), place).existing()
     ]
-    for file in [*found, *((compiled,) if compiled else ())]:
-        if file.is_file():
-            whole[str(file.resolve())] = _sha256(file.read_bytes())
+    for file in [*found, *((compiled,) if compiled and compiled.is_file() else ())]:
+        whole[str(file.resolve())] = _sha256(file.read_bytes())
     return f"sha256:{_sha256(json.dumps(whole, sort_keys=True).encode())}"
 
 

@@ -10,7 +10,7 @@ from orga.client.config.manifests import manifest_paths, read_manifests
 from orga.client.config.policy_folder import FOLDER
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.tool_folders import tool_folders
-from orga.client.config.trust.user_code import modules, scripts
+from orga.client.config.trust.user_code import UserCode, modules, scripts
 from orga.client.server.home import cache_folder, server_home
 from orga.client.user_path import user_path
 from orga.own_code import ROOT, is_installed, is_ours
@@ -25,33 +25,36 @@ def rules_in_use(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> Rule
     """Return the rules of a worker that starts here, with that configuration, for tools that write below `root`."""
     here = Path.cwd()
     base = config.file.parent if config.file else here
-    named = [config.file, config.policy.opa.wasm, config.audit.signing_key_file, *_knowledge(config), *_named_by(env)]
+    named = [config.file, config.policy.opa.wasm, config.audit.signing_key_file, *_named_by(env)]
     policies = [folder for folder in (base / FOLDER, config.policy.dir) if folder]
     manifests = [pattern for pattern in config.tools.manifests if has_magic(pattern)]
     folders = {folder: [f"{escape(str(folder))}/**/*.{end}" for end in _ENDS_OF_POLICIES] for folder in policies}
     for pattern in manifests:
         folders.setdefault(_folder_of(pattern), []).append(pattern)
+    code = user_code(config, root)
     return Rules(
-        files=tuple(sorted({*(path for path in named if path), *user_code(config, root), *_running(root)})),
+        files=tuple(sorted({*(path for path in named if path), *code.files, *_running(root)})),
         folders=tuple(folder for folder in folders if not _is_above(folder, root)),
         globs=tuple(glob for folder, globs in folders.items() if _is_above(folder, root) for glob in globs),
+        modules=tuple(sorted(code.modules)),
         installed=tuple(path for path in _installed(here) if not _is_above(path, root)),
+        stores=tuple(_knowledge(config)),
     )
 
 
-def user_code(config: OrgaConfig, root: Path) -> set[Path]:
-    """Return the files by which the configuration makes something run; some may be missing."""
+def user_code(config: OrgaConfig, root: Path) -> UserCode:
+    """Return the code by which the configuration makes something run; some may be missing."""
     here = Path.cwd()
     paths = manifest_paths(config.tools.manifests)
     commands = [each.manifest.command for each in read_manifests(paths)[0] if each.manifest.command]
-    found = {path.absolute() for path in paths}
-    found |= modules(config.tools.python, tool_folders(config))
+    code = UserCode(frozenset(path.absolute() for path in paths)) | modules(config.tools.python, tool_folders(config))
     for command in commands:
-        found |= scripts([word for part in command.argv for word in part.argv], root / command.cwd)
+        words = [word for part in command.argv for word in part.argv]
+        code |= scripts(words, root / command.cwd, command.env)
     for server in config.mcp.servers.values():
         if server.command:
-            found |= scripts([server.command, *server.args], here / (server.cwd or here))
-    return found
+            code |= scripts([server.command, *server.args], here / (server.cwd or here))
+    return code
 
 
 def _knowledge(config: OrgaConfig) -> Iterator[Path]:

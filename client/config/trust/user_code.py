@@ -1,19 +1,67 @@
-"""Files of the operator's own that run as programs: modules of tools with all that they import, scripts of commands."""
+"""Files of the operator's own that run as programs: modules of tools, scripts of commands, and all that they import."""
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import chain, pairwise
 from pathlib import Path
 
+from orga.activities.adapters.rules import module_files
 from orga.workflows.types.sandbox import can_exist
 
 _MAX_BYTES = 2_000_000
-_BETWEEN_WORDS = re.compile(r"[\s;&|()<>'\"`=]+")
+_BETWEEN_WORDS = re.compile(r"[\s;&|()<>'\"`=,]+")
 """In the code of a shell, as far as it names files."""
+_PYTHON = re.compile(r"(?:.*/)?(?:python|pypy|ipython|uv)[\d.]*")
+_SHEBANG_OF_PYTHON = re.compile(rb"#![^\n]*(?:python|pypy|\buv\b)")
+_MODULE = re.compile(r"-[bBdEiIOPqRsSuvx]*m(.*)")
+"""Of Python: flags before it may stand in the same word, and the module behind it."""
+_CODE = re.compile(r"-[bBdEiIOPqRsSuvx]*c.*", re.DOTALL)
+_MODULE_OPTIONS = frozenset({"-m", "--module", "-A", "--app"})
+_FOLDER_OPTIONS = frozenset({"cd", "pushd", "-C", "--chdir", "--cwd", "--directory", "--prefix", "--project"})
+_OBJECT = re.compile(r"([A-Za-z_][\w.]*):[A-Za-z_]\w*(?:\(\))?")
+"""`package.module:app`, as servers of web applications are told."""
+_NAMES = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+_SCRIPTS = frozenset(
+    [".py", ".pyw", ".pyz", ".sh", ".bash", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".lua", ".jar"]
+)
+"""Endings of files that are code. One that a command names runs once it is there."""
+_AT_START = ("sitecustomize", "usercustomize")
+"""Modules that Python imports first."""
+_RUN_AS = ("", ".__main__")
+"""What is run of a module, and of a package."""
+_VALUED = frozenset({"-W", "-X", "-Q", "--check-hash-based-pycs"})
+"""Options of Python with a value."""
 
 
-def modules(import_paths: Iterable[str], folders: Iterable[Path]) -> set[Path]:
-    """Return the files that importing would run, so far as they would lie in `folders`, whether they are there or not.
+@dataclass(frozen=True)
+class UserCode:
+    """What runs; it may be missing yet."""
+
+    files: frozenset[Path] = frozenset()
+    modules: frozenset[Path] = frozenset()
+    """Of Python, by their paths without an ending."""
+
+    def __or__(self, other: "UserCode") -> "UserCode":
+        return UserCode(self.files | other.files, self.modules | other.modules)
+
+    def existing(self) -> Iterator[Path]:
+        """Yield the files that would run as they stand.
+
+        Compiled code in `__pycache__` is read by programs that ignore their environment. What Python made there
+        itself belongs to the source beside it, but for code that says it needs no check.
+        """
+        yield from filter(_is_file, self.files)
+        for file in module_files(self.modules):
+            if _is_file(file) and (file.parent.name != "__pycache__" or _is_unchecked(file)):
+                yield file
+
+
+def modules(import_paths: Iterable[str], folders: Iterable[Path]) -> UserCode:
+    """Return what importing runs, so far as it would lie in `folders`, whether it is there or not.
 
     Imports are followed as they are written; what a module computes the name of is not known.
 
@@ -22,42 +70,118 @@ def modules(import_paths: Iterable[str], folders: Iterable[Path]) -> set[Path]:
         folders: Where modules are looked for.
     """
     wanted = [path.partition(":")[0].split(".") for path in import_paths]
-    found: set[Path] = set()
-    for base in folders:
-        found |= _with_imports((file for names in wanted for file in _candidates(base, names)), base)
-    return found
+    return _together(
+        _with_imports((), (place for names in wanted for place in _places(base, names)), base) for base in folders
+    )
 
 
-def scripts(words: Sequence[str], folder: Path) -> set[Path]:
-    """Return the files among the words of a command, in its code too, with what those of Python import.
+def scripts(words: Sequence[str], folder: Path, env: Mapping[str, str] | None = None) -> UserCode:
+    """Return what a command runs: the files among its words, in its code too, with what those of Python import.
 
     What stands beside a script of Python is imported before what is installed, so the names that it imports count
-    although nothing may be there; so does the module behind `-m`.
+    although nothing may be there. So do the modules of Python itself, which import each other.
+
+    Args:
+        words: The program and its arguments.
+        folder: Where it runs.
+        env: Variables that the command sets.
     """
-    texts = {text for word in words for text in (word, *_BETWEEN_WORDS.split(word)) if text and "\0" not in text}
-    files = {path for text in texts if _is_file(path := folder / text)}
-    named = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "-m"]
-    of_python = {path for path in files if path.suffix == ".py"}
-    return files | modules(named, [folder]).union(*(_with_imports([path], path.parent) for path in of_python))
+    command = _Command(words)
+    on_path = [folder / entry for entry in (env or {}).get("PYTHONPATH", "").split(":") if entry]
+    places = [folder, *(place for name in command.folders if _is_folder(place := folder / name))]
+    return _together(command.code_in(place, on_path) for place in dict.fromkeys(places))
 
 
-def _with_imports(files: Iterable[Path], base: Path) -> set[Path]:
+class _Command:
+    """The words of a command, by what they may mean."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = words
+        lines = [words, *(_BETWEEN_WORDS.split(word) for word in words)]
+        texts = [text for text in dict.fromkeys(chain.from_iterable(lines)) if text and "\0" not in text]
+        self._texts = dict.fromkeys([*texts, *(part for text in texts for part in text.split(":") if part)])
+        self._run = {operand for line in lines for operand in _run_by_python(line)}
+        """What Python is given to run: a script, or a folder."""
+        self._is_python = any(map(_PYTHON.fullmatch, texts))
+        pairs = [pair for line in lines for pair in pairwise(line)]
+        self.folders = [name for option, name in pairs if option in _FOLDER_OPTIONS]
+        """Into which it may change."""
+        self._modules = {*filter(_NAMES.fullmatch, self._named(texts, pairs))}
+
+    def _named(self, texts: Sequence[str], pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
+        yield from (name for option, name in pairs if option in _MODULE_OPTIONS)
+        yield from (match[1] for text in texts if (match := _OBJECT.fullmatch(text)))
+        if self._is_python:
+            yield from (match[1] for text in texts if (match := _MODULE.fullmatch(text)))
+            yield from (name for flags, name in pairs if (match := _MODULE.fullmatch(flags)) and not match[1])
+            if any(map(_CODE.fullmatch, texts)):
+                yield from (name for word in self._words if not word.isidentifier() for name in _NAMES.findall(word))
+
+    def code_in(self, folder: Path, on_path: Sequence[Path]) -> UserCode:
+        """Return what runs if it runs in that folder, and finds modules in others, too."""
+        files = {place for text in self._texts if _is_file(place := folder / text)}
+        run = {folder / text for text in self._run | {*self._words[:1]}}
+        code = UserCode(frozenset({*files, *filter(can_exist, self._missing(folder))}))
+        for file in filter(_is_python_file, files):
+            for base in dict.fromkeys((file.parent, file.resolve().parent)):
+                beside = _modules_of_python(base) if self._is_python or file in run else ()
+                code |= _with_imports([file], beside, base)
+        starts = [(base, f"{name}{end}") for base in (folder, *on_path) for name in self._modules for end in _RUN_AS]
+        starts += [(base, name) for base in on_path for name in _AT_START]
+        starts += [(base, "__main__") for base in run if _is_folder(base)]
+        for base, name in starts:
+            beside = _modules_of_python(base)
+            code |= _with_imports((), chain(_places(base, name.split(".")), beside), base)
+        return code
+
+    def _missing(self, folder: Path) -> Iterator[Path]:
+        for at, word in enumerate(self._words):
+            if Path(word).suffix in _SCRIPTS or (at == 0 and "/" in word):
+                yield folder / word
+
+
+def _run_by_python(line: Sequence[str]) -> Iterator[str]:
+    """Yield the first operand behind each Python in a line."""
+    for at, program in enumerate(line):
+        if not _PYTHON.fullmatch(program):
+            continue
+        rest = iter(line[at + 1 :])
+        for word in rest:
+            if _MODULE.fullmatch(word) or _CODE.fullmatch(word):
+                break
+            if word in _VALUED:
+                next(rest, None)
+            elif not word.startswith("-") and word != "run":  # as in `uv run`
+                yield word
+                break
+
+
+def _modules_of_python(folder: Path) -> Iterator[Path]:
+    """Yield the modules of Python itself as they would be found first in a folder."""
+    return (folder / name for name in sys.stdlib_module_names)
+
+
+def _with_imports(files: Iterable[Path], places: Iterable[Path], base: Path) -> UserCode:
+    """Return modules, with all that they and some files import from a folder, and so on."""
     found: set[Path] = set()
     waiting = [*files]
-    while waiting:
-        file = waiting.pop()
-        if file not in found:
-            found.add(file)
-            waiting += _imported(file, base)
-    return found
+    more = [*places]
+    while waiting or more:
+        for place in more:
+            if place not in found:
+                found.add(place)
+                waiting += (place.with_name(f"{place.name}.py"), place / "__init__.py")
+        more = [each for file in waiting for each in _imported(file, base)]
+        waiting = []
+    return UserCode(frozenset(), frozenset(found))
 
 
-def _candidates(base: Path, names: Sequence[str]) -> Iterator[Path]:
+def _places(base: Path, names: Sequence[str]) -> Iterator[Path]:
     """Yield what importing a dotted name may run: the packages on the way, and the module itself."""
     for depth in range(1, len(names) + 1):
         place = base.joinpath(*names[:depth])
-        files = (place.with_name(f"{place.name}.py"), place / "__init__.py")
-        yield from (file for file in files if can_exist(file))
+        if can_exist(place.with_name(f"{place.name}.py")):
+            yield place
 
 
 def _imported(file: Path, base: Path) -> Iterator[Path]:
@@ -71,18 +195,46 @@ def _imported(file: Path, base: Path) -> Iterator[Path]:
         match node:
             case ast.Import():
                 for alias in node.names:
-                    yield from _candidates(base, alias.name.split("."))
+                    yield from _places(base, alias.name.split("."))
             case ast.ImportFrom() if node.level <= len(file.parents):
                 above = file.parents[node.level - 1] if node.level else base
                 names = node.module.split(".") if node.module else []
                 for alias in node.names:
-                    yield from _candidates(above, [*names, alias.name])
+                    yield from _places(above, [*names, alias.name])
             case _:
                 pass
+
+
+def _is_python_file(file: Path) -> bool:
+    return file.suffix in {".py", ".pyw"} or bool(_SHEBANG_OF_PYTHON.match(_beginning(file, 200)))
+
+
+def _is_unchecked(bytecode: Path) -> bool:
+    """Return whether Python runs a compiled file whatever its source says: its second word tells (PEP 552)."""
+    return int.from_bytes(_beginning(bytecode, 8)[4:], "little") & 0b11 == 0b01
+
+
+def _beginning(file: Path, size: int) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            return opened.read(size)
+    except OSError:
+        return b""
+
+
+def _together(found: Iterable[UserCode]) -> UserCode:
+    return reduce(UserCode.__or__, found, UserCode())
 
 
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
     except OSError:  # a name that is too long, say
+        return False
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
         return False
