@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import json
+import logging
 import os
 import signal
 import sys
@@ -150,6 +151,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         become_worker()
     options = _options(arguments)
     code = 0
+    if options.json_logs:
+        _log_everything()
     try:
         config = _config(options)
         root = (config.tools.files.root or Path.cwd()).resolve()
@@ -164,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             forward_core_logs()
             asyncio.run(_run(config, root, version, options.task_queue))
     except (OrgaError, ServerUnavailable, ValueError) as error:
-        _say(f"orga-worker: {error}")
+        _say(f"orga-worker: {error}", logging.ERROR)
         code = 7 if isinstance(error, ServerUnavailable) else 2
     sys.stdout.flush()
     sys.stderr.flush()
@@ -196,8 +199,22 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+def _say(line: str, level: int = logging.INFO) -> None:
+    if _logged[0]:
+        _log.log(level, "%s", line)
+    else:
+        print(line, file=sys.stderr, flush=True)
+
+
+def _log_everything() -> None:
+    """Write each line of this process as a record of the log, in JSON: also what ends it."""
+    _logged[0] = True
+    configure_logs(json=True)
+    sys.excepthook = lambda _kind, error, _trace: _log.critical("the worker ended by a defect", exc_info=error)
+
+
+_logged = [False]
+_log = logging.getLogger("orga.worker")
 
 
 class _Module(ModuleType):

@@ -1,7 +1,9 @@
 """Two streams: the result alone on stdout, everything else on stderr. A line is one line, whatever is in it."""
 
 import json
+import logging
 import sys
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 from orga.client.cli.terminal_text import harmless
@@ -26,20 +28,29 @@ def json_result(value: Any, *, indent: int | None = 2) -> None:
 def note(*lines: str) -> None:
     """Write lines for the person at the terminal, who may have asked for quiet."""
     if not is_hushed():
-        alarm(*lines)
+        _told(logging.INFO, lines)
 
 
 def alarm(*lines: str) -> None:
     """Write lines that the person at the terminal has to see: what went wrong, what waits for somebody."""
-    _written(sys.stderr, "\n".join(map(as_line, lines)))
+    _told(logging.WARNING, lines)
+
+
+def _told(level: int, lines: Sequence[str]) -> None:
+    if _logged[0]:
+        for line in lines:
+            logging.getLogger("orga").log(level, "%s", line)
+    else:
+        _written(sys.stderr, "\n".join(map(as_line, lines)))
 
 
 _hushed = [False]
+_logged = [False]
 
 
-def hush(*, quiet: bool) -> None:
-    """Leave notes out from now on, or write them again."""
-    _hushed[0] = quiet
+def hush(*, quiet: bool, to_log: bool = False) -> None:
+    """Leave notes out from now on, or write them again; as records of the log if it is configured."""
+    _hushed[0], _logged[0] = quiet, to_log
 
 
 def is_hushed() -> bool:

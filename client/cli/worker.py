@@ -10,7 +10,7 @@ import typer
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile
-from orga.client.cli.output import note
+from orga.client.cli.output import hush, note
 from orga.client.cli.session import session
 from orga.client.workers.process import spawn_in_foreground
 from orga.client.workers.routing import deployment_name
@@ -29,7 +29,9 @@ def worker(
         str | None,
         typer.Option(metavar="NAME", help="Be a version of this deployment: its runs stay with it.", callback=_named),
     ] = None,
-    json_logs: Annotated[bool, typer.Option("--json-logs", help="Log one JSON object a line.")] = False,
+    json_logs: Annotated[
+        bool, typer.Option("--json-logs", help="Write everything to stderr as JSON, one object a line.")
+    ] = False,
     config: ConfigFile = None,
 ) -> int:
     """Run a worker: it carries out runs, until Ctrl-C or SIGTERM, then it finishes what it does.
@@ -41,6 +43,11 @@ def worker(
 
     Example: orga worker --deployment shop
     """
+    if json_logs:
+        from orga.client.telemetry.logs import configure_logs  # a worker in a terminal is told plainly
+
+        configure_logs(json=True)
+        hush(quiet=False, to_log=True)
     return completed(_worker(config, deployment, json_logs=json_logs))
 
 

@@ -96,12 +96,12 @@ def begin() -> Begun:
 
 
 def begin_writing(output: int | None) -> subprocess.Popen[bytes]:
-    """Begin a worker that writes there; None is where this command writes."""
+    """Begin a worker that writes there; None is where this command writes, each of its two streams."""
     return subprocess.Popen(
         module_command("orga.client.workers.child"),
         stdin=subprocess.PIPE,
         stdout=output,
-        stderr=subprocess.STDOUT,
+        stderr=None if output is None else subprocess.STDOUT,
         start_new_session=True,  # a Ctrl-C is for the command, which then stops its worker
     )
 

@@ -46,6 +46,26 @@ def test_a_worker_that_cannot_start_says_why(orga: Orga) -> None:
     assert "Traceback" not in done.err
 
 
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        pytest.param("", "worker polls task queue", id="at work"),
+        pytest.param("[tools]\npython = ['no:where']\n", "orga-worker: .*no module no", id="without a tool"),
+        pytest.param("[agents", "orga: .*not valid TOML", id="with a broken file"),
+    ],
+)
+def test_a_worker_with_json_logs_writes_all_its_lines_to_stderr_as_json(orga: Orga, config: str, says: str) -> None:
+    (orga.folder / "orga.toml").write_text(config)
+    with orga.started("worker", "--json-logs") as worker:
+        worker.line(says)
+        worker.send(signal.SIGTERM)
+        worker.code()
+    assert worker.out == []
+    found = [json.loads(line) for line in worker.err]
+    assert all(list(line)[:4] == ["timestamp", "level", "logger", "message"] for line in found)
+    assert any(re.search(says, line["message"]) for line in found)
+
+
 def test_a_home_that_cannot_be_written_is_exit_code_7(orga: Orga) -> None:
     (orga.folder / "file").write_text("")
     done = orga("run", "x", ORGA_HOME=str(orga.folder / "file" / "home"))
