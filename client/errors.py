@@ -104,7 +104,7 @@ class NoAnswer(OrgaError):
 
     def __init__(self, task_queue: str, command: str = "orga worker") -> None:
         super().__init__(
-            f"no worker answered on task queue {task_queue!r}; start one with `{command}` (`orga journal` needs none)"
+            f"no worker answered on task queue {task_queue!r}; start one with: {command} (`orga journal` needs none)"
         )
 
 

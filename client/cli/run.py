@@ -146,7 +146,7 @@ async def detached(start: Start, config: Path | None, wanted: Wanted, *, as_json
     async with session(config, check=partial(refuse_unknown, wanted)) as here:
         run_id = await start_and_announce(here, start)
         with suppress(RPCError):  # it is started, and that is told, whatever else the server says
-            await tell_of_lacking_worker(here)
+            await tell_of_lacking_worker(here, wanted)
             await wait_listed(here.client, run_id)  # the next command may say `--last`
         if as_json:
             json_result({"id": run_id, "ui": here.connection.link(run_id)})
@@ -155,13 +155,22 @@ async def detached(start: Start, config: Path | None, wanted: Wanted, *, as_json
         return 0
 
 
-async def tell_of_lacking_worker(here: Session, waits: str = "the run waits") -> None:
+async def tell_of_lacking_worker(here: Session, wanted: Wanted, waits: str = "the run waits") -> None:
     """Tell the person at the terminal where no worker takes new runs of this folder, and what comes of that."""
     there = await routing(here.client, here.task_queue)
     if there is not None and there.current is not None and not there.is_served:
         note(nobody_serves(there.current, here.task_queue))
     elif there is None or not there.is_served:
-        note(f"{_nobody(here.task_queue, waits, is_told=there is not None)}; start one with: orga worker")
+        note(f"{_nobody(here.task_queue, waits, is_told=there is not None)}; {_worker_to_start(wanted, here)}")
+
+
+def _worker_to_start(wanted: Wanted, here: Session) -> str:
+    """Return which worker takes the run: of an agent in code, one of this folder's files would fail it."""
+    try:
+        refuse_unknown(wanted, here.loaded.config)
+    except InvalidInput as error:
+        return f"start your project's own worker, since orga worker would fail it here ({error})"
+    return "start one with: orga worker"
 
 
 def tell_of_lacking_policy(here: Session) -> None:

@@ -23,7 +23,8 @@ def with_policy_folder(config: OrgaConfig, base: Path) -> OrgaConfig:
 def policy_place(config: OrgaConfig) -> str:
     """Return a short digest of where the rules are that judge here: a folder, a file or a server."""
     policy = config.policy
-    where = {"cedar": policy.dir, "opa": policy.opa.url or policy.opa.wasm}.get(_engine(config))
+    folder, file = (path and path.absolute() for path in (policy.dir, policy.opa.wasm))
+    where = {"cedar": folder, "opa": policy.opa.url or file}.get(_engine(config))
     return sha256(f"{_engine(config)}\0{where or ''}".encode(errors="surrogateescape")).hexdigest()[:PLACE_CHARS]
 
 

@@ -85,9 +85,16 @@ async def policy_of(run: WorkflowExecution) -> str:
     return policy_of_starter(lambda _key, _default: named)
 
 
-def worker_command(place: Workplace | None, command: str = "orga worker") -> str:
-    """Return how a worker for that place is started from the working folder; the bare command where none is named."""
-    if place is None or not f"{place.folder}{place.config}{place.root}".isprintable():
+ANY_WORKER = "your project's own worker, or orga worker if it has none"
+"""What takes a run that was started for no folder, as on a configured server: a project may have agents in code."""
+
+
+def worker_command(place: Workplace | None, command: str | None = None) -> str:
+    """Return how a worker for that place is started from the working folder, by `orga worker` unless it is another."""
+    if place is None:
+        return command or ANY_WORKER
+    command = command or "orga worker"
+    if not f"{place.folder}{place.config}{place.root}".isprintable():
         return command
     found = find_config(None, Path(place.folder), {})
     named = None if place.config in {None, str(found)} else Path(str(place.config))

@@ -150,7 +150,7 @@ class Exchange:
             return _lost_amid_it(lost)
         return NotTakenYet(
             f"no worker on task queue {described.task_queue!r} has answered, and it may take effect when one comes",
-            f"start one with `{worker_command(await home_of(described))}`",
+            f"start one with: {worker_command(await home_of(described))}",
         )
 
     async def _explain_silence(self) -> NoAnswer:

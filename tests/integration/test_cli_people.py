@@ -258,7 +258,7 @@ def test_a_decision_is_not_sent_where_no_worker_takes_it(orga: Orga) -> None:
         done = orga(*command)
         assert done.code == 6
         assert done.err.startswith("orga: no worker answered on task queue 'alone-")
-        assert "start one with `orga worker`" in done.err
+        assert "start one with: orga worker" in done.err
     assert orga("abort", run_id).code == 0
 
 

@@ -126,7 +126,7 @@ def test_the_address_of_each_provider_counts(variable: str, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("place", "expected"),
     [
-        pytest.param(None, "orga worker", id="started for no folder"),
+        pytest.param(None, "your project's own worker, or orga worker if it has none", id="started for no folder"),
         pytest.param(HOME, "cd /home/me/a && orga worker", id="another folder"),
         pytest.param(
             HOME.model_copy(update=dict.fromkeys(("folder", "root"), "/x/my files; rm -rf ~")),

@@ -124,13 +124,14 @@ def create_schedule(
 
 
 async def _create(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
-    async with session(config, check=partial(refuse_unknown, wanted_by(wish.checked))) as here:
+    wanted = wanted_by(wish.checked)
+    async with session(config, check=partial(refuse_unknown, wanted)) as here:
         tell_of_lacking_policy(here)
         made = await create(here.client, wish.schedule_id, wish.checked, wish.times, wish.state)
         described = await made.describe()
         one = await scheduled(described)
         note(_coming(one))
-        await tell_of_lacking_worker(here, "its runs wait")
+        await tell_of_lacking_worker(here, wanted, "its runs wait")
     if as_json:
         json_result(shown(one))
     else:
