@@ -86,6 +86,11 @@ async def test_nothing_privileged_can_be_done(folder: Path, script: str) -> None
     assert (await isolated(folder, script)).exit_code != 0
 
 
+async def test_compiled_code_beside_its_scripts_is_not_looked_at(folder: Path) -> None:
+    done = await isolated(folder, 'case "$PYTHONPYCACHEPREFIX" in "$PWD"*) ;; /*) echo elsewhere ;; esac')
+    assert done.stdout == b"elsewhere\n"
+
+
 async def test_what_is_commonly_private_is_not_there(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "beside").write_text("private")
     done = await isolated(

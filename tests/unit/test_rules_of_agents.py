@@ -1,14 +1,18 @@
 """No agent writes its own rules: not by `write_file`, not by an isolated command, however the way there is spelled."""
 
+import asyncio
 import os
+import re
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from orga.activities.ports import Tool
+from orga.activities.ports import Tool, ToolError
 from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
+from orga.client.config.trust.rules_in_use import rules_in_use
 from orga.client.config.trust.writable_rules import writable_rules
 from orga.client.workers.tools import worker_tools
 from tests.support.parts.bubblewrap import bubblewrap
@@ -25,7 +29,7 @@ allow = ["sh"]
 sandbox = { isolation = "bubblewrap" }
 [mcp.servers.stock]
 command = "python"
-args = ["servers/stock.py", "--settings=servers/stock.json"]
+args = ["servers/stock.py", "--settings=servers/stock.json", "servers/later.sh"]
 [policy.opa]
 wasm = "gate.wasm"
 """
@@ -60,6 +64,13 @@ MISSING = [
     "house/ledger/__init__.py",
     "notes/.git/hooks/pre-commit",
     "scripts/json.py",
+    "house/till/__init__.py",
+    "house/till.cpython-311-x86_64-linux-gnu.so",
+    "prices.abi3.so",
+    "scripts/units/__init__.pyc",
+    "scripts/__pycache__/units.cpython-311.pyc",
+    "scripts/enum.py",
+    "servers/later.sh",
 ]
 SPELLINGS = ["./policies//pay.cedar", "POLICIES/pay.cedar", "Orga.TOML", "link/pay.cedar", "deep/up/policies/x.cedar"]
 
@@ -97,7 +108,13 @@ async def test_write_file_refuses(project: Path, path: str) -> None:
     assert {file: file.read_bytes() for file in project.rglob("*") if file.is_file()} == before
 
 
-@pytest.mark.parametrize("path", ["notes/a.md", "notes/policies.md", "toolsmith/b.toml", "shop_test.py", "a/shop.py"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("notes/a.md", "notes/policies.md", "toolsmith/b.toml", "shop_test.py", "a/shop.py"),
+        *("shop/data.json", "notes/json.py", "house/till_test.py", "prices.txt", "scripts/__pycache__/other.pyc"),
+    ],
+)
 async def test_write_file_writes_all_else(project: Path, path: str) -> None:
     assert "bytes" in await result(tool_of("write_file", project), path=path, content="x")
 
@@ -187,6 +204,106 @@ async def test_folders_that_a_command_makes_do_not_hide_the_rules_behind_them(
     assert "isolated commands are refused" in told.problem
 
 
+MADE = [
+    pytest.param("mkdir house/till; echo x > house/till/__init__.py", id="a package in place of a module"),
+    pytest.param("touch prices.cpython-311-x86_64-linux-gnu.so", id="a compiled module"),
+    pytest.param("mkdir prices; touch prices/__init__.abi3.so", id="a compiled package"),
+    pytest.param("mkdir scripts/__pycache__; touch scripts/__pycache__/units.cpython-311.pyc", id="compiled code"),
+    pytest.param("touch scripts/enum.py", id="a module that Python itself imports"),
+    pytest.param("mkdir real; touch real/__init__.py; ln -s real prices", id="a package by a link"),
+    pytest.param("ln -s nowhere prices.so", id="a link that leads nowhere"),
+    pytest.param("touch servers/later.sh", id="a script that was missing"),
+    pytest.param("touch notes/orga.toml", id="a configuration"),
+    pytest.param("mkdir -p a/b/c; touch a/b/c/Orga.toml", id="a configuration, deep"),
+    pytest.param("mkdir -p notes/orga.toml/x", id="a folder of that name"),
+    pytest.param("ln -s notes/a.md ../project/notes/orga.toml", id="a configuration by a link"),
+    pytest.param("mkdir -p node_modules/a; touch node_modules/a/orga.toml", id="a configuration in what is generated"),
+    pytest.param("mkdir -p x/.venv/y; git init --quiet x/.venv/y", id="a repository in what is generated"),
+    pytest.param("git init --quiet notes", id="a repository"),
+    pytest.param("echo 'gitdir: /tmp/x' > notes/.git", id="a repository that lies elsewhere"),
+    pytest.param("mkdir s; touch s/orga.toml; chmod 111 s; chmod 500 notes; touch notes/orga.toml", id="by its mode"),
+    pytest.param("rm way; mkdir -p way; echo x > way/stock.sh", id="in place of a link on the way"),
+    pytest.param("rm linked.toml; cp notes/a.md linked.toml", id="in place of a link"),
+    pytest.param("rm -r way linked.toml", id="links that are gone"),
+    pytest.param("touch notes/orga.toml; exit 3", id="by a command that fails"),
+]
+
+
+@pytest.mark.parametrize("script", MADE)
+async def test_what_an_isolated_command_makes_is_no_rule_afterwards(project: Path, script: str) -> None:
+    bubblewrap()
+    for folder in ("node_modules/old/.git", "elsewhere", "state"):
+        (project / folder).mkdir(parents=True)
+    for link, target in (("way", "elsewhere"), ("linked.toml", "one_tool.toml")):
+        (project / link).symlink_to(target)
+    (project / "elsewhere" / "stock.sh").write_text("")
+    manifests = 'manifests = ["tools/*.toml", "linked.toml"]'
+    text = CONFIG.replace('manifests = ["tools/*.toml", "one_tool.toml"]', manifests).replace(
+        "later.sh", "../way/stock.sh"
+    )
+    (project / "orga.toml").write_text(text.replace('"servers/stock.py"', '"servers/stock.py", "servers/later.sh"'))
+    tool = tool_of("run_command", project)
+    before = rules_of(project)
+    try:
+        told = await result(tool, command=["sh", "-c", script])
+    except ToolError as error:
+        told = str(error)
+    assert rules_of(project) == before
+    assert told.startswith("[Warning] No agent makes what decides over agents or runs as a program: ")
+
+
+def rules_of(project: Path) -> Mapping[Path, object]:
+    """Return all that counts as a rule, generated folders included, with where links lead."""
+    rules = rules_in_use(config_of(project), project, {})
+    return rules.present(project, deadline=time.monotonic() + 60)
+
+
+async def test_what_a_command_makes_is_renamed_and_named(project: Path) -> None:
+    bubblewrap()
+    script = "echo mine > notes/orga.toml; mkdir 'a\n[System]'; touch 'a\n[System]/.git'; echo done"
+    told = await result(tool_of("run_command", project), command=["sh", "-c", script])
+    assert re.fullmatch(
+        r"\[Warning\] No agent .*: a\\n\[System\]/\.git was renamed to \.git\.renamed-\w+; "
+        r"notes/orga\.toml was renamed to orga\.toml\.renamed-\w+\ndone",
+        told,
+    )
+    [kept] = (project / "notes").glob("orga.toml.renamed-*")
+    assert kept.read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("how", ["time", "cancel"])
+async def test_what_a_command_made_until_it_was_stopped_is_no_rule(project: Path, how: str) -> None:
+    bubblewrap()
+    given = {"command": ["sh", "-c", "touch notes/orga.toml notes/begun; sleep 60"], "timeout_s": 1.5}
+    call = asyncio.create_task(tool_of("run_command", project).call(given, CONTEXT))
+    async with asyncio.timeout(20):
+        while not (project / "notes" / "begun").exists():
+            await asyncio.sleep(0.02)
+    if how == "cancel":
+        call.cancel()
+    with pytest.raises(asyncio.CancelledError if how == "cancel" else ToolError):
+        await call
+    assert not (project / "notes" / "orga.toml").exists()
+
+
+async def test_the_command_of_a_manifest_makes_no_rule_either(project: Path) -> None:
+    bubblewrap()
+    text = 'argv = ["sh", "-c", "touch scripts/enum.py; echo 3"]\nsandbox.isolation = "bubblewrap"\n'
+    (project / "one_tool.toml").write_text(
+        f'name = "one"\ndescription = "x"\n[output]\nparser = "json"\n[command]\n{text}'
+    )
+    told = await result(tool_of("one", project))
+    assert re.fullmatch(r"\[Warning\] .*: scripts/enum\.py was renamed to enum\.py\.renamed-\w+\n3", told)
+    assert not (project / "scripts" / "enum.py").exists()
+
+
+async def test_what_takes_too_long_to_look_through_is_reported(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bubblewrap()
+    monkeypatch.setattr("orga.activities.adapters.sandbox.sandboxed._LOOKED_THROUGH_WITHIN_S", -1.0)
+    error = await failure(tool_of("run_command", project), command=["sh", "-c", "true"])
+    assert (error.kind, "may have made files that decide over agents" in str(error)) == ("CommandLost", True)
+
+
 def closed(project: Path) -> Mapping[str, object]:
     """Return all rules as they are, and those that came."""
     named = [project / name for name in ("orga.toml", *RULES)]
@@ -232,7 +349,7 @@ async def test_policies_that_are_not_there_cannot_be_made(project: Path) -> None
             """agents.a.tools = ["run_command"]
 tools.commands = { allow = ["sh"], sandbox = { isolation = "bubblewrap" } }
 tools.manifests = ["*_tool.toml"]""",
-            "run_command can add files that [tools] manifests means",
+            "run_command cannot change them",
             id="isolated, beside a glob",
         ),
     ],

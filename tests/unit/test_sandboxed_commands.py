@@ -1,7 +1,11 @@
 """Commands in the sandbox, with real processes: what they get, what they give, how they ended."""
 
 import os
+import py_compile
 import shutil
+import subprocess
+import sys
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -18,6 +22,7 @@ async def test_the_environment_holds_what_is_passed_and_its_defaults(
     done = await ran(tmp_path, "env", env={"GIVEN": "yes", "LANG": "C"})
     variables = dict(line.split("=", 1) for line in done.stdout.decode().splitlines() if not line.startswith("GIT_"))
     home = variables.pop("HOME")
+    assert variables.pop("PYTHONPYCACHEPREFIX").endswith("/orga/bytecode")
     assert variables == {"GIVEN": "yes", "LANG": "C", "PATH": "/usr/local/bin:/usr/bin:/bin", "TMPDIR": home}
     assert not Path(home).exists()
 
@@ -85,6 +90,21 @@ async def test_a_repository_of_the_operators_own_is_found(tmp_path: Path) -> Non
     await ran(tmp_path, "git", "init", "--quiet")
     (tmp_path / "a").write_text("")
     assert (await ran(tmp_path, "git", "status", "--short")).stdout == b"?? a\n"
+
+
+async def test_compiled_code_beside_a_script_is_not_run(tmp_path: Path) -> None:
+    """Python runs it without a look at the source if it says that it needs no check."""
+    for folder, source in (("evil", "print('evil')"), ("app", "print('good')")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "units.py").write_text(source)
+    (tmp_path / "app" / "__main__.py").write_text("import units")
+    compiled = cache_from_source(str(tmp_path / "app" / "units.py"))
+    unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    py_compile.compile(str(tmp_path / "evil" / "units.py"), cfile=compiled, invalidation_mode=unchecked)
+    done = await ran(tmp_path, sys.executable, "app")
+    assert (done.stdout, done.stderr) == (b"good\n", b"")
+    direct = subprocess.run([sys.executable, "app"], cwd=tmp_path, capture_output=True, check=True)
+    assert direct.stdout == b"evil\n", "otherwise this test shows nothing"
 
 
 async def test_no_process_above_it_that_is_ours_tells_the_secret(

@@ -96,7 +96,7 @@ class CommandTool:
             why = "the output is longer than max_output_bytes, so it cannot be parsed"
             raise ToolError(why, kind="BadOutput", acted="yes")
         cut = f"\n[cut after {self._command.max_output_bytes:,} bytes]" if finished.truncated else ""
-        return shown(stdout, output) + cut
+        return f"{finished.warning}{shown(stdout, output)}{cut}"
 
     def _text(self, output: bytes, *, is_cut: bool) -> str:
         return self._secrets.known.hidden(output.decode(errors="replace"), is_cut=is_cut)
@@ -106,7 +106,7 @@ class CommandTool:
         if finished.timed_out:
             why = f"{program} was stopped after {self._manifest.timeout_s:g} s"
             advice = "; ask for less" if self._spec.effect == "read_only" else ""
-            return ToolError(f"{why}{advice}{tail}", kind=TIME_LIMIT, retryable=True)
+            return ToolError(f"{finished.warning}{why}{advice}{tail}", kind=TIME_LIMIT, retryable=True)
         if finished.limit:
             why = f"{program} was stopped by its limit {finished.limit}"
         elif finished.signal:
@@ -114,7 +114,7 @@ class CommandTool:
         else:
             why = f"{program} exited with code {finished.exit_code}"
         return ToolError(
-            f"{why}{tail}",
+            f"{finished.warning}{why}{tail}",
             kind="CommandFailed",
             retryable=finished.exit_code in self._command.retry_codes,
             acted="no" if finished.exit_code in self._command.refusal_codes else "maybe",

@@ -1,16 +1,22 @@
 """A command with limits, in an environment and a process tree of its own that ends with the call."""
 
 import asyncio
+import logging
 import marshal
+import os
+import secrets
 import shutil
 import signal
+import stat
 import tempfile
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from orga.activities.adapters.process_streams import ProcessStreams
-from orga.activities.adapters.rules import NO_RULES, Rules
+from orga.activities.adapters.rules import NO_RULES, Rules, is_generated
 from orga.activities.adapters.sandbox.bubblewrap import SEARCH_PATH, check_writable, wrapped
 from orga.activities.adapters.sandbox.finished import Finished
 from orga.activities.adapters.sandbox.limit_reached import limit_reached
@@ -18,7 +24,9 @@ from orga.activities.adapters.sandbox.removal import remove_folder
 from orga.activities.adapters.sandbox.supervised import GRACE_S, Report, supervised
 from orga.activities.adapters.sandbox.supervisor import LENGTH_BYTES
 from orga.activities.ports import ToolError
+from orga.own_code import bytecode_folder
 from orga.workflows.types.sandbox import Isolation, Limits
+from orga.workflows.types.text import as_line
 
 _RESOURCES = {
     "cpu_s": "RLIMIT_CPU",
@@ -36,6 +44,10 @@ file tool could write one. Only `.git`, which no tool writes, is one then, and w
 _SIGNALLED = 128
 """Bubblewrap's exit code is this and the signal that ended its command."""
 _DEFAULT_LIMITS = Limits()
+_LOOKED_THROUGH_WITHIN_S = 30.0
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_log = logging.getLogger(__name__)
 
 
 async def run_sandboxed(
@@ -57,33 +69,41 @@ async def run_sandboxed(
     """Run a command in the existing folder `cwd` and return how it ended; whatever it started ends with it.
 
     - `argv` is a program, absolute or a bare name found on PATH, and its arguments; no shell reads them.
-    - `env` is all that it gets, but for PATH, LANG, a setting of git, and HOME and TMPDIR, a folder that lives as
-      long as the call.
+    - `env` is all that it gets, but for PATH, LANG, settings of git and Python, and HOME and TMPDIR, a folder that
+      lives as long as the call.
     - `max_output_bytes` are kept of each output; `tail_bytes` of these are its last ones, after a mark, all others its
       first ones. What is not kept is read all the same. `merged` puts both outputs into `stdout`, in order.
     - With isolation only `writable` can be written to, by default `cwd`, but for `rules`, and there is a network only
-      with `network`.
+      with `network`. What has become a rule by the end of the command is renamed and reported.
 
     Raises:
         ToolError: Kind CommandRefused: there is no such program, or no isolation here; CommandLost: nobody knows how
-            it ended.
+            it ended, or what it made.
     """
     async with _environment(env, isolation) as environment:
         command = [_program(argv[0], environment["PATH"]), *argv[1:]]
+        closed = None
         if isolation == "bubblewrap":
-            command = await asyncio.to_thread(_wrapped, command, cwd, writable or cwd, network, rules)
-        order = _order(command, environment, limits, is_wrapped=isolation == "bubblewrap")
+            closed = await asyncio.to_thread(_closed, writable or cwd, rules)
+            command = await asyncio.to_thread(closed.wrapped, command, cwd, network=network)
+        order = _order(command, environment, limits, is_wrapped=closed is not None)
         streams = ProcessStreams(max_output_bytes - tail_bytes, tail_bytes, merged=merged)
-        report = await supervised(order, streams, cwd=cwd, stdin=stdin, timeout_s=timeout_s)
+        undone: tuple[str, ...] = ()
+        try:
+            report = await supervised(order, streams, cwd=cwd, stdin=stdin, timeout_s=timeout_s)
+        finally:
+            if closed is not None:
+                undone = await asyncio.shield(asyncio.to_thread(closed.undo))
     if report is None:
         why = f"{argv[0]}: its supervisor was killed, so nobody knows how it ended"
         raise ToolError(why, kind="CommandLost", acted="maybe")
-    return _finished(report, streams, limits, is_wrapped=isolation == "bubblewrap")
+    return _finished(report, streams, limits, undone, is_wrapped=closed is not None)
 
 
 @asynccontextmanager
 async def _environment(given: Mapping[str, str], isolation: Isolation) -> AsyncGenerator[dict[str, str]]:
-    defaults = {"PATH": SEARCH_PATH, "LANG": "C.UTF-8", **_OWN_REPOSITORIES}
+    bytecode = {"PYTHONPYCACHEPREFIX": bytecode_folder()}
+    defaults = {"PATH": SEARCH_PATH, "LANG": "C.UTF-8", **bytecode, **_OWN_REPOSITORIES}
     if isolation == "bubblewrap":
         yield {**defaults, "HOME": "/tmp", "TMPDIR": "/tmp", **given}
         return
@@ -102,22 +122,111 @@ def _program(name: str, search_path: str) -> str:
     return found
 
 
-def _wrapped(command: Sequence[str], cwd: Path, writable: Path, network: bool, rules: Rules) -> list[str]:
-    writable = writable.resolve()
+@dataclass(frozen=True)
+class _ClosedFolder:
+    """The folder that an isolated command writes in, and the rules in it, which it must neither change nor make."""
+
+    folder: Path
+    rules: Rules
+    kept: Sequence[Path]
+    """What exists of the rules, without links: mounted read-only."""
+    before: Mapping[Path, Path | None]
+    """What exists of them as it is spelled, with where links lead: these cannot be mounted."""
+    since_ns: int
+
+    def wrapped(self, command: Sequence[str], cwd: Path, *, network: bool) -> list[str]:
+        try:
+            return wrapped(command, writable=self.folder, folder=cwd.resolve(), network=network, kept=self.kept)
+        except ValueError as error:
+            raise ToolError(str(error), kind="CommandRefused") from error
+
+    def undo(self) -> tuple[str, ...]:
+        """Rename what has become a rule, put back links that were rules, and return what was done.
+
+        It is renamed and not deleted, since a person may have made it meanwhile.
+
+        Raises:
+            ToolError: Kind CommandLost: it cannot be found out, or cannot be undone.
+        """
+        try:
+            changed = sorted(path for path, leads in self.before.items() if leads and not _leads_to(path, leads))
+            done = [self._rename(path) for path in changed]
+            done += [self._put_back(path) for path in changed]
+            now = self.rules.present(self.folder, time.monotonic() + _LOOKED_THROUGH_WITHIN_S)
+            done += [self._rename(path) for path in sorted(now) if not self._was_there(path)]
+        except (OSError, ValueError) as error:
+            why = f"the command may have made files that decide over agents, in {self.folder}: {error}"
+            raise ToolError(f"{why}. Look for them there", kind="CommandLost", acted="maybe") from error
+        done = [each for each in done if each]
+        for each in done:
+            _log.warning("an isolated command changed what no agent may change, in %s: %s", self.folder, each)
+        return tuple(done)
+
+    def _was_there(self, path: Path) -> bool:
+        if path in self.before:
+            return True
+        # Before the command nobody looked into what is generated.
+        return is_generated(path.relative_to(self.folder)) and path.lstat().st_ctime_ns < self.since_ns
+
+    def _rename(self, path: Path) -> str:
+        """Rename a path, or a new link on its way; return what was done, "" if it is gone by now."""
+        here = self.folder
+        for part in path.relative_to(self.folder).parts:
+            here /= part
+            if not os.path.lexists(here):
+                return ""
+            if here.is_symlink() and here.lstat().st_ctime_ns >= self.since_ns:
+                break
+        parent, new = here.parent.resolve(), f"{here.name}.renamed-{secrets.token_hex(4)}"
+        if not parent.is_relative_to(self.folder):
+            return ""  # no command can have written it
+        with _opened(self.folder, parent) as opened:
+            os.rename(here.name, new, src_dir_fd=opened, dst_dir_fd=opened)
+        return f"{as_line(str(here.relative_to(self.folder)))} was renamed to {as_line(new)}"
+
+    def _put_back(self, path: Path) -> str:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _opened(self.folder, path.parent.resolve()) as opened:
+            os.symlink(str(self.before[path]), path.name, dir_fd=opened)
+        return f"the link {as_line(str(path.relative_to(self.folder)))} was put back"
+
+
+def _leads_to(link: Path, target: Path) -> bool:
+    return link.is_symlink() and link.readlink() == target
+
+
+def _closed(folder: Path, rules: Rules) -> _ClosedFolder:
+    folder = folder.resolve()
     try:
-        check_writable(writable)
-        _make_missing(rules, writable)
-        return wrapped(command, writable=writable, folder=cwd.resolve(), network=network, kept=rules.inside(writable))
+        check_writable(folder)
+        _make_missing(rules, folder)
+        since_ns, present = time.time_ns(), rules.present(folder)
+        return _ClosedFolder(folder, rules, rules.inside(folder, present), present, since_ns)
     except ValueError as error:
         raise ToolError(str(error), kind="CommandRefused") from error
     except OSError as error:
-        raise ToolError(f"the rules in {writable} cannot be closed: {error}", kind="CommandRefused") from error
+        raise ToolError(f"the rules in {folder} cannot be closed: {error}", kind="CommandRefused") from error
+
+
+@contextmanager
+def _opened(folder: Path, place: Path) -> Generator[int]:
+    """Open a folder in another to write in it, without following a link that was put in its way."""
+    current = os.open(folder, _FOLDER)
+    try:
+        for part in place.relative_to(folder).parts:
+            inner = os.open(part, _FOLDER, dir_fd=current)
+            os.close(current)
+            current = inner
+        os.fchmod(current, stat.S_IMODE(os.fstat(current).st_mode) | stat.S_IRWXU)
+        yield current
+    finally:
+        os.close(current)
 
 
 def _make_missing(rules: Rules, writable: Path) -> None:
     """Make the folders of rules that are not there: only what exists can be closed."""
-    for folder in (path.resolve() for path in rules.folders):
-        if folder.is_relative_to(writable):
+    for folder in (path.resolve() for path in (*rules.folders, *rules.installed)):
+        if writable in folder.parents:
             folder.mkdir(parents=True, exist_ok=True)
 
 
@@ -135,7 +244,9 @@ def _order(command: Sequence[str], environment: Mapping[str, str], limits: Limit
     return len(packed).to_bytes(LENGTH_BYTES, "big") + packed
 
 
-def _finished(report: Report, streams: ProcessStreams, limits: Limits, *, is_wrapped: bool) -> Finished:
+def _finished(
+    report: Report, streams: ProcessStreams, limits: Limits, undone: tuple[str, ...], *, is_wrapped: bool
+) -> Finished:
     code, number = report.code, 0
     if code is not None and code < 0:
         code, number = None, -code
@@ -148,7 +259,7 @@ def _finished(report: Report, streams: ProcessStreams, limits: Limits, *, is_wra
     limit = "processes" if report.came == "processes" else None
     if not limit and not timed_out:
         limit = limit_reached(code, name, report.cpu_s, said, limits)
-    return Finished(code, name, out.data(), err.data(), out.is_cut or err.is_cut, limit, timed_out)
+    return Finished(code, name, out.data(), err.data(), out.is_cut or err.is_cut, limit, timed_out, undone)
 
 
 def _name(number: int) -> str:

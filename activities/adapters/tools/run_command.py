@@ -135,13 +135,13 @@ def _is_half_a_character(argument: str) -> bool:
 def _output(parameters: _Parameters, ended: Finished) -> str:
     output = ended.stdout.decode(errors="replace").rstrip("\n") or "(no output)"
     if ended.exit_code == 0 and not ended.timed_out:
-        return output
+        return f"{ended.warning}{output}"
     name = parameters.command[0]
     if ended.timed_out:
         why = f"{name} was stopped after {parameters.timeout_s:g} s; raise timeout_s or ask for less"
-        raise ToolError(_with_tail(why, output), kind="CommandTimedOut", acted="maybe")
+        raise ToolError(_with_tail(f"{ended.warning}{why}", output), kind="CommandTimedOut", acted="maybe")
     why = f"{name} {_ending(ended)}{_likely(ended)}"
-    raise ToolError(_with_tail(why, output), kind="CommandFailed", acted="maybe")
+    raise ToolError(_with_tail(f"{ended.warning}{why}", output), kind="CommandFailed", acted="maybe")
 
 
 def _ending(ended: Finished) -> str:

@@ -49,10 +49,6 @@ def writable_rules(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> Wr
     if free := [name for name, isolation in writers.items() if isolation == "none"]:
         why = f"{', '.join(free)} can change them, since what is started there is not isolated"
         return WritableRules(f"{problem}; {why}", f'set isolation = "bubblewrap", or {_ELSEWHERE}')
-    isolated = [name for name, isolation in writers.items() if isolation]
-    if isolated and rules.globs:
-        why = f"{', '.join(isolated)} can add files that [tools] manifests means, or [policy] dir"
-        return WritableRules(f"{problem}; {why}", f"give those a folder of their own, or {_ELSEWHERE}")
     return WritableRules(f"{problem}; {', '.join(writers)} cannot change them", f"to be sure, {_ELSEWHERE}")
 
 
