@@ -11,6 +11,7 @@ import typer
 
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed, while_asking
+from orga.client.cli.intervene import nobody_acts
 from orga.client.cli.options import ConfigFile, Json, LastIteration, RunId
 from orga.client.cli.output import json_result, note
 from orga.client.cli.session import of_run
@@ -18,6 +19,7 @@ from orga.client.cli.terminal_text import on_one_line
 from orga.client.past.aftermath import ENDINGS, Effect, Sent
 from orga.client.past.delegates import Delegate
 from orga.client.past.rewind import RewindPlan, carry_out, plan_rewind
+from orga.client.runs.agents import AgentHandle
 from orga.workflows.types.loop_tools import RUN_TOOL, loop_tool
 
 
@@ -67,11 +69,14 @@ async def _rewind(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
             with while_asking():
                 typer.confirm(question, abort=True, err=True)
         execution = await carry_out(here.client, plan, steer=wish.steer, keep_interventions=wish.keeps)
+        absent = await nobody_acts(here, AgentHandle(here.client, wish.run_id))
     if as_json:
         json_result(_json(plan, execution, keeps=wish.keeps))
     else:
         told = f"{wish.run_id} goes on from the end of iteration {wish.to_iteration}"
         note(f"{told}; follow it: orga attach {quote(wish.run_id)}")
+    if absent:
+        note(absent)
     return 0
 
 

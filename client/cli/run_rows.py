@@ -11,8 +11,7 @@ from orga.client.cli.exit_codes import UsageError
 from orga.client.config.workplace import home_of, worker_command
 from orga.client.errors import OrgaError
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
-from orga.client.runs.named import quoted
-from orga.client.runs.newest import newest_of
+from orga.client.runs.newest import newest_of, quoted, replaced
 from orga.client.server.lacking import reason_of
 from orga.workflows.types import names as known
 from orga.workflows.types.names import RUNS
@@ -76,14 +75,15 @@ class Row:
 
 
 async def rows(client: Client, wanted: Filter, limit: int) -> list[Row]:
-    """Return the runs, newest first.
+    """Return the runs, newest first: of one that was rewound, what goes on, even if what it left fits the filter.
 
     Raises:
         UsageError: The server does not understand the query.
     """
     try:
         newest = await newest_of(client, wanted.visibility(), limit, with_ended=not wanted.running)
-        found = [await _row(run) for run in newest]
+        left = await replaced(client, newest) if wanted != Filter() else set[str]()
+        found = [await _row(run) for run in newest if run.run_id not in left]
     except RPCError as error:
         if error.status != RPCStatusCode.INVALID_ARGUMENT:
             raise OrgaError(f"the server does not list runs: {reason_of(error)}; see `orga doctor`") from error

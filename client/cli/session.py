@@ -15,7 +15,8 @@ from orga.client.config.sections import OrgaConfig
 from orga.client.config.worker_order import WorkerOrder
 from orga.client.connect import Connection, connection
 from orga.client.runs.agents import AgentHandle
-from orga.client.runs.named import Meant, newest_run, quoted, run_by_name
+from orga.client.runs.named import Meant, newest_run, run_by_name
+from orga.client.runs.newest import quoted
 from orga.client.server.resolve import names_server
 from orga.client.telemetry.core_logs import forward_core_logs
 from orga.workflows.types.text import in_full

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from temporalio.client import Client, WorkflowExecution
 
 from orga.activities.ports import RunKey
+from orga.client.runs.newest import replaced
 from orga.client.runs.redeliveries import last_sending
 from orga.workflows.types.goals.deliveries import Delivered
 from orga.workflows.types.goals.result import GoalResult
@@ -39,6 +40,8 @@ async def failed_deliveries(client: Client) -> AsyncGenerator[FailedDelivery]:
         f"AND CloseTime > '{since}'"
     )
     async for goal in client.list_workflows(query):
+        if await replaced(client, [goal]):
+            continue
         for each in await not_taken(client, goal):
             if (await last_sending(client, RunKey(goal.id, goal.run_id), each.name)).outcome == "delivered":
                 continue

@@ -10,7 +10,7 @@ from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.errors import AmbiguousRun, RunNotFound
-from orga.client.runs.newest import newest_of
+from orga.client.runs.newest import newest_of, quoted
 from orga.client.server.lacking import is_lacking
 from orga.workflows.types.names import RUNS, SESSION_WORKFLOW
 
@@ -126,11 +126,6 @@ def parents_of(found: Iterable[WorkflowExecution]) -> list[WorkflowExecution]:
     for run in sorted(found, key=_started, reverse=True):
         newest.setdefault(run.id, run)
     return [run for run in newest.values() if not any(run.id.startswith(f"{other}.") for other in newest)]
-
-
-def quoted(text: str) -> str:
-    """Return a text as Temporal's visibility queries write it."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 _RUNS = f"WorkflowType IN ({', '.join(map(quoted, RUNS))}) AND ExecutionStatus != 'ContinuedAsNew'"

@@ -1,6 +1,6 @@
 """The newest runs of a query: a server lists what is live before all else, and what has ended by its end."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from heapq import heappop, heappush
 
@@ -12,6 +12,11 @@ ENDED = "ExecutionStatus != 'Running'"
 PAGE = 100
 
 Wanted = Callable[[WorkflowExecution], bool]
+
+
+def quoted(text: str) -> str:
+    """Return a text as Temporal's visibility queries write it."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 async def newest_of(
@@ -43,14 +48,27 @@ async def newest_of(
     return newest.first
 
 
+async def replaced(client: Client, runs: Sequence[WorkflowExecution]) -> set[str]:
+    """Return the ids of those ended executions whose workflow has gone on as a later one, as after a rewind."""
+    ended = [run for run in runs if run.close_time is not None]
+    found = set[str]()
+    for start in range(0, len(ended), PAGE):
+        some = {run.id: run for run in ended[start : start + PAGE]}
+        query = f"ExecutionStatus != 'ContinuedAsNew' AND WorkflowId IN ({', '.join(map(quoted, some))})"
+        async for other in client.list_workflows(query, page_size=PAGE):
+            if other.start_time > some[other.id].start_time:
+                found.add(some[other.id].run_id)
+    return found
+
+
 class _Newest:
-    """The runs that were started last among those which are added, each once."""
+    """The runs that were started last among those which are added: of each workflow its latest execution."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._runs: dict[str, WorkflowExecution] = {}
         self._starts: list[tuple[datetime, str]] = []
-        """A heap: the earliest one first."""
+        """A heap: the earliest one first. Entries of replaced executions stay until they come first."""
 
     @property
     def is_full(self) -> bool:
@@ -60,7 +78,17 @@ class _Newest:
     @property
     def earliest(self) -> datetime:
         """When the first of them was started."""
-        return self._starts[0][0]
+        return self._earliest[0]
+
+    @property
+    def _earliest(self) -> tuple[datetime, str]:
+        while (first := self._starts[0]) != self._start_of(first[1]):
+            heappop(self._starts)
+        return first
+
+    def _start_of(self, workflow_id: str) -> tuple[datetime, str] | None:
+        run = self._runs.get(workflow_id)
+        return None if run is None else (run.start_time, workflow_id)
 
     @property
     def first(self) -> list[WorkflowExecution]:
@@ -69,9 +97,11 @@ class _Newest:
 
     def add(self, run: WorkflowExecution) -> None:
         """Take one in; one that was added as live may have ended since."""
-        if run.run_id not in self._runs:
-            heappush(self._starts, (run.start_time, run.run_id))
-        self._runs[run.run_id] = run
+        known = self._runs.get(run.id)
+        if known is not None and known.start_time > run.start_time:
+            return
+        if known is None or known.start_time < run.start_time:
+            heappush(self._starts, (run.start_time, run.id))
+        self._runs[run.id] = run
         if len(self._runs) > self._limit:
-            _, run_id = heappop(self._starts)
-            del self._runs[run_id]
+            del self._runs[self._earliest[1]]

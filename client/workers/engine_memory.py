@@ -16,8 +16,7 @@ from orga.client.config.workplace import policy_of
 from orga.client.errors import ConfigError
 from orga.client.history.values import values_of
 from orga.client.past.aftermath import recorded_setup
-from orga.client.runs.named import quoted
-from orga.client.runs.newest import newest_of
+from orga.client.runs.newest import newest_of, quoted
 from orga.client.server.endpoint import ServerUnavailable
 from orga.client.server.home import server_home
 from orga.client.server.pollers import pollers, short_policy, shown_policy

@@ -36,6 +36,21 @@ def test_what_is_sent_where_nobody_acts_says_so_and_a_refused_run_is_none(orga: 
     assert orga("status", "refused").err.endswith("there is no run 'refused'; `orga list` shows the ids\n")
 
 
+def test_a_run_that_is_rewound_where_nobody_acts_says_so_and_is_listed_once(orga: Orga) -> None:
+    assert orga("run", "What is the retry limit?", "-q", "--id", "back").code == 0
+    rewound = orga("rewind", "back", "--to-iteration", "0", "--yes")
+    assert rewound.code == 0, rewound.err
+    assert re.search(r"nobody acts on it yet: no worker polls .*; start one with: orga worker", rewound.err)
+
+    def listed(*words: str) -> list[str]:
+        return [row["state"] for row in json.loads(orga("list", "--json", *words).out) if row["id"] == "back"]
+
+    of_completed = ("--query", "OrgaTermination = 'completed'")
+    assert (listed(), listed(*of_completed)) == (["running"], [])
+    assert orga("attach", "back").code == 0
+    assert (listed(), listed(*of_completed)) == (["completed"], ["completed"])
+
+
 def test_a_session_that_a_script_closes_or_says_nothing_in_has_ended_when_the_script_has(orga: Orga) -> None:
     """The worker that the script brought goes with it: nobody would be there to end the session later."""
     closed = orga("chat", "--id", "closed", stdin=b"What is the retry limit?\n/close\n")

@@ -56,6 +56,23 @@ async def test_a_run_that_ends_between_the_two_questions_is_listed_once_as_what_
     assert [(run.id, run.close_time is None) for run in found] == [("a", False), ("b", True), ("c", False)]
 
 
+@pytest.mark.parametrize(
+    ("live", "ended", "limit", "found"),
+    [
+        pytest.param([], [("a", 5, 9), ("b", 4, 8), ("a", 1, 2)], 3, [("a", 5), ("b", 4)], id="rewound after its end"),
+        pytest.param([("a", 6, None)], [("a", 1, 5), ("b", 2, 3)], 3, [("a", 6), ("b", 2)], id="rewound and live"),
+        pytest.param([], [("a", 1, 9), ("b", 2, 8), ("a", 5, 7)], 1, [("a", 5)], id="the older one ended last"),
+        pytest.param([], [("a", 5, 9), ("a", 1, 8), ("a", 3, 7), ("b", 2, 6)], 2, [("a", 5), ("b", 2)], id="twice"),
+    ],
+)
+async def test_of_a_run_that_was_rewound_its_latest_execution_is_listed(
+    live: list[Any], ended: list[Any], limit: int, found: list[Any]
+) -> None:
+    listing = Listing([a_run(*run) for run in live], [a_run(*run) for run in ended])
+    newest = await newest_of(cast("Client", listing), "x", limit)
+    assert [(run.id, (run.start_time - T0).total_seconds()) for run in newest] == found
+
+
 @pytest.mark.parametrize("limit", [1, 2, 5])
 async def test_those_that_were_started_last_are_found_in_whatever_order_they_ended(limit: int) -> None:
     starts = [3, 9, 1, 7, 5, 8, 2]
