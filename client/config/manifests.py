@@ -105,7 +105,7 @@ def _read(path: Path) -> _Readable | list[Problem]:
         return [Problem(str(path), f"byte {error.start} is not UTF-8", "save it as UTF-8")]
     try:
         given = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         return [_of_toml(path, error)]
     try:
         return _Readable(path, text, Manifest.model_validate(given, extra="forbid"))
@@ -113,8 +113,10 @@ def _read(path: Path) -> _Readable | list[Problem]:
         return list(_of_keys(path, text, error))
 
 
-def _of_toml(path: Path, error: tomllib.TOMLDecodeError) -> Problem:
-    """Return where the text stops to be TOML; the library tells it in words only."""
+def _of_toml(path: Path, error: tomllib.TOMLDecodeError | RecursionError) -> Problem:
+    """Return where the text stops being TOML; the library has it in its message only."""
+    if isinstance(error, RecursionError):
+        return Problem(str(path), "its values are nested too deeply", SHOW_ONE)
     told = str(error)
     _, at, place = told.partition(" (at line ")
     line = place.split(",")[0]

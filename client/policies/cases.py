@@ -124,6 +124,8 @@ def read_cases(path: Path) -> CaseFile:
         given = tomllib.loads(text)
     except (OSError, ValueError) as error:
         raise BadCases(f"{path}: cannot be read: {error}") from None
+    except RecursionError:
+        raise BadCases(f"{path}: its values are nested too deeply; no policy looks deeper than 20 levels") from None
     tables = _read(CaseTables, given, lambda key: f"{path}:{line_of(text, key) or 1}")
     starts = [number for number, line in enumerate(text.splitlines()) if line.strip().startswith("[[test]]")]
     starts += [-1] * len(tables.test)  # those of an inline array have no header: their lines are the file's

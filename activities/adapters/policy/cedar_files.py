@@ -11,6 +11,12 @@ from orga.activities.adapters.problem import Problem
 SUFFIX = ".cedar"
 VERSION_CHARS = 12
 
+MAX_FILES = 1_000
+"""Of all folders together: they are read once a second."""
+
+MAX_BYTES = 1_000_000
+"""Of all files together."""
+
 
 @dataclass(frozen=True)
 class PolicyFile:
@@ -29,8 +35,16 @@ def policy_files(folder: Path, surface: str | None = None) -> tuple[PolicyFile, 
     Raises:
         BrokenPolicies: The folder, that of the surface or a file cannot be read: what it forbids would be lost.
     """
-    folders = [folder, *([folder / surface] if surface else [])]
-    return tuple(file for there in folders for file in _files(there, folder))
+    found = [path for there in (folder, *([folder / surface] if surface else [])) for path in _named(there)]
+    if len(found) > MAX_FILES:
+        problem = f"there are {len(found):,} policy files; at most {MAX_FILES:,} are allowed"
+        raise BrokenPolicies([Problem(str(folder), problem, "put several policies into one file")])
+    files: list[PolicyFile] = []
+    left = MAX_BYTES
+    for path in found:
+        files.append(_file(path, folder, left))
+        left -= len(files[-1].content)
+    return tuple(files)
 
 
 def version_of(files: tuple[PolicyFile, ...]) -> str:
@@ -42,28 +56,32 @@ def version_of(files: tuple[PolicyFile, ...]) -> str:
     return digest.hexdigest()[:VERSION_CHARS]
 
 
-def _files(there: Path, root: Path) -> list[PolicyFile]:
+def _named(there: Path) -> list[Path]:
     if not there.is_dir():
         raise BrokenPolicies([Problem(str(there), "there is no such folder", "create it, or correct [policy]")])
-    return [_file(path, root) for path in _named(there)]
-
-
-def _named(there: Path) -> list[Path]:
     try:
-        found = sorted(there.iterdir())
+        return sorted(path for path in there.iterdir() if _is_policy(path.name))
     except OSError as error:
         raise _unreadable(there, error.strerror) from error
-    return [path for path in found if path.suffix.lower() == SUFFIX and not path.name.startswith(".")]
 
 
-def _file(path: Path, root: Path) -> PolicyFile:
+def _is_policy(name: str) -> bool:
+    return name.lower().endswith(SUFFIX) and not name.startswith(".")
+
+
+def _file(path: Path, root: Path, most: int) -> PolicyFile:
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe would wait for ever
             raise _unreadable(path, "it is no file")
-        name = path.relative_to(root)
-        return PolicyFile(str(name), str(root.name / name), path.read_bytes())
+        with path.open("rb") as file:
+            content = file.read(most + 1)
     except OSError as error:
         raise _unreadable(path, error.strerror) from error
+    if len(content) > most:
+        problem = f"the policy files have more than {MAX_BYTES:,} bytes together"
+        raise BrokenPolicies([Problem(str(path), problem, "remove policies, or write them shorter")])
+    name = path.relative_to(root)
+    return PolicyFile(str(name), str(root.name / name), content)
 
 
 def _unreadable(path: Path, why: str | None) -> BrokenPolicies:

@@ -173,16 +173,14 @@ def _compared_with(body: Any, path: Path) -> Iterator[str]:
 
 def _nodes(node: Any) -> Iterator[Node]:
     """Yield every object within a node, itself first."""
-    match node:
-        case dict():
-            yield cast("Node", node)
-            for part in cast("Node", node).values():
-                yield from _nodes(part)
-        case list():
-            for part in cast("list[Any]", node):
-                yield from _nodes(part)
-        case _:
-            return
+    waiting: list[Any] = [node]
+    while waiting:
+        here = waiting.pop()
+        if isinstance(here, dict):
+            yield cast("Node", here)
+            waiting += reversed(cast("Node", here).values())
+        elif isinstance(here, list):
+            waiting += reversed(cast("list[Any]", here))
 
 
 def _in(node: Any) -> Iterator[tuple[str, str]]:
@@ -210,15 +208,7 @@ def _words(node: Any) -> Iterable[str]:
 
 def _entities(node: Any, kind: str) -> list[str]:
     """Return the ids of entities of a type, wherever they stand in a node."""
-    match node:
-        case {"type": str(of), "id": str(name)}:
-            return [name] if of == kind else []
-        case dict():
-            return [name for part in cast("Node", node).values() for name in _entities(part, kind)]
-        case list():
-            return [name for part in cast("list[Any]", node) for name in _entities(part, kind)]
-        case _:
-            return []
+    return [found["id"] for found in _nodes(node) if found.get("type") == kind and isinstance(found.get("id"), str)]
 
 
 def _problem(policy: CedarPolicy, words: str, problem: str, remedy: str) -> Problem:

@@ -11,14 +11,16 @@ OPEN = ("arguments", "trusted")
 
 def path_of(node: Any) -> Path:
     """Return the variable and the attributes that an expression names; nothing for any other expression."""
-    match node:
-        case {"Var": str(name)}:
-            return (name,)
-        case {".": {"left": left, "attr": str(attribute)}}:
-            above = path_of(left)
-            return (*above, attribute) if above else ()
-        case _:
-            return ()
+    attributes: list[str] = []
+    while True:
+        match node:
+            case {"Var": str(name)}:
+                return (name, *reversed(attributes))
+            case {".": {"left": left, "attr": str(attribute)}}:
+                attributes.append(attribute)
+                node = left
+            case _:
+                return ()
 
 
 def is_open(path: Path) -> bool:

@@ -1,6 +1,7 @@
 """One policy of a Cedar file: parsed, checked against the schema, its annotations read."""
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +12,16 @@ from orga.activities.adapters.policy.cedar_annotations import Annotations, BadAn
 from orga.activities.adapters.policy.cedar_lint import findings
 from orga.activities.adapters.policy.cedar_paths import Node
 from orga.activities.adapters.policy.cedar_schema import misfits
-from orga.activities.adapters.policy.cedar_statements import Statement
+from orga.activities.adapters.policy.cedar_statements import Statement, depth_of
 from orga.activities.adapters.policy.cedar_types import Types, types_of
 from orga.activities.adapters.policy.problems import BrokenPolicies
 from orga.activities.adapters.problem import Problem
+
+MAX_BYTES = 30_000
+"""Of one policy: the validator's work can grow with the square of it."""
+
+MAX_DEPTH = 50
+"""Of brackets and operators. Cedar reads back no policy deeper than 60, and its parser crashes at some 300."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,8 @@ def parsed_policy(statement: Statement) -> CedarPolicy | None:
     Raises:
         BrokenPolicies: It cannot be parsed or does not fit the schema, with each reason.
     """
+    if problem := _too_large(statement):
+        raise BrokenPolicies([problem])
     node = _node(statement)
     try:
         says = annotations(node.get("annotations", {}), node["effect"], _only_action(node))
@@ -50,6 +59,18 @@ def parsed_policy(statement: Statement) -> CedarPolicy | None:
         raise BrokenPolicies(problems)
     policy_id = says.policy_id or statement.place
     return CedarPolicy(policy_id, statement, node, node["effect"] == "forbid", says, types)
+
+
+def _too_large(statement: Statement) -> Problem | None:
+    """Return why a policy is not parsed at all, or None."""
+    if (size := len(statement.text.encode())) > MAX_BYTES:
+        problem = f"it has {size:,} bytes; at most {MAX_BYTES:,} are allowed in one policy"
+        return Problem(statement.place, problem, "split it into several policies")
+    if (depth := depth_of(statement.text)) > MAX_DEPTH:
+        problem = f"its conditions nest {depth:,} levels deep, chains of && and || included; at most {MAX_DEPTH} may be"
+        remedy = 'compare with a list, as in ["a", "b"].contains(...), or split it into several policies'
+        return Problem(statement.place, problem, remedy)
+    return None
 
 
 def _node(statement: Statement) -> Node:
@@ -68,13 +89,15 @@ def _node(statement: Statement) -> Node:
 def _line_of_error(statement: Statement) -> int:
     """Return the first line that the parser stumbles over: until it, more text was all that it missed."""
     lines = statement.text.splitlines()
-    for number in range(1, len(lines)):
+
+    def is_wrong(number: int) -> bool:
         try:
             cedarpy.policies_to_json_str("\n".join(lines[:number]))
         except ValueError as error:
-            if "unexpected end of input" not in str(error):
-                return statement.line + number - 1
-    return statement.line + len(lines) - 1
+            return "unexpected end of input" not in str(error)
+        return False
+
+    return statement.line + bisect_left(range(1, len(lines)), True, key=is_wrong)
 
 
 def _problems(statement: Statement, node: Node, types: Types) -> Iterator[Problem]:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import lru_cache
 from pathlib import Path as File
 
 import cedarpy
@@ -32,7 +32,7 @@ def misfits(policy: str, types: Mapping[Path, str]) -> Iterator[tuple[str, str, 
         yield "", "it does not fit the schema", "`orga policy schema` shows what a policy can use"
 
 
-@cache
+@lru_cache(maxsize=256)
 def _parsed(schema: str) -> cedarpy.Schema:
     return cedarpy.Schema.from_str(schema)
 

@@ -1,6 +1,7 @@
 """A compiled set of Cedar policies: one broken policy refuses them all."""
 
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -12,6 +13,9 @@ from orga.activities.adapters.policy.cedar_statements import statements
 from orga.activities.adapters.policy.cedar_values import Wanted, wanted
 from orga.activities.adapters.policy.problems import BrokenPolicies
 from orga.activities.adapters.problem import Problem
+
+MAX_READ_S = 10.0
+"""Of processor time for all policies; a thousand ordinary ones take half a second."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ def read_policies(files: tuple[PolicyFile, ...]) -> tuple[list[CedarPolicy], lis
     """Return the active policies and all that is wrong."""
     policies: list[CedarPolicy] = []
     problems: list[Problem] = []
+    until = time.thread_time() + MAX_READ_S
     for file in files:
         try:
             text = file.content.decode()
@@ -57,6 +62,9 @@ def read_policies(files: tuple[PolicyFile, ...]) -> tuple[list[CedarPolicy], lis
             problems.append(Problem(file.shown, f"byte {error.start} is not UTF-8", "save it as UTF-8"))
             continue
         for statement in statements(text, file.shown):
+            if time.thread_time() > until:
+                problem = f"reading the policies up to here took {MAX_READ_S:g} s of processor time"
+                return policies, [*problems, Problem(statement.place, problem, "remove policies, or make them simpler")]
             try:
                 found = parsed_policy(statement)
             except BrokenPolicies as error:

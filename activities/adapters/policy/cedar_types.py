@@ -60,8 +60,9 @@ def _quoted(name: str) -> str:
 
 def _walk(node: Any, wanted: str, found: Types) -> None:
     path = path_of(node)
-    if is_open(path):
-        found[path[1:]] = found.get(path[1:]) or wanted or "String"
+    if path:
+        if is_open(path):
+            found[path[1:]] = found.get(path[1:]) or wanted or "String"
         return
     operator, inner = operands(node)
     if operator == "has" and is_open(named := (*path_of(inner[0]), node["has"]["attr"])):

@@ -2,9 +2,10 @@
 
 import io
 import tarfile
+import zlib
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orga.activities.adapters.policy.opa_answer import judgement, undefined
 from orga.activities.adapters.policy.opa_input import opa_input
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 EVALUATION_S = 2.0
 MAX_INPUT_BYTES = 8_000_000
+MAX_FILE_BYTES = 50_000_000
+"""Of the file, and of what it unpacks to: `data.json` is copied into each instance."""
 VERSION_CHARS = 12
 
 
@@ -53,9 +56,13 @@ class OpaWasm:
 
 def _content(file: Path) -> bytes:
     try:
-        return file.read_bytes()
+        with file.open("rb") as opened:
+            content = opened.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise ValueError(f"{file} cannot be read ({error.strerror}); correct policy.opa.wasm") from error
+    if len(content) > MAX_FILE_BYTES:
+        raise _too_large(file)
+    return content
 
 
 def _policy(file: Path, content: bytes) -> "OpaWasmPolicy":
@@ -71,16 +78,28 @@ def _policy(file: Path, content: bytes) -> "OpaWasmPolicy":
         policy.set_data(data)
     except OpaWasmError as error:
         raise ValueError(f"{file} is no compiled OPA policy: {error}") from error
+    except RecursionError as error:
+        raise ValueError(f"{file}: its data.json is nested too deeply. Flatten it") from error
     return policy
 
 
 def _unpacked(file: Path, content: bytes) -> tuple[bytes, bytes | None]:
+    parts: dict[str, bytes] = {}
+    left = MAX_FILE_BYTES
     try:
         with tarfile.open(fileobj=io.BytesIO(content)) as bundle:
-            found = {member.name.lstrip("/"): bundle.extractfile(member) for member in bundle if member.isfile()}
-            parts: dict[str, Any] = {name: part.read() for name, part in found.items() if part is not None}
-    except tarfile.TarError as error:
+            for member in bundle:
+                left -= member.size
+                if left < 0:
+                    raise _too_large(file)
+                if member.isfile() and (part := bundle.extractfile(member)):
+                    parts[member.name.lstrip("/")] = part.read()
+    except (tarfile.TarError, zlib.error, OSError, EOFError) as error:
         raise ValueError(f"{file} is neither a .wasm module nor a bundle: {error}") from error
     if "policy.wasm" not in parts:
         raise ValueError(f"{file} holds no policy.wasm; build it with opa build -t wasm -e RULE")
     return parts["policy.wasm"], parts.get("data.json")
+
+
+def _too_large(file: Path) -> ValueError:
+    return ValueError(f"{file}: it holds more than {MAX_FILE_BYTES:,} bytes. Serve the data with an OPA server instead")

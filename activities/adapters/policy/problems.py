@@ -5,12 +5,17 @@ from collections.abc import Sequence
 from orga.activities.adapters.problem import Problem
 from orga.workflows.types.text import close_to
 
+MAX_SHOWN = 20
+"""Problems in one message: every held call would repeat them all."""
+
 
 class BrokenPolicies(ValueError):
     """A set that cannot be used: one broken policy refuses them all, since it may be the one that forbids."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        super().__init__("\n".join(map(str, problems)))
+        more = len(problems) - MAX_SHOWN
+        lines = [*map(str, problems[:MAX_SHOWN]), *([f"and {more:,} more problems"] if more > 0 else [])]
+        super().__init__("\n".join(lines))
         self.problems = tuple(problems)
 
 

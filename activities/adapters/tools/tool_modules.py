@@ -78,7 +78,7 @@ def _imports(name: str, loader: HeldLoader) -> Iterator[str]:
     """Yield what may be modules among all that a module imports."""
     try:
         tree = ast.parse(loader.source or b"", loader.path)
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # nested too deeply for the parser
         raise ValueError(f"{loader.path} is no Python: {error}") from error
     package = name if loader.is_package(name) else name.rpartition(".")[0]
     for node in ast.walk(tree):
