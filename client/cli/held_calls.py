@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from orga.client.cli.ages import age
+from orga.client.cli.ages import time_left
 from orga.client.cli.terminal_text import on_one_line
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.text import in_full
@@ -49,7 +49,7 @@ def is_unseen(call: Call) -> bool:
 
 
 def _row(call: Call, now: datetime) -> tuple[str, ...]:
-    left = age(now, datetime.fromisoformat(str(call["expires_at"])))
+    left = time_left(datetime.fromisoformat(str(call["expires_at"])), now)
     return _text(call, "id"), _text(call, "tool"), _approvers(call), f"in {left}", _arguments(call)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orga.client.cli.ages import age
+from orga.client.cli.ages import age, time_left
 from orga.client.cli.deciding import in_one_line, requeueing
 from orga.workflows.decisions.control.shown import shown_question
 from orga.workflows.decisions.limits import commands, question
@@ -80,6 +80,23 @@ def test_a_letter_of_a_run_that_has_ended_is_sent_by_a_fork() -> None:
     letter = DeadLetter(letter_id="3.0", call=ToolCall(call_id="c", name="t"), key="k", error="E", at=T0)
     assert requeueing("run", letter, is_over=False) == "orga requeue run 3.0"
     assert requeueing("run", letter, is_over=True) == "orga requeue run 3.0 --fork"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        pytest.param(-3, "0 s", id="past"),
+        pytest.param(41.2, "42 s", id="seconds"),
+        pytest.param(3 * 86_400 - 1, "3 d", id="a second after three days were set"),
+        pytest.param(3_599, "1 h", id="a second after an hour was set"),
+        pytest.param(5_400, "1 h 30 min", id="hours and minutes"),
+        pytest.param(2 * 86_400 + 14_400, "2 d 4 h", id="days and hours"),
+        pytest.param(86_400 + 300, "1 d", id="days and minutes"),
+        pytest.param(61, "2 min", id="a begun minute"),
+    ],
+)
+def test_a_time_that_is_left_is_not_cut_short(seconds: float, shown: str) -> None:
+    assert time_left(T0 + timedelta(seconds=seconds), T0) == shown
 
 
 @pytest.mark.parametrize(

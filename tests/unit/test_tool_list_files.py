@@ -3,6 +3,7 @@
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,6 +49,21 @@ def a_tool(tmp_path: Path) -> ListFiles:
 )
 async def test_listing(tool: ListFiles, arguments: dict[str, object], expected: list[str]) -> None:
     assert (await result(tool, **arguments)).splitlines() == expected
+
+
+async def test_a_folder_that_cannot_be_listed_is_left_out(
+    tool: ListFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some of /proc open and cannot be read, even by root."""
+    denied, listed = (tmp_path / "src" / "deep").stat().st_ino, os.scandir
+
+    def scandir(folder: int) -> Any:
+        if os.fstat(folder).st_ino == denied:
+            raise PermissionError(13, "Permission denied")
+        return listed(folder)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert (await result(tool)).splitlines() == ["a.md", "b.py", "src/x.py"]
 
 
 async def test_the_last_line_says_how_many_are_missing(tool: ListFiles) -> None:
