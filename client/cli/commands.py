@@ -227,7 +227,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
 """By the panel of the help that shows them."""
 
 
-WITHOUT_WORKER = frozenset({"--no-worker", "--detach", "-d", "--help"})
+WITHOUT_WORKER = frozenset({"--no-worker", "--detach", "-d", "--help", "-h"})
 
 
 def begin_worker(arguments: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json, LastIteration, RunId
 from orga.client.cli.output import json_result, note, result
 from orga.client.cli.session import of_run
-from orga.client.cli.task_input import pair_of, settings
+from orga.client.cli.task_input import naming_options, pair_of, settings
 from orga.client.cli.task_text import task_text
 from orga.client.config.problems import nearest
 from orga.client.config.text_values import from_text
@@ -65,7 +65,8 @@ def fork(
     Example: orga fork ID --to-iteration 5 --task "Now write the tests for it."
     """
     asked = None if task is None else clean_text(task_text(task))
-    wish = _Wish(run, to_iteration, changes(set_ or ()), asked, None if id_ is None else run_id_of(id_))
+    given = set_ or ()
+    wish = _Wish(run, to_iteration, given, changes(given), asked, None if id_ is None else run_id_of(id_))
     return completed(_fork(wish, config, as_json=json))
 
 
@@ -94,6 +95,8 @@ def changes(pairs: Sequence[str]) -> dict[str, Any]:
 class _Wish:
     run_id: str
     at_iteration: int
+    settings: Sequence[str]
+    """As they were typed; `changes` is what they mean."""
     changes: dict[str, Any]
     task: str | None
     new_id: str | None
@@ -102,9 +105,10 @@ class _Wish:
 async def _fork(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
     async with of_run(wish.run_id, config) as (here, run_id):
         wish = replace(wish, run_id=run_id)
-        forked = await fork_run(
-            here.client, wish.run_id, wish.at_iteration, changes=wish.changes, task=wish.task, new_id=wish.new_id
-        )
+        with naming_options(wish.settings):
+            forked = await fork_run(
+                here.client, wish.run_id, wish.at_iteration, changes=wish.changes, task=wish.task, new_id=wish.new_id
+            )
         described = await forked.describe()
         if not await may_be_polled(here.client, described.task_queue):
             start = worker_command(await home_of(described))

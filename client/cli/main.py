@@ -1,6 +1,7 @@
 """The command line `orga`: one way for every command to begin and to end."""
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -100,8 +101,44 @@ def _usage(error: TyperException) -> int:
 def _told(error: TyperException) -> str:
     """Return what is wrong; the options nearest to one that there is not are offered as typer offers commands."""
     near = getattr(error, "possibilities", None)  # of an option alone, the nearest first
+    if (command := _UNKNOWN.search(error.format_message())) and (meant := MEANT.get(command[1])):
+        return f"No such command {command[1]!r}; did you mean {meant}?"
     told = f"{error.message}. Did you mean {', '.join(near)}?" if near else error.format_message()
     return told.replace(". Did you mean", "; did you mean")
+
+
+_UNKNOWN = re.compile(r"^No such command '([^']*)'")
+
+MEANT = {
+    "cancel": "'orga abort ID'",
+    "delete": "'orga abort ID'",
+    "describe": "'orga status ID'",
+    "exec": "'orga run TASK'",
+    "follow": "'orga attach ID'",
+    "get": "'orga status ID'",
+    "history": "'orga journal ID'",
+    "info": "'orga status ID'",
+    "kill": "'orga abort ID'",
+    "log": "'orga journal ID', or 'orga logs' for a worker's log",
+    "ls": "'orga list'",
+    "new": "'orga run TASK', or 'orga init' for an orga.toml",
+    "ps": "'orga list'",
+    "result": "'orga status ID'",
+    "retry": "'orga requeue ID LETTER'",
+    "rm": "'orga abort ID'",
+    "runs": "'orga list'",
+    "serve": "'orga server'",
+    "show": "'orga status ID', or 'orga journal ID'",
+    "start": "'orga run TASK'",
+    "stop": "'orga abort ID', or 'orga server --stop'",
+    "tail": "'orga attach ID'",
+    "ui": "'orga open ID'",
+    "version": "'orga --version'",
+    "view": "'orga status ID'",
+    "wait": "'orga attach ID'",
+    "watch": "'orga attach ID'",
+}
+"""What other programs call a command of ours: no likeness of letters leads from one to the other."""
 
 
 def _flush(stream: Any) -> None:

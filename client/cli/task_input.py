@@ -1,7 +1,8 @@
 """From the options of `orga run` to the checked input of a run."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +12,9 @@ from orga.client.config.problems import nearest
 from orga.client.config.text_values import from_text
 from orga.workflows.types.goals.input import GoalConfig, GoalInput, parse_goal
 from orga.workflows.types.input import AgentInput, LoopConfig, parse_input
-from orga.workflows.types.record import Border, annotation_at, known_keys
+from orga.workflows.types.record import Border, InvalidInput, annotation_at, known_keys
 from orga.workflows.types.sessions.input import SessionInput, parse_session
-from orga.workflows.types.text import clean_text
+from orga.workflows.types.text import as_line, clean_text
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ def agent_input(given: Given) -> AgentInput:
         UsageError: An option that cannot be read.
         InvalidInput: A value that is not allowed.
     """
-    return parse_input({"task": clean_text(task_text(given.task)), **_of_the_agent(given)})
+    with naming_options(given.settings, given.max_iterations, given.timeout_s):
+        return parse_input({"task": clean_text(task_text(given.task)), **_of_the_agent(given)})
 
 
 def session_input(given: Given, idle_timeout_s: float | None) -> SessionInput:
@@ -50,7 +52,8 @@ def session_input(given: Given, idle_timeout_s: float | None) -> SessionInput:
         InvalidInput: A value that is not allowed.
     """
     idle = {} if idle_timeout_s is None else {"idle_timeout_s": idle_timeout_s}
-    return parse_session({**_of_the_agent(given), **idle})
+    with naming_options(given.settings, given.max_iterations, given.timeout_s):
+        return parse_session({**_of_the_agent(given), **idle})
 
 
 def _of_the_agent(given: Given) -> dict[str, Any]:
@@ -101,7 +104,32 @@ def goal_input(given: GoalGiven) -> GoalInput:
         "pipeline": given.pipeline,
         "inputs": [clean_text(each) for each in given.inputs] or None,
     }
-    return parse_goal({key: _clean(value) for key, value in raw.items() if value not in (None, {})})
+    with naming_options(given.settings, given.max_iterations, given.timeout_s):
+        return parse_goal({key: _clean(value) for key, value in raw.items() if value not in (None, {})})
+
+
+@contextmanager
+def naming_options(
+    texts: Sequence[str], max_iterations: float | None = None, timeout_s: float | None = None
+) -> Generator[None]:
+    """Let an error about a key of the config name the option that set it.
+
+    Raises:
+        InvalidInput: As the block does.
+    """
+    try:
+        yield
+    except InvalidInput as error:
+        told = str(error)
+        limits = {"max_iterations": ("--max-iterations", max_iterations), "timeout_s": ("--timeout", timeout_s)}
+        named = {key: f"{option} {value}" for key, (option, value) in limits.items() if value is not None}
+        named |= {text.partition("=")[0].strip(): f"--set {as_line(text)[:SHOWN_CHARS]}" for text in texts}
+        for key, option in named.items():
+            told = told.replace(f"config.{key}: ", f"{option}: ")
+        raise InvalidInput(told) from None
+
+
+SHOWN_CHARS = 80
 
 
 def pair_of(text: str, option: str) -> tuple[str, str]:

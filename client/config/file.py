@@ -14,7 +14,7 @@ from orga.client.config.policy_folder import with_policy_folder
 from orga.client.config.problems import Place, explained
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.toml_lines import line_of
-from orga.client.config.trust.check import Asked, asked_by, require_owner, require_trust
+from orga.client.config.trust.check import Asked, Untrusted, asked_by, require_owner, require_trust
 from orga.client.errors import ConfigError
 from orga.client.user_path import user_path
 
@@ -62,9 +62,27 @@ def load_config(
     folder = folder or Path.cwd()
     read = _read_config(named, folder, env, named_by)
     if read.path:
-        require_trust(read.asked(env), env)
+        try:
+            require_trust(read.asked(env), env)
+        except Untrusted:
+            _refuse_misspelt(read, env)
+            raise
     base = read.path.parent if read.path else folder
     return LoadedConfig(with_policy_folder(read.config(env), base).of_file(read.path), read.path)
+
+
+def _refuse_misspelt(read: "_Read", env: Mapping[str, str]) -> None:
+    """Refuse what nobody should be asked to trust: after a correction they would be asked once more.
+
+    Raises:
+        ConfigError: Naming each agent and tool.
+    """
+    from orga.client.config.known_input import misspelt_tools  # it loads the tools
+
+    found = misspelt_tools(read.config(env))
+    if found:
+        places = ((read.origin(("agents", name, "tools")), told) for name, told in found)
+        raise ConfigError("\n".join(f"{place}: {told}" for place, told in places))
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,27 @@ def refuse_here(wanted: Wanted, config: OrgaConfig) -> None:
     refuse_unready(wanted, config, os.environ)
 
 
+def misspelt_tools(config: OrgaConfig) -> list[tuple[str, str]]:
+    """Return the agents whose tools name none that is known without running anything, each with what is wrong.
+
+    A function, a manifest or an MCP server may bring a tool of any name: then only what is near to a known one counts.
+    """
+    from orga.activities.adapters.tools.catalog import builtin_specs
+    from orga.workflows.types.loop_tools import LOOP_TOOLS
+    from orga.workflows.types.text import close_to, there_are
+
+    functions = [path.rpartition(":")[2] for path in config.tools.python]
+    known = sorted({*builtin_specs(), *LOOP_TOOLS, *KNOWLEDGE_TOOLS, *functions})
+    may_be_more = bool(functions or config.tools.manifests or config.mcp.servers)
+    return [
+        (name, f"agents.{name}.tools: there is no tool {tool!r}; {there_are(tool, known)}")
+        for name, agent in config.agents.items()
+        for tool in agent.tools
+        if tool.isidentifier() and tool.partition("_")[0] not in config.mcp.servers and tool not in known
+        if not may_be_more or close_to(tool, known)
+    ]
+
+
 def refuse_unready(wanted: Wanted, config: OrgaConfig, env: Environment) -> None:
     """Refuse a model that a worker with this environment could not ask: it has no key, say.
 

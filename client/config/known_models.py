@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from orga.client.errors import ConfigError
+from orga.workflows.types.text import close_to
 from orga.workflows.types.tiers import PROVIDERS
 
 
@@ -11,7 +12,8 @@ def misnamed(name: str) -> str:
     provider, colon, model = name.strip().partition(":")
     if colon and model.strip() and provider in PROVIDERS:
         return ""
-    return f"{name!r} names no model: write provider:model, with provider one of {', '.join(PROVIDERS)}"
+    near = close_to(provider.strip(), PROVIDERS) if colon else ""
+    return f"{name!r} names no model: {near}write provider:model, with provider one of {', '.join(PROVIDERS)}"
 
 
 def require_model(name: str) -> None:

@@ -16,7 +16,10 @@ from orga.client.cli.exit_codes import ExitCode, UsageError, of_ending
 from orga.client.cli.failing import of_error
 from orga.client.cli.main import run_command
 from orga.client.cli.task_input import Given, agent_input
-from orga.client.errors import NoAnswer, Refused, RunEnded, RunFailed, RunNotFound
+from orga.client.config.file import load_config
+from orga.client.config.known_models import misnamed
+from orga.client.config.trust.check import Untrusted
+from orga.client.errors import ConfigError, NoAnswer, Refused, RunEnded, RunFailed, RunNotFound
 from orga.client.journal.file import Unwritable
 from orga.client.server.endpoint import ServerUnavailable
 from orga.workflows.types.control import StopReason
@@ -39,13 +42,15 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.param(["run", "  \n"], "task: must not be empty", id="blank task"),
         pytest.param(["run"], "Missing argument 'TASK'", id="no task"),
         pytest.param(["run", "x" * 200_001], "longer than 200000 bytes", id="a book for a task"),
-        pytest.param(["run", "x", "--max-iterations", "-1"], "config.max_iterations: ", id="negative limit"),
+        pytest.param(["run", "x", "--max-iterations", "-1"], "orga: --max-iterations -1: ", id="negative limit"),
         pytest.param(["run", "x", "--max-iterations", "many"], "'--max-iterations'", id="a limit that is no number"),
-        pytest.param(["run", "x", "--timeout", "0"], "config.timeout_s: ", id="no time at all"),
+        pytest.param(["run", "x", "--timeout", "0"], "orga: --timeout 0.0: ", id="no time at all"),
         pytest.param(["run", "x", "--set", "max_iteration=3"], "did you mean 'max_iterations'", id="misspelled key"),
         pytest.param(["run", "x", "--set", "recovery.max_attempt=3"], "'max_attempts'", id="misspelled deep key"),
-        pytest.param(["run", "x", "--set", "temperature=hot"], "config.temperature: ", id="wrong type"),
-        pytest.param(["run", "x", "--set", "knowledge=1"], "knowledge: Input should be", id="a table that is none"),
+        pytest.param(["run", "x", "--set", "temperature=hot"], "orga: --set temperature=hot: ", id="wrong type"),
+        pytest.param(
+            ["run", "x", "--set", "knowledge=1"], "--set knowledge=1: Input should be", id="a table that is none"
+        ),
         pytest.param(["run", "x", "--set", "timeout_s"], "write --set key=value", id="no value"),
         pytest.param(["run", "x", "--trusted", "=1"], "write --trusted key=value", id="no key"),
         pytest.param(["run", "x", "--agent", ""], "agent: ", id="empty agent"),
@@ -55,7 +60,15 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.param(["run", "x", "--id", "x" * 1_001], "id: must not be longer than 1000 bytes", id="an endless id"),
         pytest.param(["status", ""], "there is no run ''; `orga list`", id="the id of no run"),
         pytest.param(["attach", "é" * 501], "there is no run 'é", id="an id that no run can have"),
-        pytest.param(["run", "x", "--set", "recovery=" + "[" * 9_000], "config.recovery: ", id="endless JSON"),
+        pytest.param(["run", "x", "--set", "recovery=" + "[" * 9_000], "--set recovery=[[[", id="endless JSON"),
+        pytest.param(
+            ["goal", "x", "--set", "max_iterations=lots"], "orga: --set max_iterations=lots: ", id="of a goal"
+        ),
+        pytest.param(["chat", "--set", "timeout_s=-1"], "orga: --set timeout_s=-1: ", id="of a session"),
+        pytest.param(["show", "x"], "'show'; did you mean 'orga status ID', or 'orga journal ID'?", id="show"),
+        pytest.param(["kill", "x"], "'kill'; did you mean 'orga abort ID'?", id="kill"),
+        pytest.param(["version"], "'version'; did you mean 'orga --version'?", id="version"),
+        pytest.param(["ps"], "'ps'; did you mean 'orga list'?", id="ps"),
         pytest.param(["trust", "gone"], "orga: gone is no file; name a configuration", id="nothing to trust"),
         pytest.param(["tools", "pin", "x"], "no MCP server 'x'; [mcp.servers] names none", id="no server to pin"),
         pytest.param(["run", "x", "--bogus"], "--bogus", id="unknown option"),
@@ -249,3 +262,43 @@ def test_exit_code_of_an_error(error: Exception, code: int) -> None:
 def test_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["--version"]) == ExitCode.COMPLETED
     assert re.fullmatch(r"orga \d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["tools"], ["tools", "list"], ["schedule", "create"], ["goal"]])
+def test_every_command_explains_itself_by_its_short_option(
+    capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    assert run_command([*command, "--help"]) == 0
+    explained = capsys.readouterr().out
+    assert run_command([*command, "-h"]) == 0
+    assert capsys.readouterr().out == explained
+    assert "-h" in explained
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("opnai:x", "openai"), ("olama:x", "ollama"), ("antropic:x", "anthropic"), ("zzz:x", "")]
+)
+def test_an_unknown_provider_suggests_the_nearest_one(name: str, near: str) -> None:
+    told = misnamed(name)
+    assert (f"did you mean {near!r}? write provider:model" in told) == bool(near)
+    assert "one of openrouter, openai" in told
+
+
+@pytest.mark.parametrize(
+    ("toml", "says"),
+    [
+        ('[agents.a]\ntools = ["wrte_file"]', ":2: agents.a.tools: there is no tool 'wrte_file'; did you mean 'write_"),
+        ('[agents.a]\ntools = ["pay"]\n[tools.commands]\nallow = ["git"]', "there is no tool 'pay'; there are: "),
+        ('[tools]\npython = ["shop:refund"]\n[agents.a]\ntools = ["refnd"]', "did you mean 'refund'?"),
+        ('[tools]\npython = ["shop:refund"]\n[agents.a]\ntools = ["pay"]', "is not trusted"),
+        ('[mcp.servers.s]\ncommand = "s"\n[agents.a]\ntools = ["s_search", "s_*"]', "is not trusted"),
+    ],
+)
+def test_a_misspelt_tool_is_reported_before_trust_is_asked_for(
+    tmp_path: Path, toml: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "orga.toml").write_text(toml)
+    monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
+    with pytest.raises(ConfigError, match=re.escape(says)) as caught:
+        load_config(folder=tmp_path, env={})
+    assert isinstance(caught.value, Untrusted) == (says == "is not trusted")
