@@ -56,5 +56,5 @@ class Handler(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    port = int(sys.argv[1]) if sys.argv[1:] else 8377
+    port = int(sys.argv[1]) if sys.argv[1:] else 8378
     ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
