@@ -82,11 +82,19 @@ async def test_events_over_http_that_end_without_the_answer_are_an_error_at_once
         assert server.calls == 1
 
 
-@pytest.mark.parametrize("answer", ["half", "half event"])
-async def test_an_answer_over_http_that_cannot_be_read_is_an_error_at_once(answer: str) -> None:
+@pytest.mark.parametrize("answer", ["half", "half event", "latin", "latin event"])
+async def test_an_answer_over_http_with_half_a_character_is_read(answer: str) -> None:
     with hostile_http() as server:
         async with source_of(s=McpServer(url=server.url)) as source:
             server.answer = answer
+            assert await called(source, "s_act") == "done \ufffd"
+        assert server.calls == 1
+
+
+async def test_an_answer_over_http_that_cannot_be_read_is_an_error_at_once() -> None:
+    with hostile_http() as server:
+        async with source_of(s=McpServer(url=server.url)) as source:
+            server.answer = "no json"
             async with asyncio.timeout(AT_ONCE_S):
                 assert "Failed to parse" in str(await refusal(called(source, "s_act")))
 

@@ -171,6 +171,53 @@ async def test_a_result_that_is_none_is_an_error_of_the_call(tmp_path: Path) -> 
         assert await called(source, "s_echo") == "{}"
 
 
+async def test_an_answer_that_is_not_utf_8_is_read_and_its_call_is_made_once(tmp_path: Path) -> None:
+    async with source_of(s=hostile(tmp_path, tools=["latin", "broken", "odd"])) as source:
+        assert await called(source, "s_latin") == "caf\ufffd"
+        began = time.monotonic()
+        assert "cannot be read" in str(await refusal(called(source, "s_broken")))
+        assert time.monotonic() - began < PATIENCE_S
+        assert await called(source, "s_odd") == 'the text\n{"result":["no","object"]}'
+    assert [m["params"]["name"] for m in received(tmp_path) if m["method"] == "tools/call"] == [
+        "latin",
+        "broken",
+        "odd",
+    ]
+
+
+async def test_a_cursor_that_comes_again_ends_the_list(tmp_path: Path) -> None:
+    async with source_of(s=hostile(tmp_path, "circle")) as source:
+        assert list(await source.specs(["s_*"])) == ["s_echo"]
+    assert [m.get("params", {}).get("cursor") for m in received(tmp_path) if m["method"] == "tools/list"] == [
+        None,
+        "0",
+        "1",
+    ]
+
+
+async def test_a_faulty_tool_costs_a_server_only_that_tool(tmp_path: Path) -> None:
+    odd = [
+        a_definition("empty", inputSchema={}),
+        a_definition("null", inputSchema=None),
+        a_definition("nil", inputSchema={"type": "object", "properties": {"a": {}}, "required": None}),
+        a_definition("titled", title=7, annotations={"readOnlyHint": "maybe"}, outputSchema=[]),
+        a_definition("text", inputSchema="a text"),
+        a_definition("list", inputSchema={"type": "array"}),
+        {"description": "nameless"},
+        7,
+        a_definition("seven", inputSchema={"properties": {"a": {"type": 7}}}),
+    ]
+    async with source_of(s=hostile(tmp_path, tools=[*odd, "echo"])) as source:
+        specs = await source.specs(["s_*"])
+        assert list(specs) == ["s_empty", "s_null", "s_nil", "s_titled", "s_echo"]
+        assert specs["s_null"].parameters == {"type": "object"}
+        assert await called(source, "s_empty") == "ok"
+        for name, why in (("text", "inputSchema"), ("list", "inputSchema.type"), ("seven", "is invalid")):
+            absent = source.absent(f"s_{name}")
+            assert absent
+            assert why in absent.why
+
+
 async def test_five_hundred_tools_with_odd_names_are_all_there_under_legal_ones(tmp_path: Path) -> None:
     tools = [*(f"tool {n}!" for n in range(250)), *(f"{'long' * 20}{n}" for n in range(250))]
     async with source_of(s=hostile(tmp_path, tools=tools)) as source:

@@ -46,6 +46,31 @@ def test_argument_errors(schema: dict[str, Any], arguments: dict[str, Any], expe
     assert argument_errors(schema, arguments) == expected
 
 
+@pytest.mark.parametrize(
+    ("schema", "fits", "fits_not"),
+    [
+        pytest.param(
+            {"$schema": "http://json-schema.org/draft-07/schema#", "items": [True], "additionalItems": False},
+            [None], [None, 2], id="places in a list, of draft 7"),
+        pytest.param(
+            {"$schema": "http://json-schema.org/draft-07/schema", "dependencies": {"a": ["b"]}},
+            {"b": 1}, {"a": 1}, id="dependencies, which take a process"),
+        pytest.param(
+            {"$schema": "http://json-schema.org/draft-04/schema#", "minimum": 1, "exclusiveMinimum": True},
+            2, 1, id="an exclusive bound, of draft 4"),
+        pytest.param(
+            {"$schema": "https://json-schema.org/draft/2019-09/schema", "items": [{"type": "integer"}]},
+            [1], ["a"], id="of 2019-09"),
+        pytest.param({"$schema": "https://example.com/own", "prefixItems": [{"type": "integer"}]},
+            [1], ["a"], id="of a dialect that nobody knows: as of 2020-12"),
+        pytest.param({"prefixItems": [{"type": "integer"}]}, [1], ["a"], id="of none: as of 2020-12"),
+    ],
+)  # fmt: skip
+def test_a_schema_is_read_by_the_draft_that_it_names(schema: dict[str, Any], fits: Any, fits_not: Any) -> None:
+    assert argument_errors(schema, fits) == []
+    assert argument_errors(schema, fits_not) != []
+
+
 def test_errors_are_bounded() -> None:
     arguments = {f"k{n}": "x" * 5_000 for n in range(500)}
     errors = argument_errors({"additionalProperties": {"type": "integer"}}, arguments)

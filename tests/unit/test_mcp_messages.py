@@ -6,11 +6,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
+from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
 
-from orga.activities.adapters.mcp.messages import MAX_MENDED_BYTES, message_of
+from orga.activities.adapters.mcp.messages import MAX_MENDED_BYTES, readable
 
 READ = {"jsonrpc": "2.0", "id": 7, "result": {"text": "a"}}
+
+
+def message_of(sent: bytes) -> JSONRPCMessage | None:
+    return readable(sent)[0]
 
 
 def line(**fields: Any) -> bytes:
@@ -30,12 +34,41 @@ def test_half_a_character_is_replaced() -> None:
 
 
 @pytest.mark.parametrize(
+    ("sent", "text"),
+    [
+        pytest.param("caf\xe9".encode("latin-1"), "caf\ufffd", id="in Latin-1"),
+        pytest.param(b"a\xff\xfe\x00b", "a\ufffd\ufffd\ufffdb", id="of no text at all"),
+        pytest.param(b"a\tb", "a\tb", id="with a raw tab"),
+        pytest.param("é😀".encode("cp1252", "replace"), "\ufffd?", id="in a code page"),
+    ],
+)
+def test_an_answer_that_is_not_utf_8_is_read(sent: bytes, text: str) -> None:
+    found = message_of(b'{"jsonrpc":"2.0","id":"a","result":{"text":"' + sent + b'"}}\n')
+    assert isinstance(found, JSONRPCResponse)
+    assert (found.id, found.result) == ("a", {"text": text})
+
+
+def test_a_mark_of_byte_order_is_passed_over() -> None:
+    assert message_of(b"\xef\xbb\xbf" + line(id=7, result={"text": "a"})) == JSONRPCResponse.model_validate(READ)
+
+
+def test_a_line_is_changed_only_if_it_cannot_be_read() -> None:
+    whole = b'{"jsonrpc": "2.0", "id": 7, "result": {"text": "a", "n": 1.50}}'
+    assert readable(whole)[1] == whole
+    assert readable(b"<html>") == (None, b"<html>")
+    changed = readable(whole.replace(b"a", b"\xe9"))[1]
+    assert message_of(changed) == message_of(whole.replace(b"a", "\ufffd".encode()))
+
+
+@pytest.mark.parametrize(
     "sent",
     [
         pytest.param(line(id=7, result="no object"), id="a result that is none"),
         pytest.param(line(id=7, result={"a": json.loads("[" * 300 + "]" * 300)}), id="nested too deep to be read"),
         pytest.param(line(id=7, result={"a": "\ud83d" + "x" * MAX_MENDED_BYTES}), id="too large to be mended"),
         pytest.param(line(id=7, error={"code": "x"}), id="an error that is none"),
+        pytest.param(b'{"id": 7, "result": {', id="half of one"),
+        pytest.param(b'{"jsonrpc": "2.0", "id":7 ,"result":{"a": "b"c"}}\n', id="one that is no JSON"),
     ],
 )
 def test_an_answer_that_cannot_be_read_is_an_error_of_its_request(sent: bytes) -> None:
@@ -51,7 +84,8 @@ def test_an_answer_that_cannot_be_read_is_an_error_of_its_request(sent: bytes) -
         pytest.param(b"\n", id="nothing"),
         pytest.param(b"{}\n", id="an object of nothing"),
         pytest.param(b"[" * 5_000, id="brackets"),
-        pytest.param(b'{"id": 7, "result": {', id="half a message"),
+        pytest.param(b'{"result": {"id": 7, "result": {', id="half a message of which nobody says what it answers"),
+        pytest.param(b'{"id": 7, "method": {', id="half a request"),
         pytest.param(line(id=[7], result="x"), id="an answer to nobody"),
         pytest.param(b"\xff\xfe", id="no text"),
     ],

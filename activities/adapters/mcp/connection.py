@@ -109,9 +109,9 @@ class Connection:
 
     async def _list(self, session: ClientSession) -> Definitions:
         asked_at, changes = time.monotonic(), self._changes
-        listed = await listed_tools(session)
+        listed, faulty = await listed_tools(session)
         before = self.known
-        self.known = await asyncio.to_thread(definitions, self.settings, listed, self._taken)
+        self.known = await asyncio.to_thread(definitions, self.settings, listed, self._taken, faulty)
         self._listed_at = asked_at if changes == self._changes else -math.inf
         self._log_changes(before or Definitions({}, {}), self.known)
         return self.known

@@ -34,13 +34,23 @@ class Definitions:
     """Why: of those that cannot be offered."""
 
 
-def definitions(settings: ServerSettings, listed: Sequence[Listed], taken: Collection[str]) -> Definitions:
-    """Return the usable tools of a listing, in the server's order; of two of one name the first."""
+def definitions(
+    settings: ServerSettings, listed: Sequence[Listed], taken: Collection[str], faulty: Mapping[str, str] | None = None
+) -> Definitions:
+    """Return the usable tools of a listing, in the server's order; of two of one name the first.
+
+    Args:
+        settings: Of the server.
+        listed: What it lists.
+        taken: Names that belong to others.
+        faulty: Why tools are not among those listed, by the server's own names.
+    """
     tools: dict[str, Listed] = {}
     for tool in listed:
         tools.setdefault(tool.name, _without_secrets(settings, tool))
     offered: dict[str, Offered] = {}
-    left_out: dict[str, str] = {}
+    named = legal_names(settings.name, map(settings.secrets.hidden, faulty or {}), taken)
+    left_out = dict(zip(named.values(), (faulty or {}).values(), strict=False))
     for own_name, name in legal_names(settings.name, tools, taken).items():
         try:
             offered[name] = Offered(own_name, _spec(settings, name, tools[own_name]))

@@ -3,8 +3,8 @@
 import asyncio
 import json
 import math
+import re
 import secrets
-import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -18,9 +18,8 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, INVALID
 
 from orga.activities.adapters.http import REFUSALS, is_loopback
 from orga.activities.adapters.mcp.budget import MAX_PARTS, ByteBudget, SentTooMuch
-from orga.activities.adapters.mcp.messages import is_answer, read_message
+from orga.activities.adapters.mcp.messages import is_answer, read_message, readable
 from orga.activities.adapters.mcp.settings import ServerSettings
-from orga.activities.adapters.models.sse import SseDecoder, SseTooLarge
 from orga.workflows.types.json_text import has_more_parts
 
 MAX_BODY_BYTES = 16_000_000
@@ -128,6 +127,8 @@ async def _bound(request: httpx2.Request, response: httpx2.Response, client: _Cl
         return _failed(request, INTERNAL_ERROR, problem)
     if response.is_error and response.status_code != 404 and not kind.startswith("application/json"):
         return _failed(request, INTERNAL_ERROR, f"HTTP status {response.status_code}", response.status_code)
+    if kind.startswith("application/json"):
+        body = await _readable(body)
     headers = {name: value for name, value in response.headers.items() if name not in _OF_THE_WIRE}
     return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
 
@@ -149,6 +150,33 @@ async def _body(response: httpx2.Response) -> tuple[bytes, str]:
     return bytes(body), f"its answer has more than {MAX_PARTS:,} parts" if has_more_parts(body, MAX_PARTS) else ""
 
 
+_END_OF_EVENT = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
+
+
+def _split(held: bytes, piece: bytes) -> list[bytes]:
+    """Return the events that a piece completes, and at last what is left of it.
+
+    Raises:
+        SentTooMuch: An event is larger than any message.
+    """
+    if len(held) > MAX_BODY_BYTES:
+        raise SentTooMuch(f"it sent an event of more than {MAX_BODY_BYTES} bytes")
+    data, begins, looked = held + piece, 0, max(len(held) - 3, 0)
+    events: list[bytes] = []
+    while end := _END_OF_EVENT.search(data, max(begins, looked)):
+        events.append(data[begins : end.end()])
+        begins = end.end()
+    return [*events, data[begins:]]
+
+
+async def _readable(body: bytes) -> bytes:
+    try:
+        _, body = await asyncio.to_thread(readable, body)
+    except RecursionError:
+        return body  # the SDK says so, as an error of the request
+    return body
+
+
 async def _events(request: httpx2.Request, response: httpx2.Response, client: _Client) -> httpx2.Response:
     """Return a stream of events within the budget of what it answers; compressed, nobody could say how long it is."""
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
@@ -162,35 +190,40 @@ async def _events(request: httpx2.Request, response: httpx2.Response, client: _C
 
 
 class _Counted(httpx2.AsyncByteStream):
-    """The stream of a response, which breaks off where it brings more than its budget.
-
-    The SDK reads an event only once its last bytes are there: those are handed on when it has been judged.
-    """
+    """The stream of a response, event by event as the SDK can read them; it breaks off at the end of its budget."""
 
     def __init__(self, response: httpx2.Response, budget: ByteBudget, client: _Client) -> None:
         self._inner = cast("httpx2.AsyncByteStream", response.stream)
         self._budget = budget
         self._client = client
-        self._events = SseDecoder(max_event=MAX_BODY_BYTES, max_stream=sys.maxsize, max_silent_lines=sys.maxsize)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        held = b""
         async for piece in self._inner:
             try:
-                await self._judge(piece)
-            except (SentTooMuch, SseTooLarge) as error:
+                self._budget.spend(len(piece))
+                *events, held = _split(held, piece)
+                for event in events:
+                    yield await self._judged(event)
+            except SentTooMuch as error:
                 self._client.on_end(str(error))
                 raise httpx2.ReadError(str(error)) from None
             except RecursionError:
                 raise httpx2.ReadError("it sent a message that is nested too deep") from None
-            yield piece
             await asyncio.sleep(0)  # a stream that is always ready would never let others have their turn
+        yield held
 
-    async def _judge(self, piece: bytes) -> None:
-        self._budget.spend(len(piece))
-        for event in self._events.feed(piece):
-            data = event.encode()
-            if data and not is_answer(await read_message(data)):
-                self._client.unasked.spend_unasked(len(data))
+    async def _judged(self, event: bytes) -> bytes:
+        lines = event.splitlines()
+        data = b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:"))
+        if not data:
+            return event
+        message, read = await read_message(data)
+        if not is_answer(message):
+            self._client.unasked.spend_unasked(len(data))
+        if read == data:
+            return event
+        return b"\n".join([*(line for line in lines if line[:5] != b"data:" and line), b"data: " + read, b"", b""])
 
     async def aclose(self) -> None:
         await self._inner.aclose()

@@ -17,6 +17,7 @@ from mcp_types import Implementation
 from orga.activities.adapters.mcp.backoff import delay_s
 from orga.activities.adapters.mcp.failures import unavailable
 from orga.activities.adapters.mcp.http_server import http_streams
+from orga.activities.adapters.mcp.lenient import make_lenient
 from orga.activities.adapters.mcp.settings import ServerSettings
 from orga.activities.adapters.mcp.stdio import StdioServer
 
@@ -166,6 +167,7 @@ class SessionKeeper:
                 async with Client(
                     self._transport(), cache=None, client_info=_CLIENT, message_handler=self._hear
                 ) as client:
+                    make_lenient(client.session)
                     await self._check(client.session)
                     self._scope.deadline = math.inf
                     was_open = self._open(client)

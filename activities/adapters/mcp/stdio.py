@@ -121,7 +121,7 @@ class StdioServer:
         """Return the message; where it is too much the server is left before those who wait for it hear of an end."""
         try:
             self._budget.spend(len(line))
-            message = await read_message(line)
+            message, _ = await read_message(line)
             if message is not None and not is_answer(message):
                 self._unasked.spend_unasked(len(line))
         except SentTooMuch as error:

@@ -4,23 +4,24 @@ import json
 from functools import lru_cache
 from typing import Any
 
-from jsonschema_rs import Draft202012Validator, ReferencingError, RegexOptions, ValidationError
+from jsonschema_rs import ReferencingError, RegexOptions, ValidationError, Validator, validator_cls_for
 
 MAX_ERRORS = 10
 MAX_CHARACTERS = 200
 
 
 @lru_cache(maxsize=256)
-def validator(schema: str) -> Draft202012Validator:
-    """Return the validator of a schema, given as JSON.
+def validator(schema: str) -> Validator:
+    """Return the validator of a schema, given as JSON, of the draft that its `$schema` names, else of 2020-12.
 
     Raises:
         ValueError: When the schema is invalid, refers to another document, or has a pattern with look-around or
             back-references, which cannot be matched in linear time.
     """
     try:
+        given = json.loads(schema)
         # Without `offline` a remote `$ref` is fetched over the network.
-        return Draft202012Validator(json.loads(schema), pattern_options=RegexOptions(), offline=True)
+        return validator_cls_for(given)(given, pattern_options=RegexOptions(), offline=True)
     except (ValidationError, ReferencingError, ValueError) as error:
         why = str(error).strip().splitlines()[0]
         raise ValueError(cut(f"its schema is invalid: {why}")) from error

@@ -51,7 +51,7 @@ def called(ident: Any, params: dict[str, Any]) -> dict[str, Any] | None:
         case "endless":
             print("x" * 40_000_000, flush=True)
         case "nonsense":
-            return {"content": "no list"}
+            return {"content": None}
         case "noisy":
             print("not json at all", '{"jsonrpc": "2.0"}', "[" * 5000, sep="\n", flush=True)
             return text("after the noise")
@@ -75,6 +75,14 @@ def attacked(ident: Any, params: dict[str, Any]) -> dict[str, Any] | None:
             send(id=ident, error={"code": -32098, "message": "no connection"})
         case "half":
             return text("\ud83d")
+        case "latin":
+            answer = {"jsonrpc": "2.0", "id": ident, "result": text("caf\xe9")}
+            sys.stdout.buffer.write(json.dumps(answer, ensure_ascii=False).encode("latin-1") + b"\n")
+            sys.stdout.flush()
+        case "broken":
+            print(f'{{"jsonrpc":"2.0","id":{ident},"result":{{"content":[{{"type":"te', flush=True)
+        case "odd":
+            return text("the text", structuredContent=["no", "object"], isError=None, _meta=[])
         case "deep":
             print(f'{{"jsonrpc":"2.0","id":{ident},"result":{{"a":{"[" * 3000}{"]" * 3000}}}}}', flush=True)
         case "others":
@@ -131,6 +139,8 @@ def handled(message: dict[str, Any]) -> None:
 
 def listed(ident: Any, params: dict[str, Any]) -> None:
     more: dict[str, Any] = {}
+    if "circle" in MODES:
+        more = {"nextCursor": {"0": "1", "1": "0"}.get(params.get("cursor", ""), "0")}
     if "pages" in MODES:
         page = int(params.get("cursor", "0"))
         more = {"nextCursor": str(page + 1)}

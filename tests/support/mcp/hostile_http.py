@@ -20,7 +20,8 @@ class Hostile:
 
     url: str = ""
     answer: str = "result"
-    """To the next calls: `result`, `lost` (its sessions are over), `unsent`, `terminated`, `half`, `half event`."""
+    """To the next calls: `result`, `lost` (its sessions are over), `unsent`, `terminated`, `half`, `latin`, and
+    these two with ` event`."""
     sessions: int = 1
     calls: int = 0
     """That were carried out."""
@@ -90,6 +91,8 @@ class _Handler(BaseHTTPRequestHandler):
         match answer.split():
             case [status] if status.isdecimal():
                 self._send(int(status), b"so it is", "text/plain")
+            case ["no", "json"]:
+                self._send(200, b"{")
             case [status, "json"]:
                 self._send(int(status), b'{"error": "so it is"}')
             case [status, "error", code]:
@@ -107,8 +110,6 @@ class _Handler(BaseHTTPRequestHandler):
                 self._error(ident, int(code), "so it is")
             case ["html"]:
                 self._send(200, b"<html>", "text/html")
-            case ["no", "json"]:
-                self._send(200, b"{")
             case ["no", "result"]:
                 self._result(ident, {"content": 1})
             case ["is_error"]:
@@ -133,6 +134,11 @@ class _Handler(BaseHTTPRequestHandler):
             case ["half", "event"]:
                 data = json.dumps({"jsonrpc": "2.0", "id": ident, "result": result})
                 self._send(200, f"event: message\ndata: {data}\n\n".encode(), EVENTS)
+            case ["latin", *event]:
+                result = {"content": [{"type": "text", "text": "done \xe9"}]}
+                data = json.dumps({"jsonrpc": "2.0", "id": ident, "result": result}, ensure_ascii=False)
+                sent = f"id: 7\r\nevent: message\r\ndata: {data}\r\n\r\n" if event else data
+                self._send(200, sent.encode("latin-1"), EVENTS if event else "application/json")
             case _:
                 self._result(ident, {"content": [{"type": "text", "text": "done"}]})
         return None

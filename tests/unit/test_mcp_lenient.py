@@ -1,0 +1,116 @@
+"""Results of servers that do not keep to the protocol, as the SDK can read them."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from mcp_types import CallToolResult
+from mcp_types import methods as protocol
+from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
+from pydantic import ValidationError
+
+from orga.activities.adapters.mcp.content import MAX_BLOCKS, result_text
+from orga.activities.adapters.mcp.lenient import LEFT_OUT, mended
+from tests.support.mcp.sources import a_definition
+from tests.support.values.strategies import LAW, json_values
+
+TEXT = {"type": "text", "text": "hello"}
+MODERN = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+VERSIONS = [LATEST_HANDSHAKE_VERSION, "2024-11-05", LATEST_MODERN_VERSION]
+
+
+def read(method: str, result: dict[str, Any], version: str = LATEST_HANDSHAKE_VERSION) -> dict[str, Any]:
+    """Return the result, mended; it is one that the SDK reads."""
+    found = mended(method, version, {**result, **(MODERN if version == LATEST_MODERN_VERSION else {})})
+    protocol.validate_server_result(method, version, found)
+    return found
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        pytest.param({"content": [{"type": "video", "data": "x"}, TEXT]},
+                     "[a block of type video; it cannot be shown here]\nhello", id="an unknown block"),
+        pytest.param({"content": [TEXT, {"type": "markdown", "text": "# a"}]}, "hello\n# a", id="one that has a text"),
+        pytest.param({"content": [{"type": "resource", "resource": {"text": "inside"}}]}, "inside",
+                     id="a resource without an address"),
+        pytest.param({"content": [{"type": "image", "data": "x"}, TEXT]},
+                     "[a block of type image; it cannot be shown here]\nhello", id="an image of no type"),
+        pytest.param({"content": [{"type": "text", "text": None}, TEXT, None, 7]},
+                     "[a block of type text; it cannot be shown here]\nhello\nnull\n7", id="blocks that are none"),
+        pytest.param({"content": ["a", "b"]}, "a\nb", id="bare texts"),
+        pytest.param({"content": "a"}, "a", id="one bare text"),
+        pytest.param({"content": TEXT}, "hello", id="one block"),
+        pytest.param({"content": None, "structuredContent": {"n": 1}}, '{"n":1}', id="structured content alone"),
+        pytest.param({"structuredContent": {"n": 1}, "isError": None}, '{"n":1}', id="without any blocks"),
+        pytest.param({"content": [TEXT], "_meta": [], "isError": "false"}, "hello", id="odd fields beside the text"),
+        pytest.param({"content": [{**TEXT, "annotations": 7}]}, "hello", id="odd annotations"),
+    ],
+)  # fmt: skip
+def test_an_odd_result_keeps_its_text(result: dict[str, Any], expected: str, version: str) -> None:
+    found = CallToolResult.model_validate(read("tools/call", result, version), by_name=False)
+    assert (result_text(found), found.is_error) == (expected, False)
+
+
+@pytest.mark.parametrize("structured", [[1, 2], "text", 7])
+def test_structured_content_of_any_kind_is_read(structured: Any) -> None:
+    found = CallToolResult.model_validate(read("tools/call", {"content": [TEXT], "structuredContent": structured}))
+    assert result_text(found).startswith("hello\n")
+
+
+def test_a_failure_stays_one() -> None:
+    assert read("tools/call", {"content": [{"type": "x"}], "isError": True})["isError"] is True
+    assert read("tools/call", {"content": [TEXT], "isError": {"code": 1}})["isError"] is True
+
+
+@pytest.mark.parametrize("result", [{}, {"content": None}, {"result": "text"}, {"resultType": "input_required"}])
+def test_what_is_no_result_stays_none(result: dict[str, Any]) -> None:
+    assert mended("tools/call", LATEST_HANDSHAKE_VERSION, result) == result
+
+
+def test_no_more_blocks_are_looked_at_than_are_shown() -> None:
+    found = read("tools/call", {"content": [{"type": "x"}] * (MAX_BLOCKS + 7)})
+    text = result_text(CallToolResult.model_validate(found, by_name=False))
+    assert text.endswith("\n[7 more blocks left out]")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("schema", [{}, None, {"type": None}, {"type": "object", "required": None}])
+def test_a_tool_that_describes_no_arguments_is_there(schema: Any, version: str) -> None:
+    found = read("tools/list", {"tools": [a_definition("a", inputSchema=schema), a_definition("b")]}, version)
+    assert [tool["name"] for tool in found["tools"]] == ["a", "b"]
+    assert found["tools"][0]["inputSchema"]["type"] == "object"
+
+
+def test_a_server_cannot_say_itself_what_is_left_out() -> None:
+    assert read("tools/list", {"tools": [], "_meta": {LEFT_OUT: {"a": "b"}, "own": 1}})["_meta"] == {
+        LEFT_OUT: {},
+        "own": 1,
+    }
+
+
+def test_no_tools_as_null_are_none() -> None:
+    assert read("tools/list", {"tools": None})["tools"] == []
+
+
+def test_a_reason_is_plain_and_bounded() -> None:
+    found = read("tools/list", {"tools": [a_definition("a\u202eb" * 500, inputSchema={"properties": {"\u200b": 7}})]})
+    ((name, why),) = found["_meta"][LEFT_OUT].items()
+    assert "\u202e" not in name
+    assert "\u200b" not in why
+    assert max(len(name.encode()), len(why.encode())) <= 400
+
+
+@LAW
+@given(json_values, json_values)
+def test_whatever_a_server_lists_or_returns_raises_nothing(tools: Any, content: Any) -> None:
+    for version in VERSIONS:
+        listed = mended("tools/list", version, {"tools": tools, **MODERN})
+        if isinstance(tools, list):
+            protocol.validate_server_result("tools/list", version, listed)
+        given_content = {"content": content, "structuredContent": content, **MODERN}
+        try:
+            protocol.validate_server_result("tools/call", version, mended("tools/call", version, given_content))
+        except ValidationError:
+            assert not content
