@@ -142,7 +142,7 @@ class ConfiguredAgents:
         own = self._facts.workplace
         if place is None or own is None:
             return
-        if place.mark != own.mark:
+        if place.root != own.root:
             where = f"{place.folder}" + (f" ({place.config})" if place.config else "")
             raise OtherPlace(f"the run was started for {where}, and this worker works for {own.folder}")
         if place.models not in {"", own.models}:

@@ -38,7 +38,7 @@ async def _attach(named: str, config: Path | None, *, no_worker: bool, as_json: 
         if link := here.connection.link(run_id):
             note(link)
         queue = described.task_queue
-        if not (is_own := here.may_work_on(queue)) and not await may_be_polled(here.client, queue):
+        if not (is_own := await here.may_work_on(described)) and not await may_be_polled(here.client, queue):
             note(elsewhere(run_id, queue, await home_of(described)))
         if no_worker or not is_own or described.status != WorkflowExecutionStatus.RUNNING:
             return await follow(here, run_id, queue, None, as_json=as_json)

@@ -6,13 +6,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecution
 
 from orga.client.cli.of_run import NEWEST
 from orga.client.cli.output import note
 from orga.client.config.file import NO_FILE, LoadedConfig, load_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.worker_order import WorkerOrder
+from orga.client.config.workplace import home_of, is_earlier_queue
 from orga.client.connect import Connection, connection
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.named import Meant, newest_run, run_by_name
@@ -47,10 +48,12 @@ class Session:
             return f"TaskQueue STARTS_WITH {quoted(here.folder_queue)}"
         return f"TaskQueue = {quoted(here.task_queue)}"
 
-    def may_work_on(self, task_queue: str) -> bool:
-        """Return whether a worker of this command may poll that queue: on the embedded server, those of its folder."""
-        here = self.connection
-        return not here.endpoint.embedded or task_queue in {here.task_queue, here.folder_queue}
+    async def may_work_on(self, run: WorkflowExecution) -> bool:
+        """Return whether a worker of this command may poll a run's queue: on the embedded server, its folder's only."""
+        here, queue = self.connection, run.task_queue
+        if not here.endpoint.embedded or queue in {here.task_queue, here.folder_queue}:
+            return True
+        return is_earlier_queue(queue, await home_of(run), here.workplace)
 
     def run(self, workflow_id: str) -> AgentHandle:
         """Return the handle of a run."""

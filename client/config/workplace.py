@@ -63,6 +63,14 @@ def folder_queue(place: Workplace) -> str:
     return f"{TASK_QUEUE}-{place.mark}"
 
 
+def is_earlier_queue(task_queue: str, home: Workplace | None, place: Workplace) -> bool:
+    """Return whether a run of this folder is on the queue that the folder had when its configuration was part of it."""
+    if home is None or home.root != place.root:
+        return False
+    earlier = _short(f"{home.root}\0{home.config or ''}", MARK_CHARS)
+    return home.mark == earlier and task_queue.endswith(f"-{earlier}")
+
+
 def own_queue(config: OrgaConfig, place: Workplace, *, embedded: bool) -> str:
     """Return the task queue: of the configuration, and on the embedded server of this folder and shell.
 

@@ -1,5 +1,6 @@
 """A folder and its configuration decide the task queue of its runs on the server that all folders share."""
 
+import hashlib
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +13,13 @@ from orga.activities.ports import OtherPlace
 from orga.activities.prepare import PrepareActivities
 from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig, TemporalConfig
-from orga.client.config.workplace import folder_queue, own_queue, worker_command, workplace
+from orga.client.config.workplace import (
+    folder_queue,
+    is_earlier_queue,
+    own_queue,
+    worker_command,
+    workplace,
+)
 from orga.client.server.pollers import config_digest, identity_suffix, is_of_process, own_identity
 from orga.workflows.types.input import Workplace, workplace_of
 from orga.workflows.types.setup import PrepareRequest, Setup
@@ -63,6 +70,16 @@ def test_a_folder_keeps_its_queue_whatever_becomes_of_its_configuration(
         above.unlink()
     assert {queue for queue, _ in (without, appeared, changed, renamed, higher)} == {without[0]}
     assert [without[1], len({appeared[1], changed[1]}), renamed[1], higher[1]] == ["", 2, changed[1], changed[1]]
+
+
+def test_runs_from_before_the_queue_was_the_folders_alone_are_still_its_own() -> None:
+    mark = hashlib.sha256(b"/home/me/a\0/home/me/a/orga.toml").hexdigest()[:10]
+    before = HOME.model_copy(update={"config": "/home/me/a/orga.toml", "mark": mark})
+    assert is_earlier_queue(f"orga-{mark}", before, HOME)
+    assert not is_earlier_queue("orga-elsewhere", before, HOME)
+    assert not is_earlier_queue(f"orga-{mark}", before, HOME.model_copy(update={"root": "/home/me/b"}))
+    assert not is_earlier_queue("orga-made-up", before.model_copy(update={"mark": "made-up"}), HOME)
+    assert not is_earlier_queue(f"orga-{mark}", None, HOME)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +236,7 @@ async def test_a_worker_leaves_the_runs_of_shells_with_other_models_alone() -> N
 
 
 async def test_a_worker_leaves_the_runs_of_other_places_to_others() -> None:
-    other = HOME.model_copy(update={"folder": "/home/me/b", "mark": "another"})
+    other = HOME.model_copy(update={"folder": "/home/me/b", "root": "/home/me/b", "mark": "another"})
     with pytest.raises(OtherPlace, match="started for /home/me/b, and this worker works for /home/me/a"):
         await agents(HOME).setup(PrepareRequest(workplace=other, tools=()))
     prepare = PrepareActivities(agents(HOME), cast(Any, None)).prepare

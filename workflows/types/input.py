@@ -34,7 +34,7 @@ class Workplace(Record):
     digest: str = ""
     """Of that file's content."""
     mark: str = ""
-    """Of the root, short: workers of other marks leave the run alone."""
+    """Of the root, short: the folder's task queue on the embedded server is named by it."""
     models: str = ""
     """Of what the environment says about models, short; "" if it says nothing, and any worker of the folder will do."""
     variables: tuple[str, ...] = ()

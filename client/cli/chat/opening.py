@@ -85,7 +85,7 @@ async def _go_on_in(here: Session, session_id: str, wish: Wish) -> int:
     described = await here.run(session_id).describe()
     _refuse_what_is_no_session(described)
     queue = described.task_queue
-    if not (is_own := here.may_work_on(queue)) and not await may_be_polled(here.client, queue):
+    if not (is_own := await here.may_work_on(described)) and not await may_be_polled(here.client, queue):
         note(elsewhere(session_id, queue, await home_of(described), "orga chat"))
     async with _worker(here, queue, is_wanted=is_own and not wish.no_worker) as keeper:
         if link := here.connection.link(session_id):
