@@ -58,15 +58,21 @@ async def run_chain(
     return RunChain(workflow_id, tuple(run_ids), length=length)
 
 
-async def reset_to(client: Client, workflow_id: str, run_id: str) -> str:
-    """Return the id of the run that goes on in this one's place, or nothing when it was not reset."""
-    try:
-        described = await client.get_workflow_handle(workflow_id, run_id=run_id).describe()
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            return ""
-        raise unreadable(workflow_id, error) from error
-    return described.raw_description.workflow_extended_info.reset_run_id
+async def was_reset(client: Client, workflow_id: str, run_ids: Sequence[str]) -> bool:
+    """Return whether a run of the chain was reset: another goes on from there, and the latest one was terminated.
+
+    No chain has a run that was reset before the chain was read: its place has the run that goes on.
+    """
+    for run_id in reversed(run_ids):
+        try:
+            described = await client.get_workflow_handle(workflow_id, run_id=run_id).describe()
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                continue
+            raise unreadable(workflow_id, error) from error
+        if described.raw_description.workflow_extended_info.reset_run_id:
+            return True
+    return False
 
 
 @dataclass(frozen=True)

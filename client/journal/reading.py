@@ -8,7 +8,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from orga.client.errors import RunNotFound
-from orga.client.history.chain import RunChain, reset_to, run_chain, unreadable
+from orga.client.history.chain import RunChain, run_chain, unreadable, was_reset
 from orga.client.history.events import happenings
 from orga.workflows.decisions.journal import JournalFold
 from orga.workflows.types.control import Note
@@ -90,12 +90,11 @@ async def _entries(
     """Yield the entries; of a nested run, which its parent saw end, what became of it later does not count."""
     fold, run_ids = JournalFold(), list(chain.run_ids)
     is_cut = chain.is_cut
-    while run_ids:
-        run_id = run_ids.pop(0)
+    for run_id in run_ids:
         of_run = observe and _observing(chain, run_id, observe)
         async for happening in _read(client, chain.workflow_id, run_id, follow, of_run):
             is_cut_off = happening.kind == "workflow_terminated" and not is_nested
-            if is_cut_off and await reset_to(client, chain.workflow_id, run_id):
+            if is_cut_off and await was_reset(client, chain.workflow_id, run_ids):
                 raise _Rewound
             async for entry in _read_delegate(client, happening):
                 yield fold.nested(entry, happening.key)
@@ -104,8 +103,8 @@ async def _entries(
                 found, is_cut = [*found, *fold.feed(past_missing(happening))], False
             for entry in found:
                 yield entry
-            if happening.kind == "continued_as_new" and not run_ids:
-                run_ids.append(happening.key)
+            if happening.kind == "continued_as_new" and run_id == run_ids[-1]:
+                run_ids.append(happening.key)  # the loop goes on with it
 
 
 def _observing(chain: RunChain, run_id: str, observe: Observe) -> Callable[[HistoryEvent], None]:
