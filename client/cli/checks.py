@@ -11,7 +11,6 @@ from temporalio.service import RPCError
 
 from orga.client.cli.counting import counted
 from orga.client.cli.output import note
-from orga.client.cli.run_rows import Filter
 from orga.client.cli.session import Session
 from orga.client.cli.terminal_text import on_one_line
 from orga.client.cli.worker_check import WorkerReport, worker_report
@@ -22,6 +21,7 @@ from orga.client.connect import Connection, connection
 from orga.client.errors import ConfigError, OrgaError
 from orga.client.runs.agents import start_agent
 from orga.client.runs.failing_tasks import failing_tasks
+from orga.client.runs.listing import Filter
 from orga.client.server.endpoint import Endpoint, ServerUnavailable
 from orga.client.server.home import prepared_home
 from orga.client.server.lacking import is_lacking, reason_of

@@ -12,11 +12,10 @@ from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.output import json_result, note, result
 from orga.client.cli.required_attributes import require_attributes
-from orga.client.cli.run_details import detailed
-from orga.client.cli.run_rows import Filter, Row, rows
 from orga.client.cli.run_table import table, terminal_width
 from orga.client.cli.session import session
 from orga.client.runs.asking import Asked, Asking
+from orga.client.runs.listing import Filter, ListedRun, detailed, rows
 from orga.workflows.types.names import AGENT, DEAD_LETTERS, TENANT
 from orga.workflows.types.status import AgentStatus
 from orga.workflows.types.text import in_full
@@ -74,12 +73,12 @@ Statuses = dict[str, AgentStatus | None]
 """By run; None where no worker answers."""
 
 
-async def _statuses(client: Client, found: Sequence[Row]) -> Statuses:
+async def _statuses(client: Client, found: Sequence[ListedRun]) -> Statuses:
     statuses = await Asking(client).statuses([Asked(row.id, row.task_queue) for row in found])
     return {row.id: status for row, status in zip(found, statuses, strict=True)}
 
 
-def _json(row: Row, statuses: Statuses) -> dict[str, Any]:
+def _json(row: ListedRun, statuses: Statuses) -> dict[str, Any]:
     shown = asdict(row) | {"started": row.started.isoformat()}
     del shown["worker_command"]
     if row.id not in statuses:
@@ -89,7 +88,7 @@ def _json(row: Row, statuses: Statuses) -> dict[str, Any]:
     return shown | {"letters": letters}
 
 
-def _letter_lines(row: Row, status: AgentStatus | None) -> list[str]:
+def _letter_lines(row: ListedRun, status: AgentStatus | None) -> list[str]:
     if status is None:
         return [f"  {row.dead_letters} dead letters; no worker answers, start one with: {row.worker_command}"]
     from orga.client.cli.status_lines import letter_lines  # with all that words a status

@@ -9,8 +9,8 @@ from pathlib import Path
 from rich.cells import cell_len, set_cell_size
 
 from orga.client.cli.ages import age
-from orga.client.cli.run_rows import LIVE, Row
 from orga.client.cli.terminal_text import on_one_line
+from orga.client.runs.listing import LIVE, ListedRun
 from orga.client.runs.named import HEADS, MIN_CHARS
 from orga.workflows.types.text import in_full
 
@@ -38,7 +38,7 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def table(shown: Sequence[Row], now: datetime | None = None, width: int | None = None) -> list[str]:
+def table(shown: Sequence[ListedRun], now: datetime | None = None, width: int | None = None) -> list[str]:
     """Return the rows in columns.
 
     Args:
@@ -79,7 +79,7 @@ def _shortest(run_id: str, bare: Mapping[str, str]) -> str:
     return in_full(own if own not in others and len(own) >= MIN_CHARS else run_id)
 
 
-def _cells(row: Row, named: str, now: datetime) -> dict[str, str]:
+def _cells(row: ListedRun, named: str, now: datetime) -> dict[str, str]:
     more = "+" if row.may_be_more else ""
     return {
         "ID": named,
@@ -98,7 +98,7 @@ def _in_short(state: str) -> str:
     return state.removeprefix(f"{LIVE} (").removesuffix(")") if state.startswith(f"{LIVE} (") else state
 
 
-def _folder(row: Row) -> str:
+def _folder(row: ListedRun) -> str:
     """Return `.` for the working folder, which most rows are about."""
     if row.folder is None:
         return "-"

@@ -4,7 +4,7 @@ import uuid
 
 from temporalio.client import Client
 
-from orga.client.cli.run_rows import Filter, rows
+from orga.client.runs.listing import Filter, rows
 from orga.workflows.types.names import AGENT_WORKFLOW, SESSION_WORKFLOW
 from tests.support.hold import until
 

@@ -14,12 +14,12 @@ from temporalio.client import Client, WorkflowHandle
 from orga.client.cli.checks import _runs  # pyright: ignore[reportPrivateUsage]
 from orga.client.cli.history_status import history_status
 from orga.client.cli.inbox import lines_of
-from orga.client.cli.run_rows import Filter, rows
 from orga.client.errors import TaskFails
 from orga.client.journal.reading import read_journal
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.failing_tasks import failing_task
 from orga.client.runs.inbox import inbox
+from orga.client.runs.listing import Filter, rows
 from orga.client.server.search_attributes import register
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.decisions.control import interventions

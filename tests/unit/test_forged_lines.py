@@ -11,7 +11,7 @@ from hypothesis import given
 
 from orga.activities.adapters.webhook.message import Format, body
 from orga.activities.ports import RunKey
-from orga.client.cli import conversation, doctor, inbox, rewind, run_rows, run_table
+from orga.client.cli import conversation, doctor, inbox, rewind, run_table
 from orga.client.cli.audit import table as audit_table
 from orga.client.cli.checks import Check
 from orga.client.cli.flights import Flights, InFlight
@@ -26,6 +26,7 @@ from orga.client.past.aftermath import Sent
 from orga.client.past.delegates import Delegate
 from orga.client.past.rewind import RewindPlan
 from orga.client.proof.audit import RunAudit
+from orga.client.runs import listing
 from orga.client.runs.inbox import InboxEntry
 from orga.workflows.decisions.control.shown import shown_arguments
 from orga.workflows.decisions.result import details
@@ -92,8 +93,8 @@ def of_status(forged: str) -> list[str]:
     return status_lines(forged, status)
 
 
-def a_row(forged: str) -> run_rows.Row:
-    return run_rows.Row(forged, forged, forged, 1, NOW, None, forged, forged)
+def a_row(forged: str) -> listing.ListedRun:
+    return listing.ListedRun(forged, forged, forged, 1, NOW, None, forged, forged)
 
 
 def a_message(forged: str) -> ShownMessage:

@@ -8,10 +8,9 @@ import pytest
 from rich.cells import cell_len
 from temporalio.client import Client
 
-from orga.client.cli.run_details import detailed
-from orga.client.cli.run_rows import Row
 from orga.client.cli.run_table import short_ids, table
 from orga.client.runs.asking import Asking
+from orga.client.runs.listing import ListedRun, detailed
 from orga.workflows.types.status import AgentStatus
 from tests.support.values.statuses import a_status
 
@@ -20,7 +19,7 @@ UUID = "agent-01a20a73-4773-720c-919f-9245270a3b50"
 SAME_MILLISECOND = "agent-01a20a73-4773-7fff-919f-9245270a3b50"
 
 
-def a_row(run_id: str = UUID, **fields: Any) -> Row:
+def a_row(run_id: str = UUID, **fields: Any) -> ListedRun:
     given: dict[str, Any] = {
         "agent": "default",
         "state": "running",
@@ -32,7 +31,7 @@ def a_row(run_id: str = UUID, **fields: Any) -> Row:
         "folder": "/home/somebody/projects/harbour",
         "task": "Which limits does a run have?",
     }
-    return Row(run_id, **{**given, **fields})
+    return ListedRun(run_id, **{**given, **fields})
 
 
 def test_eighty_columns_hold_task_agent_state_age_iterations_cost_and_folder() -> None:
@@ -80,7 +79,7 @@ async def test_a_live_run_that_is_not_asked_has_numbers_that_may_be_old(
         pytest.param(a_row(folder="/日本/" + "語" * 90), id="a wide folder"),
     ],
 )
-def test_no_line_is_wider_than_the_terminal(row: Row, width: int) -> None:
+def test_no_line_is_wider_than_the_terminal(row: ListedRun, width: int) -> None:
     lines = table([row, a_row(SAME_MILLISECOND)], NOW, width)
     assert len(lines) == 3
     assert max(map(cell_len, lines)) <= width

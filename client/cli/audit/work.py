@@ -14,12 +14,12 @@ from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.output import json_result, note, result
 from orga.client.cli.policy.options import chosen
 from orga.client.cli.progress_line import progress_line
-from orga.client.cli.run_rows import Filter, rows
 from orga.client.cli.session import of_run, session
 from orga.client.config.file import load_config
 from orga.client.config.policy_settings import policy_settings
 from orga.client.proof.audit import RunAudit, audited
 from orga.client.proof.rejudged import Rejudge
+from orga.client.runs.listing import Filter, rows
 
 
 class Wanted:

@@ -7,10 +7,10 @@ from typing import Any
 
 from temporalio.client import Client
 
-from orga.client.cli.run_rows import state_of
 from orga.client.cli.terminal_text import on_one_line
 from orga.client.errors import RunNotFound
 from orga.client.runs.agents import AgentHandle
+from orga.client.runs.listing import state_of
 from orga.client.schedules.reading import Scheduled, Started
 from orga.client.schedules.timing import zone_of
 from orga.workflows.types.text import in_full

@@ -1,5 +1,6 @@
-"""Runs as visibility shows them: the query, and one row a run."""
+"""Runs in a list: found by one visibility query, with the task that each has and how far it is."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -7,17 +8,25 @@ from datetime import datetime
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.cli.exit_codes import UsageError
 from orga.client.config.workplace import home_of, worker_command
 from orga.client.errors import OrgaError
+from orga.client.runs.asking import Asked, Asking
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
 from orga.client.runs.newest import newest_of, quoted, replaced
 from orga.client.server.lacking import reason_of
 from orga.workflows.types import names as known
 from orga.workflows.types.names import RUNS
+from orga.workflows.types.record import InvalidInput
 
 LIVE = "running"
 """How the state of a run begins that has not ended."""
+
+AT_ONCE = 10
+MOST_ASKED = 20
+"""Live runs that are asked how far they are: the search attributes of the others are up to ten iterations old."""
+
+WAIT_S = 3.0
+"""For the answers of workers; without them the search attributes are shown."""
 
 TOLD_PHASES = frozenset({"paused", "idle"})
 """In which it waits for somebody to go on: to resume it, to say something in a session."""
@@ -47,8 +56,8 @@ class Filter:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One run."""
+class ListedRun:
+    """A run as it stands in a list."""
 
     id: str
     agent: str | None
@@ -59,13 +68,17 @@ class Row:
     cost_usd: float | None
     tenant: str | None
     task_queue: str
+    """Where its workers poll."""
     folder: str | None = None
     """What the run was started for; None where no folder was named."""
     waiting: str | None = None
     """What a live run waits for a person for."""
     worker_command: str = "orga worker"
+    """What starts a worker for it."""
     dead_letters: int = 0
+    """Calls that were given up and can be sent again."""
     open_circuits: Sequence[str] = ()
+    """Tools that a live run leaves alone for a while."""
     task_fails: FailingTask | None = None
     """What keeps workers from going on with a live run."""
     task: str = ""
@@ -74,11 +87,11 @@ class Row:
     """Whether `iteration` and `cost_usd` are those of search attributes of a live run, up to ten iterations old."""
 
 
-async def rows(client: Client, wanted: Filter, limit: int) -> list[Row]:
+async def rows(client: Client, wanted: Filter, limit: int) -> list[ListedRun]:
     """Return the runs, newest first: of one that was rewound, what goes on, even if what it left fits the filter.
 
     Raises:
-        UsageError: The server does not understand the query.
+        InvalidInput: The server does not understand the query.
     """
     try:
         newest = await newest_of(client, wanted.visibility(), limit, with_ended=not wanted.running)
@@ -87,19 +100,19 @@ async def rows(client: Client, wanted: Filter, limit: int) -> list[Row]:
     except RPCError as error:
         if error.status != RPCStatusCode.INVALID_ARGUMENT:
             raise OrgaError(f"the server does not list runs: {reason_of(error)}; see `orga doctor`") from error
-        raise UsageError(f"the server refuses the query: {error.message}") from None
+        raise InvalidInput(f"query: the server refuses it: {error.message}") from None
     failing = await failing_tasks(client, [row.id for row in found if row.state.startswith(LIVE)])
     return [_stuck(row, failing[row.id]) if row.id in failing else row for row in found]
 
 
-def _stuck(row: Row, failing: FailingTask) -> Row:
+def _stuck(row: ListedRun, failing: FailingTask) -> ListedRun:
     return replace(row, state=f"{LIVE} (stuck)", task_fails=failing)
 
 
-async def _row(run: WorkflowExecution) -> Row:
+async def _row(run: WorkflowExecution) -> ListedRun:
     home = await home_of(run)
     attributes, is_live = run.typed_search_attributes, run.status == WorkflowExecutionStatus.RUNNING
-    return Row(
+    return ListedRun(
         id=run.id,
         agent=attributes.get(known.AGENT),
         state=state_of(run),
@@ -127,3 +140,39 @@ def state_of(run: WorkflowExecution) -> str:
     if run.status == WorkflowExecutionStatus.COMPLETED:
         return attributes.get(known.TERMINATION) or "completed"
     return run.status.name.lower() if run.status else "unknown"
+
+
+async def detailed(client: Client, rows: Sequence[ListedRun]) -> list[ListedRun]:
+    """Return the rows with each run's task; with the numbers of live ones as they are now, or marked as older."""
+    told = await _with_tasks(client, rows)
+    numbers = await _numbers(client, told)
+    return [replace(row, **numbers.get(row.id, {"may_be_more": row.state.startswith(LIVE)})) for row in told]
+
+
+async def _with_tasks(client: Client, rows: Sequence[ListedRun]) -> list[ListedRun]:
+    some = asyncio.Semaphore(AT_ONCE)
+
+    async def described(row: ListedRun) -> ListedRun:
+        async with some:
+            try:
+                found = await client.get_workflow_handle(row.id).describe()
+                return replace(row, task=await found.static_summary() or "")
+            except RPCError:  # it has gone meanwhile
+                return row
+
+    return list(await asyncio.gather(*map(described, rows)))
+
+
+async def _numbers(client: Client, rows: Sequence[ListedRun]) -> dict[str, dict[str, float | int | None]]:
+    """Return by id what live runs say of themselves; a worker that is slow, or none at all, holds nobody up."""
+    live = [row for row in rows if row.state.startswith(LIVE) and row.task_fails is None][:MOST_ASKED]
+    asked = [Asked(row.id, row.task_queue) for row in live]
+    try:
+        async with asyncio.timeout(WAIT_S):
+            answers = await Asking(client).statuses(asked)
+    except (TimeoutError, RPCError):
+        return {}
+    told = zip(live, answers, strict=True)
+    return {
+        row.id: {"iteration": status.iteration, "cost_usd": status.usage.cost_usd} for row, status in told if status
+    }
