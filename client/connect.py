@@ -7,9 +7,18 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-from temporalio.client import Client, Plugin
+from temporalio.client import (
+    Client,
+    Interceptor,
+    OutboundInterceptor,
+    Plugin,
+    StartWorkflowUpdateInput,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateHandle,
+)
 
 from orga.client.config.file import load_config
 from orga.client.config.policy_folder import starter_policy
@@ -106,10 +115,42 @@ async def _client(endpoint: Endpoint, plugins: Sequence[Plugin], identity: str) 
     try:
         async with asyncio.timeout(TIMEOUT_S):
             return await Client.connect(
-                **connect_options(endpoint), data_converter=data_converter, plugins=plugins, identity=identity
+                **connect_options(endpoint),
+                data_converter=data_converter,
+                plugins=plugins,
+                interceptors=[UpdateReasons()],
+                identity=identity,
             )
     except (RuntimeError, ValueError, TimeoutError) as error:
         told = await explain_failure(error, endpoint.address) or "timeout"
         raise ServerUnavailable(
             f"the Temporal server at {endpoint.address} does not answer ({told})", "check that it runs"
         ) from error
+
+
+class UpdateReasons(Interceptor):
+    """Lets an update that a run refuses say why: the SDK's own error says "Workflow update failed" alone."""
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
+        """Wrap the handles of updates."""
+        return _WithReasons(next)
+
+
+class _WithReasons(OutboundInterceptor):
+    async def start_workflow_update(self, input: StartWorkflowUpdateInput) -> WorkflowUpdateHandle[Any]:
+        handle = object.__new__(_UpdateHandle)
+        vars(handle).update(vars(await super().start_workflow_update(input)))
+        return handle
+
+
+class _UpdateHandle(WorkflowUpdateHandle[Any]):
+    async def result(self, **options: Any) -> Any:
+        try:
+            return await super().result(**options)
+        except WorkflowUpdateFailedError as error:
+            raise _UpdateFailed(error.cause) from error.cause
+
+
+class _UpdateFailed(WorkflowUpdateFailedError):
+    def __str__(self) -> str:
+        return f"{super().__str__()}: {self.cause}"

@@ -31,7 +31,7 @@ from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.writable_rules import writable_rules
 from orga.client.config.workplace import workplace
-from orga.client.connect import page_of
+from orga.client.connect import UpdateReasons, page_of
 from orga.client.errors import ConfigError
 from orga.client.runners.workflows import WORKFLOWS, SharedRunner, our_runner, sandbox_for_others
 from orga.client.server.search_attributes import are_known
@@ -124,8 +124,12 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         return [*self.config.agents, *(tool.spec.name for tool in self._functions), *self.config.mcp.servers]
 
     def configure_client(self, config: ClientConfig) -> ClientConfig:
-        """Let the client write values as ours are written; a codec, and what else its converter has, stays."""
+        """Let the client write values as ours are written, and say why a run refuses an update.
+
+        A codec, and all else that its converter has, stays.
+        """
         config["data_converter"] = with_our_values(config.get("data_converter", DataConverter.default))
+        config["interceptors"] = [*config.get("interceptors", ()), UpdateReasons()]
         return config
 
     async def connect_service_client(

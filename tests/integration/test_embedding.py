@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from temporalio.api.common.v1 import Payload
-from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.converter import DataConverter, PayloadCodec
 from temporalio.exceptions import ApplicationError, CancelledError, ChildWorkflowError
 from temporalio.worker import Replayer, Worker
 
-from orga import Agent, OrgaPlugin, start_agent
+from orga import Agent, JournalEntry, LiveActivity, OrgaPlugin, start_agent
 from orga.client.config.sections import ModelsConfig, OrgaConfig
 from orga.client.errors import ConfigError
 from orga.client.journal.reading import read_journal
@@ -123,6 +123,25 @@ async def test_an_agent_is_started_from_the_applications_client(
         result = await handle.result()
     assert result.output == "sold"
     assert any(b"dlos" in data for data in codec.seen)
+
+
+async def test_a_run_is_followed_through_the_codec_and_an_update_that_it_refuses_says_why(
+    client: Client, tmp_path: Path
+) -> None:
+    converter = replace(DataConverter.default, payload_codec=Reversed())
+    with chat_server(Says(["It is", " so."], hold=True)) as chat:
+        async with an_application(client, chat, tmp_path, converter=converter, agents=[Agent("clerk")]) as app:
+            handle = await start_agent(app.client, {"task": "say so", "agent": "clerk"}, task_queue=app.task_queue)
+            async with asyncio.timeout(PATIENCE_S):
+                async for event in handle.events():
+                    if isinstance(event, LiveActivity) and event.text == "It is":
+                        break
+            decision = {"approval_id": "a1", "approver": "ada"}
+            with pytest.raises(WorkflowUpdateFailedError, match="'a1'"):
+                await app.client.get_workflow_handle(handle.id).execute_update("approve", decision)  # pyright: ignore[reportUnknownMemberType]
+            chat.release.set()
+            events = [event async for event in handle.events() if isinstance(event, JournalEntry)]
+    assert [events[0].data["task"], events[-1].event] == ["say so", "Terminated"]
 
 
 async def test_what_no_run_can_begin_with_fails_the_workflow_and_hangs_nothing(
