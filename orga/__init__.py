@@ -5,10 +5,12 @@ Nothing else is imported here, because every process imports this file.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from orga import runs
     from orga.activities.tools_api import ToolContext, ToolError, tool
     from orga.client.connect import connect
-    from orga.client.runs.agents import start_agent
-    from orga.client.runs.goals import start_goal
+    from orga.client.journal.events import LiveActivity
+    from orga.client.runs.agents import AgentHandle, start_agent
+    from orga.client.runs.goals import GoalHandle, start_goal
     from orga.client.runs.sessions import SessionHandle, start_session
     from orga.client.schedules.create import create_schedule
     from orga.client.workers.in_code import Agent
@@ -18,13 +20,17 @@ if TYPE_CHECKING:
     from orga.workflows.session import SessionWorkflow
     from orga.workflows.types.input import AgentInput, LoopConfig
     from orga.workflows.types.sessions.result import TurnResult
-    from orga.workflows.types.status import AgentResult
+    from orga.workflows.types.status import AgentResult, JournalEntry
 
 __all__ = [
     "Agent",
+    "AgentHandle",
     "AgentInput",
     "AgentResult",
     "AgentWorkflow",
+    "GoalHandle",
+    "JournalEntry",
+    "LiveActivity",
     "LoopConfig",
     "OrgaPlugin",
     "SessionHandle",
@@ -34,6 +40,7 @@ __all__ = [
     "TurnResult",
     "connect",
     "create_schedule",
+    "runs",
     "start_agent",
     "start_goal",
     "start_session",
@@ -43,9 +50,13 @@ __all__ = [
 
 _PLACES = {
     "Agent": "orga.client.workers.in_code",
+    "AgentHandle": "orga.client.runs.agents",
     "AgentInput": "orga.workflows.types.input",
     "AgentResult": "orga.workflows.types.status",
     "AgentWorkflow": "orga.workflows.agent",
+    "GoalHandle": "orga.client.runs.goals",
+    "JournalEntry": "orga.workflows.types.status",
+    "LiveActivity": "orga.client.journal.events",
     "LoopConfig": "orga.workflows.types.input",
     "OrgaPlugin": "orga.client.workers.plugin",
     "SessionHandle": "orga.client.runs.sessions",
@@ -65,6 +76,8 @@ _PLACES = {
 
 def __getattr__(name: str) -> object:
     """Load a name when it is first used, by the built-in import, which an application's sandbox replaces."""
+    if name == "runs":
+        return __import__("orga.runs", fromlist=[name])
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(__import__(_PLACES[name], fromlist=[name]), name)

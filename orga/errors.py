@@ -3,6 +3,7 @@
 from orga.client.errors import (
     ConfigError,
     NoAnswer,
+    NotAnAgent,
     NotTakenYet,
     OrgaError,
     QueueFull,
@@ -11,10 +12,12 @@ from orga.client.errors import (
     RunFailed,
     RunNotFound,
     ScheduleTaken,
+    ServerLost,
     SessionBusy,
     SessionClosed,
     TurnUnknown,
 )
+from orga.client.history.boundaries import NoSuchIteration
 from orga.client.journal.file import NoJournal
 from orga.client.server.endpoint import ServerUnavailable
 from orga.workflows.types.record import InvalidInput
@@ -24,6 +27,8 @@ __all__ = [
     "InvalidInput",
     "NoAnswer",
     "NoJournal",
+    "NoSuchIteration",
+    "NotAnAgent",
     "NotTakenYet",
     "OrgaError",
     "QueueFull",
@@ -32,6 +37,7 @@ __all__ = [
     "RunFailed",
     "RunNotFound",
     "ScheduleTaken",
+    "ServerLost",
     "ServerUnavailable",
     "SessionBusy",
     "SessionClosed",

@@ -56,9 +56,11 @@ class LiveActivity(Record):
     run: str
     """Id of the run that it belongs to: the run that is followed, or one that this has delegated to."""
     activity_id: str
+    """Unique in its run while it is under way."""
     name: str
     """`reason` and other turns of a model, or the name of a tool."""
     attempt: int = 1
+    """Counted from 1."""
     text: str = ""
     """The end of what the model has written so far, at most 2,000 characters; of a tool its latest note."""
     failure: str = ""
@@ -66,11 +68,9 @@ class LiveActivity(Record):
     since: datetime | None = None
     """Start of this attempt; None while it waits for a worker, or to be tried again."""
     retry_at: datetime | None = None
+    """When it will be tried again, where an attempt has failed."""
     is_over: bool = False
-
-    def as_over(self) -> "LiveActivity":
-        """Return it as one that is no longer under way."""
-        return replace_fields(self, {"is_over": True})
+    """Whether it is no longer under way."""
 
 
 RunEvent = JournalEntry | LiveActivity
@@ -132,7 +132,7 @@ class _Reader:
         live = watcher.live()
         self._shown = {key: each for key, each in shown.items() if key in live}
         for each in shown.keys() - live.keys():
-            yield shown[each].as_over()
+            yield replace_fields(shown[each], {"is_over": True})
         while self._is_settled():
             if self._next >= watcher.total:
                 break

@@ -33,10 +33,15 @@ SUMMARY_CHARS = 150
 
 
 class AgentHandle:
-    """A run of an agent, live or ended."""
+    """A run of an agent, live or ended: `AgentHandle(client, id)`. All but `override_step` works for a goal, too."""
 
     def __init__(self, client: Client, workflow_id: str) -> None:
-        """Stand for the run through all its continue-as-new runs, so it is bound to none of them."""
+        """Make the handle of a run, through all its continue-as-new runs and rewinds. The server is not asked.
+
+        Args:
+            client: From `connect`, `orga.worker` or your own with `OrgaPlugin`.
+            workflow_id: The id of the run.
+        """
         self.id = workflow_id
         self.client = client
         self._exchange = Exchange(client, workflow_id)
@@ -139,7 +144,7 @@ class AgentHandle:
 
         Raises:
             Refused: There is no such letter.
-            RunEnded: Only a fork of it can (`orga.client.past.requeue`).
+            RunEnded: Only a fork of it can: `orga.runs.fork(..., requeue=[letter_id])`.
         """
         await self._exchange.update("requeue", letter_id)
 

@@ -14,7 +14,7 @@ from orga.workflows.types.text import clean_text
 
 
 class GoalHandle(AgentHandle):
-    """A goal, live or ended."""
+    """A goal, live or ended: `GoalHandle(client, id)`. It can do all that an `AgentHandle` can."""
 
     async def override_step(self, skill: str, given: Mapping[str, Any] | str) -> None:
         """Have this done in place of the step that is due next.

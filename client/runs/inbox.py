@@ -36,10 +36,13 @@ class InboxEntry:
     """Something that waits for a person."""
 
     run_id: str
+    """The id of the run, for `AgentHandle(client, run_id)`."""
     agent: str | None
     kind: str
+    """`approval`, `answer`, `escalation`, `budget` or `delivery`."""
     task_queue: str
     worker_command: str
+    """What starts a worker for it."""
     run_started: datetime
     wait: ShownQuestion | None = None
     """None where no worker answers: then no more than the kind is known; and of what is no question."""
@@ -54,7 +57,7 @@ async def inbox(
 ) -> AsyncGenerator[InboxEntry]:
     """Yield what waits for a person: questions, the oldest runs first, then what was not delivered lately.
 
-    A run that does not answer is told by its kind, whatever its queue: nobody could find it otherwise.
+    A run that does not answer is shown by its kind, whatever its queue: nobody could find it otherwise.
 
     Args:
         client: From `connect`.

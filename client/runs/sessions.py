@@ -27,7 +27,7 @@ _PATIENCE_S = 5.0
 
 
 class SessionHandle(TurnWaiter):
-    """A session, live or ended."""
+    """A session, live or ended: `SessionHandle(client, id)`. It can do all that an `AgentHandle` can."""
 
     async def send(self, text: str, *, when_busy: WhenBusy = "enqueue", message_id: str | None = None) -> TurnResult:
         """Say something and wait for the result of the turn that it became part of, however long that takes.

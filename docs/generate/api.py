@@ -1,4 +1,4 @@
-"""The public API: what `orga`, `orga.errors`, `orga.workflow` and `orga.testing` export, from their docstrings."""
+"""The public API: what `orga`, `orga.runs`, `orga.errors`, `orga.workflow` and `orga.testing` export, from their docstrings."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ import griffe
 
 from docs.generate.source import in_cell, module, said
 
-MODULES = ("orga", "orga.errors", "orga.workflow", "orga.testing")
+MODULES = ("orga", "orga.runs", "orga.errors", "orga.workflow", "orga.testing")
 
 
 def api_page() -> str:
@@ -21,10 +21,12 @@ def api_page() -> str:
 
 
 def exported(name: str) -> dict[str, griffe.Object]:
-    """Return what a module exports, as it is defined."""
+    """Return what a module exports, as it is defined; a module that it exports has a section of its own."""
     found: dict[str, griffe.Object] = {}
     home = module(name)
     for each in home.exports or ():
+        if f"{name}.{each}" in MODULES:
+            continue
         place = home.imports.get(str(each)) or home.members[str(each)].path
         owner, _, own = place.rpartition(".")
         found[str(each)] = _defined(owner, own)
@@ -110,7 +112,8 @@ def _default(field: griffe.Attribute) -> str:
 
 
 def _is_public(name: str) -> bool:
-    return not name.startswith("_") and name != "model_config"
+    """Return whether users may use a member: how we change a value is ours."""
+    return not name.startswith(("_", "with_")) and name != "model_config"
 
 
 def _function(found: griffe.Function, name: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ from temporalio.client import Client
 
 from orga.client.journal.reading import read_journal
 from orga.client.proof.verify import verify
+from orga.client.runs.agents import AgentHandle
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.status import JournalEntry
@@ -70,7 +71,7 @@ async def test_children_are_nested_in_the_journal_before_their_end(client: Clien
 
 
 async def _followed(client: Client, workflow_id: str) -> list[JournalEntry]:
-    return [entry async for entry in read_journal(client, workflow_id, follow=True)]
+    return [event async for event in AgentHandle(client, workflow_id).events() if isinstance(event, JournalEntry)]
 
 
 async def test_nothing_is_wrong_with_a_run_that_delegated_nor_with_its_exported_journal(client: Client) -> None:

@@ -17,6 +17,7 @@ __all__ = ["home"]
 
 
 DESK = ROOT / "examples" / "desk"
+EVENTS = ROOT / "examples" / "events"
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 GUIDE = (ROOT / "docs" / "embedding.md").read_text()
 
@@ -69,10 +70,10 @@ def test_the_guide_to_sessions_says_it_again_where_no_worker_took_it(project: Or
     assert "3 completed" in said
 
 
-def test_the_guide_shows_the_code_of_the_example() -> None:
-    code = "\n".join(file.read_text() for file in DESK.glob("*.py"))
+def test_the_guide_shows_the_code_of_the_examples() -> None:
+    code = "\n".join(file.read_text() for folder in (DESK, EVENTS) for file in folder.glob("*.py"))
     shown = PYTHON.findall(GUIDE)[1:]
-    assert len(shown) == 3
+    assert len(shown) == 5
     assert [block for block in shown if block not in code] == []
 
 

@@ -7,42 +7,20 @@ from uuid import uuid4
 
 from temporalio.client import Client
 
-from tests.support.parts.free_port import free_port
+from tests.support.programs.orga_command import ROOT
 
 VIEWS = """
 import asyncio, os, sys
+
+ADDRESS, RUN, ROOT = sys.argv[1:]
+sys.path.insert(0, ROOT)
+
 from orga.client.cli.screen import PlainScreen
 from orga.client.cli.session import session
 from orga.client.cli.watching import Watch
+from tests.support.web.way import Way
 
-ADDRESS, RUN, PORT = sys.argv[1:]
 LINES = set()
-
-
-class Way:
-    # Leads to the server, and can be cut.
-    def __init__(self):
-        self.port, self.open = int(PORT), []
-
-    async def begin(self):
-        self.server = await asyncio.start_server(self.pass_on, "127.0.0.1", self.port)
-
-    async def pass_on(self, reader, writer):
-        host, port = ADDRESS.rsplit(":", 1)
-        there, back = await asyncio.open_connection(host, int(port))
-        self.open += [writer, back]
-        await asyncio.gather(self.copy(reader, back), self.copy(there, writer), return_exceptions=True)
-
-    async def copy(self, source, target):
-        while data := await source.read(65536):
-            target.write(data)
-            await target.drain()
-
-    def cut(self):
-        self.server.close()
-        for each in self.open:
-            each.transport.abort()
-        self.open.clear()
 
 
 class Screen(PlainScreen):
@@ -57,15 +35,15 @@ async def until(told):
 
 
 async def main():
-    way = Way()
-    await way.begin()
-    os.environ["TEMPORAL_ADDRESS"] = f"127.0.0.1:{way.port}"
+    way = Way(ADDRESS)
+    await way.open()
+    os.environ["TEMPORAL_ADDRESS"] = way.address
     async with session(None) as here, Watch(here.client, here.run(RUN), "q", Screen()).beside():
         await asyncio.sleep(1)
         way.cut()
         await until("does not answer")
         await asyncio.sleep(3)
-        await way.begin()
+        await way.open()
         await until("answers again")
     await asyncio.sleep(3)  # what the core says comes a moment later
     os._exit(0)  # the way is still open
@@ -79,7 +57,7 @@ async def test_the_view_tells_that_the_server_is_away_and_back(client: Client, t
     handle = await client.start_workflow("AgentWorkflow", {"task": "t"}, id=f"away-{uuid4()}", task_queue="nobody")
     program = tmp_path / "views.py"
     program.write_text(VIEWS)
-    command = [sys.executable, str(program), client.service_client.config.target_host, handle.id, str(free_port())]
+    command = [sys.executable, str(program), client.service_client.config.target_host, handle.id, str(ROOT)]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=90, check=False)
     await handle.terminate()
     assert ran.returncode == 0, ran.stderr

@@ -165,15 +165,19 @@ CURSOR_CHARS = 16
 
 
 class JournalEntry(Record):
-    """An event of a run. `hash` is chained over every field, so that an exported journal shows tampering."""
+    """An event of a run. `docs/reference/journal-events.md` lists them."""
 
     sequence: int
+    """Its number in the journal, from 0."""
     timestamp: datetime
     agent: str
     iteration: int
     event: str
+    """What happened: `Started`, `ReasoningComplete`, ..., `Terminated`."""
     data: dict[str, Any] = {}
+    """What the event tells; `run` is the id of the delegated run that the entry is of."""
     hash: str = ""
+    """Sha256, chained over every field of this entry and all before it, so that an exported journal shows tampering."""
     _took_s: dict[str, float] = PrivateAttr(default_factory=dict)
 
     @property
