@@ -176,9 +176,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _config(options: argparse.Namespace) -> OrgaConfig:
     """Return the configuration; what the command line names wins."""
-    config = load_config(options.config).config
+    address = {"ORGA_TEMPORAL__ADDRESS": options.address} if options.address else {}
+    config = load_config(options.config, env=os.environ | address).config
     queue = next(iter(options.task_queue), None)
-    named = config.temporal.with_named(address=options.address, namespace=options.namespace, task_queue=queue)
+    named = config.temporal.with_named(namespace=options.namespace, task_queue=queue)
     return config.with_temporal(named)
 
 

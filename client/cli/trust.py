@@ -11,6 +11,7 @@ from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.options import Json
 from orga.client.cli.output import json_result, note, result
 from orga.client.config.file import FILE_NAME, asked_config
+from orga.client.config.policy_folder import FOLDER
 from orga.client.config.trust.check import Asked, Untrusted
 from orga.client.config.trust.store import forget, remember, trusted_digests
 
@@ -61,21 +62,26 @@ def is_trusted_now(error: Untrusted) -> bool:
 
 
 def _asked(path: Path | None) -> Asked:
-    file = _file(path)
+    file, folder = _named(path), Path.cwd()
+    if file is not None and file.name == FOLDER and file.is_dir():
+        file, folder = None, folder / file.parent
     if file is not None and not file.is_file():
         raise UsageError(f"{file} is no file; name a configuration, or the folder of an orga.toml")
-    asked = asked_config(file, folder=Path.cwd(), env=os.environ)
+    asked = asked_config(file, folder=folder, env=os.environ)
     if asked is None:
-        raise UsageError("there is no orga.toml here or above; name one")
+        raise UsageError("there is no orga.toml here or above, and no policies that ask for trust; name a file")
     return asked
 
 
-def _file(path: Path | None) -> Path | None:
-    return path / FILE_NAME if path is not None and path.is_dir() else path
+def _named(path: Path | None) -> Path | None:
+    """Return the file that a path means: that of a folder, if it is not a folder of policies without one."""
+    if path is None or not path.is_dir() or (path.name == FOLDER and not (path / FILE_NAME).exists()):
+        return path
+    return path / FILE_NAME
 
 
 def _revoked(path: Path | None, *, as_json: bool) -> int:
-    named = _file(path) or _asked(None).path
+    named = _named(path) or _asked(None).path
     was = forget(Path.cwd() / named)
     if as_json:
         json_result({"path": str(named), "trusted": False, "was_trusted": was})

@@ -14,7 +14,19 @@ from orga.client.config.policy_folder import with_policy_folder
 from orga.client.config.problems import Place, explained
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.toml_lines import line_of
-from orga.client.config.trust.check import Asked, Untrusted, asked_by, require_owner, require_trust
+from orga.client.config.trust.check import (
+    Asked,
+    Untrusted,
+    around_by,
+    asked_by,
+    asked_by_policies,
+    captured,
+    policies_asked,
+    require_owner,
+    require_trust,
+    trusts_all,
+)
+from orga.client.config.trust.risks import Around, Risk, risks
 from orga.client.errors import ConfigError
 from orga.client.user_path import user_path
 
@@ -59,16 +71,14 @@ def load_config(
             for more than reading, and nobody has trusted it; `--config` and `ORGA_CONFIG` say where it is, not that.
     """
     env = os.environ if env is None else env
-    folder = folder or Path.cwd()
-    read = _read_config(named, folder, env, named_by)
-    if read.path:
+    read = _read_config(named, folder or Path.cwd(), env, named_by)
+    if not trusts_all(env) and (asked := read.asked(env)):
         try:
-            require_trust(read.asked(env), env)
+            require_trust(asked)
         except Untrusted:
             _refuse_misspelt(read, env)
             raise
-    base = read.path.parent if read.path else folder
-    return LoadedConfig(with_policy_folder(read.config(env), base).of_file(read.path), read.path)
+    return LoadedConfig(with_policy_folder(read.config(env), read.base).of_file(read.path), read.path)
 
 
 def _refuse_misspelt(read: "_Read", env: Mapping[str, str]) -> None:
@@ -102,18 +112,16 @@ def config_sources(named: Path | None, *, folder: Path, env: Mapping[str, str]) 
         ConfigError: As `load_config`, but for trust.
     """
     read = _read_config(named, folder, env)
-    base = read.path.parent if read.path else folder
-    return ConfigSources(with_policy_folder(read.config(env), base), read.path, read.origin)
+    return ConfigSources(with_policy_folder(read.config(env), read.base), read.path, read.origin)
 
 
 def asked_config(named: Path | None = None, *, folder: Path, env: Mapping[str, str]) -> Asked | None:
-    """Return what the file asks trust for that `load_config` would read; None where there is none.
+    """Return what the file, or the folder of policies, asks trust for that `load_config` would use; None without any.
 
     Raises:
         ConfigError: As `load_config`, but for trust.
     """
-    read = _read_config(named, folder, env)
-    return read.asked(env) if read.path else None
+    return _read_config(named, folder, env).asked(env)
 
 
 @dataclass(frozen=True)
@@ -124,6 +132,10 @@ class _Read:
     text: str
     file: dict[str, Any]
     found: list[Setting]
+    base: Path
+    """The folder of the file, else the one that was asked about."""
+    hidden: Path | None = None
+    """The file further up that would be used without this one."""
 
     def config(self, env: Mapping[str, str]) -> OrgaConfig:
         if bare := bare_sections(env):
@@ -147,24 +159,42 @@ class _Read:
         line = line_of(self.text, key)
         return f"{self.path}:{line}" if line else str(self.path)
 
-    def asked(self, env: Mapping[str, str]) -> Asked:
-        """Return what the file asks for by itself: what the environment says is the user's own."""
-        assert self.path is not None
+    def asked(self, env: Mapping[str, str]) -> Asked | None:
+        """Return what the file asks for beside what the user has set; without a file, what the policies here do."""
+        around = around_by(self.found, env)
+        policies = self._policies_asked(around)
+        if self.path is None:
+            return asked_by_policies(Path(policies.value), policies) if policies else None
+        found = [*risks(self.file, self.base, around), *captured(self.found), *([policies] if policies else [])]
+        if self.hidden is not None:
+            why = "no longer holds here, since this file takes its place"
+            found.append(Risk((FILE_NAME,), str(self.hidden), why=why))
         try:
             config = OrgaConfig.model_validate(self.file, extra="forbid")
         except ValidationError:
             config = self.config(env)
-        return asked_by(self.path, self.text, self.file, config)
+        return asked_by(self.path, self.text, config, found)
+
+    def _policies_asked(self, around: Around) -> Risk | None:
+        try:
+            config = OrgaConfig.model_validate(merged(self.file, self.found), extra="forbid")
+        except ValidationError:
+            return None  # nothing is used
+        found = with_policy_folder(config, self.base)
+        if found is config or found.policy.dir is None or found.policy.engine not in {None, "cedar"}:
+            return None
+        return policies_asked(found.policy.dir, around)
 
 
 def _read_config(named: Path | None, folder: Path, env: Mapping[str, str], named_by: str = "--config") -> _Read:
     path = find_config(named, folder, env, named_by)
     if path is None:
-        return _Read(None, "", {}, settings(env, {}))
+        return _Read(None, "", {}, settings(env, {}), folder)
     require_owner(path, env, named=bool(named or env.get(VARIABLE)))
     text = _read(path)
     file = _parsed(text, path)
-    return _Read(path, text, file, settings(env, file))
+    hidden = None if named or env.get(VARIABLE) else find_config(None, path.parent.parent, {})
+    return _Read(path, text, file, settings(env, file), path.parent, hidden)
 
 
 def find_config(named: Path | None, folder: Path, env: Mapping[str, str], named_by: str = "--config") -> Path | None:

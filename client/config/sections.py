@@ -39,11 +39,9 @@ class TemporalConfig(Border):
     roll_over_events: int = Field(default=3_500, ge=20, le=10_000)
     """Events after which a run continues as new."""
 
-    def with_named(
-        self, *, address: str | None = None, namespace: str | None = None, task_queue: str | None = None
-    ) -> Self:
+    def with_named(self, *, namespace: str | None = None, task_queue: str | None = None) -> Self:
         """Return the section with what else was named."""
-        named = {"address": address, "namespace": namespace, "task_queue": task_queue}
+        named = {"namespace": namespace, "task_queue": task_queue}
         return replace_fields(self, {key: value for key, value in named.items() if value})
 
 

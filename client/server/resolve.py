@@ -48,9 +48,9 @@ def names_server(configured: str | None) -> bool:
     return bool(configured or standard_address())
 
 
-def standard_address() -> str | None:
-    """Return the server that `TEMPORAL_ADDRESS` or Temporal's profile names."""
-    return _standard_options().get("target_host")
+def standard_address(environment: Mapping[str, str] | None = None) -> str | None:
+    """Return the server that `TEMPORAL_ADDRESS` or Temporal's profile names, in this environment unless given."""
+    return _standard_options(environment).get("target_host")
 
 
 def connect_options(endpoint: Endpoint) -> ClientConnectConfig:
@@ -92,7 +92,9 @@ def _require_no_namespace(configured: str | None, standard: str | None) -> None:
 
 def _standard_options(environment: Mapping[str, str] | None = None) -> ClientConnectConfig:
     try:
-        return ClientConfig.load_client_connect_config(override_env_vars=environment)
+        return ClientConfig.load_client_connect_config(
+            override_env_vars=None if environment is None else dict(environment)
+        )
     except RuntimeError as error:
         raise ServerUnavailable(
             f"Temporal's configuration is not usable ({' '.join(str(error).split())})",

@@ -2,6 +2,8 @@
 
 import json
 import py_compile
+import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from orga.client.config.file import asked_config, load_config
 from orga.client.config.trust.check import Untrusted
 from orga.client.config.trust.rules_in_use import rules_in_use
+from orga.start import module_command
 from tests.support.programs.entered_folder import PROGRAMS, orga_in, project, written
 
 __all__ = ["project"]
@@ -78,6 +81,182 @@ def test_what_asks_is_not_read_further(project: Path, text: str) -> None:
 def test_what_is_harmless_asks_nobody(project: Path, text: str) -> None:
     written(project, text)
     assert load_config(folder=project, env={}).path
+
+
+OPA = {"ORGA_POLICY__OPA__URL": "https://opa.example"}
+MODEL = {"ORGA_MODELS__DEFAULT": "ollama:qwen3:4b"}
+OPS = {"ORGA_AGENTS__OPS__TOOLS": "read_file,run_command"}
+COMMANDS = {"ORGA_TOOLS__COMMANDS__ALLOW": "git"}
+NOTIFIED = {"ORGA_NOTIFY__URL": "https://pager.example"}
+STORE = {"ORGA_KNOWLEDGE__BACKEND": "postgres"}
+SERVER = {"TEMPORAL_ADDRESS": "temporal.example:7233"}
+ASKS_BESIDE: dict[str, tuple[dict[str, str], str, str]] = {
+    "policy of the tools": (OPA, '[policy]\nengine = "default"', "ORGA_POLICY__OPA__URL"),
+    "policy of the folder": (OPA, '[policy]\nengine = "cedar"\ndir = "lax"', "ORGA_POLICY__OPA__URL"),
+    "another rule": (OPA, '[policy.opa]\npath = "all/yes"', "ORGA_POLICY__OPA__URL"),
+    "another surface": ({"ORGA_POLICY__DIR": "/etc/rules"}, '[policy]\nsurface = "lax"', "ORGA_POLICY__DIR"),
+    "time for policy": ({"OPA_TOKEN": "t"}, "[policy.opa]\ntimeout_s = 0.001", "OPA_TOKEN"),
+    "a network": (COMMANDS, "[tools.commands.sandbox]\nnetwork = true", ""),
+    "no isolation": (COMMANDS, '[tools.commands.sandbox]\nisolation = "none"', "ORGA_TOOLS__COMMANDS__ALLOW"),
+    "limits of commands": (COMMANDS, "[tools.commands.sandbox.limits]\nprocesses = 9_999", "ORGA_TOOLS__COMMANDS"),
+    "how a tool fails": (COMMANDS, '[tools.options.x]\nrecovery = { strategy = "retry" }', "ORGA_TOOLS__COMMANDS"),
+    "what a tier stands for": (MODEL, '[models.tiers]\nlight = ["openai:x"]', "ORGA_MODELS__DEFAULT"),
+    "what a tier at home is": ({}, '[models.tiers]\nlocal = ["ollama:a", "openai:b"]', ""),
+    "what a tier is that the user names": (
+        {"ORGA_AGENTS__OPS__MODEL": "tier:heavy"},
+        '[models.tiers]\nheavy = ["openai:x"]',
+        "ORGA_AGENTS__OPS__MODEL",
+    ),
+    "an agent's model": ({"ANTHROPIC_MODEL": "claude-x"}, '[agents.a]\nmodel = "openai:x"', "ANTHROPIC_MODEL"),
+    "a critic's model": (
+        MODEL,
+        '[[agents.a.critics]]\nname = "c"\nmodel = "openai:x"\nrubric = { a = { weight = 1 } }',
+        "ORGA_MODELS__DEFAULT",
+    ),
+    "a model beside its server": ({"OPENAI_BASE_URL": "http://127.0.0.1/v1"}, '[models]\ndefault = "anthropic:x"', ""),
+    "turns of goals": (MODEL, '[goals.tiers]\nplan = "heavy"', "ORGA_MODELS__DEFAULT"),
+    "an embedder": (MODEL, '[knowledge]\nembedder = "openai:text-embedding-3-small"', "ORGA_MODELS__DEFAULT"),
+    "a circuit": ({"ORGA_MODELS__BREAKER__ENABLED": "true"}, "[models.breaker]\nrecovery_s = 1", "ORGA_MODELS__"),
+    "a delegate that does more": (OPS, '[agents.default]\ndelegates = [{ agent = "ops" }]', "ORGA_AGENTS__OPS__TOOLS"),
+    "a delegate that nobody reviews": (
+        {"ORGA_AGENTS__DEFAULT__CRITICS": '[{"name": "c", "person": {}}]'},
+        '[agents.default]\ndelegates = [{ agent = "a" }]\n[agents.a]\ntools = ["read_file"]',
+        "ORGA_AGENTS__DEFAULT__CRITICS",
+    ),
+    "a step that does more": (
+        OPS,
+        '[pipelines.x]\nkind = "chain"\nsteps = [{ agent = "ops" }, { agent = "ops" }]',
+        "ORGA_AGENTS__OPS__TOOLS",
+    ),
+    "what such an agent is told": (OPS, '[agents.ops]\ninstructions = "Remove it."', "ORGA_AGENTS__OPS__TOOLS"),
+    "what such an agent is told of another": (OPS, '[agents.a]\ndescription = "Ask it."', "ORGA_AGENTS__OPS__TOOLS"),
+    "limits of such an agent": (OPS, "[agents.ops.config]\nmax_iterations = 999", "ORGA_AGENTS__OPS__TOOLS"),
+    "critics of such an agent": (OPS, '[[agents.ops.critics]]\nname = "c"\nperson = {}', "ORGA_AGENTS__OPS__TOOLS"),
+    "decisions of such an agent": (
+        OPS,
+        '[agents.ops.decisions.d]\nfields = { a = { type = "boolean" } }\nrules = []\ndefault = { b = 1 }',
+        "ORGA_AGENTS__OPS__TOOLS",
+    ),
+    "prompts of goals": (
+        OPS,
+        '[goals.prompts]\ndecision = "{{ goal }}{{ this_round }}{{ open_steps }}{{ answer_form }}"',
+        "ORGA_AGENTS__OPS__TOOLS",
+    ),
+    "a repository": (OPS, '[tools.github]\nrepo = "a/b"', "ORGA_AGENTS__OPS__TOOLS"),
+    "an agent as one table": (
+        {"ORGA_AGENTS__OPS": '{"tools": ["write_file"]}'},
+        '[agents.default]\ndelegates = [{ agent = "ops" }]',
+        "ORGA_AGENTS__OPS",
+    ),
+    "what is notified": (NOTIFIED, '[notify]\nevents = ["ended"]', "ORGA_NOTIFY__URL"),
+    "how it is notified": ({"ORGA_NOTIFY_SECRET": "s"}, '[notify]\nformat = "slack"', "ORGA_NOTIFY_SECRET"),
+    "what is stored": (STORE, "[agents.default.config]\nknowledge = {}", "ORGA_KNOWLEDGE__BACKEND"),
+    "what is measured": ({"OTEL_EXPORTER_OTLP_HEADERS": "k=v"}, "[telemetry]\nenabled = true", "OTEL_"),
+    "a name in another case": (
+        {"ORGA_TOOLS__OPTIONS__REFUND__APPROVAL": "true"},
+        "[tools.options.Refund]\napproval = true",
+        "ORGA_TOOLS__OPTIONS__REFUND__APPROVAL",
+    ),
+    "an agent in another case": (
+        {"ORGA_AGENTS__DEFAULT__CONFIG__MAX_COST_USD": "1"},
+        "[agents.Default.config]\nmax_iterations = 3",
+        "ORGA_AGENTS__DEFAULT__CONFIG__MAX_COST_USD",
+    ),
+    "a queue of a server": (SERVER, '[temporal]\ntask_queue = "orga"', "TEMPORAL_ADDRESS"),
+    "a queue of a server of ours": (
+        {"ORGA_TEMPORAL__ADDRESS": "a:1"},
+        '[temporal]\ntask_queue = "q"',
+        "ORGA_TEMPORAL__ADDRESS",
+    ),
+    "the size of others' runs": (SERVER, "[temporal]\nroll_over_events = 20", "TEMPORAL_ADDRESS"),
+    "policy of others' runs": (SERVER, '[policy]\nengine = "default"', "TEMPORAL_ADDRESS"),
+    "what others' agents are told": (SERVER, '[agents.default]\ninstructions = "x"', "TEMPORAL_ADDRESS"),
+}
+
+
+@pytest.mark.parametrize(("env", "text", "told"), ASKS_BESIDE.values(), ids=ASKS_BESIDE)
+def test_what_undoes_what_the_user_has_set_asks(project: Path, env: dict[str, str], text: str, told: str) -> None:
+    written(project, text)
+    with pytest.raises(Untrusted, match=re.escape(f"(you have set {told}") if told else "is not trusted"):
+        load_config(folder=project, env=env)
+    load_config(folder=project, env=env | {"ORGA_TRUST": "1"})
+
+
+HARMLESS_BESIDE: dict[str, tuple[dict[str, str], str]] = {
+    "limits of an agent": ({**MODEL, **COMMANDS}, "[agents.default.config]\nmax_iterations = 3"),
+    "an agent that reads": (OPS, '[agents.a]\ntools = ["read_file"]'),
+    "stricter commands": (COMMANDS, '[tools.commands.sandbox]\nisolation = "bubblewrap"\nnetwork = false'),
+    "approval": ({**OPS, **COMMANDS}, "[tools.options.run_command]\napproval = true"),
+    "what is set otherwise": (
+        {"ORGA_AGENTS__DEFAULT__CONFIG__MAX_COST_USD": "1"},
+        '[agents.default]\nmodel = "openai:x"',
+    ),
+    "a key": (
+        {"OPENAI_API_KEY": "k", "OLLAMA_HOST": "h"},
+        '[models]\ndefault = "ollama:x"\ntiers.local = ["ollama:x"]',
+    ),
+    "a root": ({"ORGA_TOOLS__FILES__ROOT": "docs"}, "[tools.options.read_file]\ntimeout_s = 3"),
+    "nothing on a server": (SERVER, "[agents]"),
+}
+
+
+@pytest.mark.parametrize(("env", "text"), HARMLESS_BESIDE.values(), ids=HARMLESS_BESIDE)
+def test_what_undoes_nothing_asks_nobody(project: Path, env: dict[str, str], text: str) -> None:
+    (project / "docs").mkdir()
+    written(project, text)
+    assert load_config(folder=project, env=env).path
+
+
+@pytest.mark.parametrize("text", [None, "", '[agents.a]\ntools = ["read_file"]'], ids=["no file", "a file", "an agent"])
+@pytest.mark.parametrize("env", [OPA, SERVER, {"ORGA_POLICY__ENGINE": "cedar"}], ids=["OPA", "a server", "Cedar"])
+def test_policies_that_judge_in_place_of_others_need_trust(
+    project: Path, env: dict[str, str], text: str | None
+) -> None:
+    (project / "policies" / "chat").mkdir(parents=True)
+    (project / "policies" / "chat" / "all.cedar").write_text("permit (principal, action, resource);")
+    named = project / "policies" if text is None else written(project, text)
+    with pytest.raises(Untrusted, match=r'policies = ".*/policies": (decides|judges)') as raised:
+        load_config(folder=project, env=env)
+    assert str(raised.value).endswith(f"orga trust {named}")
+    if text != "[agents.a]" and env is not SERVER:
+        load_config(folder=project, env={})
+        load_config(folder=project, env={**env, "ORGA_POLICY__ENGINE": "default"})
+    assert orga_in(project, **env)("trust", str(named)).code == 0
+    assert load_config(folder=project, env=env).config.policy.dir == project / "policies"
+    (project / "policies" / "more.cedar").write_text("")
+    load_config(folder=project, env=env)
+    assert orga_in(project, **env)("trust", "--revoke", str(named)).code == 0
+    with pytest.raises(Untrusted):
+        load_config(folder=project, env=env)
+
+
+def test_a_file_that_hides_another_asks(project: Path) -> None:
+    """The other may be the user's own, and stricter."""
+    above = written(project.parent, '[policy]\nengine = "cedar"')
+    load_config(folder=project, env={})
+    path = written(project, "[agents.default.config]\nmax_iterations = 3")
+    with pytest.raises(Untrusted, match=re.escape(f'orga.toml = "{above}": no longer holds here')):
+        load_config(folder=project, env={})
+    load_config(path, folder=project.parent, env={})
+    load_config(folder=project, env={"ORGA_CONFIG": str(path)})
+    above.unlink()
+    load_config(folder=project, env={})
+
+
+def test_a_server_of_temporals_profile_is_the_users_too(project: Path) -> None:
+    profile = project.parent / "temporal.toml"
+    profile.write_text('[profile.default]\naddress = "temporal.example:7233"\n')
+    written(project, '[temporal]\ntask_queue = "q"')
+    load_config(folder=project, env={})
+    with pytest.raises(Untrusted, match="you have set Temporal's profile"):
+        load_config(folder=project, env={"TEMPORAL_CONFIG_FILE": str(profile)})
+
+
+def test_a_worker_whose_server_is_an_option_asks_as_well(project: Path) -> None:
+    written(project, '[temporal]\ntask_queue = "q"')
+    command, env = module_command("orga.worker", "--check", "--address", "temporal.example:7233"), orga_in(project).env
+    done = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, "temporal.task_queue" in done.stderr, done.stdout) == (2, True, "")
 
 
 @pytest.mark.parametrize("value", ["0", "", "true", "yes"])

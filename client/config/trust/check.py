@@ -3,21 +3,32 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, cast
 
+from orga.activities.adapters.models.settings import DEFAULTS, SITES
+from orga.client.config.environment import Setting
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.file_owner import foreign
-from orga.client.config.trust.risks import Risk, risks
+from orga.client.config.trust.risks import WIDE, Around, Key, Risk, reads_only
 from orga.client.config.trust.store import own_name, trusted_digests
 from orga.client.errors import ConfigError
+from orga.client.server.endpoint import ServerUnavailable
 from orga.workflows.types.text import as_line
 
 VARIABLE = "ORGA_TRUST"
 """`1` trusts every configuration: for automation, where whoever sets the environment has chosen the folder, too."""
+
+_VARIABLES = {
+    "OPA_TOKEN": "policy",
+    "ORGA_KNOWLEDGE_DSN": "knowledge",
+    "ORGA_NOTIFY_SECRET": "notify",
+    **{name: "models" for provider, model, _ in DEFAULTS for name in (model, SITES[provider].base_url)},
+}
+"""Variables that are no settings of ours, by the section that they belong to."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +56,18 @@ class Untrusted(ConfigError):
         super().__init__("\n".join([*lines, f"if you want that: orga trust {as_line(quote(str(asked.path)))}"]))
 
 
-def require_trust(asked: Asked, env: Mapping[str, str]) -> None:
+def trusts_all(env: Mapping[str, str]) -> bool:
+    """Return whether the environment vouches for every configuration."""
+    return env.get(VARIABLE) == "1"
+
+
+def require_trust(asked: Asked) -> None:
     """Let a configuration pass that is harmless, or trusted.
 
     Raises:
         Untrusted: It is neither.
     """
-    if asked.risks and env.get(VARIABLE) != "1" and not asked.is_trusted:
+    if asked.risks and not asked.is_trusted:
         raise Untrusted(asked)
 
 
@@ -61,16 +77,71 @@ def require_owner(path: Path, env: Mapping[str, str], *, named: bool) -> None:
     Raises:
         ConfigError: With whose it is.
     """
-    problem = None if named and env.get(VARIABLE) == "1" else foreign(path, os.geteuid())
+    problem = None if named and trusts_all(env) else foreign(path, os.geteuid())
     if problem:
         remedy = f"take it over (chown, chmod o-w), or name it with --config and set {VARIABLE}=1"
         raise ConfigError(f"{path}: is not used, since {problem}; {remedy}")
 
 
-def asked_by(path: Path, text: str, file: Mapping[str, Any], config: OrgaConfig) -> Asked:
-    """Return what a file asks for; `file` are its tables with paths made absolute, `config` is what they mean."""
-    found = tuple(risks(file, path.parent))
-    return Asked(path, found, _digest(path, text, config) if found else "")
+def asked_by(path: Path, text: str, config: OrgaConfig, found: Sequence[Risk]) -> Asked:
+    """Return what a file asks for; `config` is what its text means by itself, `found` what of it asks."""
+    return Asked(path, tuple(found), _digest(path, text, config) if found else "")
+
+
+def policies_asked(folder: Path, around: Around) -> Risk | None:
+    """Return what the policies of a folder ask for that nobody names; None if they replace nobody's."""
+    if around.server:
+        return Risk(("policies",), str(folder), around.server, why="judges the runs of others on that server")
+    said = next((by for key, by in around.said if key[0] == "policy"), "")
+    return Risk(("policies",), str(folder), said, why="decides in place of what you have set") if said else None
+
+
+def asked_by_policies(folder: Path, risk: Risk) -> Asked:
+    """Return what a folder of policies asks for without a file that names it. Its content may change freely."""
+    return Asked(folder, (risk,), f"sha256:{_sha256(own_name(folder).encode())}")
+
+
+def around_by(found: Sequence[Setting], env: Mapping[str, str]) -> Around:
+    """Return what the environment says beside a file."""
+    said = [(key, each.variable) for each in found for key, _ in _leaves(each.path, each.value)]
+    said += [
+        (WIDE, each.variable)
+        for each in found
+        for key, value in _leaves(each.path, each.value)
+        if key[0] == "agents" and key[2:] == ("tools",) and not reads_only(value)
+    ]
+    said += [((section,), name) for name, section in _VARIABLES.items() if env.get(name)]
+    said += [(("telemetry",), name) for name in sorted(env) if name.startswith("OTEL_")]
+    return Around(said, _server(said, env))
+
+
+def captured(found: Sequence[Setting]) -> list[Risk]:
+    """Return the names of a file that draw a setting of the user to themselves: `Clerk` what is said of `clerk`."""
+    plain = {each.variable: tuple(part.lower() for part in each.path) for each in found}
+    why = "takes for itself what you have set for the name in lower case"
+    return [Risk(each.path, each.value, each.variable, why=why) for each in found if each.path != plain[each.variable]]
+
+
+def _leaves(key: Key, value: Any) -> Iterator[tuple[Key, Any]]:
+    if isinstance(value, dict) and value:
+        for name, inner in cast("dict[str, Any]", value).items():
+            yield from _leaves((*key, name), inner)
+    else:
+        yield key, value
+
+
+def _server(said: Sequence[tuple[Key, str]], env: Mapping[str, str]) -> str:
+    """Return by what the user has named a Temporal server."""
+    if by := next((by for key, by in said if key == ("temporal", "address")), ""):
+        return by
+    if env.get("TEMPORAL_ADDRESS"):
+        return "TEMPORAL_ADDRESS"
+    from orga.client.server.resolve import standard_address  # with Temporal's client
+
+    try:
+        return "Temporal's profile" if standard_address(env) else ""
+    except ServerUnavailable:  # a profile that cannot be read
+        return "Temporal's profile"
 
 
 def _digest(path: Path, text: str, config: OrgaConfig) -> str:

@@ -1,8 +1,12 @@
-"""What a configuration would do that somebody has to want: run code, widen tools or policy, name another server."""
+"""What a configuration would do that somebody has to want: run code, widen tools or policy, name another server.
+
+What is harmless by itself can undo what the user has set outside of it. So each such key names what of the user's
+settings it is not harmless beside.
+"""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,62 +15,94 @@ from orga.workflows.types.agents import READ_ONLY_TOOLS
 Key = tuple[str, ...]
 _MAX_SHOWN = 300
 
-_HARMLESS: tuple[str, ...] = (
-    "temporal.task_queue",
-    "temporal.roll_over_events",
-    "agents.*.description",
-    "agents.*.model",
-    "agents.*.instructions",
-    "agents.*.delegates",
-    "agents.*.decisions",
-    "agents.*.critics",
-    "agents.*.config",
-    "models.default",
-    "models.breaker",
-    "models.tiers",
-    "goals.tiers",
-    "goals.prompts",
-    "pipelines.*",
-    "knowledge.embedder",
-    "tools.github.repo",
-    "tools.commands.sandbox",
-    "tools.options.*.timeout_s",
-    "tools.options.*.heartbeat_timeout_s",
-    "tools.options.*.max_attempts",
-    "tools.options.*.initial_interval_s",
-    "tools.options.*.backoff_coefficient",
-    "tools.options.*.max_interval_s",
-    "tools.options.*.non_retryable",
-    "tools.options.*.isolation",
-    "tools.options.*.recovery",
-    "tools.options.*.breaker",
-    "tools.options.*.max_result_bytes",
-    "policy.surface",
-    "policy.opa.path",
-    "policy.opa.timeout_s",
-    "notify.events",
-    "notify.format",
-    "telemetry.enabled",
-    "telemetry.service_name",
-    "telemetry.export_interval_s",
-)
-"""All else asks: a key that is new is not forgotten here."""
+WIDE: Key = ("wide",)
+"""Stands for an agent to which the user, not the file, has given tools that do more than read."""
+
+_WIDE = "wide"
+_MODELS = ("models", "agents.*.model", "agents.*.critics", "goals.tiers", "knowledge.embedder", _WIDE)
+"""Whoever chose a model chose to whom agents show what they read, and what that costs."""
+_TOOLS = ("tools.python", "tools.manifests", "tools.commands", "tools.options", "mcp", _WIDE)
+
+_HARMLESS: dict[str, tuple[str, ...]] = {
+    "temporal.task_queue": ("temporal",),
+    "temporal.roll_over_events": ("temporal",),
+    "agents.*.description": (_WIDE,),
+    "agents.*.model": _MODELS,
+    "agents.*.instructions": (_WIDE,),
+    "agents.*.delegates": ("agents", _WIDE),
+    "agents.*.decisions": (_WIDE,),
+    "agents.*.critics": _MODELS,
+    "agents.*.config": ("knowledge", _WIDE),
+    "models.default": _MODELS,
+    "models.breaker": _MODELS,
+    "models.tiers.light": _MODELS,
+    "models.tiers.medium": _MODELS,
+    "models.tiers.heavy": _MODELS,
+    "goals.tiers": _MODELS,
+    "goals.prompts": ("goals", _WIDE),
+    "pipelines.*": ("agents", "pipelines", _WIDE),
+    "knowledge.embedder": ("knowledge", *_MODELS),
+    "tools.github.repo": ("tools.github", _WIDE),
+    "tools.commands.sandbox.isolation": _TOOLS,
+    "tools.commands.sandbox.limits": _TOOLS,
+    "tools.options.*.timeout_s": _TOOLS,
+    "tools.options.*.heartbeat_timeout_s": _TOOLS,
+    "tools.options.*.max_attempts": _TOOLS,
+    "tools.options.*.initial_interval_s": _TOOLS,
+    "tools.options.*.backoff_coefficient": _TOOLS,
+    "tools.options.*.max_interval_s": _TOOLS,
+    "tools.options.*.non_retryable": _TOOLS,
+    "tools.options.*.isolation": _TOOLS,
+    "tools.options.*.recovery": _TOOLS,
+    "tools.options.*.breaker": _TOOLS,
+    "tools.options.*.max_result_bytes": _TOOLS,
+    "policy.surface": ("policy",),
+    "policy.opa.path": ("policy",),
+    "policy.opa.timeout_s": ("policy",),
+    "notify.events": ("notify",),
+    "notify.format": ("notify",),
+    "telemetry.enabled": ("telemetry",),
+    "telemetry.service_name": ("telemetry",),
+    "telemetry.export_interval_s": ("telemetry",),
+}
+"""By key: beside which settings of the user it asks all the same. All other keys ask: a new one is not forgotten."""
 
 _SAFE_TOOLS = {*READ_ONLY_TOOLS, "terminate"}
+_AT_HOME = ("ollama:", "local:", "offline:")
+"""Providers that are programs of this machine, or of one that the user has named."""
+
+
+def reads_only(tools: Any) -> bool:
+    """Return whether agents with these tools do no more than read the folder."""
+    return isinstance(tools, list) and all(tool in _SAFE_TOOLS for tool in cast("list[Any]", tools))
 
 
 def _is_inside(value: Any, folder: Path) -> bool:
     return isinstance(value, str) and Path(value).resolve().is_relative_to(folder.resolve())
 
 
-_HARMLESS_VALUES: dict[str, Callable[[Any, Path], bool]] = {
-    "agents.*.tools": lambda value, _: isinstance(value, list) and all(tool in _SAFE_TOOLS for tool in value),  # pyright: ignore[reportUnknownVariableType]
-    "tools.files.root": _is_inside,
-    "tools.options.*.approval": lambda value, _: value is True,
-    "policy.dir": _is_inside,
-    "policy.engine": lambda value, _: value in ("cedar", "default"),
-    "knowledge.backend": lambda value, _: value == "sqlite",
+def _are_at_home(models: Any) -> bool:
+    return isinstance(models, list) and all(
+        str(each).strip().startswith(_AT_HOME) for each in cast("list[Any]", models)
+    )
+
+
+_HARMLESS_VALUES: dict[str, tuple[Callable[[Any, Path], bool], tuple[str, ...]]] = {
+    "agents.*.tools": (lambda value, _: reads_only(value), ()),
+    "models.tiers.local": (lambda value, _: _are_at_home(value), _MODELS),
+    "tools.files.root": (_is_inside, ()),
+    "policy.dir": (_is_inside, ("policy",)),
+    "policy.engine": (lambda value, _: value in ("cedar", "default"), ("policy",)),
+    "knowledge.backend": (lambda value, _: value == "sqlite", ("knowledge",)),
 }
+"""As above, for some values only."""
+
+_STRICT: dict[str, Any] = {
+    "tools.options.*.approval": True,
+    "tools.commands.sandbox.isolation": "bubblewrap",
+    "tools.commands.sandbox.network": False,
+}
+"""Values that are harmless beside anything."""
 
 _WHY: dict[str, str] = {
     "agents.*.tools": "gives an agent tools that do more than read this folder",
@@ -80,7 +116,9 @@ _WHY: dict[str, str] = {
     "mcp": "starts programs, or sends what agents say to servers",
     "models.base_urls": "sends the keys of models, and all that agents read, to a server",
     "models.prices": "says what models cost, by which limits in dollars go",
-    "temporal": "works for another Temporal server",
+    "models.tiers": "says which models tiers stand for",
+    "temporal.address": "works for another Temporal server",
+    "temporal": "says how a worker works for a Temporal server",
     "policy.engine": "lets policy decide nothing, or a server decide",
     "policy": "takes decisions from elsewhere",
     "notify": "tells a server what waits for people",
@@ -93,41 +131,78 @@ _WHY: dict[str, str] = {
 
 
 @dataclass(frozen=True)
+class Around:
+    """What holds around a file, said by the user and not by it."""
+
+    said: Sequence[tuple[Key, str]] = ()
+    """The keys that the user has set, each with the variable that does."""
+    server: str = ""
+    """The Temporal server that the user has named: a worker here works for all who use it."""
+
+
+@dataclass(frozen=True)
 class Risk:
     """One key that asks."""
 
     key: Key
     value: Any
+    beside: str = ""
+    """What the user has set, if it asks because of that."""
+    why: str = field(default="", kw_only=True)
+    """What it does; empty: as its key says."""
 
     def __str__(self) -> str:
         """Return it on one line, whatever stands in it."""
         name = json.dumps(".".join(self.key))[1:-1]
         value = json.dumps(self.value, default=str)
         cut = value if len(value) <= _MAX_SHOWN else f"{value[:_MAX_SHOWN]}… (cut, {len(value):,} characters)"
-        return f"{name} = {cut}: {_why(self.key)}"
+        beside = f" (you have set {json.dumps(self.beside)[1:-1]})" if self.beside else ""
+        return f"{name} = {cut}: {self.why or _why(self.key)}{beside}"
 
 
-def risks(file: Mapping[str, Any], folder: Path) -> list[Risk]:
+def risks(file: Mapping[str, Any], folder: Path, around: Around | None = None) -> list[Risk]:
     """Return what asks, of a file's tables with its paths made absolute; `folder` is the file's own."""
-    return list(_risks((), file, folder))
+    return list(_risks((), file, folder, around or Around()))
 
 
-def _risks(key: Key, value: Any, folder: Path) -> Iterator[Risk]:
-    judge = next((judge for pattern, judge in _HARMLESS_VALUES.items() if _fits(key, pattern)), None)
-    if any(_fits(key, pattern) for pattern in _HARMLESS) or value in ([], {}, ""):
+def _risks(key: Key, value: Any, folder: Path, around: Around) -> Iterator[Risk]:
+    if value in ([], {}, "") or any(_fits(key, pattern) and value == strict for pattern, strict in _STRICT.items()):
         return
-    if judge is not None:
-        if not judge(value, folder):
-            yield Risk(key, value)
+    judge, beside = _judged(key)
+    if beside is not None:
+        risk = Risk(key, value, around.server or _said_of(beside, around))
+        if risk.beside or not judge(value, folder):
+            yield risk
     elif isinstance(value, dict):
         for name, inner in cast("dict[str, Any]", value).items():
-            yield from _risks((*key, name), inner, folder)
+            yield from _risks((*key, name), inner, folder, around)
     else:
         yield Risk(key, value)
 
 
+def _judged(key: Key) -> tuple[Callable[[Any, Path], bool], tuple[str, ...] | None]:
+    """Return which values are harmless, and beside what they are not; None if none is."""
+    for pattern, (judge, beside) in _HARMLESS_VALUES.items():
+        if _fits(key, pattern):
+            return judge, beside
+    return _any_value, next((beside for pattern, beside in _HARMLESS.items() if _fits(key, pattern)), None)
+
+
+def _any_value(value: Any, folder: Path) -> bool:
+    return True
+
+
+def _said_of(patterns: Sequence[str], around: Around) -> str:
+    """Return the variable by which the user has set one of these keys, or one below it; else ""."""
+    return next((by for key, by in around.said if any(_is_below(key, pattern) for pattern in patterns)), "")
+
+
 def _why(key: Key) -> str:
-    return next((why for pattern, why in _WHY.items() if _fits(key[: pattern.count(".") + 1], pattern)), "asks")
+    return next((why for pattern, why in _WHY.items() if _is_below(key, pattern)), "changes what you have set")
+
+
+def _is_below(key: Key, pattern: str) -> bool:
+    return _fits(key[: pattern.count(".") + 1], pattern)
 
 
 def _fits(key: Key, pattern: str) -> bool:
