@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from orga.client.testing.recorded import NoHistory
     from orga.client.testing.replay import ReplayDiffers, replay
     from orga.client.testing.script import ScriptedModel, ScriptExhausted, answers, calls, scripted, together
+    from orga.workflows.types.usage import Usage
 
 __all__ = [
     "AtWork",
@@ -26,6 +27,7 @@ __all__ = [
     "ReplayDiffers",
     "ScriptExhausted",
     "ScriptedModel",
+    "Usage",
     "agent_input",
     "answers",
     "assert_called",
@@ -60,6 +62,7 @@ _PLACES = {
 _MODULES = {name: f"{_ROOM}.{module}" for module, names in _PLACES.items() for name in names} | {
     "ModelError": "orga.activities.ports",
     "ModelRequest": "orga.activities.ports",
+    "Usage": "orga.workflows.types.usage",
 }
 
 

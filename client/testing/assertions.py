@@ -18,8 +18,8 @@ class JournalCall:
     arguments: Mapping[str, Any]
     iteration: int
     fate: str
-    """`called`, `denied`, `held` (for a person), `not_run` (let through and not started: a limit, an open circuit, a
-    stopped step, a critic's no), or `proposed` where nothing more is told."""
+    """`called`, `denied`, `invalid` (its arguments do not fit), `held` (for a person), `not_run` (allowed, not started:
+    a limit, an open circuit, a stopped step, a critic's no), or `proposed` if nothing more is recorded."""
     call_id: str = ""
     rules: tuple[str, ...] = ()
     """Ids of the policies that decided."""
@@ -27,11 +27,9 @@ class JournalCall:
 
     def __str__(self) -> str:
         """Show the call as one line."""
-        given = json.dumps(self.arguments, ensure_ascii=False, default=str)
-        shown = given if len(given) <= SHOWN_CHARS else f"{given[:SHOWN_CHARS]}…"
-        by = f" by {', '.join(self.rules)}" if self.rules and self.fate != "called" else ""
+        by = _by(self.rules) if self.fate != "called" else ""
         why = f": {self.reason}" if self.reason and self.fate != "called" else ""
-        return f"{self.iteration}: {self.tool} {shown} was {self.fate.replace('_', ' ')}{by}{why}"
+        return f"{self.iteration}: {self.tool} {_shown(self.arguments)} was {self.fate.replace('_', ' ')}{by}{why}"
 
 
 def calls_in(journal: Iterable[JournalEntry]) -> list[JournalCall]:
@@ -55,6 +53,35 @@ def calls_in(journal: Iterable[JournalEntry]) -> list[JournalCall]:
             case _:
                 pass
     return list(found.values())
+
+
+def last_refusal(journal: Iterable[JournalEntry]) -> str:
+    """Return the last proposal that was refused, a call, an answer or a plan, with the reason; empty if none was."""
+    proposed, last = dict[str, str](), ""
+    for entry in journal:
+        run, refusals = entry.data.get("run", ""), list[tuple[str, str, str]]()
+        if entry.event == "ReasoningComplete":
+            for index, action in enumerate(entry.data.get("actions", ())):
+                place = f"{entry.iteration}.{index}" if "tool" in action else str(entry.iteration)
+                proposed[f"{run} {place}"] = _proposal(action)
+        elif entry.event == "PolicyEvaluated":
+            refusals = [
+                (place, f"{_REFUSED[verdict['decision']]}{_by(verdict.get('policies', ()))}", verdict.get("reason", ""))
+                for place, verdict in _verdicts(entry)
+                if verdict["decision"] in _REFUSED
+            ]
+        elif entry.event == "ApprovalResolved" and not entry.data.get("approved"):
+            refusals = [(entry.data.get("place", ""), "denied", entry.data.get("reason", ""))]
+        for place, fate, why in refusals:
+            proposal = proposed.get(f"{run} {place}", f"the proposal {place}".strip())
+            last = f"{entry.iteration}: {proposal} was {fate}" + (f": {why}" if why else "")
+    return last
+
+
+def _proposal(action: Mapping[str, Any]) -> str:
+    if "tool" in action:
+        return f"{action['tool']} {_shown(action.get('arguments', {}))}"
+    return f"the answer {_shown(action.get('respond', ''))}"
 
 
 def assert_called(
@@ -120,15 +147,31 @@ def _proposed(entry: JournalEntry, run: str) -> Iterator[tuple[str, JournalCall]
             yield f"{run} {entry.iteration}.{index}", call
 
 
+_REFUSED = {"deny": "denied", "invalid": "invalid"}
+
+
 def _judge(found: dict[str, JournalCall], entry: JournalEntry, run: str) -> None:
-    """Take in the gate's verdicts; where it failed, what it was asked about is denied."""
-    places = entry.data.get("places") or [entry.data.get("about")]
-    failed = {"decision": "deny", "reason": entry.data.get("error", "")}
-    verdicts = entry.data.get("verdicts") or [failed] * len(places)
-    for place, verdict in zip(places, verdicts, strict=False):
-        fate = {"deny": "denied", "approval": "held"}.get(verdict["decision"])
+    """Take in the gate's verdicts."""
+    for place, verdict in _verdicts(entry):
+        fate = {"approval": "held", **_REFUSED}.get(verdict["decision"])
         if fate is not None:
             _become(found, f"{run} {place}", fate, tuple(verdict.get("policies", ())), verdict.get("reason", ""))
+
+
+def _verdicts(entry: JournalEntry) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the gate's verdicts with their places; where it failed, what it was asked about is denied."""
+    places = entry.data.get("places") or [entry.data.get("about") or str(entry.iteration)]
+    failed = {"decision": "deny", "reason": entry.data.get("error", "")}
+    yield from zip(places, entry.data.get("verdicts") or [failed] * len(places), strict=False)
+
+
+def _by(rules: Sequence[str]) -> str:
+    return f" by {', '.join(rules)}" if rules else ""
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
 
 
 def _decide(found: dict[str, JournalCall], entry: JournalEntry, run: str) -> None:

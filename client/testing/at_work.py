@@ -1,7 +1,7 @@
 """Agents at work in a test: their runs are started, waited for, and looked at."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ from orga.client.history.chain import histories, run_chain
 from orga.client.journal.reading import read_journal
 from orga.client.runs.agents import AgentHandle, start_agent
 from orga.client.runs.goals import GoalHandle, start_goal
-from orga.client.testing.assertions import calls_in
+from orga.client.testing.assertions import calls_in, last_refusal
 from orga.client.testing.script import ScriptedModel, ScriptedModels, ScriptExhausted
 from orga.client.workers.in_code import Agent
 from orga.workflows.types.goals.input import GoalInput
@@ -136,7 +136,8 @@ class AtWork:
                 while not (status := await _status(handle)).waiting or not await _is_on_record(handle):
                     if status.termination is not None:
                         self._check_scripts()
-                        raise NotEnded(f"{handle.id} waits for nobody: it has ended ({status.termination.reason})")
+                        ended = f"{handle.id} waits for nobody: it has ended ({status.termination.reason})"
+                        raise NotEnded(ended + _refusal([e async for e in read_journal(self.client, handle.id)]))
                     await asyncio.sleep(BETWEEN_LOOKS_S)
         except TimeoutError:
             raise await self._find_why_not_ended(handle, f"within {within_s:g} s") from None
@@ -167,7 +168,13 @@ class AtWork:
         journal = [entry async for entry in read_journal(self.client, handle.id)]
         last = ", ".join(entry.event for entry in journal[-3:])
         made = "".join(f"\n{call}" for call in calls_in(journal))
-        return NotEnded(f"{handle.id} has not come so far {when}; its last events: {last}{made}")
+        return NotEnded(f"{handle.id} has not come so far {when}; its last events: {last}{_refusal(journal)}{made}")
+
+
+def _refusal(journal: Sequence[JournalEntry]) -> str:
+    """Return the last refused proposal on a line of its own, if any was refused."""
+    refused = last_refusal(journal)
+    return f"\nthe last refused proposal: {refused}" if refused else ""
 
 
 def _as_mapping(task: AgentInput | Mapping[str, Any] | str) -> Mapping[str, Any]:

@@ -1,17 +1,17 @@
 """Tools that do nothing but record their calls, and say or fail as a test wrote down."""
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from orga.activities.adapters.tools.function_outcome import settled
 from orga.activities.ports import Tool, ToolContext, ToolError
 from orga.workflows.types.tools import Effect, ToolOptions, ToolOutput, ToolSpec
 
 NO_OPTIONS = ToolOptions()
 
 Body = Callable[[dict[str, Any], ToolContext], Any]
-"""A function of a call's arguments and its context; awaited where it returns a coroutine."""
+"""A function of a call's arguments and its context; what it returns becomes text as that of any tool."""
 
 
 def permanent(text: str) -> ToolError:
@@ -38,16 +38,27 @@ class FakeTool:
     effect: Effect = "read_only"
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object"})
     """JSON Schema of its arguments; any unless given."""
-    options: ToolOptions = NO_OPTIONS
+    options: ToolOptions | Mapping[str, Any] = NO_OPTIONS
+    """How its calls are carried out, as `[tools.options.NAME]` says it; what is set here wins."""
     description: str = ""
     calls: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     """The arguments of each attempt, oldest first."""
     contexts: list[ToolContext] = field(default_factory=list[ToolContext])
     """Ids, idempotency key and number of each attempt."""
 
+    def __post_init__(self) -> None:
+        """Check the options.
+
+        Raises:
+            InvalidInput: There is no such option.
+        """
+        if not isinstance(self.options, ToolOptions):
+            self.options = ToolOptions(**self.options)
+
     @property
     def spec(self) -> ToolSpec:
         """The definition."""
+        assert isinstance(self.options, ToolOptions)
         return ToolSpec(
             name=self.name,
             description=self.description or f"the {self.name} tool",
@@ -61,15 +72,13 @@ class FakeTool:
         self.calls.append(arguments)
         self.contexts.append(context)
         value = self._said(arguments, context)
-        if asyncio.iscoroutine(value):
-            value = await value
         if isinstance(value, Exception):
             raise value
-        return ToolOutput(content=str(value))
+        return await settled(self.name, value)
 
     def in_place_of(self, spec: ToolSpec) -> Tool:
-        """Return it as a tool of another definition."""
-        return _InPlace(self, spec)
+        """Return it as a tool of another definition, under its own options."""
+        return _InPlace(self, spec.with_options(spec.options.with_overrides(self.spec.options)))
 
     def _said(self, arguments: dict[str, Any], context: ToolContext) -> Any:
         if callable(self.body):

@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import replace
 from typing import Any, Protocol
 
+from pydantic_core import to_json
+
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.text import MEANING, one_line, undelimited
@@ -14,7 +16,11 @@ Step = Reply | Exception | Callable[[ModelRequest], Reply | Awaitable[Reply]]
 """What the model says, how it fails (`ModelError`), or a function of what it is asked."""
 
 USAGE = Usage(input_tokens=100, output_tokens=10)
-"""Of each reply that a test writes."""
+"""Of each reply that a test writes, unless it says otherwise. It counts for budgets, and teaches a run nothing about
+how its model counts."""
+
+SHORT_BYTES = 1_000
+"""Of a request: from a shorter one no run learns how its model counts."""
 
 SHOWN_CHARS = 200
 
@@ -23,45 +29,50 @@ class ScriptExhausted(AssertionError):
     """A run asked a scripted model more often than its script has steps."""
 
 
-def answers(text: str = "done", **fields: Any) -> Reply:
+Counted = Usage | Mapping[str, int]
+"""Tokens of one model call, as `Usage` or as its fields: `{"input_tokens": 900}`."""
+
+
+def answers(text: str = "done", *, usage: Counted = USAGE, **fields: Any) -> Reply:
     """Return a final answer.
 
     Args:
         text: What it says.
+        usage: The tokens that it counts.
         fields: Of `Reply`: `finish="length"`, `cost_usd=0.01`, …
     """
-    return Reply.of(text, usage=USAGE, **fields)
+    return Reply.of(text, usage=_usage(usage), **fields)
 
 
 def calls(
     *tools: str,
     arguments: Mapping[str, Any] | None = None,
-    text: str = "",
-    cost_usd: float | None = None,
+    reply_text: str = "",
+    reply_cost_usd: float | None = None,
+    reply_usage: Counted = USAGE,
     **named: Any,
 ) -> Reply:
     """Return a reply that calls tools: `calls("search", q="lamps")`.
 
-    An argument that is called `arguments`, `text` or `cost_usd` stands in the mapping: by name these are of the reply.
-
     Args:
         tools: Their names; each gets the same arguments. See `together` for others.
-        arguments: As a mapping, for names that cannot be given beside.
-        text: What the model says beside the calls.
-        cost_usd: Of the reply.
-        named: Arguments by name.
+        arguments: As a mapping, for names that cannot be given as keywords, such as `arguments`.
+        reply_text: What the model says with the calls.
+        reply_cost_usd: Of the reply.
+        reply_usage: The tokens that it counts.
+        named: Arguments by name, `text` among them.
     """
     given = {**(arguments or {}), **named}
     made = (ToolCall(call_id=f"{name}_{index}", name=name, arguments=given) for index, name in enumerate(tools))
-    said = _calling(made, text)
-    return said if cost_usd is None else said.with_cost(cost_usd)
+    reply = _calling(made, reply_text, _usage(reply_usage))
+    return reply if reply_cost_usd is None else reply.with_cost(reply_cost_usd)
 
 
 def together(*replies: Reply) -> Reply:
     """Return one reply with all that these say and call: `together(calls("search", q="a"), calls("search", q="b"))`."""
     made = (call for reply in replies for call in reply.calls)
     numbered = (ToolCall(call_id=f"{c.name}_{n}", name=c.name, arguments=c.arguments) for n, c in enumerate(made))
-    return _calling(numbered, "\n".join(reply.text for reply in replies if reply.text))
+    return _calling(numbered, "\n".join(reply.text for reply in replies if reply.text), USAGE)
 
 
 class ScriptedModel:
@@ -107,7 +118,7 @@ class ScriptedModel:
             self.cancelled.set()
             raise
         on_text(reply.text)
-        return reply
+        return _taught_nothing(reply, request)
 
     def _due(self, request: ModelRequest) -> Step:
         number = len(self.seen)
@@ -182,8 +193,26 @@ def bare(request: ModelRequest) -> ModelRequest:
     return replace(request, messages=tuple(messages), system=tuple(s for s in request.system if s != MEANING))
 
 
-def _calling(made: Iterable[ToolCall], text: str) -> Reply:
-    return Reply.of(text, calls=tuple(made), finish="tool_calls", usage=USAGE)
+def _calling(made: Iterable[ToolCall], text: str, usage: Usage) -> Reply:
+    return Reply.of(text, calls=tuple(made), finish="tool_calls", usage=usage)
+
+
+def _usage(counted: Counted) -> Usage:
+    return counted if isinstance(counted, Usage) else Usage.model_validate(counted, extra="forbid")
+
+
+def _taught_nothing(reply: Reply, request: ModelRequest) -> Reply:
+    """Return the reply with its made-up count as one of output alone, if a run would learn from that of the input.
+
+    100 tokens for a request of thousands would have it take its model for one that counts half of what it estimates.
+    """
+    if reply.usage is not USAGE:
+        return reply
+    texts = [*request.system, *(message.text for message in request.messages)]
+    size = sum(map(len, texts)) + len(to_json([tool.parameters for tool in request.tools]))
+    if size < SHORT_BYTES:
+        return reply
+    return reply.with_differences(usage=Usage(output_tokens=USAGE.input_tokens + USAGE.output_tokens))
 
 
 def _asked(request: ModelRequest) -> str:

@@ -76,15 +76,15 @@ def configured_tools(
     env: Mapping[str, str],
     store: KnowledgeStore | None = None,
     in_code: Sequence[Tool] = (),
+    *,
+    stand_ins: Sequence[Tool] = (),
 ) -> ToolCatalog:
-    """Return the built-in tools, the functions and the manifests that the config names, with their options.
-
-    Functions that an application gives in code stand beside them.
+    """Return the tools of a worker, as `worker_tools` does.
 
     Raises:
         ValueError: A function or a manifest that cannot be used, two tools of one name, options for no tool.
     """
-    found = worker_tools(config, root, env, store, in_code)
+    found = worker_tools(config, root, env, store, in_code, stand_ins=stand_ins)
     for each in found:
         if each.digest:
             _log.info("tool %s is %s, code %s", each.tool.spec.name, each.source, each.digest)
@@ -111,7 +111,7 @@ def configured_parts(
         ValueError: Something in the config cannot be had; the text names it.
     """
     store = configured_store(config, env, root)
-    tools = configured_tools(config, root, env, store, in_code)
+    tools = configured_tools(config, root, env, store, in_code, stand_ins=stand_ins.tools if stand_ins else ())
     tools = tools if stand_ins is None else stand_ins.among(tools)
     servers = configured_servers(config, tools, env)
     models: KnownModels = stand_ins.models if stand_ins else _registry(config, env)

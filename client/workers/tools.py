@@ -40,11 +40,13 @@ def worker_tools(
     env: Mapping[str, str],
     store: KnowledgeStore | None = None,
     in_code: Sequence[Tool] = (),
+    *,
+    stand_ins: Sequence[Tool] = (),
 ) -> list[WorkerTool]:
     """Return the built-in tools, the functions and the manifests that the config names, with their options.
 
     With a `store` the tools that recall and store are among the built-in ones. Functions that an application gives in
-    code stand beside them.
+    code stand beside them, and in a test the `stand_ins` whose names no tool has.
 
     Raises:
         ValueError: A function or a manifest that cannot be used, options for no tool.
@@ -67,6 +69,8 @@ def worker_tools(
     found += [WorkerTool(function, path, function.code_digest) for function, path in functions]
     found += [WorkerTool(function, IN_CODE) for function in in_code]
     found += [WorkerTool(_of_manifest(file, config, root, env, rules), str(file.path)) for file in manifests_of(config)]
+    known = {each.tool.spec.name for each in found}
+    found += [WorkerTool(tool, IN_CODE) for tool in stand_ins if tool.spec.name not in known]
     options = own_options(wanted.options, config.mcp.servers, [each.tool.spec.name for each in found])
     tools = with_options([each.tool for each in found], options)
     return [replace(each, tool=tool) for tool, each in zip(tools, found, strict=True)]

@@ -90,7 +90,7 @@ async def test_a_stricter_and_a_laxer_policy_change_what_they_should(client: Cli
 async def test_what_an_engine_is_asked_is_what_was_asked_then(client: Client) -> None:
     """Budgets, taint, tenant and trusted context are rebuilt from the history to the last bit."""
     then, now = Says(allowed), Says(allowed)
-    steps = [calls("look", cost_usd=0.25), calls("look", "look", cost_usd=0.25), answers("done")]
+    steps = [calls("look", reply_cost_usd=0.25), calls("look", "look", reply_cost_usd=0.25), answers("done")]
     async with a_loop(client, steps, FakeTool("look"), engine=then, setup=EACH_ITERATION) as loop:
         given = {"task": "t", "tenant": "acme", "trusted_context": {"level": "low"}}
         ran = await loop.run(given, max_cost_usd=2.0, max_tool_calls=9)

@@ -18,7 +18,7 @@ LIMITS = [
     pytest.param({"max_tool_calls": 1}, "max_iterations", {"max_tool_calls": 9}, id="tool calls"),
 ]
 
-STEPS = [calls("look", cost_usd=0.01)] * 4
+STEPS = [calls("look", reply_cost_usd=0.01)] * 4
 
 
 def questions(ran: Ran) -> list[tuple[str, str]]:

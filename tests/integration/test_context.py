@@ -23,7 +23,7 @@ WIDE: dict[str, Any] = {"context_token_budget": 1_000_000, "max_total_tokens": 1
 
 def looks(times: int) -> list[Reply | Exception | Callable[[ModelRequest], Any]]:
     """Return a script: that many calls, each with other arguments and some text beside it, then an answer."""
-    return [*(calls("look", arguments={"n": n}, text=f"step {n}") for n in range(times)), answers("done")]
+    return [*(calls("look", arguments={"n": n}, reply_text=f"step {n}") for n in range(times)), answers("done")]
 
 
 def pages(size: int) -> FakeTool:

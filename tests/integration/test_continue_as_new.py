@@ -41,9 +41,9 @@ async def a_long_run(client: Client, setup: Setup) -> tuple[Ran, ScriptedModel]:
         return f"result {arguments['n']}"
 
     steps = [
-        calls("look", "forbidden", "look", arguments={"n": n}, text=f"step {n}", cost_usd=0.01)
+        calls("look", "forbidden", "look", arguments={"n": n}, reply_text=f"step {n}", reply_cost_usd=0.01)
         if n % 3
-        else calls("look", arguments={"n": n}, cost_usd=0.01)
+        else calls("look", arguments={"n": n}, reply_cost_usd=0.01)
         for n in range(ITERATIONS - 1)
     ]
     provider = ScriptedModel([*steps, answers("all done", cost_usd=0.01)], repeats=True)
@@ -94,7 +94,7 @@ async def test_the_key_of_a_call_is_unique_in_the_chain_and_made_of_its_first_ru
 async def test_limits_are_counted_over_the_chain(
     client: Client, config: dict[str, Any], reason: str, iterations: int
 ) -> None:
-    async with a_loop(client, [calls("look", cost_usd=0.25)], FakeTool("look"), setup=EACH_ITERATION) as loop:
+    async with a_loop(client, [calls("look", reply_cost_usd=0.25)], FakeTool("look"), setup=EACH_ITERATION) as loop:
         ran = await loop.run(**{**ROOM, **config})
 
     assert (ran.result.termination.reason, ran.result.iterations) == (reason, iterations)
@@ -192,7 +192,7 @@ async def has_called(provider: ScriptedModel, times: int) -> bool:
 
 async def test_another_worker_finds_the_whole_conversation_in_what_was_carried(client: Client) -> None:
     hold = Hold()
-    steps = [*[calls("look", text=f"step {n}") for n in range(4)], hold.step(answers("never")), answers("found")]
+    steps = [*[calls("look", reply_text=f"step {n}") for n in range(4)], hold.step(answers("never")), answers("found")]
     provider = ScriptedModel(steps, repeats=True)
     loop = Loop(client, f"test-{uuid.uuid4()}", provider)
     async with a_worker(loop, FakeTool("look"), setup=EACH_ITERATION):

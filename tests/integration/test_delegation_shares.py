@@ -71,7 +71,7 @@ async def test_a_delegates_own_delegate_can_only_have_less(client: Client) -> No
 async def test_a_delegate_stops_at_its_share_and_the_parent_has_what_it_had(client: Client) -> None:
     """Its share is overspent by the one reply that reached it, and what is kept back for the parent pays for that."""
     agents = PAIR | {"helper": agent("helper", tools=["look"])}
-    scripts = {"lead": [delegates("helper"), answers("enough")], "helper": [calls("look", text="so far")]}
+    scripts = {"lead": [delegates("helper"), answers("enough")], "helper": [calls("look", reply_text="so far")]}
     async with a_cast(client, agents, scripts, FakeTool("look")) as (loop, cast):
         ran = await led(loop, max_total_tokens=500)
         [child] = await children_of(client, ran)

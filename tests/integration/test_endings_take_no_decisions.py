@@ -29,7 +29,7 @@ class Slow:
 
 async def test_a_budget_is_not_raised_while_what_was_gathered_is_judged(client: Client) -> None:
     hold = Hold()
-    steps = [calls("look", text="I look."), answers("done")]
+    steps = [calls("look", reply_text="I look."), answers("done")]
     async with a_loop(client, steps, FakeTool("look"), engine=Slow(hold), setup=BESIDE) as loop:
         handle = await loop.start(max_iterations=1)
         await hold.reached()

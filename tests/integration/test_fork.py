@@ -29,7 +29,7 @@ EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 
 
 def looks(*numbers: int, **fields: Any) -> list[Any]:
-    return [calls("look", arguments={"n": n}, text=f"step {n}", **fields) for n in numbers]
+    return [calls("look", arguments={"n": n}, reply_text=f"step {n}", **fields) for n in numbers]
 
 
 def a_look() -> FakeTool:
@@ -47,7 +47,7 @@ async def test_a_fork_has_the_past_of_the_other_run_and_leaves_it_alone(
 ) -> None:
     """Its next model call sees what the other run's saw, message by message; spending goes on from there."""
     provider = ScriptedModel(
-        [*looks(1, 2, cost_usd=0.5), answers("first"), answers("second", cost_usd=0.25)], repeats=True
+        [*looks(1, 2, reply_cost_usd=0.5), answers("first"), answers("second", cost_usd=0.25)], repeats=True
     )
     async with a_loop(client, provider, a_look(), setup=setup) as loop:
         first = await loop.run()

@@ -15,7 +15,7 @@ from tests.support.runs.critics import a_critic, criticised
 from tests.support.runs.delegates import a_cast, agent, delegates, leading, led
 from tests.support.runs.loop import Deny, Ran, a_loop
 
-LOOK = calls("look", text="The first file is fine.")
+LOOK = calls("look", reply_text="The first file is fine.")
 
 
 class Judges:
@@ -53,7 +53,7 @@ async def test_text_beside_calls_is_the_output_at_a_limit(client: Client, config
 
 
 async def test_all_of_it_is_brought_in_order(client: Client) -> None:
-    steps = [calls("look", text=f"Part {number}.", arguments={"n": number}) for number in range(3)]
+    steps = [calls("look", reply_text=f"Part {number}.", arguments={"n": number}) for number in range(3)]
     assert (await ran(client, steps, max_iterations=3)).result.output == "Part 0.\n\nPart 1.\n\nPart 2."
 
 
@@ -77,8 +77,8 @@ async def test_nothing_changes_where_there_was_nothing_or_an_answer(client: Clie
     ("steps", "engine"),
     [
         pytest.param([LOOK], Judges("fine"), id="policy denies it as an answer"),
-        pytest.param([calls("look", "rm", text="A secret.")], Deny("rm"), id="a call beside it was denied"),
-        pytest.param([calls("look", "nope", text="A secret.")], None, id="a call beside it was invalid"),
+        pytest.param([calls("look", "rm", reply_text="A secret.")], Deny("rm"), id="a call beside it was denied"),
+        pytest.param([calls("look", "nope", reply_text="A secret.")], None, id="a call beside it was invalid"),
     ],
 )
 async def test_what_the_gate_did_not_let_through_is_not_brought(
@@ -97,7 +97,7 @@ async def test_what_critics_have_to_see_is_not_brought(client: Client) -> None:
     "helper",
     [
         pytest.param([answers("42 files")], id="its answer, which nobody reads any more"),
-        pytest.param([calls("look", text="42 files")], id="what it had by then"),
+        pytest.param([calls("look", reply_text="42 files")], id="what it had by then"),
     ],
 )
 async def test_what_a_delegate_said_is_brought(client: Client, helper: list[Step]) -> None:
@@ -110,7 +110,7 @@ async def test_what_a_delegate_said_is_brought(client: Client, helper: list[Step
 async def test_an_abort_while_a_delegate_works_brings_what_that_had(client: Client) -> None:
     hold = Hold()
     agents = {"lead": agent("lead", "helper"), "helper": agent("helper", tools=["look"])}
-    scripts = {"lead": [delegates("helper")], "helper": [calls("look", text="42 files"), hold.step(answers())]}
+    scripts = {"lead": [delegates("helper")], "helper": [calls("look", reply_text="42 files"), hold.step(answers())]}
     async with a_cast(client, agents, scripts, FakeTool("look")) as (loop, _):
         handle = await leading(loop)
         await hold.reached()

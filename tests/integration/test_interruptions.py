@@ -153,7 +153,7 @@ async def test_the_clock_interrupts_a_model_call_in_flight(client: Client) -> No
 async def test_the_clock_interrupts_a_tool_in_flight(client: Client) -> None:
     hold = Hold()
     tool = FakeTool("slow", lambda a, c: hold.then("never"), effect="idempotent")
-    async with a_loop(client, [calls("slow", text="I wait.")], tool) as loop:
+    async with a_loop(client, [calls("slow", reply_text="I wait.")], tool) as loop:
         ran = await loop.run(timeout_s=CLOCK_S)
         shown = await conversation_of(ran)
 

@@ -85,7 +85,7 @@ async def test_what_was_cut_is_cut_the_same_by_a_worker_that_has_only_the_histor
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orga.client.workers.registered.Conversations", partial(Conversations, max_bytes=100))
-    reply = calls(*["look"] * 3, text="t" * 100_000)
+    reply = calls(*["look"] * 3, reply_text="t" * 100_000)
     provider = ScriptedModel([*[counted(reply)] * 3, answers("all read")], repeats=True)
     async with a_loop(client, provider, FakeTool("look", a_result, options=LARGE)) as loop:
         ran = await loop.run(max_total_tokens=10**9)

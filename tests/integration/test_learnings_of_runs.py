@@ -36,7 +36,7 @@ async def test_a_denied_store_stores_nothing(client: Client, store: SqliteStore)
     assert ran.result.tool_calls.denied == 1, "what a run would store at its end is no call of its model"
 
 
-LOOKS = calls("look", text="The door is green.")
+LOOKS = calls("look", reply_text="The door is green.")
 ENDINGS: dict[str, tuple[list[Reply], dict[str, Any], str]] = {
     "an answer": ([LOOKS, answers("Green.")], {}, "completed"),
     "iterations": ([LOOKS, answers("Green.")], {"max_iterations": 1}, "max_iterations"),

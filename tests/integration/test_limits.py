@@ -47,7 +47,7 @@ async def test_a_reply_gets_no_more_tokens_than_are_left(client: Client) -> None
 
 
 async def test_the_cost_limit_is_checked_before_each_turn(client: Client) -> None:
-    provider = ScriptedModel([calls("look", cost_usd=0.25)], repeats=True)
+    provider = ScriptedModel([calls("look", reply_cost_usd=0.25)], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         ran = await loop.run(max_cost_usd=0.5)
 

@@ -28,7 +28,7 @@ async def test_text_is_an_answer(client: Client) -> None:
 async def test_a_tool_then_an_answer(client: Client) -> None:
     tool = FakeTool("look", lambda arguments, context: f"seen {arguments['path']}")
     provider = ScriptedModel(
-        [calls("look", arguments={"path": "a.md"}, text="I look."), answers("found")], repeats=True
+        [calls("look", arguments={"path": "a.md"}, reply_text="I look."), answers("found")], repeats=True
     )
     async with a_loop(client, provider, tool) as loop:
         ran = await loop.run()

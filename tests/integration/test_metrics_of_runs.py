@@ -61,7 +61,7 @@ async def test_what_runs_cost_what_was_done_about_failures_and_what_was_rebuilt_
     on = started(collector.url, export_interval_s=0.05)
     recovery = Recovery(strategy="fallback", alternatives=("look",), max_attempts=1)
     fails = FakeTool("fails", broken, effect="idempotent", options=ToolOptions(recovery=recovery))
-    steps = [calls("fails", cost_usd=0.25), answers(cost_usd=0.5)]
+    steps = [calls("fails", reply_cost_usd=0.25), answers(cost_usd=0.5)]
     async with a_loop(await connected(client, on), steps, FakeTool("look"), fails) as loop:
         await loop.run()
     on.shutdown()

@@ -220,7 +220,7 @@ async def test_runs_are_listed_by_their_search_attributes(client: Client, plain:
     await register(client)
     knows = WORKER_FACTS.model_copy(update={"search_attributes": True})
     hold = Hold()
-    provider = ScriptedModel([hold.step(calls("look", cost_usd=0.25)), answers()], repeats=True)
+    provider = ScriptedModel([hold.step(calls("look", reply_cost_usd=0.25)), answers()], repeats=True)
     tenant = f"tenant-{uuid.uuid4()}"
     async with a_loop(client, provider, FakeTool("look"), setup=knows) as loop:
         run = await plain.start(loop.task_queue, {"task": "look around", "tenant": tenant})

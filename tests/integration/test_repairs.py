@@ -60,7 +60,7 @@ async def test_a_usable_reply_starts_the_count_anew(client: Client) -> None:
 
 
 async def test_each_call_of_a_truncated_reply_is_answered(client: Client) -> None:
-    cut = calls("look", "look", text="I loo").model_copy(update={"finish": "length"})
+    cut = calls("look", "look", reply_text="I loo").model_copy(update={"finish": "length"})
     provider = ScriptedModel([cut, answers()], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         await loop.run()

@@ -28,7 +28,7 @@ def texts(provider: ScriptedModel, call: int) -> list[str]:
 
 def looks(*numbers: int) -> list[Any]:
     """Return model calls that look at these."""
-    return [calls("look", arguments={"n": n}, text=f"step {n}") for n in numbers]
+    return [calls("look", arguments={"n": n}, reply_text=f"step {n}") for n in numbers]
 
 
 def a_look(**options: Any) -> FakeTool:

@@ -39,7 +39,7 @@ async def until_it_has(store: SqliteStore, count: int) -> list[str]:
 async def test_each_turn_is_learnt_from_at_its_end(client: Client, store: SqliteStore) -> None:
     """Another run knows of it while the session goes on; the end of that has nothing left to store."""
     engine = Judging()
-    model = ScriptedModel([calls("look", text="The door is green."), answers("Green."), answers("Blue.")])
+    model = ScriptedModel([calls("look", reply_text="The door is green."), answers("Green."), answers("Blue.")])
     async with a_loop(client, model, FakeTool("look"), knowledge=store, engine=engine) as loop:
         session = await begin(loop, **ON)
         await session.send("Which colour is the door?")
@@ -74,7 +74,12 @@ async def test_a_turn_that_taught_nothing_has_no_event_more(client: Client, stor
 
 
 async def test_through_runs_nothing_is_stored_twice(client: Client, store: SqliteStore) -> None:
-    steps = [calls("look", n=1, text="I look."), answers("one"), calls("look", n=2, text="Again."), answers("two")]
+    steps = [
+        calls("look", n=1, reply_text="I look."),
+        answers("one"),
+        calls("look", n=2, reply_text="Again."),
+        answers("two"),
+    ]
     async with a_loop(client, ScriptedModel(steps), FakeTool("look"), knowledge=store, setup=ALWAYS) as loop:
         session = await begin(loop, **ON)
         for text in ("first", "second"):
@@ -96,7 +101,9 @@ async def test_whichever_end_a_turn_has_it_is_learnt_from(client: Client, store:
         return await hold.then("done")
 
     says = "The door is green."
-    steps = [calls("look", text=says)] if reason == "error" else [calls("work", text=says), answers("Blue.")]
+    steps = (
+        [calls("look", reply_text=says)] if reason == "error" else [calls("work", reply_text=says), answers("Blue.")]
+    )
     tools = FakeTool("look"), FakeTool("work", stand_still)
     async with a_loop(client, ScriptedModel([*steps]), *tools, knowledge=store) as loop:
         session = await begin(loop, **ON)

@@ -115,17 +115,19 @@ async def test_time_is_skipped_while_a_test_waits_for_an_end(env: Environment, t
 
 async def test_a_run_that_waits_for_somebody_is_told_as_that(env: Environment) -> None:
     """Whoever waits for an end that nobody brings hears where the run is."""
-    async with env.worker(agents=[CLERK], model=scripted(calls("ask_user", question="Whose?"), answers())) as at_work:
+    script = [calls("pay", cents="nine"), calls("ask_user", question="Whose?"), answers()]
+    async with env.worker(agents=[CLERK], model=scripted(*script)) as at_work:
         handle = await at_work.start(CLERK, "Ask.", settings={"timeout_s": 60})
         await at_work.waits(handle)
-        with pytest.raises(NotEnded, match=r"(?s)until all time was skipped.*ask_user"):
+        told = r'(?s)until all time was skipped.*refused proposal: 1: pay {"cents": "nine"} was invalid: .*\n.*ask_user'
+        with pytest.raises(NotEnded, match=told):
             await at_work.ended(handle)
 
 
 async def test_a_run_that_has_ended_waits_for_nobody(env: Environment) -> None:
-    async with env.worker(agents=[CLERK], model=scripted(answers())) as at_work:
+    async with env.worker(agents=[CLERK], model=scripted(calls("fly"), answers())) as at_work:
         ran = await at_work.run(CLERK, "Go.")
-        with pytest.raises(NotEnded, match="waits for nobody: it has ended"):
+        with pytest.raises(NotEnded, match=r"(?s)waits for nobody: it has ended.*refused proposal: 1: fly {}"):
             await at_work.waits(ran.handle)
 
 

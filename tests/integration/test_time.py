@@ -78,7 +78,7 @@ async def test_the_clock_interrupts_a_tool_between_its_attempts_and_in_one(envir
 
     options = ToolOptions(initial_interval_s=NEARLY_ALL, max_attempts=2)
     slow = FakeTool("slow", body, effect="idempotent", options=options)
-    async with a_long_loop(environment, [calls("slow", text="I wait.")], slow) as loop:
+    async with a_long_loop(environment, [calls("slow", reply_text="I wait.")], slow) as loop:
         ran = await loop.run()
         shown = await ran.handle.query("conversation")
         await happens(hold.cancelled)

@@ -177,7 +177,7 @@ async def test_what_became_of_a_requeued_call_is_an_outcome(client: Client, work
 async def test_a_delegate_leaves_its_parent_the_tokens_to_read_the_answer(client: Client) -> None:
     """It spends all that it may; its parent still reads what it found, and answers."""
     much = Usage(input_tokens=4_000, output_tokens=100)
-    endless = calls("look", text="half of it").model_copy(update={"usage": much})
+    endless = calls("look", reply_text="half of it").model_copy(update={"usage": much})
     agents = {"lead": agent("lead", "helper"), "helper": agent("helper", tools=["look"])}
     scripts = {"lead": [delegates("helper"), answers("read it")], "helper": [endless]}
     async with a_cast(client, agents, scripts, FakeTool("look")) as (loop, cast):

@@ -33,7 +33,12 @@ COMPLETED = EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED
 
 async def a_run(client: Client, setup: Any = WORKER_FACTS) -> Ran:
     """A run with tools, a denial, a repair and an answer."""
-    steps = [calls("look", "forbidden", text="first", cost_usd=0.1), answers(""), calls("look"), answers("done")]
+    steps = [
+        calls("look", "forbidden", reply_text="first", reply_cost_usd=0.1),
+        answers(""),
+        calls("look"),
+        answers("done"),
+    ]
     tools = (FakeTool("look"), FakeTool("forbidden"))
     async with a_loop(client, steps, *tools, engine=Deny("forbidden"), setup=setup) as loop:
         return await loop.run()
@@ -69,7 +74,7 @@ async def test_nothing_is_wrong_with_a_live_run(client: Client) -> None:
 
 
 async def test_nothing_is_wrong_with_rewound_and_forked_runs(client: Client) -> None:
-    steps = [calls("look", cost_usd=0.1), answers("one"), answers("two"), answers("three")]
+    steps = [calls("look", reply_cost_usd=0.1), answers("one"), answers("two"), answers("three")]
     async with a_loop(client, steps, FakeTool("look")) as loop:
         first = await loop.run()
         rewound = await ended(client, await rewind(client, first.handle.id, 1, steer="again"))

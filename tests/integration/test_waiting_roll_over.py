@@ -15,7 +15,7 @@ from tests.support.runs.questions import SHORT, talked_to, told, updated, waitin
 
 async def test_a_held_call_keeps_its_id_its_time_and_is_made_once(client: Client) -> None:
     pay, engine = FakeTool("pay", effect="irreversible"), Asks()
-    steps = [calls("pay", arguments={"amount": 7}, text="I pay"), answers("paid")]
+    steps = [calls("pay", arguments={"amount": 7}, reply_text="I pay"), answers("paid")]
     async with a_loop(client, steps, pay, engine=engine, setup=SHORT) as loop:
         handle = await loop.start()
         [before] = await pending(handle)

@@ -36,7 +36,7 @@ async def answer(client: Client) -> Ran:
 
 
 async def tools_and_a_denial(client: Client) -> Ran:
-    steps = [calls("look", FORBIDDEN, text="I look."), calls("look"), answers("done")]
+    steps = [calls("look", FORBIDDEN, reply_text="I look."), calls("look"), answers("done")]
     async with a_stage(client, steps, look(), FakeTool(FORBIDDEN)) as loop:
         return await loop.run()
 

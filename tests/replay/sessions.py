@@ -51,7 +51,7 @@ async def looked_up(client: Client) -> Ran:
 
 async def taught(client: Client) -> Ran:
     """What each turn has taught is stored at its end; the second taught nothing."""
-    steps = [calls("look", text="I look."), answers("green"), calls("look"), calls("look"), answers("blue")]
+    steps = [calls("look", reply_text="I look."), answers("green"), calls("look"), calls("look"), answers("blue")]
     async with a_stage(client, steps, look(), knowledge=Shelf().as_store) as loop:
         session = await start_session(
             client,

@@ -114,7 +114,7 @@ async def test_a_second_try_is_told_what_was_wrong_with_the_first() -> None:
     ("reply", "expected"),
     [
         pytest.param(answers("  {}\n"), "{}", id="space around it goes"),
-        pytest.param(calls("read", text="{}"), "{}", id="a call that was not offered goes"),
+        pytest.param(calls("read", reply_text="{}"), "{}", id="a call that was not offered goes"),
     ],
 )
 async def test_only_the_text_of_a_reply_is_kept(reply: Reply, expected: str) -> None:

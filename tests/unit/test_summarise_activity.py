@@ -87,7 +87,7 @@ async def test_the_next_call_finds_the_summary_in_this_process() -> None:
     [
         pytest.param(answers("  short \n"), "short", id="space around it goes"),
         pytest.param(answers("cut in the mid", finish="length"), "cut in the mid", id="a cut one is one"),
-        pytest.param(calls("read", text="I look again"), "I look again", id="a call that was not offered goes"),
+        pytest.param(calls("read", reply_text="I look again"), "I look again", id="a call that was not offered goes"),
         pytest.param(answers("I cannot", finish="refusal"), "", id="a refusal is none"),
         pytest.param(answers("a", finish="content_filter"), "", id="nor is what a filter left"),
         pytest.param(answers(""), "", id="nothing is nothing"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from orga.client.testing.assertions import last_refusal
 from orga.testing import assert_called, assert_denied, calls_in, journal_of
 from orga.workflows.types.status import JournalEntry
 
@@ -158,3 +159,43 @@ def test_the_calls_of_a_delegate_are_its_own() -> None:
     nested = [(event, {"run": "child", **data}) for event, data in (proposed(PAY), judged(at_1_0=DENY))]
     found = calls_in(journal(proposed(PAY), judged(at_1_0=ALLOW), *nested, dispatched(PAY)))
     assert [call.fate for call in found] == ["called", "denied"]
+
+
+ANSWER: dict[str, Any] = {"respond": "It is done."}
+INVALID = {"decision": "invalid", "reason": "$.cents is missing"}
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        pytest.param(CALLED, "", id="none"),
+        pytest.param(DENIED, '1: pay {"cents": 9, "to": "ada"} was denied by no-large: too much', id="a call"),
+        pytest.param(
+            journal(proposed(PAY, LOOK), judged(at_1_0=ALLOW, at_1_1=INVALID)),
+            "1: look {} was invalid: $.cents is missing",
+            id="arguments that do not fit",
+        ),
+        pytest.param(
+            [*DENIED, *journal(proposed(ANSWER), judged(at_2=INVALID), iteration=2)],
+            '2: the answer "It is done." was invalid: $.cents is missing',
+            id="an answer after it",
+        ),
+        pytest.param(
+            journal(proposed(PAY), judged(at_1_0=HELD), ("ApprovalResolved", {"place": "1.0", "reason": "no"})),
+            '1: pay {"cents": 9, "to": "ada"} was denied: no',
+            id="by a person",
+        ),
+        pytest.param(
+            journal(proposed(ANSWER), ("PolicyEvaluated", {"error": "no engine"})),
+            '1: the answer "It is done." was denied: no engine',
+            id="by a gate that failed",
+        ),
+        pytest.param(
+            journal(("PolicyEvaluated", {"about": "plan", "places": ["plan"], "verdicts": [DENY]})),
+            "1: the proposal plan was denied by no-large: too much",
+            id="a plan",
+        ),
+    ],
+)
+def test_the_last_refused_proposal_is_named(told: list[JournalEntry], expected: str) -> None:
+    assert last_refusal(told) == expected

@@ -1,5 +1,6 @@
 """The scripted model and fake tools of `orga.testing`, and the builders beside them."""
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from orga.testing import (
     ModelError,
     ModelRequest,
     ScriptedModel,
+    Usage,
     agent_input,
     answers,
     calls,
@@ -28,9 +30,12 @@ from orga.testing import (
     together,
     transient,
 )
-from orga.workflows.types.messages import Message
+from orga.workflows.decisions.conversation import with_calibration
+from orga.workflows.types.conversation import Conversation
+from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tools import ToolOptions, ToolSpec
+from tests.support.values.core import a_state
 
 ASKED = ModelRequest("m", messages=(Message.of("user", "find it"),), tools=(ToolSpec(name="search"),))
 
@@ -67,8 +72,34 @@ def test_calls_have_arguments_by_name_or_as_a_mapping() -> None:
     assert (call.name, call.arguments) == ("search", {"q": "lamps", "text": "x"})
 
 
+def test_every_argument_by_name_is_the_tools() -> None:
+    reply = calls("send_letter", text="Dear Ada", cost_usd=3, usage="u", reply_text="I write.", reply_cost_usd=0.5)
+    assert reply.calls[0].arguments == {"text": "Dear Ada", "cost_usd": 3, "usage": "u"}
+    assert (reply.text, reply.cost_usd) == ("I write.", 0.5)
+
+
+def test_a_step_counts_the_tokens_that_it_says() -> None:
+    counted = Usage(input_tokens=7_000, output_tokens=3)
+    assert answers("done", usage=counted).usage == calls("search", reply_usage=counted).usage == counted
+    assert answers("done", usage={"input_tokens": 7_000, "output_tokens": 3}).usage == counted
+    with pytest.raises(ValueError, match="input"):
+        answers("done", usage={"input": 7_000})
+
+
+@pytest.mark.parametrize("step", [answers(), calls("search"), together(calls("search"), calls("search"))])
+async def test_the_count_of_a_step_does_not_teach_a_run_how_its_model_counts(step: Reply) -> None:
+    asked = ModelRequest("m", system=("i" * 3_000,), messages=(Message.of("user", "find it" * 3_000),))
+    usage = (await scripted(step).complete(asked, lambda text: None)).usage
+    assert (usage.input_tokens + usage.output_tokens) == 110
+    sent = Conversation(tokens=7_000, frame=1_000)
+    assert with_calibration(a_state(), sent, usage.input_tokens).calibration == 1.0
+    told = answers(usage=Usage(input_tokens=4_000))
+    told_usage = (await scripted(told).complete(asked, lambda text: None)).usage
+    assert with_calibration(a_state(), sent, told_usage.input_tokens).calibration == 0.75
+
+
 def test_calls_of_one_reply_have_ids_of_their_own() -> None:
-    reply = together(calls("search", q="a"), calls("search", q="b", text="both"))
+    reply = together(calls("search", q="a"), calls("search", q="b", reply_text="both"))
     assert [(call.call_id, call.arguments["q"]) for call in reply.calls] == [("search_0", "a"), ("search_1", "b")]
     assert reply.text == "both"
 
@@ -117,6 +148,32 @@ def test_a_fake_tool_is_offered_as_the_one_that_it_stands_in_for(tmp_path: Path)
     assert "content" in specs["write_file"].parameters["properties"]
     assert (specs["write_file"].effect, specs["new"].effect) != ("read_only", "")
     assert specs["new"].parameters == {"type": "object"}
+
+
+def test_the_options_of_a_fake_tool_are_its_own(tmp_path: Path) -> None:
+    fakes = [FakeTool("new", options={"timeout_s": 7}), FakeTool("write_file", options=ToolOptions(max_attempts=9))]
+    config = orga_config(
+        "[tools.options.new]\ntimeout_s = 3\nmax_attempts = 2\n[tools.options.write_file]\ntimeout_s = 4"
+    )
+    standing_in = StandIns(ScriptedModels(scripted()), fakes)
+    parts = configured_parts(config, {}, tmp_path, knows_attributes=False, stand_ins=standing_in)
+    options = {tool.spec.name: tool.spec.options for tool in parts.tools}
+    assert (options["new"].timeout_s, options["new"].max_attempts) == (7, 2)
+    assert (options["write_file"].timeout_s, options["write_file"].max_attempts) == (4, 9)
+    with pytest.raises(InvalidInput, match="timeout: unknown key"):
+        FakeTool("new", options={"timeout": 7})
+    with pytest.raises(ValueError, match="options for 'other': there is no such tool"):
+        configured_parts(
+            orga_config("[tools.options.other]"), {}, tmp_path, knows_attributes=False, stand_ins=standing_in
+        )
+
+
+async def test_what_a_fake_tool_promises_is_done_before_it_is_recorded() -> None:
+    async def stream(arguments: dict[str, Any], context: ToolContext) -> AsyncIterator[str]:
+        yield "a"
+
+    assert await attempt(FakeTool("stream", stream)) == '["a"]'
+    assert await attempt(FakeTool("table", lambda arguments, context: {"n": 1})) == '{"n":1}'
 
 
 def test_builders_say_what_is_wrong() -> None:

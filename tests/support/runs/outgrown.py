@@ -21,7 +21,7 @@ LOOKS = 20
 
 def looking(request: ModelRequest, number: int) -> Reply:
     """Look at another page each time, then answer."""
-    return calls("look", arguments={"n": number}, text=f"step {number}") if number <= LOOKS else answers("done")
+    return calls("look", arguments={"n": number}, reply_text=f"step {number}") if number <= LOOKS else answers("done")
 
 
 def pages(size: int = 1_000, **fields: Any) -> FakeTool:
