@@ -13,6 +13,7 @@ The second server starts with the first look at the UI and ends when nobody has 
 """
 
 import asyncio
+import re
 import secrets
 import subprocess
 import threading
@@ -26,8 +27,8 @@ from time import monotonic, sleep
 
 from orga.client.server.ports import HOST, free_port
 
-NAMES = frozenset({"127.0.0.1", "localhost"})
-"""Hosts that no page can point elsewhere. The port does not matter: it may be forwarded."""
+OWN_HOST = re.compile(r"(127\.0\.0\.1|localhost)(:[0-9]{1,5})?")
+"""Names that no page can point elsewhere. The port does not matter: it may be forwarded."""
 
 API = "/api/v1/"
 SETTINGS = "/api/v1/settings"
@@ -92,14 +93,15 @@ def refusal(method: str, headers: Message) -> str:
     Browsers set these three headers by themselves: no script of a page can change them.
     """
     hosts = headers.get_all("Host", [])
-    if len(hosts) != 1 or hosts[0].partition(":")[0] not in NAMES:
+    if len(hosts) != 1 or not OWN_HOST.fullmatch(hosts[0]):
         return "Host: open the Temporal UI as http://127.0.0.1:PORT or http://localhost:PORT"
     origin = headers.get("Origin")
     if origin is None and method not in {"GET", "HEAD"}:
         return "Origin: a request that changes something has to name the Temporal UI as its origin"
     if origin is not None and origin != f"http://{hosts[0]}":
         return "Origin: the Temporal UI answers its own pages only"
-    is_visit = method == "GET" and headers.get("Sec-Fetch-Mode") == "navigate"
+    of_a_visit = (headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")) == ("navigate", "document")
+    is_visit = method == "GET" and of_a_visit  # a link of another page, and no frame in it
     if headers.get("Sec-Fetch-Site", "none") not in {"same-origin", "none"} and not is_visit:
         return "Sec-Fetch-Site: the Temporal UI answers its own pages only"
     return ""

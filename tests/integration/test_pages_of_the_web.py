@@ -39,6 +39,8 @@ READING = {
     "a rebound name without a port": ("evil.example", REBOUND),
     "a rebound name in an old browser": ("evil.example:{port}", NO_HEADERS),
     "a name that begins like ours": ("127.0.0.1.evil.example:{port}", REBOUND),
+    "a port that is a name": ("127.0.0.1:{port}.evil.example", REBOUND),
+    "a name with a user": ("localhost:{port}@evil.example", REBOUND),
     "a name with a dot at its end": ("localhost.:{port}", REBOUND),
     "the address of all interfaces": ("0.0.0.0:{port}", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}),
     "a script of another page": ("127.0.0.1:{port}", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}),
@@ -167,8 +169,10 @@ async def test_the_ui_shows_a_run_and_its_buttons_work(server: Endpoint) -> None
         asks = {**own, "Origin": f"http://{host}", "Content-Type": "application/json"}
         assert " 200 OK" in await asked(port, "POST", f"{LISTED}/{RUN}/signal/steer", asks, "{}", host=host)
         assert await events(server) > before
-    visit = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    visit = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
     assert " 200 OK" in await asked(port, "GET", f"/namespaces/default/workflows/{RUN}", visit), "a link in a mail"
+    framed = visit | {"Sec-Fetch-Dest": "iframe"}
+    assert " 403 Forbidden" in await asked(port, "GET", f"/namespaces/default/workflows/{RUN}", framed)
 
 
 async def test_the_ui_comes_back_after_the_server_of_its_pages_has_died(server: Endpoint) -> None:
