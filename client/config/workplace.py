@@ -18,7 +18,6 @@ from weakref import WeakKeyDictionary
 
 from temporalio.client import Client, WorkflowExecution
 
-from orga.activities.adapters.models.settings import named_models
 from orga.client.config.file import find_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.worker_order import ROOT_VARIABLE
@@ -125,6 +124,8 @@ def _settings_to_repeat(place: Workplace) -> list[str]:
 
 def _said_of_models() -> tuple[str, tuple[str, ...]]:
     """Return what the environment says about models, as a short digest, and the variables that say it."""
+    from orga.activities.adapters.models.settings import named_models  # with no model's code
+
     named = named_models(os.environ)
     return _short(json.dumps(named, sort_keys=True), MODELS_CHARS) if named else "", tuple(sorted(named))
 

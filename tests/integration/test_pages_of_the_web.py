@@ -20,6 +20,7 @@ from orga.client.server.record import ServerRecord, read_record
 from tests.support.parts.temporal import temporal_cli
 
 RUN = "agent-the-run-of-a-person"
+KIND = "WhatThePersonStarted"
 
 LISTED = "/api/v1/namespaces/default/workflows"
 SIGNAL = f"{LISTED}/{RUN}/signal/approve"
@@ -70,7 +71,7 @@ async def server(executable: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         patch.setenv("ORGA_TEMPORAL_CLI", str(executable))
         endpoint = await ensure_server(lambda _: None)
         client = await Client.connect(endpoint.address)
-        await client.start_workflow("Anything", id=RUN, task_queue="nobody")
+        await client.start_workflow(KIND, id=RUN, task_queue="nobody")
         assert " 200 OK" in await asked(ui_port(endpoint), "GET", f"/namespaces/default/workflows/{RUN}", {})
         yield endpoint
         stop()
@@ -126,7 +127,7 @@ async def events(endpoint: Endpoint) -> int:
 async def test_no_page_reads_a_run_on_any_port(server: Endpoint, host: str, headers: dict[str, str]) -> None:
     for port in all_ports():
         for path in (LISTED, f"{LISTED}/{RUN}/history", f"/namespaces/default/workflows/{RUN}", "/metrics"):
-            assert RUN not in await asked(port, "GET", path, headers, host=host), port
+            assert KIND not in await asked(port, "GET", path, headers, host=host), port
 
 
 @pytest.mark.parametrize(("host", "headers"), WRITING.values(), ids=WRITING)
@@ -164,7 +165,7 @@ async def test_the_ui_shows_a_run_and_its_buttons_work(server: Endpoint) -> None
         answer = await asked(port, "GET", f"{LISTED}/{RUN}", own, host=host)
         head, _, body = answer.partition("\r\n\r\n")
         assert " 200 OK" in head
-        assert json.loads(body)["workflowExecutionInfo"]["type"] == {"name": "Anything"}
+        assert json.loads(body)["workflowExecutionInfo"]["type"] == {"name": KIND}
         before = await events(server)
         asks = {**own, "Origin": f"http://{host}", "Content-Type": "application/json"}
         assert " 200 OK" in await asked(port, "POST", f"{LISTED}/{RUN}/signal/steer", asks, "{}", host=host)
