@@ -12,7 +12,8 @@ from pydantic import BaseModel
 
 from orga.activities.environment_secrets import secret_values
 from orga.activities.ports import ToolError
-from orga.activities.secret_spellings import spellings
+from orga.activities.secret_readings import spelled
+from orga.activities.secret_spellings import encoded_once, spellings
 
 MIN_GUESSED_CHARS = 8
 """Of a value that counts as a secret by where it stands; hiding shorter ones would hole every text."""
@@ -47,12 +48,15 @@ class KnownSecrets:
     """Texts to hide, the longest first."""
 
     texts: tuple[str, ...] = field(default=(), repr=False)
+    decoded: tuple[str, ...] = field(default=(), repr=False)
+    """What is searched for once a notation was decoded."""
 
     @classmethod
     def of(cls, values: Iterable[str], least: int = MIN_SECRET_CHARS) -> "KnownSecrets":
         """Take values that have at least so many characters, in every spelling that a text may have of them."""
         worth = {value for value in values if len(value) >= least}
-        return cls(tuple(sorted({form for value in worth for form in spellings(value)}, key=len, reverse=True)))
+        texts = sorted({form for value in worth for form in spellings(value)}, key=len, reverse=True)
+        return cls(tuple(texts), tuple({form for value in worth for form in (value, *encoded_once(value))}))
 
     @classmethod
     def of_environment(
@@ -77,6 +81,8 @@ class KnownSecrets:
         text = _WRAPPED.sub(self._unwrapped, text) if self.texts else text
         for secret in self.texts:
             text = text.replace(secret, HIDDEN)
+        for start, end in reversed(spelled(text, self.decoded, self._as_bytes)):
+            text = text[:start] + HIDDEN + text[end:]
         return text[: len(text) - self._begun(text)] if is_cut else text
 
     def hidden_at_cuts(self, text: str) -> str:
@@ -119,6 +125,10 @@ class KnownSecrets:
         """Return how many characters at the beginning are the end of one."""
         first = text[:_PART_CHARS]
         return max((_ended_of(form, first, text) for form in self.texts if first in form), default=0)
+
+    @cached_property
+    def _as_bytes(self) -> tuple[str, ...]:
+        return tuple(text.encode(errors="replace").decode("latin-1") for text in self.decoded)
 
     @cached_property
     def _first_parts(self) -> re.Pattern[str]:

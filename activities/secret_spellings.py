@@ -42,8 +42,16 @@ def spellings(value: str) -> Iterator[str]:
     data = value.encode(errors="replace")
     wide = value.encode("utf-16-le", errors="replace")  # as PowerShell encodes it
     in_base64 = (*_in_base64(data), *_in_base64(wide))
-    for encoded in (_in_addresses(value), in_base64, _in_digits(value, data), [wide.hex()], _in_markup(value)):
+    twice = [form for once in encoded_once(value) for form in encoded_once(once)]
+    for encoded in (_in_addresses(value), in_base64, twice, _in_digits(value, data), [wide.hex()], _in_markup(value)):
         yield from (text for text in encoded if len(text) >= MIN_CHARS)
+
+
+def encoded_once(value: str) -> Iterator[str]:
+    """Yield what base64 and hexadecimal digits show of a value."""
+    data = value.encode(errors="replace")
+    digits = data.hex()
+    yield from (text for text in (*_in_base64(data), digits, digits.upper()) if len(text) >= MIN_CHARS)
 
 
 def _escaped(value: str) -> set[str]:

@@ -172,6 +172,92 @@ def test_a_secret_is_hidden_in_common_spellings(shown: str) -> None:
     assert shown not in found
 
 
+PADDED = b"token = " + KEY.encode() + b"\nnext line of the file\n"
+
+
+def dumped(data: bytes, group: int = 2, column: str = "  {}", offset: str = "{:08x}: ") -> str:
+    lines = [(at, data[at : at + 16]) for at in range(0, len(data), 16)]
+    return "\n".join(
+        (offset.format(at) + line.hex(" ", -group)).ljust(59)
+        + column.format("".join(chr(byte) if 32 <= byte < 127 else "." for byte in line))
+        for at, line in lines
+    )
+
+
+def words_of(data: bytes, form: str, size: int) -> str:
+    padded = data + bytes(-len(data) % size)
+    words = [int.from_bytes(padded[at : at + size], "little") for at in range(0, len(padded), size)]
+    return "\n".join(
+        f"{at * size:07o} " + " ".join(format(word, form) for word in words[at : at + 8])
+        for at in range(0, len(words), 8)
+    )
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        pytest.param("\n".join(map(str, KEY.encode())), id="byte values, one a line"),
+        pytest.param(json.dumps(list(KEY.encode()), indent=4), id="byte values in JSON, one a line"),
+        pytest.param(json.dumps(dict(enumerate(KEY.encode()))), id="an array of bytes as JavaScript writes it"),
+        pytest.param("; ".join(map(str, KEY.encode())), id="byte values with semicolons"),
+        pytest.param("\n".join(f"{byte:02x}" for byte in KEY.encode()), id="hexadecimal, one a line"),
+        pytest.param(",\n  ".join(f"0x{byte:02X}" for byte in KEY.encode()), id="a list of C, one a line"),
+        pytest.param(" ".join(map(oct, KEY.encode())), id="octal numbers"),
+        pytest.param(dumped(PADDED), id="xxd"),
+        pytest.param(dumped(PADDED, 1), id="xxd by single bytes"),
+        pytest.param(json.dumps({"out": dumped(PADDED)}), id="xxd in JSON"),
+        pytest.param(re.sub("(.{60})", r"\1\n", PADDED.hex()), id="plain xxd"),
+        pytest.param(dumped(PADDED, 1, "  |{}|", "{:08x}  "), id="hexdump -C"),
+        pytest.param(words_of(PADDED, "04x", 2), id="hexdump"),
+        pytest.param(words_of(PADDED, "08x", 4), id="od by four bytes"),
+        pytest.param(words_of(PADDED, "06o", 2), id="od"),
+        pytest.param(words_of(PADDED, "03o", 1), id="od -b"),
+        pytest.param(words_of(PADDED, "4d", 1), id="od -tu1"),
+        pytest.param(KEY.replace("s", "&#115;").replace("/", "&sol;"), id="some references of HTML"),
+        pytest.param("".join(f"&#{ord(c):05};" for c in KEY), id="references of HTML with zeros"),
+        pytest.param("".join(f"&#{ord(c)}" for c in KEY), id="references of HTML without their end"),
+        pytest.param("".join(f"&#x{ord(c):04x};" if c in "se" else c for c in KEY), id="some of hexadecimal"),
+        pytest.param(KEY.replace("k", "%6b").replace("é", "%c3%a9"), id="some letters quoted"),
+        pytest.param("".join(f"\\u{ord(c):04x}" if c in "se" else c for c in KEY), id="some escapes of JSON"),
+        pytest.param("".join(f"\\x{ord(c):02x}" if c in "sk" else c for c in KEY), id="some escapes of Python"),
+        pytest.param(b64encode(b64encode(PADDED)).decode(), id="base64 of base64"),
+        pytest.param(b64encode(b"x" + b64encode(b"y" + PADDED)).decode(), id="base64 of base64 elsewhere"),
+        pytest.param(encodebytes(b64encode(PADDED * 3)).decode(), id="base64 of base64 in lines"),
+        pytest.param(b64encode(PADDED.hex().encode()).decode(), id="base64 of hexadecimal"),
+        pytest.param(b64encode(PADDED).hex(), id="hexadecimal of base64"),
+        pytest.param(PADDED.hex().encode().hex(), id="hexadecimal of hexadecimal"),
+        pytest.param(dumped(b64encode(PADDED)), id="xxd of base64"),
+        pytest.param(str(list(b64encode(PADDED))), id="byte values of base64"),
+        pytest.param("".join(f"&#{byte};" for byte in b64encode(PADDED)), id="references of HTML to base64"),
+    ],
+)  # fmt: skip
+def test_a_secret_is_hidden_in_notations_of_any_layout(shown: str) -> None:
+    known = KnownSecrets.of([KEY])
+    found = known.hidden(f"(before)\n{shown}\n(after)")
+    assert found.startswith("(before)\n")
+    assert found.endswith("\n(after)")
+    assert HIDDEN in found
+    assert known.hidden(found) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(dumped(b"nothing to hide in these lines of a dump"), id="a dump"),
+        pytest.param(json.dumps(list(range(256)), indent=1), id="numbers"),
+        pytest.param("5 &lt; 6 &amp; a\\nb %41 \\u0041", id="escapes"),
+        pytest.param("12 add\nbe  |face|\n0000000 fade", id="words that could be digits"),
+    ],
+)
+def test_a_notation_without_a_secret_is_left_as_it_is(text: str) -> None:
+    assert KnownSecrets.of([KEY]).hidden(text) == text
+
+
+@given(st.text(max_size=80))
+def test_any_text_can_be_read(text: str) -> None:
+    assert KnownSecrets.of([KEY]).hidden(text) == text
+
+
 @pytest.mark.parametrize(
     ("name", "value", "secret"),
     [

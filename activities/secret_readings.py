@@ -1,0 +1,232 @@
+"""Where a text spells a secret in a notation that can be mixed and laid out at will: it is decoded, then searched.
+
+References of HTML and escapes can be written for some characters only, numbers of bytes with anything between them, and
+a dump has offsets and a column of text. So no table of spellings can list them.
+"""
+
+import html
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+Span = tuple[int, int]
+
+MIN_BYTES = 6
+"""Of what numbers are read as; no secret is shorter."""
+
+_ESCAPES = re.compile(
+    r"(?P<html>&(?:#\d{1,8}|#[xX][0-9a-fA-F]{1,7}|[A-Za-z][A-Za-z0-9]{1,31});?)"
+    r"|(?P<address>(?:%[0-9a-fA-F]{2})+)"
+    r"|(?P<bytes>(?:\\x[0-9a-fA-F]{2})+)"
+    r"|(?P<octal>(?:\\[0-3][0-7]{2})+)"
+    r"|(?P<units>(?:\\u[0-9a-fA-F]{4})+)"
+    r"|(?P<point>\\(?:u\{[0-9a-fA-F]{1,8}\}|U[0-9a-fA-F]{8}))"
+    r"|(?P<named>\\[nrt])"
+    r"|(?P<itself>\\[^\w\s])"
+)
+
+_GAP = r"[^0-9A-Za-z]{1,60}"
+_NUMBERS = {
+    10: r"(\d{1,3})(?![0-9A-Za-z])",
+    16: r"(?:0[xX]|\\x)?([0-9A-Fa-f]{2})[hH]?(?![0-9A-Za-z])",
+    8: r"(?:0o|\\)?([0-3]?[0-7]{2})(?![0-9A-Za-z])",
+}
+_LISTS = {
+    base: re.compile(rf"(?<![0-9A-Za-z]){number}(?:{_GAP}{number}){{{MIN_BYTES - 1},}}+".replace("([", "(?:["))
+    for base, number in _NUMBERS.items()
+}
+_NUMBER = {base: re.compile(rf"(?<![0-9A-Za-z]){number}") for base, number in _NUMBERS.items()}
+
+_DUMP_LINE = re.compile(
+    r"(?:^[ \t]*|[\"'`])(?:(?P<offset>[0-9A-Fa-f]{4,16}):?[ \t]+)?"
+    r"(?P<words>[0-9A-Fa-f]{1,80}(?: {1,3}[0-9A-Fa-f]{1,80})*)(?![0-9A-Za-z])[ \t]*(?:[|>\"'`].*|  .*)?$",
+    re.MULTILINE,
+)
+"""As `xxd`, `hexdump` and `od` write it: an offset, words, a column of text."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A text with some notation decoded."""
+
+    text: str
+    marks: Callable[[], Sequence[tuple[Span, Span]]]
+    """Of each decoded part, in order: where it is in `text`, and where in what it was read from."""
+
+    def spans(self, secrets: Iterable[str]) -> list[Span]:
+        """Return where a secret is in what this was read from; of a decoded part always all of it."""
+        found = [span for secret in secrets for span in _places(self.text, secret)]
+        return self.sources(found)
+
+    def sources(self, found: Iterable[Span]) -> list[Span]:
+        """Return what spans of `text` were read from."""
+        spans = [*found]
+        marks = self.marks() if spans else ()
+        return [(_source_start(marks, start), _source_end(marks, end)) for start, end in spans]
+
+
+def spelled(text: str, secrets: Sequence[str], as_bytes: Sequence[str]) -> list[Span]:
+    """Return where secrets are spelled in notations that are read here, in order and apart from each other.
+
+    Args:
+        text: What is searched.
+        secrets: As text.
+        as_bytes: The same in UTF-8, a character for each byte.
+    """
+    if not secrets:
+        return []
+    found = _in_numbers(text, as_bytes)
+    if _ESCAPES.search(text):
+        unescaped = Reading(_ESCAPES.sub(_meant, text), lambda: _marks_of_escapes(text))
+        found += unescaped.spans(secrets)
+        found += unescaped.sources(_in_numbers(unescaped.text, as_bytes))
+    apart: list[Span] = []
+    for start, end in sorted(found):
+        if apart and start < apart[-1][1]:
+            apart[-1] = apart[-1][0], max(end, apart[-1][1])
+        else:
+            apart.append((start, end))
+    return apart
+
+
+def _places(text: str, secret: str) -> Iterator[Span]:
+    at = -1
+    while (at := text.find(secret, at + 1)) >= 0:
+        yield at, at + len(secret)
+
+
+def _source_start(marks: Sequence[tuple[Span, Span]], at: int) -> int:
+    before = bisect_right(marks, at, key=lambda mark: mark[0][0]) - 1
+    if before < 0:
+        return at
+    (_, end), (source, source_end) = marks[before]
+    return source if at < end else source_end + at - end
+
+
+def _source_end(marks: Sequence[tuple[Span, Span]], at: int) -> int:
+    before = bisect_left(marks, at, key=lambda mark: mark[0][0]) - 1
+    if before < 0:
+        return at
+    (_, end), (_, source_end) = marks[before]
+    return source_end if at <= end else source_end + at - end
+
+
+def _meant(found: re.Match[str]) -> str:
+    return _MEANINGS[found.lastgroup or ""](found[0])
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+def _point(escape: str) -> str:
+    point = int(escape.strip("\\uU{}"), 16)
+    return chr(point) if point < 0x110000 else escape
+
+
+_MEANINGS: dict[str, Callable[[str], str]] = {
+    "html": html.unescape,
+    "address": lambda escape: _decoded(bytes.fromhex(escape.replace("%", ""))),
+    "bytes": lambda escape: _decoded(bytes.fromhex(escape.replace("\\x", ""))),
+    "octal": lambda escape: _decoded(bytes(int(digits, 8) for digits in escape.split("\\")[1:])),
+    "units": lambda escape: bytes.fromhex(escape.replace("\\u", "")).decode("utf-16-be", "replace"),
+    "point": _point,
+    "named": lambda escape: {"n": "\n", "r": "\r", "t": "\t"}[escape[1]],
+    "itself": lambda escape: escape[1],
+}
+"""By the group of `_ESCAPES`."""
+
+
+def _marks_of_escapes(text: str) -> list[tuple[Span, Span]]:
+    marks: list[tuple[Span, Span]] = []
+    at = length = 0
+    for found in _ESCAPES.finditer(text):
+        start = length + found.start() - at
+        length = start + len(_meant(found))
+        marks.append(((start, length), found.span()))
+        at = found.end()
+    return marks
+
+
+def _in_numbers(text: str, as_bytes: Sequence[str]) -> list[Span]:
+    """Return where numbers stand for the bytes of a secret."""
+    found: list[Span] = []
+    for base, pattern in _LISTS.items():
+        for run in pattern.finditer(text):
+            found += _in_list(run, base, as_bytes)
+    lines = list(_DUMP_LINE.finditer(text))
+    words = [_words(line) for line in lines]
+    for read in _WORDS:
+        parts = [read(each) for each in words]
+        found += _of_bytes(b"".join(parts), partial(_lines_of, lines, parts)).spans(as_bytes)
+    return found
+
+
+def _in_list(run: re.Match[str], base: int, as_bytes: Sequence[str]) -> Iterator[Span]:
+    number = _NUMBER[base]
+    data = bytes(int(digits, base) & 0xFF for digits in number.findall(run.string, *run.span()))
+    for step in (slice(None), slice(1, None, 2)):  # the second: each has its index, {"0": 115, "1": 107}
+        yield from _of_bytes(data[step], partial(_numbers_of, run, number, step)).spans(as_bytes)
+
+
+def _of_bytes(data: bytes, sources: Callable[[], Sequence[Span]]) -> Reading:
+    return Reading(data.decode("latin-1"), lambda: [((at, at + 1), span) for at, span in enumerate(sources())])
+
+
+def _numbers_of(run: re.Match[str], number: re.Pattern[str], step: slice) -> list[Span]:
+    return [found.span() for found in number.finditer(run.string, *run.span())][step]
+
+
+def _lines_of(lines: Sequence[re.Match[str]], parts: Sequence[bytes]) -> list[Span]:
+    return [line.span() for line, part in zip(lines, parts, strict=True) for _ in part]
+
+
+def _words(line: re.Match[str]) -> list[str]:
+    words: list[str] = line["words"].split()
+    offset: str = line["offset"] or ""
+    is_word = offset != "" and len(offset) == len(words[0]) and line.string[line.end("offset")] != ":"
+    return [offset, *words] if is_word else words
+
+
+def _in_order(words: list[str]) -> bytes:
+    """Return the bytes of words of hexadecimal digits, all as long as the first; only the last may be shorter."""
+    size = len(words[0])
+    count = next((number for number, word in enumerate(words) if len(word) != size), len(words))
+    if count < len(words) and len(words[count]) < size:
+        count += 1
+    digits = "".join(words[:count])
+    return bytes.fromhex(digits) if len(digits) % 2 == 0 else b""
+
+
+def _swapped(words: list[str]) -> bytes:
+    """Return the bytes of words that are hexadecimal numbers of a little-endian machine."""
+    if len(words[0]) not in {4, 8}:
+        return b""
+    return b"".join(bytes.fromhex(word)[::-1] for word in words if len(word) == len(words[0]))
+
+
+def _swapped_octal(words: list[str]) -> bytes:
+    """Return the bytes of words as `od` writes them unasked: octal numbers of a little-endian machine."""
+    try:
+        return b"".join((int(word, 8) & 0xFFFF).to_bytes(2, "little") for word in words if len(word) == 6)
+    except ValueError:
+        return b""
+
+
+def _in_base(base: int) -> Callable[[list[str]], bytes]:
+    def read(words: list[str]) -> bytes:
+        try:
+            return bytes(int(word, base) for word in words)
+        except ValueError:
+            return b""
+
+    return read
+
+
+_WORDS = (_in_order, _swapped, _swapped_octal, _in_base(8), _in_base(10))
+"""What the words of a dump can stand for."""
