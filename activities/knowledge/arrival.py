@@ -8,7 +8,7 @@ from orga.activities.knowledge.identity import item_id, same_object
 from orga.workflows.types.knowledge import KnowledgeItem, StoredItem
 
 SETTLED = 50
-"""Facts of one claim, the newest, of which it is settled anew what contradicts them when another comes."""
+"""Facts of one claim, the newest, that are looked at again when another comes; and the newest clean one."""
 
 
 def arrived(item: KnowledgeItem, now: datetime) -> StoredItem:
@@ -22,7 +22,7 @@ def change(old: StoredItem | None, new: StoredItem) -> Literal["added", "updated
     """Return what an arriving item does to the one of the same id.
 
     What says the same again changes nothing, so that it keeps its first provenance: a tainted run cannot make a clean
-    item its own, nor hide where it came from, as long as that one stands. Told again by a clean run, a tainted item is
+    item its own, nor hide where it came from, until that one has expired. Told again by a clean run, a tainted item is
     clean; what has a key is marked as whoever stores it last says. A fact that has been contradicted, or has expired,
     is news again, with the mark of whoever tells it. An older copy never takes the place of a newer one.
     """
@@ -33,7 +33,7 @@ def change(old: StoredItem | None, new: StoredItem) -> Literal["added", "updated
     is_cleaner = bool(old.provenance.taint) and not new.provenance.taint
     is_fouler = bool(new.provenance.taint) and not old.provenance.taint
     is_news = bool(old.contradicted_by) and new.stored_at > old.stored_at
-    if is_fouler and not new.key and _stands(old, new.stored_at):
+    if is_fouler and not new.key and not _has_expired(old, new.stored_at):
         return "unchanged"  # of the same content: what differs is the spelling or the confidence
     is_marked = is_fouler and bool(new.key)
     says_more = _said(old) != _said(in_place_of(old, new))
@@ -51,21 +51,26 @@ def in_place_of(old: StoredItem | None, new: StoredItem) -> StoredItem:
 
 
 def standing(facts: Sequence[StoredItem], arriving: str) -> dict[str, str]:
-    """Return, by id, what each fact of one claim is contradicted by: the newest stands, empty.
+    """Return, by id, what each fact of one claim is contradicted by; "" for a fact that stands.
+
+    The newest stands. A tainted fact contradicts no clean one, and while a clean one holds, that one contradicts it.
 
     Args:
-        facts: All of the claim.
+        facts: Of the claim the newest, and the newest clean one.
         arriving: The id of the one that has just come: of two of the same time it is the newer.
     """
     if not facts:
         return {}
-    newest = max(facts, key=lambda fact: (fact.stored_at, fact.id == arriving, fact.id))
-    return {fact.id: "" if same_object(fact, newest) else newest.id for fact in facts}
+    by_time = sorted(facts, key=lambda fact: (fact.stored_at, fact.id == arriving, fact.id))
+    newest = by_time[-1]
+    clean = next((fact for fact in reversed(by_time) if not fact.provenance.taint), newest)
+    over_tainted = newest if _has_expired(clean, newest.stored_at) else clean
+    leading = {fact.id: over_tainted if fact.provenance.taint else clean for fact in facts}
+    return {fact.id: "" if same_object(fact, leading[fact.id]) else leading[fact.id].id for fact in facts}
 
 
-def _stands(item: StoredItem, now: datetime) -> bool:
-    """Return whether an item is recalled, and behind no newer one."""
-    return not item.contradicted_by and (item.expires_at is None or item.expires_at > now)
+def _has_expired(item: StoredItem, now: datetime) -> bool:
+    return item.expires_at is not None and item.expires_at <= now
 
 
 def _said(item: KnowledgeItem) -> dict[str, object]:

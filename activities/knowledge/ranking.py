@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from rapidfuzz import fuzz, process
 
+from orga.activities.knowledge.identity import folded, same_object
 from orga.activities.knowledge.vectors import cosine
 from orga.activities.knowledge.words import query_terms, searched_text, stem, words_of
 from orga.workflows.types.knowledge import Recall, Recalled, StoredItem
@@ -59,6 +60,7 @@ def ranked(wish: Recall, query: Sequence[float] | None, candidates: Sequence[Can
     unique = {candidate.item.id: candidate for candidate in candidates}
     scores = _scores(wish.text, query, list(unique.values()))
     scores = {id_: _behind_newer(unique[id_].item, score, scores) for id_, score in scores.items()}
+    scores |= _behind_clean([candidate.item for candidate in unique.values()], scores)
     found = [
         Recalled(item=unique[id_].item, score=score)
         for id_, score in scores.items()
@@ -106,9 +108,29 @@ def _behind_newer(item: StoredItem, score: float, scores: dict[str, float]) -> f
     return score if newer is None else min(round(score * CONTRADICTED, 4), newer)
 
 
-def _order(found: Recalled) -> tuple[float, bool, float, float, str]:
+def _behind_clean(items: Sequence[StoredItem], scores: dict[str, float]) -> dict[str, float]:
+    """Return the scores of tainted facts that a clean one contradicts, whoever's it is: no more than that one's."""
+    clean: dict[tuple[str, str], list[StoredItem]] = {}
+    facts = [item for item in items if item.kind == "fact"]
+    for fact in facts:
+        if not fact.provenance.taint:
+            clean.setdefault(_spoken_of(fact), []).append(fact)
+    others = {fact.id: clean.get(_spoken_of(fact), []) for fact in facts if fact.provenance.taint}
+    return {
+        fact.id: min(scores[fact.id], *(scores[other.id] for other in others[fact.id]))
+        for fact in facts
+        if others.get(fact.id) and not any(same_object(fact, other) for other in others[fact.id])
+    }
+
+
+def _spoken_of(fact: StoredItem) -> tuple[str, str]:
+    return folded(fact.subject), folded(fact.predicate)
+
+
+def _order(found: Recalled) -> tuple[float, bool, bool, float, float, str]:
     item = found.item
-    return -found.score, bool(item.contradicted_by), -item.confidence, -item.stored_at.timestamp(), item.id
+    is_tainted = bool(item.provenance.taint)
+    return -found.score, bool(item.contradicted_by), is_tainted, -item.confidence, -item.stored_at.timestamp(), item.id
 
 
 def _alike(term: str, vocabulary: Sequence[str]) -> dict[str, float]:

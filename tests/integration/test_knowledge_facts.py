@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from orga.activities.knowledge.arrival import SETTLED
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.workflows.types.knowledge import Erasure, Provenance, StoredItem
 from tests.support.knowledge.items import T0, Clock, a_fact, a_text, owned, tainted, texts, wish
@@ -35,16 +36,75 @@ async def test_what_has_a_key_is_marked_as_whoever_stores_it_last_says(store: Kn
     assert stored.change == "updated"
 
 
-async def test_a_contradicted_fact_that_a_tainted_run_tells_again_stands_with_its_mark(
+async def test_a_tainted_fact_lowers_no_clean_one(store: KnowledgeStore, clock: Clock) -> None:
+    [clean] = await store.store([a_fact("the api", "is deployed", "on Fridays", confidence=0.3)])
+    clock.advance(1)
+    false = a_fact("The api", "is deployed", "on Sundays by anybody", confidence=1.0, provenance=tainted("fetch_url"))
+    [stored] = await store.store([false])
+    assert stored.contradicts == ()
+    first, second = await store.recall(wish("api deployed on Sundays by anybody"))
+    assert (first.item.id, first.item.contradicted_by) == (clean.id, "")
+    assert (second.item.contradicted_by, second.score <= first.score) == (clean.id, True)
+
+
+async def test_many_tainted_facts_lower_no_clean_one(store: KnowledgeStore, clock: Clock) -> None:
+    """More than are looked at when another one comes, in one call and one by one."""
+    [clean] = await store.store([a_fact("x", "is", "right")])
+    clock.advance(1)
+    false = [a_fact("x", "is", f"wrong {number}", provenance=tainted("fetch_url")) for number in range(SETTLED + 5)]
+    await store.store(false)
+    for each in false[:3]:
+        clock.advance(1)
+        await store.store([each, a_fact("x", "is", f"{each.object} again", provenance=tainted("fetch_url"))])
+    for query in ("x is", "x is wrong 7", "x wrong again"):
+        assert (await store.recall(wish(query, limit=1, threshold=0)))[0].item.id == clean.id
+    kept = {item.id: item for item in await all_items(store)}
+    assert kept.pop(clean.id).contradicted_by == ""
+    assert {item.contradicted_by for item in kept.values()} == {clean.id}
+
+
+async def test_a_clean_fact_goes_before_older_and_newer_tainted_ones(store: KnowledgeStore, clock: Clock) -> None:
+    for object_, provenance in (("1", tainted("fetch_url")), ("2", Provenance()), ("3", tainted("fetch_url"))):
+        clock.advance(1)
+        await store.store([a_fact("x", "is", object_, provenance=provenance)])
+    assert [found.item.object for found in await store.recall(wish("x is"))] == ["2", "3", "1"]
+
+
+async def test_a_newer_clean_fact_contradicts_a_clean_one_that_a_tainted_run_tells_again(
     store: KnowledgeStore, clock: Clock
 ) -> None:
     for object_, provenance in (("1", Provenance()), ("2", Provenance()), ("1", tainted("fetch_url"))):
         clock.advance(1)
         [last] = await store.store([a_fact("x", "is", object_, provenance=provenance)])
-    assert (last.change, len(last.contradicts)) == ("updated", 1)
+    assert last.change == "unchanged"
     first, second = await store.recall(wish("x is"))
-    assert (first.item.object, first.item.provenance.taint) == ("1", ("fetch_url",))
-    assert second.item.contradicted_by == first.item.id
+    assert (first.item.object, second.item.object, second.item.provenance.taint) == ("2", "1", ())
+
+
+async def test_a_tainted_fact_of_a_narrower_scope_ranks_below_a_clean_one(store: KnowledgeStore, clock: Clock) -> None:
+    await store.store([a_fact("x", "is", "1", **owned("tenant", "acme"))])
+    clock.advance(1)
+    mine = owned("user", "acme", "anna")
+    await store.store([a_fact("x", "is", "2", confidence=1.0, provenance=tainted("fetch_url"), **mine)])
+    found = await store.recall(wish("x is 2", reader=mine["owner"]))
+    assert [each.item.object for each in found] == ["1", "2"]
+
+
+async def test_once_the_clean_fact_is_gone_a_tainted_one_stands(store: KnowledgeStore, clock: Clock) -> None:
+    [clean] = await store.store([a_fact("x", "is", "1")])
+    clock.advance(1)
+    await store.store([a_fact("x", "is", "2", provenance=tainted("fetch_url"))])
+    await store.forget(Erasure(ids=(clean.id,)))
+    assert [item.contradicted_by for item in await all_items(store)] == [""]
+
+
+async def test_an_expired_clean_fact_contradicts_no_tainted_one(store: KnowledgeStore, clock: Clock) -> None:
+    await store.store([a_fact("x", "is", "1", expires_at=T0 + timedelta(hours=1))])
+    clock.advance(3600)
+    for object_ in ("2", "3"):
+        clock.advance(1)
+        await store.store([a_fact("x", "is", object_, provenance=tainted("fetch_url"))])
+    assert [found.item.object for found in await store.recall(wish("x is"))] == ["3", "2"]
 
 
 async def test_an_expired_fact_that_a_tainted_run_tells_again_is_recalled_with_its_mark(

@@ -161,8 +161,8 @@ class StoredItem(KnowledgeItem):
     """Of the store's own making; the same for the same key, scope and owner."""
     stored_at: datetime
     contradicted_by: str = ""
-    """The id of a newer fact of the same subject and predicate, within the same scope and owner, with another object:
-    this one ranks below it."""
+    """The id of the fact of the same subject and predicate, within the same scope and owner, with another object, that
+    this one ranks below: the newest, of a tainted fact the newest clean one."""
 
     def with_contradiction(self, newer: str) -> Self:
         """Return the fact that the newer one of this id contradicts; "" for none."""

@@ -17,6 +17,9 @@ COLUMNS = (
 )
 """Of the table `items`, in the order of a row."""
 
+UNTAINTED = "[]"
+"""The value of `taint` of a clean item."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PLAIN = ("kind", "text", "scope", "key", "subject", "predicate", "object", "directory", "language", "confidence")
 

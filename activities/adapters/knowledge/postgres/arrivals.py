@@ -49,7 +49,7 @@ class Arrivals:
             self._claims[claim][item.id] = None
 
     def _settle(self, claim: str, arriving: str) -> tuple[str, ...]:
-        """Let the newest fact of a claim stand, and return which ones the arriving one contradicts from now on."""
+        """Settle which fact of a claim stands, and return which ones the arriving one contradicts from now on."""
         facts = self._newest(claim, arriving) if claim else []
         news = {
             id_: newer for id_, newer in standing(facts, arriving).items() if self._items[id_].contradicted_by != newer
@@ -60,7 +60,8 @@ class Arrivals:
         return tuple(sorted(id_ for id_, newer in news.items() if newer == arriving))
 
     def _newest(self, claim: str, arriving: str) -> list[StoredItem]:
-        """Return the newest facts of a claim, of equal time those that came last, and the arriving one."""
+        """Return the newest facts of a claim, of equal time the later ones; the newest clean and the arriving one."""
         facts = [self._items[id_] for id_ in self._claims[claim]]
         facts.sort(key=lambda fact: (fact.stored_at, self._places[fact.id]), reverse=True)
-        return facts[:SETTLED] + [fact for fact in facts[SETTLED:] if fact.id == arriving]
+        clean = next((fact.id for fact in facts if not fact.provenance.taint), arriving)
+        return facts[:SETTLED] + [fact for fact in facts[SETTLED:] if fact.id in {arriving, clean}]

@@ -11,7 +11,7 @@ from orga.activities.adapters.knowledge.postgres.arrivals import Arrivals
 from orga.activities.adapters.knowledge.postgres.rows import CHANGED, MARKS, NAMES, SELECTED, bits, numbers
 from orga.activities.adapters.knowledge.postgres.schema import Connection
 from orga.activities.adapters.knowledge.postgres.words import vector_of
-from orga.activities.adapters.knowledge.rows import item_of, micros, row_of
+from orga.activities.adapters.knowledge.rows import UNTAINTED, item_of, micros, row_of
 from orga.activities.knowledge.arrival import SETTLED, standing
 from orga.activities.knowledge.erasing import named_exactly, spellings
 from orga.activities.knowledge.identity import claim_of
@@ -25,9 +25,12 @@ _KNOWN = sql.SQL(
     "SELECT number FROM orga_knowledge.items WHERE id = ANY(%s) "
     "UNION SELECT newest.number FROM unnest(%s::text[]) AS asked (claim) CROSS JOIN LATERAL ("
     "SELECT number FROM orga_knowledge.items WHERE items.claim = asked.claim AND items.claim != '' "
-    "ORDER BY stored_at DESC, number DESC LIMIT %s) AS newest"
+    "ORDER BY stored_at DESC, number DESC LIMIT %s) AS newest "
+    "UNION SELECT clean.number FROM unnest(%s::text[]) AS asked (claim) CROSS JOIN LATERAL ("
+    "SELECT number FROM orga_knowledge.items WHERE items.claim = asked.claim AND items.claim != '' "
+    "AND items.taint = {} ORDER BY stored_at DESC, number DESC LIMIT 1) AS clean"
     ") ORDER BY number"
-).format(SELECTED)
+).format(SELECTED, sql.Literal(UNTAINTED))
 _INSERT = sql.SQL(
     "INSERT INTO orga_knowledge.items ({}, words) VALUES ({}, %s::text::tsvector) ON CONFLICT (id) DO UPDATE SET {}"
 ).format(NAMES, MARKS, CHANGED)
@@ -53,8 +56,9 @@ def vectors_of(embedder: str, found: Mapping[str, Sequence[float]]) -> Vectors:
 
 
 async def known_items(connection: Connection, ids: Sequence[str], claims: Sequence[str] = ()) -> dict[str, StoredItem]:
-    """Return those of these ids that are there, and the newest of these claims; the first that came first."""
-    cursor = await connection.execute(_KNOWN, (list(ids), list(set(claims)), SETTLED))
+    """Return those of these ids, and of these claims the newest and the newest clean one, in the order they came."""
+    asked = list(set(claims))
+    cursor = await connection.execute(_KNOWN, (list(ids), asked, SETTLED, asked))
     return {item.id: item for item in map(item_of, await cursor.fetchall())}
 
 

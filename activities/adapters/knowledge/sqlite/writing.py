@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orga.activities.adapters.knowledge.rows import COLUMNS, item_of, micros, row_of
+from orga.activities.adapters.knowledge.rows import COLUMNS, UNTAINTED, item_of, micros, row_of
 from orga.activities.adapters.knowledge.sqlite.schema import SELECTED
 from orga.activities.knowledge.arrival import SETTLED, change, in_place_of, standing
 from orga.activities.knowledge.batches import batches
@@ -108,13 +108,18 @@ def _store(connection: sqlite3.Connection, item: StoredItem, vectors: Vectors, c
 
 
 def _settle(connection: sqlite3.Connection, claim: str, arriving: str, changed: int) -> tuple[str, ...]:
-    """Let the newest fact of a claim stand, and return which ones the arriving one contradicts from now on."""
+    """Settle which fact of a claim stands, and return which ones the arriving one contradicts from now on."""
     if not claim:
         return ()
-    rows = connection.execute(
-        f"SELECT {SELECTED} FROM items WHERE claim = ? AND claim != '' ORDER BY stored_at DESC, number DESC LIMIT ?",
-        (claim, SETTLED),
-    ).fetchall()
+    rows = [
+        row
+        for among, count in (("", SETTLED), (f"AND taint = '{UNTAINTED}'", 1))
+        for row in connection.execute(
+            f"SELECT {SELECTED} FROM items WHERE claim = ? AND claim != '' {among} "
+            "ORDER BY stored_at DESC, number DESC LIMIT ?",
+            (claim, count),
+        )
+    ]
     facts = list({**{item.id: item for item in map(item_of, rows)}, **known_items(connection, [arriving])}.values())
     before = {fact.id: fact.contradicted_by for fact in facts}
     news = {id_: newer for id_, newer in standing(facts, arriving).items() if before[id_] != newer}
