@@ -43,9 +43,9 @@ from temporalio import workflow
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.begin import first_state
 from orga.workflows.decisions.calls import not_run
+from orga.workflows.decisions.learnings import learnings
 from orga.workflows.decisions.limits import is_time_for_another
 from orga.workflows.decisions.observe import ClassifiedReply
-from orga.workflows.decisions.recall import learnings
 from orga.workflows.decisions.result import missing_output, result, with_gathered, with_output
 from orga.workflows.decisions.roll_over import holding_up
 from orga.workflows.lifecycle import Lifecycle, state_to_begin

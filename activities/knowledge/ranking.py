@@ -14,7 +14,7 @@ from rapidfuzz import fuzz, process
 from orga.activities.knowledge.identity import folded, same_object
 from orga.activities.knowledge.vectors import cosine
 from orga.activities.knowledge.words import query_terms, searched_text, stem, words_of
-from orga.workflows.types.knowledge import Recall, Recalled, StoredItem
+from orga.workflows.types.knowledge import KnowledgeKind, Recall, Recalled, StoredItem
 
 CANDIDATES = 40
 """How many a store looks for by words, and as many by vectors, where no more are wanted."""
@@ -44,6 +44,13 @@ def enough(wish: Recall) -> int:
     return max(CANDIDATES, wish.limit)
 
 
+def kinds_apart(wish: Recall) -> list[tuple[KnowledgeKind, ...]]:
+    """Return the kinds that a store looks for apart: the memories of many runs leave the others their places."""
+    memories: tuple[KnowledgeKind, ...] = tuple(kind for kind in wish.kinds if kind == "memory")
+    others: tuple[KnowledgeKind, ...] = tuple(kind for kind in wish.kinds if kind != "memory")
+    return [kinds for kinds in (others, memories) if kinds]
+
+
 def is_of_conventions(wish: Recall) -> bool:
     """Return whether conventions alone are looked for: where not all may come, the surest do, in their file's order."""
     return wish.kinds == ("convention",)
@@ -51,6 +58,8 @@ def is_of_conventions(wish: Recall) -> bool:
 
 def ranked(wish: Recall, query: Sequence[float] | None, candidates: Sequence[Candidate]) -> list[Recalled]:
     """Return the best, no more than the limit and none below the threshold.
+
+    A fact comes before a memory: what a run said at its end may have been a guess.
 
     Args:
         wish: What is looked for.
@@ -66,7 +75,9 @@ def ranked(wish: Recall, query: Sequence[float] | None, candidates: Sequence[Can
         for id_, score in scores.items()
         if score >= wish.threshold and unique[id_].item.kind in wish.kinds
     ]
-    return sorted(found, key=_order)[: wish.limit]
+    if not wish.text.strip():
+        return sorted(found, key=_surest_first)[: wish.limit]
+    return sorted(_facts_first(found), key=_best_first)[: wish.limit]
 
 
 def keyword_scores(text: str, texts: Sequence[str]) -> list[float]:
@@ -127,10 +138,24 @@ def _spoken_of(fact: StoredItem) -> tuple[str, str]:
     return folded(fact.subject), folded(fact.predicate)
 
 
-def _order(found: Recalled) -> tuple[float, bool, bool, float, float, str]:
+def _facts_first(found: Sequence[Recalled]) -> list[Recalled]:
+    """Return what was found, no memory with a higher score than any of the facts."""
+    most = min((each.score for each in found if each.item.kind == "fact"), default=1.0)
+    return [
+        Recalled(item=each.item, score=most) if each.item.kind == "memory" and each.score > most else each
+        for each in found
+    ]
+
+
+def _best_first(found: Recalled) -> tuple[object, ...]:
     item = found.item
-    is_tainted = bool(item.provenance.taint)
-    return -found.score, bool(item.contradicted_by), is_tainted, -item.confidence, -item.stored_at.timestamp(), item.id
+    is_below = item.kind == "memory", bool(item.contradicted_by), bool(item.provenance.taint)
+    return -found.score, *is_below, *_surest_first(found)
+
+
+def _surest_first(found: Recalled) -> tuple[object, ...]:
+    item = found.item
+    return bool(item.contradicted_by), -item.confidence, -item.stored_at.timestamp(), item.id
 
 
 def _alike(term: str, vocabulary: Sequence[str]) -> dict[str, float]:

@@ -6,6 +6,7 @@ Stored text is anybody's: where it is shown it stands between marks, as results 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from orga.activities.knowledge.words import text_with_task
 from orga.workflows.types.context import text_digest
 from orga.workflows.types.knowledge import Recalled, StoredItem
 from orga.workflows.types.recall import BLOCK_HEADER, RecalledRef, taint_of
@@ -43,7 +44,7 @@ def shown(found: Sequence[Recalled], max_bytes: int, fit: Callable[[str], str] =
     kept: list[Recalled] = []
     size = 0
     for each in found:
-        text = clip(_indented(fit(each.item.text[:MAX_ITEM_CHARS])), MAX_ITEM_BYTES, _REST)
+        text = clip(_indented(fit(text_with_task(each.item)[:MAX_ITEM_CHARS])), MAX_ITEM_BYTES, _REST)
         source = _source(each.item)
         line = f"- {each.item.kind}, relevance={each.score:.2f}{source}\n{text}"
         size += len(line.encode()) + 1

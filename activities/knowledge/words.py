@@ -48,9 +48,15 @@ def searched_text(item: KnowledgeItem) -> str:
     return f"{item.text} {label_text(item)}".rstrip()
 
 
+def text_with_task(item: KnowledgeItem) -> str:
+    """Return the text of an item; of a memory below the task that it was learnt from, which is not searched."""
+    return f"Task: {item.subject}\n{item.text}" if item.kind == "memory" and item.subject else item.text
+
+
 def label_text(item: KnowledgeItem) -> str:
     """Return the labels that a text does not hold: the parts of a fact, the directory, the language."""
-    labels = (item.subject, item.predicate, item.object, item.directory, item.language)
+    subject = "" if item.kind == "memory" else item.subject
+    labels = (subject, item.predicate, item.object, item.directory, item.language)
     return " ".join(label for label in labels if label and label not in item.text)
 
 

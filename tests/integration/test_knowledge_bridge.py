@@ -32,7 +32,7 @@ async def test_what_was_stored_is_shown_ahead_of_the_first_step(client: Client) 
     assert ran.events[-2:] == ["KnowledgeStored", "Terminated"]
     (learnt,) = shelf.stored
     assert (learnt.kind, learnt.scope, learnt.owner.agent) == ("memory", "agent", "default")
-    assert learnt.text == "Task: Which invoice format is used?\nIt is EDIFACT."
+    assert (learnt.subject, learnt.text) == ("Which invoice format is used?", "It is EDIFACT.")
     assert learnt.provenance.workflow_id == ran.handle.id
 
 
@@ -54,11 +54,11 @@ async def test_the_block_is_replaced_where_other_things_are_talked_of(client: Cl
 async def test_a_store_that_is_down_ends_no_run(client: Client) -> None:
     shelf = Shelf(a_fact("invoice format EDIFACT"))
     shelf.down = KnowledgeError("the database is down", kind="Unreachable", retryable=True)
-    provider = ScriptedModel([answers("no idea")], repeats=True)
+    provider = ScriptedModel([answers("It is EDIFACT.")], repeats=True)
     async with a_loop(client, provider, knowledge=shelf.as_store) as loop:
         ran = await loop.run("invoice format", **ON)
 
-    assert ran.result.output == "no idea"
+    assert ran.result.output == "It is EDIFACT."
     told = {entry.event: entry.data for entry in ran.journal if entry.event.startswith("Knowledge")}
     assert told["KnowledgeRecalled"]["error"] == "Unreachable: the database is down"
     assert "the database is down" in told["KnowledgeStored"]["error"]

@@ -5,7 +5,7 @@ import pytest
 from orga.activities.knowledge.conventions import conventions_for
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.workflows.types.knowledge import Reader
-from tests.support.knowledge.items import Clock, a_text, texts, wish
+from tests.support.knowledge.items import Clock, a_fact, a_text, texts, wish
 from tests.support.knowledge.stores import clock, opens, store
 
 __all__ = ["clock", "opens", "store"]
@@ -99,3 +99,29 @@ async def test_of_versions_in_one_call_the_last_is_found(store: KnowledgeStore) 
     [found] = await store.recall(wish("lorries"))
     assert (found.item.text, found.score) == ("lorries", 1.0)
     assert await store.recall(wish("bicycles", threshold=0.1)) == []
+
+
+async def test_a_fact_comes_before_memories_however_many_there_are(store: KnowledgeStore, clock: Clock) -> None:
+    fact = a_fact("the api", "is deployed", "on Fridays", confidence=0.95)
+    await store.store([fact])
+    guesses = [f"As far as I know the payment api is deployed by the release team ({n})" for n in range(60)]
+    for n, guess in enumerate(guesses):
+        clock.advance(1)
+        await store.store([a_text(guess, kind="memory", key=f"run {n}", subject="When is the payment api deployed?")])
+    for query in ("When is the payment api deployed?", "payment api deployed by the release team", "deployed api"):
+        first, *others = await store.recall(wish(query))
+        assert first.item.text == fact.text
+        assert {each.item.kind for each in others} == {"memory"}
+        assert all(each.score <= first.score for each in others)
+
+
+async def test_no_memory_is_found_by_the_task_that_it_was_learnt_from(store: KnowledgeStore) -> None:
+    await store.store([a_text("On Fridays.", kind="memory", key="k", subject="When is the payment api deployed?")])
+    assert await store.recall(wish("When is the payment api deployed?")) == []
+    [found] = await store.recall(wish("fridays"))
+    assert found.item.subject == "When is the payment api deployed?"
+
+
+async def test_without_a_fact_memories_are_ranked_as_all_else(store: KnowledgeStore) -> None:
+    await store.store([a_text("the harbour is closed", kind="memory", key="k"), a_text("the harbour and the canteen")])
+    assert texts(await store.recall(wish("harbour closed"))) == ["the harbour is closed", "the harbour and the canteen"]

@@ -88,7 +88,7 @@ async def test_the_answer_is_learnt_and_outputs_are_evidence_that_no_goal_recall
     learnt, *outputs = shelf.stored
     assert {item.confidence for item in shelf.stored} == {pursued.result.confidence}
     assert (learnt.kind, learnt.scope) == ("memory", "agent")
-    assert learnt.text == f"Task: {GOAL}\nIt is EDIFACT, see north."
+    assert (learnt.subject, learnt.text) == (GOAL, "It is EDIFACT, see north.")
     assert [(item.kind, item.text) for item in outputs] == [("output", "found north"), ("output", "found south")]
     assert {item.provenance.workflow_id for item in shelf.stored} == {learnt.provenance.workflow_id}
 
@@ -131,7 +131,7 @@ async def test_every_ending_that_found_something_is_learnt_from(
     assert pursued.reason == reason
     learnt, found, *_ = shelf.stored
     assert (learnt.kind, found.kind, found.text) == ("memory", "output", "found north")
-    assert learnt.text == f"Task: {GOAL}\n{pursued.result.output}"
+    assert (learnt.subject, learnt.text) == (GOAL, pursued.result.output)
     assert pursued.events.count("KnowledgeStored") == len(shelf.held)
 
 

@@ -60,7 +60,7 @@ async def test_every_ending_that_taught_something_is_learnt_from(
         ran = await loop.run("Which colour?", **ON, **config)
     assert ran.result.termination.reason == reason
     (kept,) = await all_of(store)
-    assert kept.text.startswith("Task: Which colour?\nThe door is green.")
+    assert (kept.subject, kept.text[:18]) == ("Which colour?", "The door is green.")
     assert [each["kind"] for each in told(ran, "KnowledgeStored")] == ["memory"]
 
 
@@ -91,6 +91,14 @@ async def test_an_aborted_run_is_learnt_from(client: Client, store: SqliteStore,
 async def test_a_run_that_said_nothing_has_learnt_nothing(client: Client, store: SqliteStore) -> None:
     async with a_loop(client, [calls("look")], FakeTool("look"), knowledge=store) as loop:
         ran = await loop.run("Which colour?", **ON, max_iterations=1)
+    assert (await all_of(store), told(ran, "KnowledgeStored")) == ([], [])
+
+
+async def test_a_run_that_found_no_answer_has_learnt_nothing(client: Client, store: SqliteStore) -> None:
+    steps = [calls("look", text="Let me look at the door."), answers("I looked, but I could not find that out.")]
+    async with a_loop(client, steps, FakeTool("look"), knowledge=store) as loop:
+        ran = await loop.run("Which colour?", **ON)
+    assert ran.result.termination.reason == "completed"
     assert (await all_of(store), told(ran, "KnowledgeStored")) == ([], [])
 
 

@@ -8,6 +8,7 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
+from orga.activities.knowledge.words import text_with_task
 from orga.activities.ports import ToolContext
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, ScriptedModel, answers, calls
@@ -23,7 +24,7 @@ ALWAYS = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 
 
 async def texts_of(store: SqliteStore) -> list[str]:
-    return sorted(item.text for item in await all_of(store))
+    return sorted(text_with_task(item) for item in await all_of(store))
 
 
 async def until_it_has(store: SqliteStore, count: int) -> list[str]:

@@ -73,7 +73,7 @@ async def test_what_cannot_be_stored(arguments: dict[str, Any], reader: Reader, 
 async def test_what_a_run_has_learnt_is_its_memory() -> None:
     item = await stored({**FACT, "scope": "agent"}, on_behalf(is_learning=True))
     assert (item.kind, item.key, item.scope) == ("memory", "k1", "agent")
-    assert item.text == "Task: invoices\nEDIFACT"
+    assert (item.subject, item.text) == ("invoices", "EDIFACT")
 
 
 async def test_a_store_that_is_down_is_told_to_the_model() -> None:

@@ -7,10 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.workflows.decisions.conversation import handed_over, size_of, tokens_of, weight_of, with_message
+from orga.workflows.decisions.learnings import (
+    MAX_LEARNINGS_BYTES,
+    is_no_answer,
+    learning_call,
+    learning_key,
+    learnings,
+)
 from orga.workflows.decisions.observe import with_reply
 from orga.workflows.decisions.recall import (
     ENOUGH,
-    MAX_LEARNINGS_BYTES,
     MAX_RECALLED_TAINT,
     PATHS_OF_CALLS,
     RECENT_CALLS,
@@ -18,9 +24,6 @@ from orga.workflows.decisions.recall import (
     behalf_of,
     called_paths,
     due_recall,
-    learning_call,
-    learning_key,
-    learnings,
     reader_of,
     search_terms,
     with_recalled,
@@ -245,6 +248,8 @@ LEARNT: dict[str, tuple[tuple[Message, ...], str]] = {
     "one text as it is": ((assistant(" The door is green. "),), "The door is green."),
     "several, the oldest first": ((assistant("one"), user("and?"), assistant("two")), "one\n\n---\n\ntwo"),
     "blank ones are none": ((assistant("  \n"), user("well?")), ""),
+    "what was done to find it": ((assistant("I look."),), "I look."),
+    "what was done to find nothing": ((assistant("I look."), assistant("I could not find it.")), ""),
     "what people and tools say is not learnt": ((user("one"), said_by_tool("two")), ""),
 }
 
@@ -252,6 +257,88 @@ LEARNT: dict[str, tuple[tuple[Message, ...], str]] = {
 @pytest.mark.parametrize(("messages", "expected"), LEARNT.values(), ids=LEARNT)
 def test_what_was_learnt(messages: tuple[Message, ...], expected: str) -> None:
     assert learnings(a_knowing(*messages)) == expected
+
+
+NO_ANSWERS = (
+    "I could not find that out.",
+    "I couldn't find any information about the deployment day.",
+    "I’m sorry, but I couldn’t find that in the documents I have access to.",
+    "I was unable to determine when the api is deployed.",
+    "I don't know.",
+    "I do not have enough information to answer this question.",
+    "Unfortunately, I cannot answer that.",
+    "The documents do not mention when the api is deployed.",
+    "I searched the folder. There is no information about the deployment in the files.",
+    "I looked at README.md and docs/api.md, but neither mentions a day.",
+    "Nothing was found.",
+    "Not found: port. Nothing answers the question (searched for port; 3 files listed).\n\n"
+    "Nearest to it, and not quoted, is `a.md:1` (port).\n\n"
+    "offline:extractive: no language model; passages quoted as found",
+    "It is unclear. Could you tell me which service you mean?",
+    "No answer",
+    "unknown",
+    "**I wasn't able to find this.** Please provide more details.",
+    "The answer could not be determined from the context.",
+    "I have no information about that; you may want to ask the team.",
+    "We still haven't found it.",
+    "I need more information to answer that.",
+    "There is nothing about it in the files.",
+    "I have no idea.",
+    "I checked three pages and found nothing relevant.",
+    "I'm afraid I can't help with that.",
+    "No relevant documents were found in the knowledge base.",
+    "The search returned no results.",
+    "It doesn't say.",
+    "The provided context does not contain the answer.",
+    "There isn't any mention of that in the repository.",
+    "I have not been able to find out when it is.",
+    "Not specified.",
+    "Sorry, no luck. I could not tell.",
+    "The information you asked for isn't available in the files.",
+    "Das konnte ich nicht herausfinden.",
+    "Je n'ai pas trouvé cette information.",
+    "No pude encontrar esa información.",
+)
+ANSWERS = (
+    "The door is green.",
+    "On Fridays.",
+    "The api is deployed on Fridays, I found it in docs/api.md.",
+    "I could not find the exact hour, but the api is deployed on Fridays.",
+    "I could not find an owner. The api is deployed on Fridays.",
+    "The service does not contain user data.",
+    "The API does not provide pagination.",
+    "Orders are not available on Sundays.",
+    "The build fails because module 'x' is missing from the image.",
+    "No, restarts lose no data.",
+    "Use `retry = 3`; there is a known bug in version 2.",
+    "It is EDIFACT, see north.",
+    "The file does not contain secrets.",
+    "No errors were found.",
+    "There are no retries: a failed job is dropped.",
+    "If the disk is full, the worker stops.",
+    "Nobody knows the old password; it was reset in May.",
+    "42",
+    '{"port": 8441}',
+)
+
+
+@pytest.mark.parametrize("text", NO_ANSWERS)
+def test_what_answers_nothing_is_not_learnt(text: str) -> None:
+    assert is_no_answer(text)
+    assert learnings(a_knowing(user("when?"), assistant(text))) == ""
+    assert learning_call(a_knowing(), text) is None
+
+
+@pytest.mark.parametrize("text", ANSWERS)
+def test_what_answers_is_learnt(text: str) -> None:
+    assert not is_no_answer(text)
+    assert learnings(a_knowing(assistant("I could not find it."), assistant(text))) == text
+
+
+@LAW
+@given(st.text(max_size=3_000))
+def test_any_text_can_be_judged(text: str) -> None:
+    assert is_no_answer(text) in {True, False}
 
 
 def test_what_a_turn_has_taught_begins_with_its_message() -> None:

@@ -11,7 +11,6 @@ from typing import cast
 from orga.workflows.decisions.conversation import bytes_for, message_budget, with_message, without_block
 from orga.workflows.types.context import MessageRef, text_digest
 from orga.workflows.types.conversation import knowledge_message
-from orga.workflows.types.gate import LEARNINGS
 from orga.workflows.types.goals.turns import turn_asked_for
 from orga.workflows.types.input import RunKnowledge
 from orga.workflows.types.knowledge import Behalf, Reader
@@ -21,7 +20,6 @@ from orga.workflows.types.recall import (
     MAX_BLOCK_BYTES,
     MAX_TAINT_CHARS,
     OF_TALK,
-    STORE_KNOWLEDGE,
     RecalledContext,
     RecallRequest,
     Recollection,
@@ -244,53 +242,3 @@ def with_recalled_taint(state: AgentState, taint: tuple[str, ...]) -> AgentState
     room = MAX_RECALLED_TAINT - sum(name not in own for name in state.taint)
     taken = tuple(dict.fromkeys((*state.taint, *fresh[: max(room, 0)])))
     return state if taken == state.taint else state.with_dialogue(taint=taken)
-
-
-MAX_SUBJECT_CHARS = 200
-"""Of the task."""
-
-MAX_LEARNINGS_BYTES = 2_000
-BETWEEN_LEARNINGS = "\n\n---\n\n"
-CUT = "..."
-
-
-def learnings(state: AgentState, since: int = 0) -> str:
-    """Return what the model has said that is worth keeping, "" for nothing; the oldest first, from a message on."""
-    messages = state.conversation.messages[since:]
-    said = [message.text.strip() for message in messages if message.role == "assistant"]
-    return BETWEEN_LEARNINGS.join(filter(None, said))
-
-
-def _cut(text: str) -> str:
-    whole = text.encode("utf-8", "replace")
-    if len(whole) <= MAX_LEARNINGS_BYTES:
-        return text
-    return whole[: MAX_LEARNINGS_BYTES - len(CUT)].decode("utf-8", "ignore") + CUT
-
-
-def learning_call(state: AgentState, text: str, confidence: float | None = None) -> ToolCall | None:
-    """Return the call that stores what the run has learnt; None where there is nothing, or it may store nothing.
-
-    Args:
-        state: Of the run at its end, or at the end of a turn.
-        text: What it has learnt.
-        confidence: How sure that is; None leaves it to the tool.
-    """
-    settings, setup = state.config.knowledge, state.setup
-    if settings is None or setup is None or not state.config.uses_knowledge or not settings.auto_persist:
-        return None
-    if not text.strip() or setup.tool(STORE_KNOWLEDGE) is None:
-        return None
-    arguments = {
-        "subject": one_line(state.input.task, MAX_SUBJECT_CHARS),
-        "predicate": "taught",
-        "object": _cut(text),
-        "scope": "user" if reader_of(state).user else "agent",
-        **({} if confidence is None else {"confidence": confidence}),
-    }
-    return ToolCall(call_id=LEARNINGS, name=STORE_KNOWLEDGE, arguments=arguments)
-
-
-def learning_key(state: AgentState, turn: int = 0) -> str:
-    """Return the key of what the run has learnt, or a turn of a session: so it stands there once, however that ends."""
-    return f"{LEARNINGS}/{state.origin}/{turn}" if turn else f"{LEARNINGS}/{state.origin}"

@@ -12,7 +12,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import FailureError
 
-from orga.workflows.decisions import recall
+from orga.workflows.decisions import learnings, recall
 from orga.workflows.phases import gate
 from orga.workflows.phases.attempt import Place, execute_attempt
 from orga.workflows.phases.control.failures import failure_text
@@ -71,7 +71,7 @@ async def persist_learnings(run: Run, text: str, turn: int = 0, confidence: floa
     It is a call of `store_knowledge`, so a run that is not offered that tool stores nothing; nor is there anything
     where somebody behind the gate would have to look at the call first: nobody is asked behind the end.
     """
-    call = recall.learning_call(run.state, text, confidence)
+    call = learnings.learning_call(run.state, text, confidence)
     if call is None or run.setup.is_reviewed(call):
         return
     was_aborted = run.state.aborted is not None
@@ -84,7 +84,7 @@ async def persist_learnings(run: Run, text: str, turn: int = 0, confidence: floa
     try:
         results = await gate.judge_calls(run, (call,), (LEARNINGS,), "learning", is_late)
         if results[0].permitted is not None:
-            place = Place(LEARNINGS, recall.learning_key(run.state, turn), is_late)
+            place = Place(LEARNINGS, learnings.learning_key(run.state, turn), is_late)
             await _store(run, results[0].permitted, place, is_late)
     except Interrupted:
         return

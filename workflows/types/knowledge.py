@@ -114,6 +114,7 @@ class KnowledgeItem(Record):
     """Stored again under the same key, scope and owner, an item takes the place of the one before. Empty: its content
     is its key, so that nothing is there twice."""
     subject: str = ""
+    """Of a fact; of a memory the task of the run, which is shown and not searched."""
     predicate: str = ""
     object: str = ""
     directory: str = ""

@@ -69,7 +69,8 @@ def _item(given: _Parameters, behalf: Behalf, context: ToolContext) -> Knowledge
     if behalf.is_learning:
         return KnowledgeItem(
             kind="memory",
-            text=f"Task: {given.subject}\n{given.object}",
+            text=given.object,
+            subject=given.subject,  # not searched: else a memory would answer whoever asks the same, whatever it says
             scope=scope,
             owner=reader,
             key=context.idempotency_key,

@@ -28,7 +28,10 @@ def forget(
     id_: Annotated[
         list[str] | None, typer.Option("--id", metavar="ID", help="These items; may be repeated.", show_default=False)
     ] = None,
-    subject: Annotated[str | None, typer.Option(metavar="TEXT", help="Facts about it.", show_default=False)] = None,
+    subject: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Facts about it, and what was learnt from that task.", show_default=False),
+    ] = None,
     run: Annotated[str | None, typer.Option(metavar="ID", help="What this run stored.", show_default=False)] = None,
     user: Annotated[
         str | None,

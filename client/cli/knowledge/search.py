@@ -6,6 +6,7 @@ from typing import Annotated, get_args
 import typer
 
 from orga.activities.knowledge.conventions import conventions_for
+from orga.activities.knowledge.words import text_with_task
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed
 from orga.client.cli.knowledge.opened import opened_store
@@ -126,7 +127,7 @@ async def _shown(item_id: str, config: Path | None, *, as_json: bool) -> int:
         return 0
     place = [f"language {in_full(item.language)}"] if item.language else []
     result(f"{item.kind}  {in_full(item.id)}", f"  {facts_line(item)}", *(f"  {line}" for line in place), "")
-    result(*below(item.text))
+    result(*below(text_with_task(item)))
     return 0
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import get_args
 
+from orga.activities.knowledge.words import text_with_task
 from orga.client.cli.ages import age
 from orga.client.cli.terminal_text import on_one_line
 from orga.workflows.types.knowledge import KnowledgeItem, KnowledgeKind, StoredItem
@@ -25,7 +26,7 @@ def counted(counts: Mapping[KnowledgeKind, int]) -> str:
 
 def headline(item: StoredItem) -> str:
     """Return kind, id and what it says, on a line."""
-    return f"{item.kind:<10}  {in_full(item.id)}  {on_one_line(item.text, TEXT_CHARS)}"
+    return f"{item.kind:<10}  {in_full(item.id)}  {on_one_line(text_with_task(item), TEXT_CHARS)}"
 
 
 def facts_line(item: StoredItem) -> str:

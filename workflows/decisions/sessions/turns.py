@@ -7,7 +7,7 @@ from datetime import datetime
 from pydantic_core import to_json
 
 from orga.workflows.decisions.conversation import shares, with_message
-from orga.workflows.decisions.recall import learnings
+from orga.workflows.decisions.learnings import learnings
 from orga.workflows.decisions.result import result_data
 from orga.workflows.decisions.sessions.elapsed import elapsed_words
 from orga.workflows.types.control import Clock, Stop

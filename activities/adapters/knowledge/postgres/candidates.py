@@ -12,10 +12,10 @@ from orga.activities.adapters.knowledge.postgres.rows import SELECTED, bits
 from orga.activities.adapters.knowledge.postgres.schema import Connection
 from orga.activities.adapters.knowledge.postgres.words import all_of, some_of
 from orga.activities.adapters.knowledge.rows import item_of
-from orga.activities.knowledge.ranking import COMMON, IN_A_FOLDER, Candidate, enough, is_of_conventions
+from orga.activities.knowledge.ranking import COMMON, IN_A_FOLDER, Candidate, enough, is_of_conventions, kinds_apart
 from orga.activities.knowledge.scopes import visible_places
 from orga.activities.knowledge.vectors import code_of
-from orga.workflows.types.knowledge import Recall
+from orga.workflows.types.knowledge import KnowledgeKind, Recall
 
 _VISIBLE = sql.SQL("place = ANY(%(places)s) AND kind = ANY(%(kinds)s) AND (expires_at IS NULL OR expires_at > %(now)s)")
 _LOAD = sql.SQL(
@@ -70,9 +70,11 @@ class Search:
             found = await self._of_folder(IN_A_FOLDER if wish.text.strip() else wish.limit)
         else:
             by_words = list(dict.fromkeys(await self._by_words(query.terms)))
-            numbers = set(await self._first_visible(by_words))
-            if query.vector is not None:
-                numbers.update(await self._nearest(query.vector))
+            numbers = set[int]()
+            for kinds in kinds_apart(wish):
+                numbers.update(await self._first_visible(by_words, kinds))
+                if query.vector is not None:
+                    numbers.update(await self._nearest(query.vector, kinds))
             found = await self._load(sql.SQL("number = ANY(%(wanted)s)"), wanted=sorted(numbers))
         newer = {each.item.contradicted_by for each in found if each.item.contradicted_by}
         missing = newer - {each.item.id for each in found}
@@ -98,8 +100,9 @@ class Search:
         rows = await self._rows(_LOAD.format(SELECTED, condition, _VISIBLE), **values)
         return [Candidate(item_of(row), None if row[-1] is None else array("f", row[-1])) for row in rows]
 
-    async def _nearest(self, vector: Sequence[float]) -> list[int]:
-        return [number for (number,) in await self._rows(NEAREST, code=bits(code_of(vector)), limit=self._enough)]
+    async def _nearest(self, vector: Sequence[float], kinds: Sequence[KnowledgeKind]) -> list[int]:
+        rows = await self._rows(NEAREST, code=bits(code_of(vector)), limit=self._enough, kinds=list(kinds))
+        return [number for (number,) in rows]
 
     async def _by_words(self, terms: Sequence[frozenset[str]]) -> list[int]:
         """Return the newest that hold all words, and those that hold the rarest ones.
@@ -124,10 +127,11 @@ class Search:
     async def _newest_holding(self, query: str) -> list[int]:
         return [number for (number,) in await self._rows(_NEWEST_HOLDING, query=query, limit=self._enough)]
 
-    async def _first_visible(self, numbers: Sequence[int]) -> list[int]:
-        """Return the first of these that are looked for and have not expired."""
+    async def _first_visible(self, numbers: Sequence[int], kinds: Sequence[KnowledgeKind]) -> list[int]:
+        """Return the first of these that are of these kinds and have not expired."""
         statement = _FIRST_VISIBLE.format(_VISIBLE)
-        return [number for (number,) in await self._rows(statement, numbers=list(numbers), limit=self._enough)]
+        rows = await self._rows(statement, numbers=list(numbers), limit=self._enough, kinds=list(kinds))
+        return [number for (number,) in rows]
 
     async def _rows(self, statement: sql.SQL | sql.Composed, **values: object) -> list[tuple[Any, ...]]:
         cursor = self._connection.cursor(binary=True)

@@ -7,11 +7,11 @@ from orga.activities.adapters.knowledge.rows import DamagedItem, item_of
 from orga.activities.adapters.knowledge.sqlite.codes import Codes
 from orga.activities.adapters.knowledge.sqlite.schema import SELECTED
 from orga.activities.knowledge.batches import batches
-from orga.activities.knowledge.ranking import COMMON, IN_A_FOLDER, Candidate, enough, is_of_conventions
+from orga.activities.knowledge.ranking import COMMON, IN_A_FOLDER, Candidate, enough, is_of_conventions, kinds_apart
 from orga.activities.knowledge.scopes import visible_places
 from orga.activities.knowledge.vectors import unpacked
 from orga.activities.knowledge.words import query_terms
-from orga.workflows.types.knowledge import Recall
+from orga.workflows.types.knowledge import KnowledgeKind, Recall
 
 _LOOKED_AT = 200
 
@@ -38,11 +38,14 @@ class Search:
         if wish.directory is not None or wish.language is not None or not wish.text.strip():
             found = self._of_folder(IN_A_FOLDER if wish.text.strip() else wish.limit)
         else:
-            numbers = set(self._first_visible(list(dict.fromkeys(self._by_words()))))
-            if query is not None:
-                numbers.update(
-                    codes.nearest(self._connection, query, self._places, wish.kinds, now=self._now, limit=self._enough)
-                )
+            by_words = list(dict.fromkeys(self._by_words()))
+            numbers = set[int]()
+            for kinds in kinds_apart(wish):
+                numbers.update(self._first_visible(by_words, kinds))
+                if query is not None:
+                    numbers.update(
+                        codes.nearest(self._connection, query, self._places, kinds, now=self._now, limit=self._enough)
+                    )
             found = self._loaded("items.number", sorted(numbers))
         newer = {each.item.contradicted_by for each in found if each.item.contradicted_by}
         missing = newer - {each.item.id for each in found}
@@ -57,29 +60,29 @@ class Search:
         if wish.language:
             folder += " AND items.language != ''"  # which SQLite has to read, or it does not take the index
         first = "items.confidence DESC, items.key" if is_of_conventions(wish) else "items.stored_at DESC"
-        return self._read(f"{self._visible()}{folder} ORDER BY {first}, items.id LIMIT {limit:d}", values)
+        return self._read(f"{self._visible(wish.kinds)}{folder} ORDER BY {first}, items.id LIMIT {limit:d}", values)
 
     def _loaded(self, column: str, values: Sequence[object]) -> list[Candidate]:
         # `+` keeps SQLite from going through all items of a place to find these few.
-        condition = f"+{self._visible()} AND {column} IN ({_marks(values)})"
+        condition = f"+{self._visible(self._wish.kinds)} AND {column} IN ({_marks(values)})"
         return self._read(condition, values) if values else []
 
     def _read(self, condition: str, values: Sequence[object]) -> list[Candidate]:
         rows = self._connection.execute(
             f"SELECT {SELECTED}, vectors.vector FROM items "
             f"LEFT JOIN vectors ON vectors.number = items.number AND vectors.embedder = ? WHERE {condition}",
-            (self._embedder, *self._visible_values(), *values),
+            (self._embedder, *self._visible_values(self._wish.kinds), *values),
         )
         return [Candidate(item_of(row), _vector(row[-1])) for row in rows]
 
-    def _visible(self) -> str:
+    def _visible(self, kinds: Sequence[KnowledgeKind]) -> str:
         return (
-            f"items.place IN ({_marks(self._places)}) AND items.kind IN ({_marks(self._wish.kinds)}) "
+            f"items.place IN ({_marks(self._places)}) AND items.kind IN ({_marks(kinds)}) "
             "AND (items.expires_at IS NULL OR items.expires_at > ?)"
         )
 
-    def _visible_values(self) -> tuple[object, ...]:
-        return (*self._places, *self._wish.kinds, self._now)
+    def _visible_values(self, kinds: Sequence[KnowledgeKind]) -> tuple[object, ...]:
+        return (*self._places, *kinds, self._now)
 
     def _by_words(self) -> list[int]:
         """Return the newest that hold all words, and those that hold the rarest ones.
@@ -99,13 +102,13 @@ class Search:
         rarest = sorted(weights, key=lambda number: (-weights[number], -number))
         return [*every, *(rarest or self._matching(" OR ".join(map(_quoted, terms)), newest))]
 
-    def _first_visible(self, numbers: Sequence[int]) -> list[int]:
-        """Return the first of these that are looked for and have not expired."""
+    def _first_visible(self, numbers: Sequence[int], kinds: Sequence[KnowledgeKind]) -> list[int]:
+        """Return the first of these that are of these kinds and have not expired."""
         found: list[int] = []
         for part in batches(numbers, _LOOKED_AT):
             rows = self._connection.execute(
-                f"SELECT number FROM items WHERE +{self._visible()} AND number IN ({_marks(part)})",
-                (*self._visible_values(), *part),
+                f"SELECT number FROM items WHERE +{self._visible(kinds)} AND number IN ({_marks(part)})",
+                (*self._visible_values(kinds), *part),
             )
             visible = {number for (number,) in rows}
             found += [number for number in part if number in visible]
