@@ -10,7 +10,15 @@ from orga.activities.adapters.models.blocks import block_part
 from orga.activities.ports import ModelError
 from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.tools import ToolSpec
-from tests.support.model.providers import a_request, call_block, completed, message_events, streamed, text_block
+from tests.support.model.providers import (
+    a_request,
+    call_block,
+    completed,
+    kept_alive,
+    message_events,
+    streamed,
+    text_block,
+)
 from tests.support.model.sdk_types import assert_anthropic_takes
 
 SEARCH = ToolSpec(name="search", description="Find it.", parameters={"properties": {"q": {"type": "string"}}})
@@ -244,3 +252,22 @@ async def test_a_stream_cut_anywhere_before_its_end_is_retried(kept: int) -> Non
     with pytest.raises(ModelError) as caught:
         await completed("anthropic", streamed(*events[:kept]))
     assert (caught.value.kind, caught.value.retryable) == ("BadStream", True)
+
+
+async def test_keep_alives_are_passed_over() -> None:
+    frames = [*message_events(text_block("hi"), call_block("c", "now", "{}"), stop="tool_use")]
+    reply, text, _ = await completed("anthropic", streamed(*kept_alive(frames)))
+    assert (text, reply.calls, reply.finish) == ("hi", (ToolCall(call_id="c", name="now"),), "tool_calls")
+
+
+@pytest.mark.parametrize("pieces", [("{}", '{"q"', ': "a"}'), ('{"q": "a"}', '{"q": "a"}'), ("{}", "", '{"q": "a"}')])
+async def test_a_placeholder_before_the_arguments_is_none_of_them(pieces: tuple[str, ...]) -> None:
+    events = message_events(call_block("t", "search", *pieces), stop="tool_use")
+    reply, _, _ = await completed("anthropic", streamed(*events))
+    assert reply.calls == (ToolCall(call_id="t", name="search", arguments={"q": "a"}),)
+
+
+async def test_a_whole_message_without_a_content_type() -> None:
+    whole = {"type": "message", "content": [{"type": "text", "text": "hi"}], "stop_reason": "end_turn"}
+    reply, _, _ = await completed("anthropic", http.Response(200, content=json.dumps(whole).encode()))
+    assert (reply.text, reply.finish) == ("hi", "stop")

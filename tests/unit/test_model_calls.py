@@ -19,6 +19,11 @@ EARLIER = (Message.of("assistant", calls=(ToolCall(call_id="c1", name="f"),)),)
         pytest.param('{"a": [1, null, "é"]}', {"a": [1, None, "é"]}, id="an object"),
         pytest.param('{"a": "\\u0000"}', {"a": "\ufffd"}, id="NUL is replaced"),
         pytest.param('{"a": {"a": 1}, "A": [{"a": 1}]}', {"a": {"a": 1}, "A": [{"a": 1}]}, id="a key once in each"),
+        pytest.param('{}{"a": 1}', {"a": 1}, id="an empty object before the real one"),
+        pytest.param('null {"a": 1}', {"a": 1}, id="null before the real object"),
+        pytest.param("{} [] {}", {}, id="placeholders alone"),
+        pytest.param('{"a": 1}{"a":1}', {"a": 1}, id="the whole object again"),
+        pytest.param('{"a": 1}\n{}', {"a": 1}, id="a placeholder after the object"),
     ],
 )
 def test_arguments_that_parse(text: str, arguments: dict[str, object]) -> None:
@@ -32,6 +37,11 @@ def test_arguments_that_parse(text: str, arguments: dict[str, object]) -> None:
         pytest.param('{"a": ', id="cut"),
         pytest.param("[1]", id="a list"),
         pytest.param("null", id="null"),
+        pytest.param('{"a": 1}{"a": 2}', id="two objects"),
+        pytest.param('{"a": 1}{"a": true}', id="two objects that Python calls equal"),
+        pytest.param('{}{"a": 1, "a": 2}', id="a key twice, after a placeholder"),
+        pytest.param('{}{"a": ', id="cut after a placeholder"),
+        pytest.param("{}" * 50_000 + '{"a": 1}', id="placeholders without end"),
         pytest.param('{"a": NaN}', id="not a number"),
         pytest.param('{"a": 1e999}', id="a number that reads as infinity"),
         pytest.param('{"a": ' * 300 + "1" + "}" * 300, id="nested without end"),
@@ -47,7 +57,7 @@ def test_arguments_that_parse(text: str, arguments: dict[str, object]) -> None:
 )
 def test_arguments_that_do_not(text: str) -> None:
     call = tool_call("c", "f", text)
-    assert (call.arguments, call.malformed) == ({}, text)
+    assert (call.arguments, call.malformed) == ({}, text[:10_000])
 
 
 def test_what_is_kept_is_bounded() -> None:

@@ -11,7 +11,7 @@ from orga.activities.ports import ModelError
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.tools import ToolSpec
 from orga.workflows.types.usage import Usage
-from tests.support.model.providers import a_request, chunk, completed, streamed
+from tests.support.model.providers import a_request, chunk, completed, kept_alive, streamed
 from tests.support.model.sdk_types import assert_openai_takes
 
 SEARCH = ToolSpec(
@@ -155,6 +155,27 @@ async def test_text_streams_as_it_comes_and_the_reply_holds_nothing_but_news() -
         ),
         pytest.param([call(0, "c1", "search", {"q": "a"}), call(1, "c2", "now", {})], id="arguments as an object"),
         pytest.param(
+            [call(0, "c1", "search", "{}"), call(0, "c1", "search", '{"q": "a"}'), call(1, "c2", "now", "{}")],
+            id="an empty object before the arguments",
+        ),
+        pytest.param(
+            [
+                call(0, "c1", "search", "{}"),
+                call(0, None, None, '{"q":'),
+                call(0, None, None, '"a"}'),
+                call(1, "c2", "now"),
+            ],
+            id="an empty object before pieces",
+        ),
+        pytest.param(
+            [
+                call(0, "c1", "search", '{"q": "a"}'),
+                call(0, "c1", "search", '{"q": "a"}'),
+                call(1, "c2", "now", "null{}"),
+            ],
+            id="the whole object twice",
+        ),
+        pytest.param(
             [
                 call(0, "c1", "sea", ""),
                 call(0, None, "rch", '{"q": "a"}'),
@@ -182,6 +203,11 @@ async def test_parallel_calls_of_any_server(deltas: list[Any]) -> None:
             [call(0, None, "search", '{"q": "a"}'), call(0, None, "search", '{"q": "b"}')],
             ["search a", "search b"],
             id="one tool twice",
+        ),
+        pytest.param(
+            [call(0, None, "search", "{}"), call(0, None, "search", '{"q": "a"}')],
+            ["search a"],
+            id="an empty object, then the name again with the arguments",
         ),
         pytest.param(
             [call(0, None, "search", '{"q": '), call(0, None, "search", '"}"}'), call(0, None, "search", "")],
@@ -274,6 +300,28 @@ async def test_a_server_that_does_not_stream() -> None:
     )
 
 
+WHOLE = {"object": "chat.completion", "choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}
+HI = f"data: {json.dumps(chunk('stop', content='hi'))}\n\n"
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/plain; charset=utf-8", "application/octet-stream", "text/event-stream", "application/json", None]
+)
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(json.dumps(WHOLE), id="a whole body"),
+        pytest.param("\ufeff\r\n " + json.dumps(WHOLE, indent=1), id="a whole body after a byte order mark and blanks"),
+        pytest.param(f"{HI}data: [DONE]\n\n", id="events"),
+        pytest.param(f": waiting\n\nevent: message\n{HI}", id="events that begin with a comment"),
+    ],
+)
+async def test_the_body_decides_how_it_is_read_whatever_type_it_has(kind: str | None, body: str) -> None:
+    headers = {"content-type": kind} if kind else {}
+    reply, _, _ = await completed("openai", http.Response(200, headers=headers, content=body.encode()))
+    assert reply.text == "hi"
+
+
 async def test_openrouter_reports_its_model_its_reasoning_and_its_bill() -> None:
     details = [
         {"type": "reasoning.text", "index": 0, "text": "first "},
@@ -317,6 +365,9 @@ async def test_an_endless_reply_is_cut_and_says_so(kind: str) -> None:
         pytest.param(streamed(chunk(content="hal")), "BadStream", True, id="cut before its end"),
         pytest.param(streamed(chunk(content="a"), '{"choices": [{"de'), "BadStream", True, id="a frame cut short"),
         pytest.param(streamed("[1]"), "BadStream", True, id="a frame that is no object"),
+        pytest.param(http.Response(200, text="null"), "BadStream", True, id="a body that holds nothing"),
+        pytest.param(streamed("{}", "null", DONE), "BadStream", True, id="keep-alives alone"),
+        pytest.param(http.Response(200, text='{"choices": [{"mess'), "BadStream", True, id="a whole body cut short"),
         pytest.param(streamed('{"a": NaN}'), "BadStream", True, id="a frame that is no JSON"),
         pytest.param(streamed("[" * 100_000), "BadStream", True, id="a frame nested without end"),
         pytest.param(streamed(DONE), "BadStream", True, id="an end without a reply"),
@@ -359,3 +410,9 @@ async def test_streams_that_fail(answer: http.Response, kind: str, retryable: bo
     with pytest.raises(ModelError) as caught:
         await completed("openai", answer)
     assert (caught.value.kind, caught.value.retryable) == (kind, retryable)
+
+
+async def test_keep_alives_are_passed_over() -> None:
+    frames = [chunk(content="hi"), chunk(tool_calls=[call(0, "c", "now", "{}")]), chunk("tool_calls"), DONE]
+    reply, text, _ = await completed("openai", streamed(*kept_alive(frames)))
+    assert (text, reply.calls, reply.finish) == ("hi", (ToolCall(call_id="c", name="now"),), "tool_calls")

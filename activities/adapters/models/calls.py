@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import count
+from json import JSONDecoder, dumps
 from typing import Any, cast
 
 from pydantic_core import from_json, to_json
@@ -15,6 +16,11 @@ from orga.workflows.types.text import clean_json, clean_text
 MAX_NAME_CHARS = 200
 MAX_ID_CHARS = 200
 MAX_MALFORMED_CHARS = 10_000
+
+_MAX_REPEATED = 8
+"""JSON values that the arguments of one call are searched for."""
+
+_DECODER = JSONDecoder()
 
 
 @dataclass
@@ -61,10 +67,35 @@ def tool_call(call_id: str, name: str, arguments: str) -> ToolCall:
     text = clean_text(arguments)
     parsed = _object(text) if text.strip() else {}
     if parsed is None:
+        parsed = _repeated_object(text)
+    if parsed is None:
         fields["malformed"] = text[:MAX_MALFORMED_CHARS]
     elif parsed:
         fields["arguments"] = parsed
     return ToolCall(**fields)
+
+
+def _repeated_object(text: str) -> dict[str, Any] | None:
+    """Return the one object of a text that also holds placeholders (`{}`, `[]`, `null`), or holds that object twice.
+
+    Some servers open a call with a placeholder before they send the real object, others repeat the whole object. A
+    text with different objects is refused: nobody can know which of them the model meant.
+    """
+    found: dict[str, str] = {}
+    rest = text.strip()
+    for _ in range(_MAX_REPEATED):
+        try:
+            value, end = _DECODER.raw_decode(rest)
+            if value not in ({}, [], None):
+                found[dumps(value, sort_keys=True)] = rest[:end]
+        except (ValueError, RecursionError):
+            return None
+        rest = rest[end:].strip()
+        if not rest:
+            break
+    if rest or len(found) > 1:
+        return None
+    return _object(found.popitem()[1] if found else "{}") if "{" in text else None
 
 
 def _object(text: str) -> dict[str, Any] | None:

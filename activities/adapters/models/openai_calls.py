@@ -69,7 +69,7 @@ def _open_call_of(calls: list[OpenCall], delta: _Delta) -> OpenCall | None:
 def _begins_anew(call: OpenCall, delta: _Delta) -> bool:
     """Tell whether a delta under the number of `call` is another call: some servers number every call 0.
 
-    Names may come in pieces, or again with every piece of the arguments.
+    Names may come in pieces, or again with every piece of the arguments; those may begin with `{}` as a placeholder.
     """
     if not delta.name or not call.name:
         return False
@@ -77,4 +77,5 @@ def _begins_anew(call: OpenCall, delta: _Delta) -> bool:
         return True
     if delta.name != call.name:
         return any(call.arguments) or (delta.brings_arguments and not call.call_id)
-    return delta.brings_arguments and not (call.call_id and delta.call_id) and call.is_whole()
+    has_arguments = "".join(call.arguments).strip() != "{}" and call.is_whole()
+    return delta.brings_arguments and not (call.call_id and delta.call_id) and has_arguments

@@ -10,13 +10,18 @@ from orga.activities.adapters import http
 from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS, decompressed
 from orga.activities.adapters.models.endpoint import Endpoint
 from orga.activities.adapters.models.failures import Failures
-from orga.activities.adapters.models.json_shape import as_object
+from orga.activities.adapters.models.json_shape import as_object, as_objects
 from orga.activities.adapters.models.request_trace import request_trace
 from orga.activities.adapters.models.sse import MAX_EVENT_BYTES, SseDecoder, SseTooLarge
 from orga.workflows.types.text import clean_json
 
 END: Final[dict[str, Any]] = {"type": "end"}
 """The frame that stands for `[DONE]`, and for the end of a reply that came as one JSON document."""
+
+_LAST = frozenset({"message_stop"})
+"""Types of frames after which a protocol sends nothing more."""
+
+_BOM = b"\xef\xbb\xbf"
 
 _MAX_ERROR_BYTES = 64_000
 _DRAIN_S = 0.2
@@ -45,17 +50,13 @@ class StreamHttp:
         """
         async with self._open(path, body) as response:
             with self._named(reading=True):
-                if _is_json(response):
-                    yield self._parsed((await _body(response, MAX_EVENT_BYTES)).decode(errors="replace"))
-                    yield END
-                    return
-                async with aclosing(_events(response)) as events:
-                    async for data in events:
-                        frame = END if data.strip() == "[DONE]" else self._parsed(data)
-                        yield frame
-                        if frame is END or frame.get("type") == "message_stop":
-                            await _drain(events)
-                            return
+                async with aclosing(_documents(response)) as documents:
+                    async for data in documents:
+                        for frame in self._frames_in(data):
+                            yield frame
+                            if frame is END or frame.get("type") in _LAST:
+                                await _drain(documents)
+                                return
 
     async def look(self, path: str) -> None:
         """Ask for something that costs nothing.
@@ -89,19 +90,24 @@ class StreamHttp:
     async def _read_refusal(self, response: http.Response) -> Exception:
         with self._named(reading=True):
             try:
-                text = (await _body(response, _MAX_ERROR_BYTES, cut=True)).decode(errors="replace")
+                async with aclosing(decompressed(response)) as chunks:
+                    text = (await _read(chunks, _MAX_ERROR_BYTES, cut=True)).decode(errors="replace")
             except http.HTTPError:  # the status says enough
                 text = ""
         return self.failures.answered(response.status_code, response.headers, text or response.reason_phrase)
 
-    def _parsed(self, data: str) -> dict[str, Any]:
+    def _frames_in(self, data: str) -> list[dict[str, Any]]:
+        """Return the objects of one event. Empty ones, `null` and other single values are keep-alives."""
+        text = data.strip()
+        if text == "[DONE]":
+            return [END]
+        if not text:
+            return []
         try:
-            frame = as_object(json.loads(data, parse_constant=_no_constant))
+            value: object = json.loads(text, parse_constant=_no_constant)
         except (ValueError, RecursionError):
-            frame = {}
-        if not frame:
-            raise self.failures.bad_stream(f"not a JSON object: {data[:80]!r}")
-        return frame
+            raise self.failures.bad_stream(f"not JSON: {text[:80]!r}") from None
+        return [frame for frame in as_objects(value) or [as_object(value)] if frame]
 
     @contextmanager
     def _named(self, *, reading: bool) -> Generator[None]:
@@ -113,17 +119,28 @@ class StreamHttp:
             raise self.failures.transport(error, reading=reading) from error
 
 
-def _is_json(response: http.Response) -> bool:
-    return response.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
-
-
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-async def _events(response: http.Response) -> AsyncGenerator[str]:
-    decoder = SseDecoder()
+async def _documents(response: http.Response) -> AsyncGenerator[str]:
+    """Yield the data of each event; of an answer that does not stream its whole body, then `[DONE]`.
+
+    The first character decides, not the content type: servers send either under any type, or under none.
+    """
     async with aclosing(decompressed(response)) as chunks:
+        start = bytearray()
+        async for chunk in chunks:
+            start += chunk
+            if len(start) > len(_BOM) and start.removeprefix(_BOM).strip():
+                break
+        if start.removeprefix(_BOM).lstrip().startswith((b"{", b"[")):
+            yield (await _read(chunks, MAX_EVENT_BYTES, bytes(start))).decode("utf-8-sig", errors="replace")
+            yield "[DONE]"
+            return
+        decoder = SseDecoder()
+        for data in decoder.feed(bytes(start)):
+            yield data
         async for chunk in chunks:
             for data in decoder.feed(chunk):
                 yield data
@@ -131,15 +148,17 @@ async def _events(response: http.Response) -> AsyncGenerator[str]:
         yield data
 
 
-async def _body(response: http.Response, limit: int, *, cut: bool = False) -> bytes:
-    body = bytearray()
-    async with aclosing(decompressed(response)) as chunks:
-        async for chunk in chunks:
-            body += chunk
-            if len(body) > limit:
-                if cut:
-                    break
-                raise SseTooLarge(f"more than {limit} bytes")
+async def _read(chunks: AsyncIterator[bytes], limit: int, start: bytes = b"", *, cut: bool = False) -> bytes:
+    """Return the rest of a body; `cut` drops what is beyond the limit.
+
+    Raises:
+        SseTooLarge: It is larger, and not to be cut.
+    """
+    body = bytearray(start)
+    while len(body) <= limit and (chunk := await anext(chunks, None)) is not None:
+        body += chunk
+    if len(body) > limit and not cut:
+        raise SseTooLarge(f"more than {limit} bytes")
     return bytes(body[:limit])
 
 

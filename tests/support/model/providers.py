@@ -1,7 +1,7 @@
 """Model providers whose network is a function, and answers for it to give."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,6 +73,17 @@ def streamed(*frames: dict[str, Any] | str, size: int = 7) -> http.Response:
 async def _cut(data: bytes, size: int) -> AsyncIterator[bytes]:
     for start in range(0, len(data), size):
         yield data[start : start + size]
+
+
+KEEP_ALIVES = ("", " ", "{}", "null", "[]", '"ping"', "0")
+"""Data of events that servers send so that a connection stays open."""
+
+
+def kept_alive(frames: Iterable[dict[str, Any] | str]) -> Iterator[dict[str, Any] | str]:
+    """Yield the frames of a stream with keep-alives before each."""
+    for frame in frames:
+        yield from KEEP_ALIVES
+        yield frame
 
 
 def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
