@@ -132,6 +132,7 @@ async def test_a_rate_limit_is_no_empty_account() -> None:
         pytest.param(429, {"x-should-retry": "false", "retry-after": "3"}, False, None, id="told not to"),
         pytest.param(400, {"x-should-retry": "true"}, True, None, id="told to"),
         pytest.param(400, {"retry-after": "3"}, False, None, id="no wait without retry"),
+        pytest.param(429, {"ratelimit": '"default";r=0;t=30'}, True, 30.0, id="an IETF header"),
     ],
 )
 async def test_the_wait_reaches_the_error(
@@ -139,6 +140,29 @@ async def test_the_wait_reaches_the_error(
 ) -> None:
     error = await failure("openai", http.Response(status, headers=headers, text="no"))
     assert (error.retryable, error.retry_after_s) == (retryable, wait)
+
+
+@pytest.mark.parametrize(
+    ("body", "wait"),
+    [
+        pytest.param({"error": {"message": "Please try again in 8.2s."}}, 8.2, id="a sentence"),
+        pytest.param(
+            [{"error": {"code": 429, "message": "Quota", "details": [{"retryDelay": "21s"}]}}], 21.0, id="Gemini's list"
+        ),
+        pytest.param("Too many requests. Please wait 30 seconds.", 30.0, id="plain text"),
+    ],
+)
+async def test_the_wait_of_a_body_reaches_the_error(body: Any, wait: float) -> None:
+    answer = http.Response(429, text=body) if isinstance(body, str) else http.Response(429, json=body)
+    error = await failure("openai", answer)
+    assert (error.kind, error.retry_after_s) == ("RateLimited", wait)
+
+
+async def test_one_request_above_a_limit_per_minute_is_too_large_not_too_early() -> None:
+    """No wait helps it: the loop sends less."""
+    words = "Request too large for gpt-4o on tokens per min (TPM): Limit 3000, Requested 45000. Please try again in 9s."
+    error = await failure("openai", http.Response(429, json={"error": {"message": words}}))
+    assert (error.kind, error.retryable) == ("ContextOverflow", False)
 
 
 async def test_a_date_is_measured_against_the_clock() -> None:

@@ -1,23 +1,17 @@
-"""What a provider's error says: its message, its code, and whether the context was too long."""
+"""What a provider's error states: its message, its code, how long to wait, and whether the context was too long."""
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from orga.activities.adapters.models.json_shape import as_object, as_objects, as_text
+from orga.activities.adapters.models.overflow import is_overflow
+from orga.activities.adapters.models.retry_after import stated_wait
 
 MAX_MESSAGE_CHARS = 4_000
 """Of what an error says; a server may send megabytes, and each is searched for what it means."""
-
-_OVERFLOW = re.compile(
-    r"context_length_exceeded|prompt is too long|maximum context length|exceed\w{0,5} (?:the |the model'?s )?"
-    r"(?:available |maximum )?context|context (?:length|window|size) (?:of|exceeded|is)|input (?:is|length) too long"
-    r"|input length and `?max_tokens`? exceed|reduce the length of the (?:messages|prompt|input)"
-    r"|input token count .{0,40}exceeds the maximum"
-    r"|prompt (?:has|contains) .{0,20}too many tokens|too many (?:input )?tokens in",
-    re.IGNORECASE,
-)
 
 _UNPAID_CODES = frozenset({"insufficient_quota", "billing_error", "billing_not_active", "billing_hard_limit_reached"})
 
@@ -30,6 +24,7 @@ _UNPAID = re.compile(
 
 _STATUS_OF = {
     "invalid_request_error": 400,
+    "invalid_prompt": 400,
     "context_length_exceeded": 400,
     "authentication_error": 401,
     "invalid_api_key": 401,
@@ -55,13 +50,15 @@ class ErrorBody:
     """The parts of an error that decisions need. `headers` are those it holds, of a provider behind a router."""
 
     message: str
-    code: str
-    headers: dict[str, str]
+    code: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    wait_s: float | None = None
+    """That the body states, in a field or in a sentence."""
 
     @property
     def is_overflow(self) -> bool:
         """Whether the conversation was too long for the model."""
-        return self.code == "context_length_exceeded" or _OVERFLOW.search(self.message) is not None
+        return is_overflow(self.message, self.code)
 
     @property
     def is_unpaid(self) -> bool:
@@ -81,7 +78,7 @@ def error_body(text: str) -> ErrorBody:
     try:
         parsed: Any = json.loads(text)
     except (ValueError, RecursionError):
-        return ErrorBody(message=text[:MAX_MESSAGE_CHARS], code="", headers={})
+        return ErrorBody(text[:MAX_MESSAGE_CHARS], wait_s=stated_wait(None, text[:MAX_MESSAGE_CHARS]))
     return error_value(next(iter(as_objects(parsed)), parsed))
 
 
@@ -95,7 +92,8 @@ def error_value(value: object) -> ErrorBody:
         message = f"{message}: {raw}"
     stated = as_object(error.get("headers")) | as_object(metadata.get("headers"))
     headers = {name.lower(): str(item) for name, item in stated.items()}
-    return ErrorBody(message=message[:MAX_MESSAGE_CHARS], code=_code(error), headers=headers)
+    message = message[:MAX_MESSAGE_CHARS]
+    return ErrorBody(message, _code(error), headers, stated_wait(outer, message))
 
 
 def _message(error: dict[str, Any]) -> str:

@@ -24,6 +24,17 @@ _KINDS = {
 }
 
 
+class Refusal(ModelError):
+    """An error that the provider answered with. `error` holds its whole text, which may hold secrets: never show it."""
+
+    def __init__(self, kind: str, message: str, error: ErrorBody, *, retryable: bool, wait: float | None) -> None:
+        super().__init__(kind, message, retryable=retryable, retry_after_s=wait if retryable else None)
+        self.error = error
+        self.status = error.status
+        self.in_stream = False
+        """Whether it came inside an answer of status 200."""
+
+
 class Failures:
     """The failures of one provider; its key is kept out of every text."""
 
@@ -31,25 +42,25 @@ class Failures:
         self._provider = provider
         self._secret = secret
 
-    def answered(self, status: int, headers: Mapping[str, str], body: str) -> ModelError:
+    def answered(self, status: int, headers: Mapping[str, str], body: str) -> Refusal:
         """Return the failure that an HTTP answer other than 2xx stands for; `x-should-retry` has the last word."""
-        error = error_body(body)
-        kind, retryable = _judged(status, error)
-        retryable = {"true": True, "false": False}.get(headers.get("x-should-retry", "").lower(), retryable)
-        stated = {name.lower(): value for name, value in headers.items()}
-        wait = retry_after_s({**error.headers, **stated}, datetime.now(UTC), rate_limited=status == 429)
-        return self._error(
-            kind, f"answered {status}: {error.message}", retryable=retryable, wait=wait if retryable else None
-        )
+        refusal = self._refusal(f"answered {status}", status, headers, error_body(body))
+        refusal.status = status
+        return refusal
 
-    def in_stream(self, value: object) -> ModelError:
+    def in_stream(self, value: object) -> Refusal:
         """Return the failure that an error inside an answer of status 200 stands for."""
         error = error_value(value)
-        kind, retryable = _judged(error.status, error)
-        wait = retry_after_s(error.headers, datetime.now(UTC), rate_limited=error.status == 429)
-        return self._error(
-            kind, f"broke off its reply: {error.message}", retryable=retryable, wait=wait if retryable else None
-        )
+        refusal = self._refusal("broke off its reply", error.status, {}, error)
+        refusal.in_stream = True
+        return refusal
+
+    def _refusal(self, how: str, status: int, headers: Mapping[str, str], error: ErrorBody) -> Refusal:
+        kind, retryable = _judged(status, error)
+        retryable = {"true": True, "false": False}.get(headers.get("x-should-retry", "").lower(), retryable)
+        stated = {**error.headers, **{name.lower(): value for name, value in headers.items()}}
+        wait = retry_after_s(stated, datetime.now(UTC), rate_limited=status == 429, said=error.wait_s)
+        return Refusal(kind, self._text(f"{how}: {error.message}"), error, retryable=retryable, wait=wait)
 
     def bad_stream(self, reason: str) -> ModelError:
         """Return the failure of a reply that can't be read to its end."""
@@ -75,14 +86,16 @@ class Failures:
             return self.bad_stream(cause)
         return self._error("ConnectionFailed", f"can't be reached: {cause}", retryable=True)
 
-    def _error(self, kind: str, text: str, *, retryable: bool, wait: float | None = None) -> ModelError:
-        message = f"{self._provider} {redacted(text, self._secret)}"
-        return ModelError(kind, message, retryable=retryable, retry_after_s=wait)
+    def _error(self, kind: str, text: str, *, retryable: bool) -> ModelError:
+        return ModelError(kind, self._text(text), retryable=retryable)
+
+    def _text(self, text: str) -> str:
+        return f"{self._provider} {redacted(text, self._secret)}"
 
 
 def _judged(status: int, error: ErrorBody) -> tuple[str, bool]:
     """Return kind and retryability of a status, a too long context and an empty account told apart."""
-    if status in {400, 413, 422, 500} and error.is_overflow:
+    if status in {400, 413, 422, 429, 500} and error.is_overflow:
         return "ContextOverflow", False
     if status in {400, 403, 429} and error.is_unpaid:
         return "OutOfQuota", False

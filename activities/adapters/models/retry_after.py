@@ -1,56 +1,131 @@
-"""How long a provider asks us to wait, in seconds, from the headers of its answer."""
+"""How long a provider asks us to wait, in seconds: from the headers, the body and the sentences of its answer."""
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Any, cast
 
 LONGEST_S = 7 * 86_400.0
 """A wish beyond a week is taken for nonsense."""
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|[dhms])")
+_UNITS = (
+    ("ms", 0.001, r"ms|msecs?|milliseconds?|毫秒"),
+    ("s", 1.0, r"s|secs?|seconds?|秒钟?"),
+    ("m", 60.0, r"m|mins?|minutes?|分钟?"),
+    ("h", 3_600.0, r"h|hrs?|hours?|小时"),
+    ("d", 86_400.0, r"d|days?|天"),
+)
+_UNIT = "|".join(f"(?P<{name}>{words})" for name, _, words in _UNITS)
+_PIECE = re.compile(rf"(\d+(?:\.\d+)?)\s*(?:{_UNIT})(?![a-z])(?:,?\s*(?:and\s+)?)", re.IGNORECASE)
+_PIECES = rf"(?:\d+(?:\.\d+)?\s*(?:{re.sub(r'[?]P<[a-z]+>', '?:', _UNIT)})(?![a-z]),?\s*(?:and\s+)?)+"
 _MAX_DURATION_CHARS = 64
-_UNIT_S = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_OPENAI = ("requests", "tokens")
-_ANTHROPIC = ("requests", "tokens", "input-tokens", "output-tokens")
+
+SENTENCES = (
+    ("OpenAI, Groq", r"try again in"),  # 8.2s, 6m0s, 8h18m31.68s, 20 seconds
+    ("Azure", r"(?:retry|try again) after"),  # 26 seconds
+    ("Gemini", r"retry in"),  # 21.124101106s
+    ("Cerebras, Together", r"wait (?:for |at least |about |another )*"),
+    ("Copilot, Codex", r"(?:resets?|available|renews?) (?:again )?(?:in|after)"),
+    ("OpenRouter", r"retry[-_ ]after(?:[-_ ]seconds)?[\"']?\s*[:=]\s*"),
+    ("Zhipu, DashScope", r"请(?:在|等待|于)?"),  # 请在 30 秒后重试
+)
+"""Who writes it, and the words before the duration; any letter case."""
+
+BODY_KEYS = {
+    "retrydelay": 1.0,  # Google: RetryInfo among error.details, "21s"
+    "quotaresetdelay": 1.0,  # Google, beside it
+    "retry_after": 1.0,
+    "retryafter": 1.0,
+    "retry_after_seconds": 1.0,  # OpenRouter
+    "retryafterseconds": 1.0,
+    "retry_after_ms": 0.001,
+    "retryafterms": 0.001,
+    "retry_after_millis": 0.001,
+}
+"""Keys of an error's JSON, in lower case, that hold a wait: a number of so many seconds, or a duration."""
+
+_SENTENCE = re.compile(
+    rf"(?:{'|'.join(words for _, words in SENTENCES)})[\s\"'~:]*(?:about |approximately )?({_PIECES})", re.IGNORECASE
+)
+_MAX_PARTS = 500
+"""Of an error's JSON that are gone through."""
 
 
-def retry_after_s(headers: Mapping[str, str], now: datetime, *, rate_limited: bool) -> float | None:
+def retry_after_s(
+    headers: Mapping[str, str], now: datetime, *, rate_limited: bool, said: float | None = None
+) -> float | None:
     """Return the wait, or None when none is stated in a form that makes sense.
 
-    `retry-after-ms` wins over `retry-after`, that over the limits' reset times, which are read only when a limit was
-    hit: providers send them with every answer.
+    A direct wish in the headers comes first, then what the body says, then the limits' reset times. Those are read
+    only when a limit was hit: providers send them with every answer.
 
     Args:
         headers: Names in lower case, or a case-insensitive mapping.
         now: What absolute times are measured against.
         rate_limited: Whether the answer was 429.
+        said: What `stated_wait` found in the body.
     """
-    stated = _first(
-        _sane(_number(headers.get("retry-after-ms")), 0.001),
-        _sane(_number(headers.get("retry-after"))),
-        _sane(_until(_http_date(headers.get("retry-after")), now)),
-    )
-    if stated is not None or not rate_limited:
-        return stated
-    return _first(
-        _reset_s(headers, "x-ratelimit-{1}-{0}", _OPENAI, now),
-        _reset_s(headers, "anthropic-ratelimit-{0}-{1}", _ANTHROPIC, now),
-        _sane(_epoch(headers.get("x-ratelimit-reset"), now)),
-    )
+    direct = next((wait for wait in _direct(headers, now) if wait is not None), said)
+    return _reset_s(headers, now) if direct is None and rate_limited else direct
 
 
-def _reset_s(headers: Mapping[str, str], form: str, limits: Iterable[str], now: datetime) -> float | None:
-    """Return the longest reset of the exhausted limits, or of all when none says it is exhausted."""
-    resets: dict[str, float] = {}
-    for limit in limits:
-        text = headers.get(form.format(limit, "reset"))
-        reset = _first(_sane(_duration(text)), _sane(_until(_rfc3339(text), now)))
-        if reset is not None:
-            resets[limit] = reset
-    spent = [s for limit, s in resets.items() if _number(headers.get(form.format(limit, "remaining"))) == 0]
-    return max(spent or resets.values(), default=None)
+def stated_wait(error: object, message: str) -> float | None:
+    """Return the wait that the JSON of an error states, else the one that its message does."""
+    sentence = _SENTENCE.search(message)
+    return _first(*_waits_in(error), _sane(_duration(sentence[1])) if sentence else None)
+
+
+def _direct(headers: Mapping[str, str], now: datetime) -> Iterator[float | None]:
+    for name in ("retry-after-ms", "x-ms-retry-after-ms"):
+        yield _sane(_number(headers.get(name)), 0.001)
+    text = headers.get("retry-after")
+    yield _first(_sane(_number(text)), _sane(_duration(text)), _sane(_until(_http_date(text), now)))
+
+
+def _reset_s(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Return the longest reset of the exhausted limits, or of all when none says that it is exhausted.
+
+    `x-ratelimit-reset-tokens` (OpenAI, Groq, Azure, Cerebras), `anthropic-ratelimit-tokens-reset`, `x-ratelimit-reset`
+    (OpenRouter) and `ratelimit-reset` each have a header of their own for what remains; `ratelimit` (IETF) holds both.
+    """
+    resets: list[tuple[float, bool]] = []
+    for name in headers:
+        if name.endswith("ratelimit"):
+            resets += _ietf(headers[name])
+        elif "ratelimit" in name and "reset" in name:
+            text = headers[name]
+            wait = _first(_sane(_duration(text)), _sane(_epoch(text, now)), _sane(_until(_rfc3339(text), now)))
+            if wait is not None:
+                resets.append((wait, _number(headers.get(name.replace("reset", "remaining"))) == 0))
+    return max([wait for wait, is_spent in resets if is_spent] or [wait for wait, _ in resets], default=None)
+
+
+def _ietf(text: str) -> Iterator[tuple[float, bool]]:
+    """Yield wait and exhaustion of `"name";r=0;t=30, …` and of the older `limit=10, remaining=0, reset=30`."""
+    policies = text.split(",") if ";" in text else [text]
+    for policy in policies:
+        fields = dict(re.findall(r"\b(\w+)\s*=\s*(\d+)", policy))
+        wait = _sane(_number(fields.get("t", fields.get("reset"))))
+        if wait is not None:
+            yield wait, fields.get("r", fields.get("remaining")) == "0"
+
+
+def _waits_in(error: object) -> Iterator[float | None]:
+    """Yield the waits under the known keys, outermost first."""
+    waiting: list[object] = [error]
+    for part in waiting:
+        if isinstance(part, dict):
+            for key, value in cast("dict[str, Any]", part).items():
+                if unit := BODY_KEYS.get(key.lower()):
+                    yield _first(
+                        _sane(_number(value), unit), _sane(_duration(value if isinstance(value, str) else None))
+                    )
+                waiting.append(value)
+        elif isinstance(part, list):
+            waiting += cast("list[object]", part)
+        del waiting[_MAX_PARTS:]
 
 
 def _first(*values: float | None) -> float | None:
@@ -63,31 +138,34 @@ def _sane(value: float | None, unit_s: float = 1.0) -> float | None:
     return value * unit_s
 
 
-def _number(text: str | None) -> float | None:
-    try:
-        return float(text) if text is not None else None
-    except ValueError:
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
-
-
-def _duration(text: str | None) -> float | None:
-    parts = _DURATION.findall(text) if text and len(text) <= _MAX_DURATION_CHARS else []
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        return None
-    return sum(float(number) * _UNIT_S[unit] for number, unit in parts)
-
-
-def _http_date(text: str | None) -> datetime | None:
     try:
-        return parsedate_to_datetime(text) if text else None
+        return float(value)
     except (ValueError, OverflowError):
         return None
 
 
+def _duration(text: str | None) -> float | None:
+    if not text or len(text) > _MAX_DURATION_CHARS or not re.fullmatch(_PIECES, text.strip(), re.IGNORECASE):
+        return None
+    unit_s = {name: seconds for name, seconds, _ in _UNITS}
+    return sum(float(piece[1]) * unit_s[str(piece.lastgroup)] for piece in _PIECE.finditer(text))
+
+
+def _http_date(text: str | None) -> datetime | None:
+    return _moment(parsedate_to_datetime, text)
+
+
 def _rfc3339(text: str | None) -> datetime | None:
+    return _moment(datetime.fromisoformat, text)
+
+
+def _moment(read: Callable[[str], datetime], text: str | None) -> datetime | None:
     try:
-        return datetime.fromisoformat(text) if text else None
-    except ValueError:
+        return read(text) if text else None
+    except (ValueError, OverflowError):
         return None
 
 
