@@ -5,8 +5,12 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 
+from orga.activities.adapters.models.registry import ModelRegistry
 from orga.testing import FakeTool, answers, calls
+from orga.workflows.types.usage import ModelPrice
 from tests.support.hold import Hold, happens, until
+from tests.support.model.chat_server import Calls, chat_server
+from tests.support.model.named import Named
 from tests.support.runs.loop import WORKER_FACTS, Ran, a_loop
 from tests.support.runs.questions import told, updated, waiting
 
@@ -52,6 +56,28 @@ async def test_a_person_who_raises_the_limit_lets_the_run_go_on(
     assert [e.data for e in ran.journal if e.event == "InterventionReceived"] == [
         {"kind": "extend_budget", "text": more}
     ]
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason"), [({"max_cost_usd": 0.02}, "max_cost"), ({"max_total_tokens": 2_000}, "max_tokens")]
+)
+async def test_a_server_that_reports_no_usage_cannot_outspend_a_limit(
+    client: Client, limit: dict[str, Any], reason: str
+) -> None:
+    """Its tokens are estimated, and the result says so."""
+    house = "openai-compatible:qwen"
+    with chat_server(*(Calls("look", {"n": n, "at": "the garden " * 20}) for n in range(60))) as server:
+        prices = {house: ModelPrice(input=5.0, output=25.0)}
+        registry = ModelRegistry({}, {"openai-compatible": server.url}, prices=prices)
+        async with a_loop(client, Named(*registry.resolve(house)), FakeTool("look")) as loop:
+            ran = await loop.run(max_iterations=60, **limit)
+        await registry.close()
+    used = ran.result.usage
+    assert ran.result.termination.reason == reason
+    assert 1 < used.model_calls < 30
+    assert used.estimated_calls == used.model_calls
+    assert used.cost_usd == pytest.approx((used.input_tokens * 5 + used.output_tokens * 25) / 1e6)
+    assert all(entry.data["usage"]["estimated"] for entry in ran.journal if entry.event == "ReasoningComplete")
 
 
 async def test_time_that_is_up_can_be_extended_and_what_was_in_flight_is_asked_again(client: Client) -> None:

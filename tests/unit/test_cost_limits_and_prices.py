@@ -15,7 +15,7 @@ from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest
 from orga.workflows.types.usage import ModelPrice, Usage
-from tests.support.model.providers import Network, a_request, chunk, streamed
+from tests.support.model.providers import Network, a_request, chunk, response_events, said_item, streamed
 from tests.support.values.core import a_setup
 
 KEYS = {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "OPENROUTER_API_KEY": "k"}
@@ -88,11 +88,12 @@ async def test_a_critics_model_needs_a_price_too() -> None:
 async def test_a_stated_price_is_what_a_reply_costs_wherever_it_comes_from() -> None:
     usage = {"prompt_tokens": 1_000_000, "completion_tokens": 100_000, "prompt_tokens_details": {"cached_tokens": 0}}
     bill: dict[str, Any] = {"choices": [], "usage": usage | {"cost": 99.0}}
-    frames = (chunk("stop", content="hi"), bill)
-    names = (HOUSE, "openrouter:a/b", "openai:gpt-5.5")
-    models = ModelsConfig(prices=dict.fromkeys(names, HOUSE_PRICE))
-    for name in names:
-        provider, model = registry_of(models, Network([streamed(*frames)])).resolve(name)
+    chat = [chunk("stop", content="hi"), bill]
+    responses = response_events(said_item("hi"), usage={"input_tokens": 1_000_000, "output_tokens": 100_000})
+    frames = {HOUSE: chat, "openrouter:a/b": chat, "openai:gpt-5.5": responses}
+    models = ModelsConfig(prices=dict.fromkeys(frames, HOUSE_PRICE))
+    for name, sent in frames.items():
+        provider, model = registry_of(models, Network([streamed(*sent)])).resolve(name)
         reply = await provider.complete(a_request(model=model), lambda text: None)
         assert reply.cost_usd == pytest.approx(0.26)
 

@@ -16,6 +16,8 @@ from tests.support.model.providers import (
     completed,
     message_events,
     provider,
+    response_events,
+    said_item,
     streamed,
     text_block,
 )
@@ -231,3 +233,114 @@ async def test_a_server_that_always_refuses_is_not_asked_for_ever() -> None:
         await model.complete(a_request(temperature=1.0), lambda text: None)
     await model.close()
     assert len(network.requests) <= 6
+
+
+GUIDED = (
+    Message.of("user", "go"),
+    Message.of("user", "in the garden"),
+    Message.of("assistant", calls=(ToolCall(call_id="c", name="now"),)),
+    Message.of_result(call_id="c", tool="now", text="noon"),
+    Message.of("user", "hurry"),
+    Message.of("system", "Be brief."),
+    Message.of("user", "please"),
+)
+
+
+def roles(body: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(message["role"], message["content"] or "a call") for message in body["messages"]]
+
+
+@pytest.mark.parametrize(
+    ("status", "refusal"),
+    [
+        (400, "Conversation roles must alternate user/assistant/user/assistant/..."),
+        (400, "After the optional system message, conversation roles must alternate user and assistant roles except "
+              "for tool calls and results."),
+        (500, "Error rendering prompt with jinja template: \"Conversation roles must alternate user/assistant\""),
+        (400, "deepseek-reasoner does not support successive user or assistant messages (messages[1] and messages[2] "
+              "in your input). You should interleave the user/assistant messages in the message sequence."),
+        (400, "After the (optional) system message(s), user and assistant roles should be alternating."),
+        (400, 'messages: roles must alternate between "user" and "assistant", found multiple "user" roles in a row'),
+        (400, "Unexpected role 'user' after role 'tool'"),
+        (400, "Please ensure that multiturn requests alternate between user and model."),
+    ],
+)  # fmt: skip
+async def test_a_template_that_wants_roles_to_alternate_gets_them(status: int, refusal: str) -> None:
+    network = Network([http.Response(status, json={"error": {"message": refusal}}), answer("openai"), answer("openai")])
+    model = provider("openai-compatible", network)
+    for _ in range(2):
+        await model.complete(a_request(system=("You help.", "You cite."), messages=GUIDED), lambda text: None)
+    await model.close()
+    system = ("system", "You help.\n\nYou cite.\n\nBe brief.")
+    assert [role for role, _ in roles(network.body(0))] == [
+        "system",
+        "user",
+        "user",
+        "assistant",
+        "tool",
+        "user",
+        "user",
+    ]
+    alternating = [
+        system,
+        ("user", "go\n\nin the garden"),
+        ("assistant", "a call"),
+        ("tool", "noon"),
+        ("assistant", "[Noted.]"),
+        ("user", "hurry\n\nplease"),
+    ]
+    assert [roles(network.body(index)) for index in (1, 2)] == [alternating] * 2
+
+
+async def test_a_conversation_that_begins_with_the_assistant_is_begun_by_the_user() -> None:
+    """Compaction may leave it so."""
+    refusal = refused("Conversation roles must alternate user/assistant/user/assistant/...")
+    messages = (Message.of("assistant", "As I said."), Message.of("assistant", "Go on?"), Message.of("user", "yes"))
+    _, _, network = await completed("ollama", refusal, answer("openai"), request=a_request(messages=messages))
+    begun, said, yes = roles(network.body())
+    assert (begun[0], said, yes) == ("user", ("assistant", "As I said.\n\nGo on?"), ("user", "yes"))
+
+
+@pytest.mark.parametrize(
+    ("status", "refusal"),
+    [
+        (400, "System role not supported"),
+        (500, "Jinja Exception: System role not supported"),
+        (400, "Developer instruction is not enabled for models/gemma-3-27b-it"),
+        (400, "Unsupported value: 'messages[0].role' does not support 'system' with this model."),
+        (400, "invalid role: 'system'"),
+    ],
+)
+async def test_a_template_without_system_messages_gets_instructions_with_the_task(status: int, refusal: str) -> None:
+    network = Network([http.Response(status, json={"error": {"message": refusal}}), answer("openai"), answer("openai")])
+    model = provider("openai-compatible", network)
+    for _ in range(2):
+        await model.complete(a_request(system=("You help.", "You cite.")), lambda text: None)
+    await model.close()
+    assert [roles(network.body(index)) for index in (1, 2)] == [[("user", "You help.\n\nYou cite.\n\nhello")]] * 2
+
+
+@pytest.mark.parametrize("kind", ["openai-compatible", "responses"])
+async def test_a_server_that_refuses_a_free_choice_of_tools_is_told_nothing_of_it(kind: str) -> None:
+    refusal = refused("tool_choice: Extra inputs are not permitted")
+    said = streamed(*response_events(said_item("hi"))) if kind == "responses" else answer("openai")
+    _, _, network = await completed(kind, refusal, said, request=a_request(tools=(ToolSpec(name="now"),)))
+    assert ["tool_choice" in network.body(index) for index in range(2)] == [True, False]
+
+
+async def test_a_refusal_is_read_to_its_end() -> None:
+    """Gateways put the useful sentence after a long preamble."""
+    refusal = "The upstream provider answered with an error. " * 20 + "Unsupported parameter: 'temperature'"
+    _, _, network = await completed("openai", refused(refusal), answer("openai"), request=a_request(temperature=1.0))
+    assert "temperature" not in network.body()
+
+
+async def test_what_did_not_help_is_forgotten() -> None:
+    """Otherwise a refusal for another reason would cost later calls a field that their model takes."""
+    network = Network([refused("Unsupported: temperature"), refused("the model is confused"), answer("openai")])
+    model = provider("openai", network)
+    with pytest.raises(ModelError):
+        await model.complete(a_request(temperature=1.0), lambda text: None)
+    await model.complete(a_request(temperature=1.0), lambda text: None)
+    await model.close()
+    assert ["temperature" in network.body(index) for index in range(3)] == [True, False, True]

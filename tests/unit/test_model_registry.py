@@ -4,7 +4,16 @@ import pytest
 
 from orga.activities.adapters import http
 from orga.activities.adapters.models.registry import ModelNotConfigured, ModelRegistry, default_model
-from tests.support.model.providers import Network, a_request, chunk, message_events, streamed, text_block
+from tests.support.model.providers import (
+    Network,
+    a_request,
+    chunk,
+    message_events,
+    response_events,
+    said_item,
+    streamed,
+    text_block,
+)
 
 
 @pytest.mark.parametrize(
@@ -35,12 +44,23 @@ def test_default_model(env: dict[str, str], expected: str) -> None:
     assert default_model(env) == expected
 
 
+def greeting(name: str) -> http.Response:
+    """Return a reply in the protocol of the model's provider."""
+    match name.partition(":")[0]:
+        case "anthropic":
+            return streamed(*message_events(text_block("hi")))
+        case "openai":
+            return streamed(*response_events(said_item("hi")))
+        case _:
+            return streamed(chunk("stop", content="hi"))
+
+
 @pytest.mark.parametrize(
     ("name", "env", "base_urls", "url"),
     [
-        ("openai:gpt-4o", {}, {}, "https://api.openai.com/v1/chat/completions"),
-        ("openai:m", {"OPENAI_BASE_URL": "http://gw:1/x/"}, {}, "http://gw:1/x/chat/completions"),
-        ("openai:m", {"OPENAI_BASE_URL": "http://a/v1"}, {"openai": "http://b/v1"}, "http://b/v1/chat/completions"),
+        ("openai:gpt-4o", {}, {}, "https://api.openai.com/v1/responses"),
+        ("openai:m", {"OPENAI_BASE_URL": "http://gw:1/x/"}, {}, "http://gw:1/x/responses"),
+        ("openai:m", {"OPENAI_BASE_URL": "http://a/v1"}, {"openai": "http://b/v1"}, "http://b/v1/responses"),
         ("openrouter:a/b", {}, {}, "https://openrouter.ai/api/v1/chat/completions"),
         ("anthropic:m", {}, {}, "https://api.anthropic.com/v1/messages"),
         ("anthropic:m", {"ANTHROPIC_BASE_URL": "http://gw"}, {}, "http://gw/v1/messages"),
@@ -57,10 +77,7 @@ def test_default_model(env: dict[str, str], expected: str) -> None:
 )
 async def test_where_a_model_is_asked(name: str, env: dict[str, str], base_urls: dict[str, str], url: str) -> None:
     keys = dict.fromkeys(("OPENAI_API_KEY", "OPENROUTER_API_KEY", "ANTHROPIC_API_KEY"), "key")
-    claude = name.startswith("anthropic")
-    network = Network(
-        [streamed(*message_events(text_block("hi"))) if claude else streamed(chunk("stop", content="hi"))]
-    )
+    network = Network([greeting(name)])
     registry = ModelRegistry(keys | env, base_urls, http.MockTransport(network))
     provider, model = registry.resolve(name)
     reply = await provider.complete(a_request(model=model), lambda text: None)
@@ -97,10 +114,7 @@ async def test_where_a_model_is_asked(name: str, env: dict[str, str], base_urls:
     ],
 )
 async def test_how_we_identify_ourselves(name: str, env: dict[str, str], headers: dict[str, str | None]) -> None:
-    claude = name.startswith("anthropic")
-    network = Network(
-        [streamed(*message_events(text_block("hi"))) if claude else streamed(chunk("stop", content="hi"))]
-    )
+    network = Network([greeting(name)])
     registry = ModelRegistry(env, {}, http.MockTransport(network))
     provider, model = registry.resolve(name)
     await provider.complete(a_request(model=model), lambda text: None)

@@ -1,9 +1,23 @@
-"""Costs come from the price list that is installed, or are not known."""
+"""Costs come from the price list that is installed, or are not known; tokens that nobody counts are estimated."""
+
+from typing import Any
 
 import pytest
 
 from orga.activities.adapters.models.pricing import cost_usd
-from orga.workflows.types.usage import Usage
+from orga.workflows.types.messages import Message
+from orga.workflows.types.usage import Usage, UsageTotals
+from tests.support.model.providers import (
+    a_request,
+    call_block,
+    chunk,
+    completed,
+    message_events,
+    response_events,
+    said_item,
+    streamed,
+    text_block,
+)
 
 USAGE = Usage(input_tokens=1_000_000, output_tokens=100_000)
 
@@ -34,3 +48,88 @@ def test_reading_a_cache_is_cheaper_and_writing_one_dearer() -> None:
 
 def test_counts_that_contradict_themselves_have_no_price() -> None:
     assert cost_usd("openai", "gpt-4o", Usage(input_tokens=1, cached_input_tokens=50)) is None
+
+
+LONG = a_request(model="gpt-5.5", messages=(Message.of("user", "a word " * 1_000),))
+SAID = "another word " * 100
+
+
+def counted(**usage: int) -> list[dict[str, object]]:
+    return [chunk(content=SAID), chunk("stop"), {"choices": [], "usage": usage}]
+
+
+COUNTED: dict[str, Any] = {"prompt_tokens": 20, "completion_tokens": 5}
+STOP: dict[str, Any] = chunk("stop", content=SAID)
+
+
+@pytest.mark.parametrize(
+    ("frames", "usage"),
+    [
+        pytest.param(counted(**COUNTED), (20, 5, 0), id="in a chunk of its own"),
+        pytest.param([STOP | {"x_groq": {"id": "r", "usage": COUNTED}}], (20, 5, 0), id="Groq's own place"),
+        pytest.param([{"choices": [STOP["choices"][0] | {"usage": COUNTED}]}], (20, 5, 0), id="in the choice"),
+        pytest.param([*counted(**COUNTED), {"choices": [], "usage": None}], (20, 5, 0), id="null at the end"),
+        pytest.param(counted(**COUNTED, total_tokens=90), (20, 70, 0), id="thinking in the total alone"),
+        pytest.param(counted(**COUNTED, prompt_cache_hit_tokens=8), (20, 5, 8), id="DeepSeek's cache"),
+    ],
+)
+async def test_usage_is_read_wherever_it_stands(frames: list[dict[str, object]], usage: tuple[int, int, int]) -> None:
+    reply, _, _ = await completed("openai-compatible", streamed(*frames, "[DONE]"))
+    used = reply.usage
+    assert (used.input_tokens, used.output_tokens, used.cached_input_tokens) == usage
+    assert not used.estimated
+
+
+@pytest.mark.parametrize(
+    ("kind", "frames"),
+    [
+        pytest.param("openai", [chunk("stop", content=SAID)], id="chat completions"),
+        pytest.param("openai", counted(prompt_tokens=0, completion_tokens=0), id="zeros"),
+        pytest.param("responses", list(response_events(said_item(SAID), usage=None)), id="responses"),
+        pytest.param(
+            "anthropic",
+            [event | {"usage": None, "message": {}} for event in message_events(text_block(SAID))],
+            id="messages",
+        ),
+    ],
+)
+async def test_without_usage_an_estimate_is_counted_and_marked(kind: str, frames: list[dict[str, object]]) -> None:
+    reply, _, _ = await completed(kind, streamed(*frames, size=500), request=LONG)
+    used = reply.usage
+    assert used.estimated
+    assert 1_750 < used.input_tokens < 2_500
+    assert 300 < used.output_tokens < 500
+    assert (reply.cost_usd is None) == (kind == "anthropic"), "the model is one of OpenAI's"
+
+
+async def test_a_side_that_was_counted_is_not_estimated() -> None:
+    reply, _, _ = await completed("openai", streamed(*counted(prompt_tokens=20), "[DONE]"), request=LONG)
+    assert reply.usage.input_tokens == 20
+    assert reply.usage.output_tokens > 300
+    assert reply.usage.estimated
+
+
+async def test_calls_count_as_output() -> None:
+    events = message_events(call_block("c", "write", f'{{"text": "{SAID}"}}'), stop="tool_use")
+    frames = [event | ({"usage": {"input_tokens": 7}} if event["type"] == "message_delta" else {}) for event in events]
+    reply, _, _ = await completed("anthropic", streamed(*frames, size=500))
+    assert reply.usage.output_tokens > 300
+
+
+async def test_a_bill_that_did_not_come_is_assumed() -> None:
+    """A limit in dollars is allowed for all models of a router, since it bills each reply."""
+    request = a_request(model="nobody/nothing", messages=LONG.messages)
+    reply, _, _ = await completed("openrouter", streamed(chunk("stop", content=SAID)), request=request)
+    assert reply.cost_usd is not None
+    assert 0.02 < reply.cost_usd < 0.1
+
+
+def test_totals_say_how_many_calls_were_estimated_only_where_any_were() -> None:
+    sure, guessed = Usage(input_tokens=5), Usage(input_tokens=5, estimated=True)
+    totals = UsageTotals().plus(sure, None)
+    assert "estimated_calls" not in totals.model_dump()
+    assert "estimated" not in sure.model_dump()
+    more = totals.plus(guessed, 0.1).plus_totals(UsageTotals().plus(guessed, None))
+    assert more.model_dump()["estimated_calls"] == 2
+    assert UsageTotals.model_validate_json(more.model_dump_json()) == more
+    assert guessed.model_dump(exclude_unset=True) == {"input_tokens": 5, "estimated": True}

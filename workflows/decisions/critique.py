@@ -24,7 +24,7 @@ from orga.workflows.types.record import problems
 from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip, delimited
-from orga.workflows.types.usage import Usage, UsageTotals
+from orga.workflows.types.usage import Usage
 
 
 def subject_of(critic: Critic, call: ToolCall) -> tuple[str, str]:
@@ -102,8 +102,12 @@ def summed(before: Usage | None, usage: Usage) -> Usage:
     """Return what both model calls used."""
     if before is None:
         return usage
-    totals = UsageTotals().plus(before, None).plus(usage, None)
-    return Usage(**{name: getattr(totals, name) for name in Usage.model_fields})
+    return before.with_differences(
+        input_tokens=before.input_tokens + usage.input_tokens,
+        output_tokens=before.output_tokens + usage.output_tokens,
+        cached_input_tokens=before.cached_input_tokens + usage.cached_input_tokens,
+        estimated=before.estimated or usage.estimated,
+    )
 
 
 def _verdict(text: str) -> Review:

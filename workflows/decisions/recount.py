@@ -185,7 +185,14 @@ class Recount:
     def _miscounts(self, ended: AgentResult) -> list[str]:
         usage, counts = ended.usage, ended.tool_calls
         cost, recount = usage.cost_usd or 0.0, self._usage.cost_usd or 0.0
-        tokens = ("input_tokens", "output_tokens", "cached_input_tokens", "total_tokens", "model_calls")
+        tokens = (
+            "input_tokens",
+            "output_tokens",
+            "cached_input_tokens",
+            "total_tokens",
+            "model_calls",
+            "estimated_calls",
+        )
         pairs = [("iterations", ended.iterations, self._iterations)]
         pairs += [(f"usage.{name}", getattr(usage, name), getattr(self._usage, name)) for name in tokens]
         wrong = [f"{name} is {said}, counted {counted}" for name, said, counted in pairs if said != counted]

@@ -148,8 +148,9 @@ def _code(text: str) -> str:
 def spent(usage: UsageTotals) -> str:
     """Return tokens and cost as people read them."""
     calls = "model call" if usage.model_calls == 1 else "model calls"
+    guessed = f" ({usage.estimated_calls} of them estimated)" if usage.estimated_calls else ""
     cost = "" if usage.cost_usd is None else f", {usage.cost_usd:.4f} USD"
-    return f"{usage.total_tokens} tokens in {usage.model_calls} {calls}{cost}"
+    return f"{usage.total_tokens} tokens in {usage.model_calls} {calls}{guessed}{cost}"
 
 
 MAX_GATHERED_BYTES = 20_000

@@ -200,7 +200,7 @@ async def _ask(run: Run, turn: Turn, context: ContextRef, seen: Conversation) ->
     reply = await reply_to(run, call)
     if not isinstance(reply, Reply):
         return NoReply(failure_text(reply), is_out_of_time(reply), is_context_overflow(reply))
-    run.change(with_calibration, seen, reply.usage.input_tokens)
+    run.change(with_calibration, seen, 0 if reply.usage.estimated else reply.usage.input_tokens)
     run.change(without_refused)
     return Proposed(classify_reply(reply, wants_data=run.setup.output_schema is not None), seen)
 

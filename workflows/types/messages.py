@@ -122,6 +122,10 @@ class Message(InParts, Record):
         """Of a result: characters at its beginning and at its end that are the loop's own words, not the tool's."""
         return self.result.ours if self.result else (0, 0)
 
+    def with_parts(self, parts: Parts) -> Self:
+        """Return the message with other parts."""
+        return replace_fields(self, {"parts": parts})
+
     def with_text(self, text: str) -> Self:
         """Return the message with another text, as much of it ours as before."""
         return replace_fields(self, {"parts": of_parts.with_text(self.parts, text)})

@@ -13,6 +13,7 @@ class UsageChanges(TypedDict, total=False):
     input_tokens: int
     output_tokens: int
     cached_input_tokens: int
+    estimated: bool
 
 
 class Usage(Record):
@@ -21,10 +22,16 @@ class Usage(Record):
     input_tokens: int = 0
     output_tokens: int = 0
     cached_input_tokens: int = 0
+    estimated: bool = False
+    """Whether some of it was estimated, since the provider reported nothing. Written only where it was."""
 
     def with_differences(self, **changes: Unpack[UsageChanges]) -> Self:
         """Return the usage with what differs set."""
         return replace_differing_fields(self, changes)
+
+    @model_serializer(mode="wrap")
+    def _without_a_mark_that_says_nothing(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without(written(self), "estimated", self.estimated)
 
 
 class UsageTotals(Record):
@@ -36,6 +43,8 @@ class UsageTotals(Record):
     total_tokens: int = 0
     model_calls: int = 0
     cost_usd: float | None = None
+    estimated_calls: int = 0
+    """Model calls whose tokens and cost are estimates, since the provider reported none; written only where any are."""
 
     def plus(self, usage: Usage, cost_usd: float | None) -> "UsageTotals":
         """Return the totals after one more model call."""
@@ -46,6 +55,7 @@ class UsageTotals(Record):
             total_tokens=self.total_tokens + usage.input_tokens + usage.output_tokens,
             model_calls=self.model_calls + 1,
             cost_usd=self.cost_usd if cost_usd is None else (self.cost_usd or 0.0) + cost_usd,
+            estimated_calls=self.estimated_calls + usage.estimated,
         )
 
     def plus_totals(self, other: "UsageTotals") -> "UsageTotals":
@@ -58,7 +68,16 @@ class UsageTotals(Record):
             total_tokens=self.total_tokens + other.total_tokens,
             model_calls=self.model_calls + other.model_calls,
             cost_usd=sum(costs) if costs else None,
+            estimated_calls=self.estimated_calls + other.estimated_calls,
         )
+
+    @model_serializer(mode="wrap")
+    def _without_estimates_that_there_are_not(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without(written(self), "estimated_calls", bool(self.estimated_calls))
+
+
+def _without(fields: dict[str, Any], name: str, is_written: bool) -> dict[str, Any]:
+    return fields if is_written else {key: value for key, value in fields.items() if key != name}
 
 
 _ALWAYS = frozenset({"proposed", "run", "denied", "failed"})

@@ -20,6 +20,8 @@ class AnthropicMessages:
 
     provider: str = "anthropic"
     path: str = "/messages"
+    words: str = "/messages"
+    may_be_missing: bool = False
 
     def dialect(self, model: str) -> Dialect:
         """Return one dialect for all, until a model refuses it, as those before Claude 4.5 refuse a schema."""

@@ -1,6 +1,7 @@
 """A reply read from Anthropic's message events, or from a whole message where a server doesn't stream."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pydantic_core import to_json
@@ -71,8 +72,8 @@ class MessageReader:
         usage = frugal_usage(
             self._count("input_tokens") + cached + written, self._count("output_tokens"), cached_input_tokens=cached
         )
-        cost = cost_usd(self._provider, self._request.model, usage, cache_write_tokens=written) if self._usage else None
-        return self._assembly.reply(_FINISH.get(self._finish, "stop"), usage, self._model, cost)
+        price = partial(cost_usd, self._provider, self._request.model, cache_write_tokens=written)
+        return self._assembly.reply(_FINISH.get(self._finish, "stop"), usage, self._model, price)
 
     def _count(self, name: str) -> int:
         return as_count(self._usage.get(name))

@@ -6,7 +6,7 @@ from typing import Any
 
 from orga.activities.adapters.models.blocks import wire_block
 from orga.activities.adapters.models.dialect import Dialect
-from orga.activities.adapters.models.turns import results_first, wire_id, wire_name
+from orga.activities.adapters.models.turns import BEGINNING, results_first, wire_id, wire_name
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.messages import Message
 from orga.workflows.types.parts import OpaquePart, Part, TextPart, ThinkingPart, ToolCall
@@ -15,8 +15,6 @@ from orga.workflows.types.tools import ToolSpec
 THINKING = frozenset({"thinking", "redacted_thinking"})
 
 _CACHE = {"cache_control": {"type": "ephemeral"}}
-_BEGINNING = "[The beginning of this conversation was left out.]"
-"""For a conversation that compaction left to begin with the assistant, which is refused."""
 _GO_ON = "[Go on.]"
 """For one that ends with the assistant: most models take that for a prefill, which they refuse."""
 
@@ -78,7 +76,7 @@ def _messages(messages: Iterable[Message], dialect: Dialect) -> list[dict[str, A
         if content := [block for message in turn for block in _content(message, dialect)]:
             _extend(turns, role, content)
     if not turns or turns[0]["role"] == "assistant":
-        turns.insert(0, {"role": "user", "content": _text(_BEGINNING)})
+        turns.insert(0, {"role": "user", "content": _text(BEGINNING)})
     if turns[-1]["role"] == "assistant":
         turns.append({"role": "user", "content": _text(_GO_ON)})
     return turns

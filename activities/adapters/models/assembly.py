@@ -1,15 +1,17 @@
 """A reply put together from its pieces, bounded as a whole."""
 
 from collections.abc import Callable, Iterator
+from math import ceil
 from typing import Any
 
 from pydantic_core import to_json
 
 from orga.activities.adapters.models.blocks import block_part
 from orga.activities.adapters.models.calls import OpenCall, finished_calls
+from orga.activities.adapters.models.dialect import BYTES_PER_TOKEN, request_bytes
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.messages import FinishReason, Reply
-from orga.workflows.types.parts import BETWEEN_TEXTS, Part, said
+from orga.workflows.types.parts import BETWEEN_TEXTS, Part, Parts, said
 from orga.workflows.types.text import clean_json, clean_text
 from orga.workflows.types.usage import Usage
 
@@ -107,9 +109,20 @@ class Assembly:
             else:
                 yield from self._block(part)
 
-    def reply(self, finish: FinishReason, usage: Usage, model: str, cost_usd: float | None) -> Reply:
-        """Return the reply; only what differs from the defaults is set, for that is what the history stores."""
+    def reply(
+        self, finish: FinishReason, counted: Usage, model: str, cost_of: Callable[[Usage], float | None]
+    ) -> Reply:
+        """Return the reply; only what differs from the defaults is set, for that is what the history stores.
+
+        Args:
+            finish: Why it ended.
+            counted: What the provider counted; where it counted nothing, an estimate takes its place.
+            model: The one that answered.
+            cost_of: Returns what so many tokens cost, None where no price is known.
+        """
         parts = tuple(self._finished())
+        usage = self._usage(counted, parts)
+        cost_usd = cost_of(usage)
         reason = _finish("length" if self.full else finish, has_calls=bool(self.calls))
         fields: dict[str, Any] = {
             "parts": parts,
@@ -120,10 +133,18 @@ class Assembly:
         set_fields = {name: value for name, value in fields.items() if value}
         return Reply(**set_fields) if cost_usd is None else Reply(**set_fields, cost_usd=cost_usd)
 
+    def _usage(self, counted: Usage, parts: Parts) -> Usage:
+        """Return what was counted, with an estimate for a side that was not: budgets have to bind all the same."""
+        sent = counted.input_tokens or ceil(request_bytes(self._request) / BYTES_PER_TOKEN)
+        said = counted.output_tokens or (ceil(len(to_json(parts)) / BYTES_PER_TOKEN) if parts else 0)
+        if (sent, said) == (counted.input_tokens, counted.output_tokens):
+            return counted
+        return counted.with_differences(input_tokens=sent, output_tokens=said, estimated=True)
+
 
 def frugal_usage(input_tokens: int, output_tokens: int, cached_input_tokens: int) -> Usage:
     """Return the usage with its zeros left unset."""
-    counts = {
+    counts: dict[str, Any] = {
         "input_tokens": input_tokens,
         "output_tokens": output_tokens,
         "cached_input_tokens": min(cached_input_tokens, input_tokens),

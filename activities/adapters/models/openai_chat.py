@@ -21,6 +21,8 @@ class OpenAIChat:
 
     provider: str
     path: str = "/chat/completions"
+    words: str = r"chat[ /_-]?completions?"
+    may_be_missing: bool = False
 
     def dialect(self, model: str) -> Dialect:
         """Return OpenAI's newer name of the output limit for the models that take no other."""

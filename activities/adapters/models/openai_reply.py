@@ -9,7 +9,7 @@ from orga.activities.adapters.models.json_shape import as_count, as_object, as_o
 from orga.activities.adapters.models.kept_fields import EXTRA, THOUGHT, Thought, extra_block
 from orga.activities.adapters.models.openai_calls import add_call_delta
 from orga.activities.adapters.models.openai_finish import ending
-from orga.activities.adapters.models.pricing import cost_usd
+from orga.activities.adapters.models.pricing import reply_cost_usd
 from orga.activities.adapters.models.reasoning_details import ReasoningDetails
 from orga.activities.adapters.models.stream_http import END
 from orga.activities.ports import ModelRequest
@@ -44,8 +44,10 @@ class ChatReader:
         if frame.get("error"):
             raise self._failures.in_stream(frame)
         self._model = as_text(frame.get("model")) or self._model
-        self._usage = as_object(frame.get("usage")) or self._usage
-        for choice in as_objects(frame.get("choices")):
+        choices = as_objects(frame.get("choices"))
+        for holder in (*choices[:1], as_object(frame.get("x_groq")), frame):
+            self._usage = as_object(holder.get("usage")) or self._usage
+        for choice in choices:
             self._answered = True
             if not choice.get("index"):
                 self._choice(choice)
@@ -58,8 +60,7 @@ class ChatReader:
         finish = self._reason()
         self._reasoning.close()
         self._thought.close(is_wanted=bool(self._assembly.calls))
-        usage = _chat_usage(self._usage)
-        return self._assembly.reply(finish, usage, self._model, self._cost(usage))
+        return self._assembly.reply(finish, _chat_usage(self._usage), self._model, self._cost)
 
     def _reason(self) -> FinishReason:
         """Return why the reply ended. Without a reason that is known, calls count only when they are written out.
@@ -82,11 +83,11 @@ class ChatReader:
         return "length"
 
     def _cost(self, usage: Usage) -> float | None:
-        """Return what OpenRouter says it billed, else the list price of what was used."""
-        billed = self._usage.get("cost") if self._provider == "openrouter" else None
-        if isinstance(billed, (int, float)) and 0 <= billed < 1e6:
-            return float(billed)
-        return cost_usd(self._provider, self._request.model, usage) if self._usage else None
+        details = as_object(self._usage.get("prompt_tokens_details"))
+        written = as_count(details.get("cache_write_tokens"))
+        return reply_cost_usd(
+            self._provider, self._request.model, usage, billed=self._usage.get("cost"), cache_write_tokens=written
+        )
 
     def _choice(self, choice: dict[str, Any]) -> None:
         if choice.get("error"):
@@ -117,9 +118,9 @@ def _content(content: object) -> str:
 
 
 def _chat_usage(counts: dict[str, Any]) -> Usage:
+    """Return the counts; Gemini and xAI leave thinking out of `completion_tokens` and count it in the total alone."""
     details = as_object(counts.get("prompt_tokens_details"))
-    return frugal_usage(
-        as_count(counts.get("prompt_tokens")),
-        as_count(counts.get("completion_tokens")),
-        as_count(details.get("cached_tokens")),
-    )
+    sent = as_count(counts.get("prompt_tokens"))
+    written = max(as_count(counts.get("completion_tokens")), as_count(counts.get("total_tokens")) - sent)
+    cached = as_count(details.get("cached_tokens")) or as_count(counts.get("prompt_cache_hit_tokens"))  # DeepSeek
+    return frugal_usage(sent, written if sent else as_count(counts.get("completion_tokens")), cached)

@@ -1,6 +1,7 @@
 """A model request as OpenAI's chat completions take it, and OpenRouter's additions to that."""
 
 from collections.abc import Callable, Iterable
+from itertools import groupby
 from typing import Any
 
 from pydantic_core import to_json
@@ -9,15 +10,19 @@ from orga.activities.adapters.models.blocks import wire_block
 from orga.activities.adapters.models.dialect import Dialect
 from orga.activities.adapters.models.kept_fields import calls_with_extras, thought_before_calls
 from orga.activities.adapters.models.schema_shape import is_strict
-from orga.activities.adapters.models.turns import results_first, wire_id, wire_name
+from orga.activities.adapters.models.turns import BEGINNING, results_first, wire_id, wire_name
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.json_text import FINAL_ANSWER
 from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.parts import BETWEEN_TEXTS
 from orga.workflows.types.tools import ToolSpec
 
-_TOOL_CHOICE = {"auto": "auto", "any": "required", "none": "none"}
+TOOL_CHOICE = {"auto": "auto", "any": "required", "none": "none"}
 _Thinking = Callable[[Message], dict[str, Any]]
 """The fields of an assistant's message that bring back what was thought."""
+
+_NOTED = "[Noted.]"
+"""Of the assistant, where its turn has to come between results and guidance."""
 
 _MAX_STOPS = 4
 """More are refused."""
@@ -40,10 +45,10 @@ def chat_body(request: ModelRequest, dialect: Dialect, *, openrouter: bool) -> d
     if request.output_schema is not None:
         body["response_format"] = _response_format(request.output_schema)
     if request.tools:
-        body |= {
-            "tools": [_tool(spec) for spec in request.tools],
-            "tool_choice": _TOOL_CHOICE[dialect.tool_choice(request)],
-        }
+        body["tools"] = [_tool(spec) for spec in request.tools]
+        choice = dialect.tool_choice(request)
+        if choice != "auto" or dialect.tool_choice_field:
+            body["tool_choice"] = TOOL_CHOICE[choice]
     return body
 
 
@@ -54,15 +59,50 @@ def _response_format(schema: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def system_text(request: ModelRequest) -> str:
+    """Return all instructions as one text: chat templates of many models refuse a second system message."""
+    later = (message.text for message in request.messages if message.role == "system")
+    return BETWEEN_TEXTS.join(text for text in (*request.system, *later) if text.strip())
+
+
 def _messages(request: ModelRequest, dialect: Dialect, *, openrouter: bool) -> list[dict[str, Any]]:
-    system: list[dict[str, Any]] = [{"role": "system", "content": text} for text in request.system]
-    ordered = results_first(request.messages)
+    text = system_text(request)
+    system: list[dict[str, Any]] = [{"role": "system", "content": text}] if text else []
+    spoken = (message for message in request.messages if message.role != "system")
     thinking = None if not dialect.thinking else _with_details if openrouter else _with_thought
-    rest = [wire for message in ordered for wire in _message(message, thinking)]
+    rest = [wire for message in results_first(spoken) for wire in _message(message, thinking)]
+    if system and not dialect.system_role:
+        rest, system = [{"role": "user", "content": text}, *rest], []
+    if dialect.alternating or not dialect.system_role:
+        rest = _alternating(rest)
     if openrouter and request.model.startswith("anthropic/"):
         for marked in (system[-1:], rest[-1:]):
             _mark_cache(marked)
     return system + rest
+
+
+def _alternating(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages so that user and assistant take turns, begun by the user; results follow their calls.
+
+    Texts of one side are joined. Between results and what a user says next stands a word of the assistant.
+    """
+    found: list[dict[str, Any]] = []
+    for role, side in groupby(messages, key=lambda message: message["role"]):
+        turns = list(side)
+        if not found and role == "assistant":
+            found.append({"role": "user", "content": BEGINNING})
+        if found and found[-1]["role"] == "tool" and role == "user":
+            found.append({"role": "assistant", "content": _NOTED})
+        found += _joined(turns) if role != "tool" else turns
+    return found
+
+
+def _joined(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages of one side as one."""
+    joined = {key: value for turn in turns for key, value in turn.items()}
+    joined["content"] = BETWEEN_TEXTS.join(filter(None, (turn["content"] for turn in turns))) or None
+    calls = [call for turn in turns for call in turn.get("tool_calls", ())]
+    return [joined | {"tool_calls": calls} if calls else joined]
 
 
 def _message(message: Message, thinking: _Thinking | None) -> Iterable[dict[str, Any]]:

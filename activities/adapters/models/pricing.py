@@ -17,6 +17,13 @@ BILLING_PROVIDERS = frozenset({"openrouter"})
 """They say in each reply what it cost."""
 
 
+_ASSUMED_PRICE = ModelPrice(input=15, output=75)
+"""Of a model that no list knows, whose bill did not come: that of the dearest, so that a limit in dollars binds."""
+
+_MOST_BILLED = 1e6
+"""US dollars for one call; more is nonsense."""
+
+
 def is_priced(name: str) -> bool:
     """Return whether the cost of `provider:model` will be known without anybody stating it."""
     provider, _, model = name.strip().partition(":")
@@ -36,6 +43,18 @@ class StatedPrice:
         """Return the provider's reply with its price."""
         reply = await self.provider.complete(request, on_text)
         return reply.with_cost(self.price.cost_usd(reply.usage))
+
+
+def reply_cost_usd(
+    provider: str, model: str, usage: Usage, *, billed: object = None, cache_write_tokens: int = 0
+) -> float | None:
+    """Return what the provider says it billed, where it is one that does, else the list price of what was used."""
+    if provider not in BILLING_PROVIDERS:
+        return cost_usd(provider, model, usage, cache_write_tokens=cache_write_tokens)
+    if isinstance(billed, (int, float)) and 0 <= billed < _MOST_BILLED:
+        return float(billed)
+    cost = cost_usd(provider, model, usage, cache_write_tokens=cache_write_tokens)
+    return _ASSUMED_PRICE.cost_usd(usage) if cost is None and usage.estimated else cost
 
 
 def cost_usd(provider: str, model: str, usage: Usage, *, cache_write_tokens: int = 0) -> float | None:

@@ -7,6 +7,7 @@ from orga.activities.adapters import http
 from orga.activities.adapters.models.anthropic_messages import AnthropicMessages
 from orga.activities.adapters.models.endpoint import Endpoint
 from orga.activities.adapters.models.openai_chat import OpenAIChat
+from orga.activities.adapters.models.openai_responses import OpenAIResponses
 from orga.activities.adapters.models.pricing import StatedPrice, is_priced
 from orga.activities.adapters.models.redaction import redacted
 from orga.activities.adapters.models.settings import EMBEDDED_MODEL, SITES, ModelNotConfigured, default_model, endpoint
@@ -100,9 +101,8 @@ class ModelRegistry:
 
     def _remote_provider(self, provider: str) -> StreamingProvider:
         if provider not in self._remote:
-            wire = AnthropicMessages() if provider == "anthropic" else OpenAIChat(provider)
             place = endpoint(provider, self._env, self._base_urls)
-            self._remote[provider] = _connected(place, wire, self._transport)
+            self._remote[provider] = _connected(place, _wires(provider), self._transport)
         return self._remote[provider]
 
     def _embedded_provider(self, provider: str, model: str) -> ModelProvider:
@@ -112,9 +112,19 @@ class ModelRegistry:
         return self._embedded[name]
 
 
-def _connected(place: Endpoint, wire: Wire, transport: http.AsyncBaseTransport | None) -> StreamingProvider:
+def _wires(provider: str) -> tuple[Wire, Wire | None]:
+    """Return the protocol that a provider is asked by, and the one to go over to where it points there."""
+    if provider == "anthropic":
+        return AnthropicMessages(), None
+    chat, responses = OpenAIChat(provider), OpenAIResponses(provider)
+    return (responses, chat) if provider == "openai" else (chat, responses)
+
+
+def _connected(
+    place: Endpoint, wires: tuple[Wire, Wire | None], transport: http.AsyncBaseTransport | None
+) -> StreamingProvider:
     try:
-        return StreamingProvider(place, wire, transport)
+        return StreamingProvider(place, wires[0], transport, other=wires[1])
     except (ValueError, ImportError) as error:  # a proxy of the environment; its address may hold a password
         cause = redacted(str(error))
         raise ModelNotConfigured(f"{place.provider} can't be reached through the proxy that is set: {cause}") from error

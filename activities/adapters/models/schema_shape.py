@@ -1,6 +1,15 @@
-"""What providers want of a JSON Schema: an object at its top; for strict enforcement a small vocabulary."""
+"""What providers want of a JSON Schema: an object at its top; for strict enforcement a small vocabulary.
 
+Schemas of tools come from anybody. They are reshaped to what every provider takes; the arguments are always checked
+against the tool's own schema.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, count
 from typing import Any, cast
+
+from orga.activities.adapters.models.json_shape import as_object, as_objects, as_text
 
 _NOT_AT_THE_TOP = frozenset({"anyOf", "oneOf", "allOf", "not", "enum", "const", "$ref", "if"})
 """Refused there by OpenAI, Anthropic or both, beside `type: object` too."""
@@ -10,6 +19,26 @@ _STRICT = frozenset(
     | {"$ref", "$defs", "title", "description"}
 )
 """Keywords that OpenAI's strict mode takes from all its models."""
+
+_OF_SCHEMAS_BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+_OF_SCHEMAS = frozenset(
+    {"allOf", "anyOf", "oneOf", "prefixItems", "items", "additionalProperties", "contains", "not", "if", "then", "else"}
+    | {"propertyNames", "unevaluatedItems", "unevaluatedProperties"}
+)
+"""Keywords whose value is a schema or a list of them."""
+
+_BRANCHES = ("allOf", "anyOf", "oneOf", "then", "else")
+_MAX_BRANCHES = 200
+"""Schemas that are read for one value; references can lead in circles."""
+
+_KEY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+"""Names of properties that Anthropic takes."""
+
+_MAX_PLAIN_PARTS = 500
+"""Of a schema that is made plain: one that refers to itself has no end."""
+
+MAX_PLAIN_CHARS = 1_000
+"""Of a description: OpenAI takes 1,024."""
 
 _DATA = frozenset({"enum", "const", "default", "examples"})
 """Keywords that hold values, not schemas."""
@@ -55,3 +84,192 @@ def is_strict(schema: Any) -> bool:
     is_closed = known.get("additionalProperties") is False and set(known.get("required", ())) == set(properties)
     inner = [*properties.values(), *known.get("$defs", {}).values(), *known.get("anyOf", ()), known.get("items")]
     return (is_closed or not is_object) and all(is_strict(each) for each in inner)
+
+
+def as_object_root(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of arguments with nothing at its top that providers refuse there.
+
+    The properties of alternatives and references become properties of the one object; those that every alternative
+    requires stay required.
+    """
+    if schema.get("type", "object") == "object" and not _NOT_AT_THE_TOP & schema.keys():
+        return schema
+    properties = {
+        name: found[0] if len(found) == 1 else {"anyOf": found} for name, found in _properties([schema], schema).items()
+    }
+    rest = {key: value for key, value in schema.items() if key not in _NOT_AT_THE_TOP}
+    return rest | {"type": "object", "properties": properties} | _requiring(schema, schema, properties)
+
+
+def portable_names(schema: dict[str, Any]) -> dict[str, str]:
+    """Return new names for the properties whose own names some provider refuses: `$filter`, `page[size]`."""
+    names: set[str] = set()
+    _changed(schema, lambda each: names.update(as_object(each.get("properties"))) or each)
+    found: dict[str, str] = {}
+    for name in sorted(name for name in names if not _KEY.fullmatch(name)):
+        legal = re.sub(r"[^a-zA-Z0-9_.-]+", "_", name).strip("_")[:60] or "value"
+        candidates = chain([legal], (f"{legal}_{number}" for number in count(2)))
+        found[name] = next(each for each in candidates if each not in names and each not in found.values())
+    return found
+
+
+def with_names(schema: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the schema with other names of its properties."""
+
+    def renamed(each: dict[str, Any]) -> dict[str, Any]:
+        found = dict(each)
+        for key in {"properties", "dependentSchemas", "dependentRequired"} & each.keys():
+            found[key] = {names.get(name, name): value for name, value in as_object(each[key]).items()}
+        if "dependentRequired" in found:
+            dependent = found["dependentRequired"].items()
+            found["dependentRequired"] = {
+                name: [names.get(other, other) for other in others] for name, others in dependent
+            }
+        if "required" in each:
+            found["required"] = [names.get(name, name) for name in each["required"]]
+        if "$ref" in each:
+            found["$ref"] = "/".join(names.get(_unescaped(step), step) for step in as_text(each["$ref"]).split("/"))
+        return found
+
+    return as_object(_changed(schema, renamed))
+
+
+def with_keys(value: Any, schema: dict[str, Any], names: Mapping[str, str], *, back: bool = False) -> Any:
+    """Return a value with its keys renamed, wherever `schema` has a property of that name.
+
+    Args:
+        value: Arguments of a call.
+        schema: The tool's own.
+        names: From the tool's own names to others.
+        back: Rename from the others to the tool's own.
+    """
+    changes = {new: own for own, new in names.items()} if back else names
+    return _with_keys(value, [schema], schema, changes, back=back)
+
+
+def plain(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema that says less, in the few keywords that every provider takes: types, properties, enums."""
+    return _plain([schema], schema, iter(range(_MAX_PLAIN_PARTS))) | {"type": "object"}
+
+
+def _changed(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    """Return the schema with each schema in it changed, the innermost first."""
+    if isinstance(schema, list):
+        return [_changed(each, change) for each in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    found: dict[str, Any] = {}
+    for key, value in cast("dict[str, Any]", schema).items():
+        if key in _OF_SCHEMAS_BY_NAME:
+            found[key] = {name: _changed(each, change) for name, each in as_object(value).items()}
+        else:
+            found[key] = _changed(value, change) if key in _OF_SCHEMAS else value
+    return change(found)
+
+
+def _parts(schemas: Iterable[object], root: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the schemas and all that they hold or refer to for the same value."""
+    waiting, found = list(schemas), dict[int, dict[str, Any]]()
+    for each in waiting:
+        part = as_object(each)
+        if part and id(part) not in found and len(found) < _MAX_BRANCHES:
+            found[id(part)] = part
+            for key in _BRANCHES:
+                waiting += as_objects(part.get(key)) or [part.get(key)]
+            waiting.append(_referred(part, root))
+    return list(found.values())
+
+
+def _referred(schema: dict[str, Any], root: dict[str, Any]) -> object:
+    """Return the schema that `$ref` means, None where it leads nowhere within `root`."""
+    pointer = as_text(schema.get("$ref"))
+    if not pointer.startswith("#"):
+        return None
+    found: object = root
+    for step in pointer.split("/")[1:]:
+        found = as_object(found).get(_unescaped(step))
+    return found
+
+
+def _unescaped(step: str) -> str:
+    return step.replace("~1", "/").replace("~0", "~")
+
+
+def _properties(schemas: Iterable[object], root: dict[str, Any]) -> dict[str, list[Any]]:
+    """Return the properties by name, each with the schemas that speak of it."""
+    found: dict[str, list[Any]] = {}
+    for part in _parts(schemas, root):
+        for name, each in as_object(part.get("properties")).items():
+            known = found.setdefault(name, [])
+            if each not in known:
+                known.append(each)
+    return found
+
+
+def _requiring(schema: dict[str, Any], root: dict[str, Any], properties: Mapping[str, Any]) -> dict[str, Any]:
+    names = sorted(_required(schema, root, {}) & properties.keys())
+    return {"required": names} if names else {}
+
+
+def _required(schema: object, root: dict[str, Any], known: dict[int, frozenset[str]]) -> frozenset[str]:
+    """Return the properties that every value has to have; `known` ends references in circles."""
+    part = as_object(schema)
+    if not part or id(part) in known:
+        return known.get(id(part), frozenset())
+    known[id(part)] = frozenset()
+    found = frozenset(map(str, part.get("required") or ()))
+    for each in (*as_objects(part.get("allOf")), *filter(None, [_referred(part, root)])):
+        found |= _required(each, root, known)
+    for branches in filter(None, map(as_objects, (part.get("anyOf"), part.get("oneOf")))):
+        found |= frozenset[str].intersection(*(_required(each, root, known) for each in branches))
+    known[id(part)] = found
+    return found
+
+
+def _with_keys(
+    value: Any, schemas: Iterable[object], root: dict[str, Any], changes: Mapping[str, str], *, back: bool
+) -> Any:
+    parts = _parts(schemas, root)
+    if isinstance(value, list):
+        items = [each for part in parts for each in (part.get("items"), *as_objects(part.get("prefixItems")))]
+        return [_with_keys(each, items, root, changes, back=back) for each in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    given = cast("dict[str, Any]", value)
+    known = _properties(parts, root)
+    others = [part.get("additionalProperties") for part in parts]
+    found: dict[str, Any] = {}
+    for key, each in given.items():
+        new = changes.get(key, key)
+        own = new if back else key
+        inner = _with_keys(each, known.get(own, others), root, changes, back=back)
+        found[new if own in known and (new == key or new not in given) else key] = inner
+    return found
+
+
+def _plain(schemas: Iterable[object], root: dict[str, Any], room: Iterator[int]) -> dict[str, Any]:
+    parts = _parts(schemas, root)
+    values = [each for part in parts for each in part.get("enum", ()) if isinstance(each, str)]
+    kinds = [kind for part in parts for kind in _kinds(part) if kind != "null"]
+    kind = "string" if values else next(iter(kinds), "string")
+    found: dict[str, Any] = {"type": kind}
+    if text := next(filter(None, (as_text(part.get("description")) for part in parts)), ""):
+        found["description"] = text[:MAX_PLAIN_CHARS]
+    if values:
+        found["enum"] = values
+    if kind == "object":
+        properties = {name: each for name, each in _properties(parts, root).items() if next(room, None) is not None}
+        found["properties"] = {name: _plain(each, root, room) for name, each in properties.items()}
+        found |= _requiring(parts[0], root, properties) if parts else {}
+    if kind == "array":
+        items = [part.get("items") for part in parts if next(room, None) is not None]
+        found["items"] = _plain(items, root, room)
+    return found
+
+
+def _kinds(schema: dict[str, Any]) -> list[str]:
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return [each for each in cast("list[object]", kind) if isinstance(each, str)]
+    told = "object" if "properties" in schema else "array" if "items" in schema else ""
+    return [each for each in (as_text(kind) or told,) if each]

@@ -18,7 +18,7 @@ from orga.workflows.types.text import clean_json
 END: Final[dict[str, Any]] = {"type": "end"}
 """The frame that stands for `[DONE]`, and for the end of a reply that came as one JSON document."""
 
-_LAST = frozenset({"message_stop"})
+_LAST = frozenset({"message_stop", "response.completed", "response.incomplete", "response.failed"})
 """Types of frames after which a protocol sends nothing more."""
 
 _BOM = b"\xef\xbb\xbf"

@@ -1,5 +1,6 @@
-"""A model provider over HTTP: one streamed request a call, no retries but those that learn the model's dialect."""
+"""A model provider over HTTP: one streamed request a call, no retries but those that learn what the model takes."""
 
+import re
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import replace
@@ -7,51 +8,74 @@ from dataclasses import replace
 from orga.activities.adapters import http
 from orga.activities.adapters.models.dialect import MAX_LESSONS, Dialect, learned
 from orga.activities.adapters.models.endpoint import Endpoint
+from orga.activities.adapters.models.failures import Refusal
 from orga.activities.adapters.models.final_answer import shaped, taken
 from orga.activities.adapters.models.stream_http import StreamHttp
 from orga.activities.adapters.models.thinking_memory import ThinkingMemory
 from orga.activities.adapters.models.wire import Wire
-from orga.activities.ports import ModelError, ModelRequest
+from orga.activities.adapters.models.wire_tools import WireTools
+from orga.activities.ports import ModelRequest
 from orga.workflows.types.messages import Reply
 
 _MAX_MODELS = 256
 
+_NO_ROUTE = frozenset({404, 405, 501})
+_DOCUMENTS = re.compile(r"https?://(?!\S*/v\d)\S+")
+"""Links in a refusal; one that names an endpoint is none."""
+
 
 class StreamingProvider:
-    """A `ModelProvider` for one endpoint and its protocol."""
+    """A `ModelProvider` for one endpoint and the protocols that it may speak."""
 
-    def __init__(self, endpoint: Endpoint, wire: Wire, transport: http.AsyncBaseTransport | None = None) -> None:
-        self._wire = wire
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        wire: Wire,
+        transport: http.AsyncBaseTransport | None = None,
+        *,
+        other: Wire | None = None,
+    ) -> None:
+        """Take the endpoint.
+
+        Args:
+            endpoint: Where it is.
+            wire: The protocol to begin with.
+            transport: In place of the network, for tests.
+            other: The protocol to go over to where the endpoint points to it, or lacks the first one.
+        """
+        self._usual = wire
+        self._others = {} if other is None else {wire.path: other, other.path: wire}
         self._http = StreamHttp(endpoint, transport)
-        self._dialects: dict[str, Dialect] = {}
+        self._wires: dict[str, Wire] = {}
+        self._spoken: set[str] = set()
+        """Paths of the protocols that have brought a reply."""
+        self._dialects: dict[tuple[str, str], Dialect] = {}
         self._thinking = ThinkingMemory()
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Return the reply, each piece of its text given to `on_text` as it comes in.
 
-        A 400 that says which part the model doesn't take (temperature, the name of the output limit) is answered
-        by a request without it, and remembered. Nothing was generated before it, so nothing is paid twice.
+        A refusal that points to the other protocol of the endpoint is answered by asking there, and is remembered:
+        for this model, and for those that were not asked before.
         """
-        dialect = self._dialects.get(request.model) or self._wire.dialect(request.model)
-        fitting = self._thinking.fitting(request)
-        for _ in range(MAX_LESSONS):
-            sent = shaped(fitting, dialect)
+        wire = self._wires.get(request.model, self._usual)
+        try:
+            reply = await self._complete(wire, request, on_text)
+        except Refusal as error:
+            other = self._other_meant(wire, error)
+            if other is None:
+                raise
             try:
-                reply = await self._attempt(sent, dialect, on_text)
-            except ModelError as error:
-                lesson = learned(dialect, sent, str(error)) if error.kind == "InvalidRequest" else None
-                if lesson is None:
-                    raise
-                is_for_good = lesson.thinking or self._thinking.is_hopeless(request, fitting)
-                if not lesson.thinking:
-                    self._thinking.note_refused(fitting)
-                dialect = lesson
-                self._remember(request.model, lesson if is_for_good else replace(lesson, thinking=True))
-            else:
-                if dialect.thinking:
-                    self._thinking.note_taken(fitting)
-                return _received(request, reply)
-        return _received(request, await self._attempt(shaped(fitting, dialect), dialect, on_text))
+                reply = await self._complete(other, request, on_text)
+            except Refusal as second:
+                if second.status in _NO_ROUTE:  # neither is there: the model or the address is wrong
+                    raise error from None
+                self._remember_wire(request.model, other)
+                raise
+            self._usual = wire = other
+        self._remember_wire(request.model, wire)
+        self._spoken.add(wire.path)
+        return reply
 
     async def look(self) -> None:
         """Look whether the provider answers and takes the key; nothing is generated.
@@ -65,20 +89,71 @@ class StreamingProvider:
         """Close the connections."""
         await self._http.close()
 
-    async def _attempt(self, request: ModelRequest, dialect: Dialect, on_text: Callable[[str], None]) -> Reply:
-        reader = self._wire.reader(request, on_text, self._http.failures)
-        async with aclosing(self._http.frames(self._wire.path, self._wire.body(request, dialect))) as frames:
+    async def _complete(self, wire: Wire, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Return the reply by one protocol.
+
+        A refusal that says which part the model doesn't take (temperature, the name of the output limit, a tool) is
+        answered by a request without it, and remembered. Nothing was generated before it, so nothing is paid twice.
+        """
+        key = (wire.path, request.model)
+        known = dialect = self._dialects.get(key) or wire.dialect(request.model)
+        fitting = self._thinking.fitting(request)
+        lessons = 0
+        while True:
+            asked = shaped(fitting, dialect)
+            tools = WireTools(asked.tools, dialect)
+            sent = tools.sent(asked)
+            try:
+                reply = tools.received(await self._attempt(wire, sent, dialect, on_text))
+            except Refusal as error:
+                lesson = None
+                if self._other_meant(wire, error) is None:
+                    lesson = learned(dialect, sent, error) if lessons < MAX_LESSONS else None
+                    lessons += 1
+                    lesson = lesson or tools.lesson(error)
+                if lesson is None or lessons > MAX_LESSONS + 2 * len(asked.tools):
+                    if error.kind in {"InvalidRequest", "ContextOverflow"}:  # nothing that was learned here has helped
+                        self._remember(key, known)
+                    raise
+                is_for_good = lesson.thinking or self._thinking.is_hopeless(request, fitting)
+                if not lesson.thinking:
+                    self._thinking.note_refused(fitting)
+                dialect = lesson
+                self._remember(key, lesson if is_for_good else replace(lesson, thinking=True))
+            else:
+                if dialect.thinking:
+                    self._thinking.note_taken(fitting)
+                return reply if request.output_schema is None else taken(reply, request.output_schema)
+
+    async def _attempt(
+        self, wire: Wire, request: ModelRequest, dialect: Dialect, on_text: Callable[[str], None]
+    ) -> Reply:
+        reader = wire.reader(request, on_text, self._http.failures)
+        async with aclosing(self._http.frames(wire.path, wire.body(request, dialect))) as frames:
             async for frame in frames:
                 if reader.feed(frame):
                     break
         return reader.reply()
 
-    def _remember(self, model: str, dialect: Dialect) -> None:
-        """Keep what holds for every conversation with `model`."""
+    def _other_meant(self, wire: Wire, error: Refusal) -> Wire | None:
+        """Return the other protocol where a refusal says to use it, or that the endpoint does not have this one."""
+        other = self._others.get(wire.path)
+        if other is None or not (error.kind in {"InvalidRequest", "ModelNotFound"} or error.status in _NO_ROUTE):
+            return None
+        text = _DOCUMENTS.sub("", error.error.message)
+        is_named = re.search(wire.words, text, re.IGNORECASE) is not None
+        is_missing = error.status in _NO_ROUTE and re.search(r"\b(?:model|deployment)", text) is None
+        may_be_missing = wire.may_be_missing and wire.path not in self._spoken
+        is_meant = re.search(other.words, text, re.IGNORECASE) or (may_be_missing and (is_named or is_missing))
+        return other if is_meant else None
+
+    def _remember(self, key: tuple[str, str], dialect: Dialect) -> None:
+        """Keep what holds for every conversation with a model."""
         if len(self._dialects) >= _MAX_MODELS:
             self._dialects.clear()
-        self._dialects[model] = dialect
+        self._dialects[key] = dialect
 
-
-def _received(request: ModelRequest, reply: Reply) -> Reply:
-    return reply if request.output_schema is None else taken(reply, request.output_schema)
+    def _remember_wire(self, model: str, wire: Wire) -> None:
+        if len(self._wires) >= _MAX_MODELS:
+            self._wires.clear()
+        self._wires[model] = wire

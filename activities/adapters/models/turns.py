@@ -7,6 +7,9 @@ from itertools import groupby
 
 from orga.workflows.types.messages import Message
 
+BEGINNING = "[The beginning of this conversation was left out.]"
+"""Of the user, where compaction left a conversation to begin with the assistant, which many refuse."""
+
 _REFUSED = re.compile(r"[^a-zA-Z0-9_-]")
 
 

@@ -37,6 +37,16 @@ class Wire(Protocol):
         """Appended to the base URL."""
         ...
 
+    @property
+    def words(self) -> str:
+        """A pattern of what refusals call the protocol."""
+        ...
+
+    @property
+    def may_be_missing(self) -> bool:
+        """Whether servers that speak another protocol of the endpoint may know nothing of it."""
+        ...
+
     def dialect(self, model: str) -> Dialect:
         """Return what is known of `model` before the first refusal."""
         ...

@@ -96,7 +96,8 @@ def _facts(run_id: str, own: list[JournalEntry], result: AgentResult | None, end
     yield "Iterations", str(result.iterations)
     counts = result.tool_calls
     yield "Tool calls", f"{counts.run} run, {counts.denied} denied, {counts.failed} failed"
-    yield "Tokens", f"{result.usage.total_tokens:,} in {result.usage.model_calls} model calls"
+    guessed = f", {result.usage.estimated_calls} of them estimated" if result.usage.estimated_calls else ""
+    yield "Tokens", f"{result.usage.total_tokens:,} in {result.usage.model_calls} model calls{guessed}"
     if result.usage.cost_usd is not None:
         yield "Cost", f"{result.usage.cost_usd:.4f} USD"
     yield "Time", f"{result.duration_s:.1f} s"

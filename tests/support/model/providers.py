@@ -9,7 +9,9 @@ from orga.activities.adapters import http
 from orga.activities.adapters.models.anthropic_messages import AnthropicMessages
 from orga.activities.adapters.models.endpoint import Endpoint
 from orga.activities.adapters.models.openai_chat import OpenAIChat
+from orga.activities.adapters.models.openai_responses import OpenAIResponses
 from orga.activities.adapters.models.streaming import StreamingProvider
+from orga.activities.adapters.models.wire import Wire
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.messages import Message, Reply
 
@@ -44,8 +46,9 @@ class Network:
 
 
 def provider(kind: str, network: Callable[[http.Request], http.Response]) -> StreamingProvider:
-    """Return a provider of protocol `anthropic`, or of chat completions under any other name."""
-    wire = AnthropicMessages() if kind == "anthropic" else OpenAIChat(kind)
+    """Return a provider of protocol `anthropic`, `responses`, or of chat completions under any other name."""
+    named: dict[str, Wire] = {"anthropic": AnthropicMessages(), "responses": OpenAIResponses("openai")}
+    wire = named.get(kind) or OpenAIChat(kind)
     headers = {"x-api-key": KEY} if kind == "anthropic" else {"authorization": f"Bearer {KEY}"}
     place = Endpoint(kind, "https://models.test/v1", headers=headers, secret=KEY)
     return StreamingProvider(place, wire, http.MockTransport(network))
@@ -89,6 +92,49 @@ def kept_alive(frames: Iterable[dict[str, Any] | str]) -> Iterator[dict[str, Any
 def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
     """Return a chat-completion chunk."""
     return {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+
+def response_events(
+    *items: dict[str, Any], status: str = "completed", size: int = 4, **response: Any
+) -> Iterator[dict[str, Any]]:
+    """Yield the events of a response with these items as its output, their texts in pieces of `size` characters."""
+    begun: dict[str, Any] = {"object": "response", "model": "some-model", "status": "in_progress", "output": []}
+    yield {"type": "response.created", "response": begun}
+    for index, item in enumerate(items):
+        at = {"output_index": index, "item_id": item["id"]}
+        empty: dict[str, Any] = {"arguments": ""} if item["type"] == "function_call" else {"content": []}
+        if item["type"] == "reasoning":  # what it holds at its beginning may be incomplete
+            empty = {"encrypted_content": item.get("encrypted_content", "")[:3], "summary": []}
+        yield {"type": "response.output_item.added", "output_index": index, "item": item | empty}
+        if item["type"] == "function_call":
+            for piece in _pieces(item["arguments"], size):
+                yield {"type": "response.function_call_arguments.delta", "delta": piece} | at
+            yield {"type": "response.function_call_arguments.done", "arguments": item["arguments"]} | at
+        for part in item.get("content", ()) if item["type"] == "message" else ():
+            kind = "refusal" if part["type"] == "refusal" else "text"
+            event = "response.refusal.delta" if kind == "refusal" else "response.output_text.delta"
+            for piece in _pieces(part[kind], size):
+                yield {"type": event, "content_index": 0, "delta": piece} | at
+        yield {"type": "response.output_item.done", "output_index": index, "item": item}
+    usage = {"input_tokens": 20, "output_tokens": 5, "total_tokens": 25, "input_tokens_details": {"cached_tokens": 8}}
+    whole = begun | {"status": status, "output": list(items), "usage": usage} | response
+    yield {"type": f"response.{status}", "response": whole}
+
+
+def _pieces(text: str, size: int) -> list[str]:
+    return [text[start : start + size] for start in range(0, len(text), size)]
+
+
+def said_item(text: str, **fields: Any) -> dict[str, Any]:
+    """Return an item of the output of a response: a message."""
+    content: list[dict[str, Any]] = [{"type": "output_text", "text": text, "annotations": []}]
+    return {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content} | fields
+
+
+def call_item(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    """Return an item of the output of a response: a call."""
+    fields = {"call_id": call_id, "name": name, "arguments": arguments, "status": "completed"}
+    return {"type": "function_call", "id": f"fc_{call_id}"} | fields
 
 
 def message_events(*blocks: list[dict[str, Any]], stop: str = "end_turn", **usage: int) -> Iterator[dict[str, Any]]:

@@ -5,15 +5,22 @@ from typing import Any, cast
 
 from anthropic.types.message_create_params import MessageCreateParamsStreaming
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
+from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from pydantic import TypeAdapter
 
 _CHAT = TypeAdapter[Any](CompletionCreateParamsStreaming)
+_RESPONSES = TypeAdapter[Any](ResponseCreateParamsStreaming)
 _MESSAGES = TypeAdapter[Any](MessageCreateParamsStreaming)
 
 
 def assert_openai_takes(body: dict[str, Any]) -> None:
     """Fail on an ill-typed value, and on a key that the type does not know: validation drops it."""
     _assert_same(_plain(_CHAT.validate_python(body)), body)
+
+
+def assert_responses_takes(body: dict[str, Any]) -> None:
+    """Fail on an ill-typed value, and on a key that the type does not know: validation drops it."""
+    _assert_same(_plain(_RESPONSES.validate_python(body)), body)
 
 
 def assert_anthropic_takes(body: dict[str, Any]) -> None:

@@ -1,0 +1,271 @@
+"""OpenAI's Responses protocol, without anything kept at the provider: what it needs to know again goes back each time.
+
+Reasoning arrives encrypted, as an item of its own before the calls that it led to. It goes back as it came, in its
+place. Only `response.output_item.done` holds such an item whole.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from pydantic_core import to_json
+
+from orga.activities.adapters.models.assembly import Assembly, frugal_usage
+from orga.activities.adapters.models.blocks import wire_block
+from orga.activities.adapters.models.calls import OpenCall
+from orga.activities.adapters.models.dialect import Dialect
+from orga.activities.adapters.models.failures import Failures
+from orga.activities.adapters.models.json_shape import as_count, as_object, as_objects, as_text
+from orga.activities.adapters.models.openai_request import TOOL_CHOICE, system_text
+from orga.activities.adapters.models.pricing import reply_cost_usd
+from orga.activities.adapters.models.schema_shape import is_strict
+from orga.activities.adapters.models.stream_http import END
+from orga.activities.adapters.models.turns import results_first, wire_id, wire_name
+from orga.activities.ports import ModelRequest
+from orga.workflows.types.json_text import FINAL_ANSWER
+from orga.workflows.types.messages import FinishReason, Message, Reply
+from orga.workflows.types.parts import OpaquePart, TextPart, ToolCall
+
+REASONING, PHASE = "reasoning", "message.phase"
+"""Formats of parts: an item of reasoning; what a text is (`commentary`, `final_answer`), which goes back with it."""
+
+_MIN_OUTPUT_TOKENS = 16
+"""Less is refused."""
+
+
+@dataclass(frozen=True)
+class OpenAIResponses:
+    """A `Wire`. `provider` tells prices apart."""
+
+    provider: str
+    path: str = "/responses"
+    words: str = r"/responses\b|\bresponses api\b"
+    may_be_missing: bool = True
+
+    def dialect(self, model: str) -> Dialect:
+        """Return one dialect for all."""
+        return Dialect(sure_schema=True)
+
+    def body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
+        """Return the JSON to send. There is no place for stop sequences."""
+        body: dict[str, Any] = {
+            "model": request.model,
+            "input": [item for message in results_first(request.messages) for item in _items(message, dialect)],
+            "stream": True,
+            "store": False,
+            "max_output_tokens": max(dialect.output_tokens(request), _MIN_OUTPUT_TOKENS),
+        }
+        if text := system_text(request):
+            body["instructions"] = text
+        if dialect.encrypted_reasoning:
+            body["include"] = ["reasoning.encrypted_content"]
+        if request.temperature is not None and dialect.temperature:
+            body["temperature"] = request.temperature
+        if (schema := request.output_schema) is not None:
+            form = {"type": "json_schema", "name": FINAL_ANSWER, "schema": schema, "strict": is_strict(schema)}
+            body["text"] = {"format": form}
+        if request.tools:
+            body["tools"] = [
+                {
+                    "type": "function",
+                    "name": spec.name,
+                    "description": spec.description or None,
+                    "parameters": {"type": "object", "properties": {}} | spec.parameters,
+                    "strict": False,
+                }
+                for spec in request.tools
+            ]
+            choice = dialect.tool_choice(request)
+            if choice != "auto" or dialect.tool_choice_field:
+                body["tool_choice"] = TOOL_CHOICE[choice]
+        return body
+
+    def reader(self, request: ModelRequest, on_text: Callable[[str], None], failures: Failures) -> "ResponseReader":
+        """Return a reader for the answer to `request`."""
+        return ResponseReader(self.provider, request, on_text, failures)
+
+
+def _items(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
+    """Return the items of one message; reasoning that led to nothing is left out, since it is refused."""
+    if message.role == "system":
+        return []
+    if message.role == "tool":
+        return [{"type": "function_call_output", "call_id": wire_id(message.call_id), "output": message.text}]
+    if message.role == "user":
+        return [{"role": "user", "content": message.text}]
+    items: list[dict[str, Any]] = []
+    phase: dict[str, Any] = {}
+    for part in message.parts:
+        match part:
+            case TextPart() if part.text:
+                items.append({"role": "assistant", "content": part.text} | phase)
+                phase = {}
+            case ToolCall():
+                arguments = to_json(part.arguments).decode()
+                call = {"type": "function_call", "call_id": wire_id(part.call_id), "name": wire_name(part.name)}
+                items.append(call | {"arguments": arguments})
+            case OpaquePart() if dialect.thinking and part.format == REASONING:
+                items.append(wire_block(part))
+            case OpaquePart() if part.format == PHASE:
+                phase = dict(part.data)
+            case _:
+                pass
+    while items and items[-1].get("type") == REASONING:
+        items.pop()
+    return items
+
+
+@dataclass
+class _Item:
+    """One item of the output while it streams in."""
+
+    kind: str
+    item_id: str
+    call: OpenCall | None = None
+    block: dict[str, Any] | None = None
+    has_text: bool = False
+
+
+class ResponseReader:
+    """Reads the events of one response, or a whole response where a server doesn't stream."""
+
+    def __init__(
+        self, provider: str, request: ModelRequest, on_text: Callable[[str], None], failures: Failures
+    ) -> None:
+        self._provider = provider
+        self._request = request
+        self._failures = failures
+        self._assembly = Assembly(request, on_text)
+        self._items: dict[object, _Item] = {}
+        self._response: dict[str, Any] = {}
+        self._status = ""
+        self._ended = False
+        self._refused = False
+
+    def feed(self, frame: dict[str, Any]) -> bool:
+        """Take one event; see `StreamReader`."""
+        if frame is END:
+            self._ended = True
+            return False
+        kind = as_text(frame.get("type"))
+        response = frame if frame.get("object") == "response" else as_object(frame.get("response"))
+        if error := frame.get("error") or response.get("error"):
+            raise self._failures.in_stream(error)
+        if kind == "error":
+            raise self._failures.in_stream(frame)
+        if response and kind in {"", "response.completed", "response.incomplete", "response.failed"}:
+            return self._end(response)
+        if kind == "response.output_item.added":
+            self._item(frame, as_object(frame.get("item")), is_begun=True)
+        elif kind == "response.output_item.done":
+            self._whole(self._item(frame, as_object(frame.get("item"))), as_object(frame.get("item")))
+        elif kind in {"response.output_text.delta", "response.refusal.delta"}:
+            self._text(self._item(frame, {"type": "message"}), frame.get("delta"), is_refusal="refusal" in kind)
+        elif kind == "response.function_call_arguments.delta":
+            item = self._item(frame, {"type": "function_call"})
+            if item.call is not None:
+                self._assembly.add_arguments(item.call, as_text(frame.get("delta")))
+        return self._assembly.full
+
+    def reply(self) -> Reply:
+        """Return the reply; see `StreamReader`."""
+        if not (self._status or (self._ended and self._items) or self._assembly.full):
+            raise self._failures.bad_stream("cut off before its end")
+        usage = as_object(self._response.get("usage"))
+        details = as_object(usage.get("input_tokens_details"))
+        counted = frugal_usage(
+            as_count(usage.get("input_tokens")),
+            as_count(usage.get("output_tokens")),
+            as_count(details.get("cached_tokens")),
+        )
+        price = partial(
+            reply_cost_usd,
+            self._provider,
+            self._request.model,
+            billed=usage.get("cost"),
+            cache_write_tokens=as_count(details.get("cache_write_tokens")),
+        )
+        model = as_text(self._response.get("model")) or self._request.model
+        return self._assembly.reply(self._finish(), counted, model, price)
+
+    def _finish(self) -> FinishReason:
+        if self._status in {"failed", "cancelled"}:
+            raise self._failures.bad_stream(f"broken off, {self._status}")
+        if self._refused:
+            return "refusal"
+        if self._assembly.full:
+            return "length"
+        if self._status == "incomplete":
+            reason = as_text(as_object(self._response.get("incomplete_details")).get("reason"))
+            return "content_filter" if reason == "content_filter" else "length"
+        if self._status != "completed" and not all(call.is_whole() for call in self._assembly.calls):
+            raise self._failures.bad_stream("cut off within a call")
+        return "stop"
+
+    def _end(self, response: dict[str, Any]) -> bool:
+        """Take the whole response; its output only where no event has brought a text or a call."""
+        self._response = response
+        self._status = as_text(response.get("status")) or "completed"
+        if not self._assembly.calls and not any(item.has_text for item in self._items.values()):
+            for index, item in enumerate(as_objects(response.get("output"))):
+                self._whole(self._item({"output_index": index}, item), item)
+        return True
+
+    def _item(self, frame: dict[str, Any], item: dict[str, Any], *, is_begun: bool = False) -> _Item:
+        """Return the item that an event speaks of; it begins with the first of its events.
+
+        Servers number items, name them, or both; some number all of them 0, some change the name on the way.
+        """
+        names = [frame.get("output_index"), frame.get("item_id"), item.get("id")]
+        keys = [name for name in names if isinstance(name, (int, str))] or [as_text(item.get("type"))]
+        found = next((self._items[key] for key in keys if key in self._items), None)
+        if found is None or (is_begun and found.item_id != as_text(item.get("id"))):
+            found = self._begun(item)
+        self._items |= dict.fromkeys(keys, found)
+        return found
+
+    def _begun(self, item: dict[str, Any]) -> _Item:
+        begun = _Item(as_text(item.get("type")), as_text(item.get("id")))
+        if begun.kind == "message":
+            self._assembly.begin_text()
+            begun.block = {}
+            self._assembly.add_block(begun.block)
+            _set_phase(begun.block, item)
+        elif begun.kind == REASONING:
+            begun.block = {}
+            self._assembly.add_block(begun.block)
+        elif begun.kind == "function_call":
+            call = OpenCall(
+                call_id=as_text(item.get("call_id")), name=self._assembly.fitting(as_text(item.get("name")))
+            )
+            begun.call = call if self._assembly.open_call(call) else None
+        return begun
+
+    def _whole(self, begun: _Item, item: dict[str, Any]) -> None:
+        """Take the whole item, which says what its events may have left out."""
+        if begun.call is not None:
+            call, arguments = begun.call, as_text(item.get("arguments"))
+            call.call_id = as_text(item.get("call_id")) or call.call_id
+            call.name = call.name or self._assembly.fitting(as_text(item.get("name")))
+            if arguments.strip() and arguments != "".join(call.arguments):
+                call.arguments.clear()
+                self._assembly.add_arguments(call, arguments)
+        elif begun.block is not None and begun.kind == REASONING:
+            if item.get("encrypted_content") or item.get("content"):  # without either nobody could read it again
+                begun.block.update(item)
+        elif begun.block is not None:
+            _set_phase(begun.block, item)
+            for part in as_objects(item.get("content")) if not begun.has_text else ():
+                is_refusal = part.get("type") == "refusal"
+                self._text(begun, part.get("refusal" if is_refusal else "text"), is_refusal=is_refusal)
+
+    def _text(self, item: _Item, piece: object, *, is_refusal: bool) -> None:
+        item.has_text = True
+        self._refused = self._refused or is_refusal
+        self._assembly.add_text(as_text(piece))
+
+
+def _set_phase(block: dict[str, Any], item: dict[str, Any]) -> None:
+    if phase := as_text(item.get("phase")):
+        block |= {"type": PHASE, "phase": phase}

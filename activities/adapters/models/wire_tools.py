@@ -1,0 +1,169 @@
+"""Tools as providers take them: reshaped on the way out, their calls turned back on the way in.
+
+Every provider refuses some definitions (`$filter` as a property, `anyOf` at the top, long names), and one refused tool
+makes every request fail. So definitions are reshaped before they are sent. One that is refused all the same is sent
+again in plain words, and left out in the end. The gate checks all arguments against the tool's own schema.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from pydantic_core import to_json
+
+from orga.activities.adapters.models.dialect import Dialect
+from orga.activities.adapters.models.failures import Refusal
+from orga.activities.adapters.models.schema_shape import (
+    MAX_PLAIN_CHARS,
+    as_object_root,
+    plain,
+    portable_names,
+    with_keys,
+    with_names,
+)
+from orga.activities.ports import ModelRequest
+from orga.workflows.types.json_text import FINAL_ANSWER
+from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.parts import Parts, ToolCall
+from orga.workflows.types.tools import ToolSpec
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_DIGEST_CHARS = 8
+
+MAX_TOLD_BYTES = 2_000
+"""Of a schema that is also shown in the description, since its top could not be sent."""
+
+_FEW = 2
+"""Tools that had to be made plain, after which all others are made so at once: each costs a request."""
+
+_MAX_MARKS = 1_000
+_log = logging.getLogger(__name__)
+
+_INDEX = (re.compile(r"declarations\W{1,4}(\d+)"), re.compile(r"(?:tools|functions)\W{1,5}(\d+)"))
+_TOO_MANY = re.compile(r"(?:tools|functions)\b.{0,80}\b(?:maximum|at most|limit|max)\D{0,30}(\d{1,4})\b", re.IGNORECASE)
+"""OpenAI: `Invalid 'tools': array too long. Expected an array with maximum length 128, but got …`."""
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """One tool, and how it is sent."""
+
+    own: ToolSpec
+    sent: ToolSpec
+    names: dict[str, str]
+    """Of its properties, from its own to those that are sent."""
+    mark: str
+    """The digest of its definition: another tool may have its name."""
+
+
+class WireTools:
+    """The tools of one request, in the shapes that its provider is known to take."""
+
+    def __init__(self, tools: Sequence[ToolSpec], dialect: Dialect) -> None:
+        self._dialect = dialect
+        shapes = [_shape(tool, dialect) for tool in tools]
+        self._shapes = [shape for shape in shapes if shape.mark not in dialect.left_out][: dialect.max_tools]
+        self._by_name = {shape.own.name: shape for shape in shapes}
+        self._by_sent_name = {shape.sent.name: shape for shape in shapes}
+        self._is_as_it_was = len(shapes) == len(self._shapes) and all(shape.sent is shape.own for shape in shapes)
+
+    def sent(self, request: ModelRequest) -> ModelRequest:
+        """Return the request with its tools, and the calls among its messages, as they are sent."""
+        if self._is_as_it_was:
+            return request
+        tools = tuple(shape.sent for shape in self._shapes)
+        messages = tuple(self._sent_message(message) for message in request.messages)
+        return replace(request, tools=tools, messages=messages)
+
+    def received(self, reply: Reply) -> Reply:
+        """Return the reply with its calls as calls of the tools' own names and properties."""
+        parts = _with_calls(reply.parts, self._received_call)
+        return reply if parts is reply.parts else reply.with_differences(parts=parts)
+
+    def lesson(self, error: Refusal) -> Dialect | None:
+        """Return what to try after a refusal of one of the tools: its plain shape, then without it."""
+        if error.kind != "InvalidRequest":
+            return None
+        dialect, shape = self._dialect, self._refused(error.error.message)
+        if shape is None:
+            most = next((int(number) for number in _TOO_MANY.findall(error.error.message)), 0)
+            if not 0 < most < len(self._shapes):
+                return None
+            _log.warning(
+                "%d tools are left out, since the model takes only %d: %s", len(self._shapes) - most, most, error
+            )
+            return replace(dialect, max_tools=most)
+        marks = {each.mark for each in self._shapes}
+        if shape.mark not in dialect.plain_tools:
+            is_common = len(marks & dialect.plain_tools) >= _FEW
+            return replace(dialect, plain_tools=_with_marks(dialect.plain_tools, marks if is_common else {shape.mark}))
+        if shape.own.name == FINAL_ANSWER:
+            return replace(dialect, answer_tool=False)
+        _log.warning("the tool %s is left out, since its definition is refused: %s", shape.own.name, error)
+        return replace(dialect, left_out=_with_marks(dialect.left_out, {shape.mark}))
+
+    def _refused(self, refusal: str) -> _Shape | None:
+        """Return the tool that a refusal is about: by its place in the list, else by its name."""
+        for pattern in _INDEX:
+            for found in pattern.findall(refusal):
+                if int(found) < len(self._shapes):
+                    return self._shapes[int(found)]
+        return next((shape for shape in self._shapes if _is_named(shape.sent.name, refusal)), None)
+
+    def _sent_message(self, message: Message) -> Message:
+        parts = _with_calls(message.parts, self._sent_call)
+        return message if parts is message.parts else message.with_parts(parts)
+
+    def _sent_call(self, call: ToolCall) -> ToolCall:
+        shape = self._by_name.get(call.name)
+        if shape is None:
+            return call
+        arguments = with_keys(call.arguments, shape.own.parameters, shape.names) if shape.names else call.arguments
+        return call.with_differences(name=shape.sent.name, arguments=arguments)
+
+    def _received_call(self, call: ToolCall) -> ToolCall:
+        shape = self._by_sent_name.get(call.name)
+        if shape is None:
+            return call
+        arguments = call.arguments
+        if shape.names:
+            arguments = with_keys(arguments, shape.own.parameters, shape.names, back=True)
+        return call.with_differences(name=shape.own.name, arguments=arguments)
+
+
+def _shape(tool: ToolSpec, dialect: Dialect) -> _Shape:
+    mark = sha256(to_json((tool.name, tool.description, tool.parameters))).hexdigest()
+    names = portable_names(tool.parameters)
+    schema = with_names(tool.parameters, names) if names else tool.parameters
+    parameters, description = as_object_root(schema), tool.description
+    if mark in dialect.plain_tools:
+        parameters, description = plain(schema), description[:MAX_PLAIN_CHARS]
+    elif parameters is not schema and len(told := to_json(schema)) <= MAX_TOLD_BYTES:
+        description = f"{description}\n\nThe arguments fit this JSON Schema: {told.decode()}".strip()
+    name = tool.name if _NAME.fullmatch(tool.name) else _legal(tool.name)
+    if (name, description) == (tool.name, tool.description) and parameters is tool.parameters:
+        return _Shape(tool, tool, names, mark)
+    return _Shape(tool, ToolSpec(name=name, description=description, parameters=parameters), names, mark)
+
+
+def _legal(name: str) -> str:
+    """Return a name that providers take; it ends in a digest, so that no two tools get the same."""
+    digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARS]
+    return f"{re.sub(r'[^a-zA-Z0-9_-]', '_', name)[: 63 - _DIGEST_CHARS]}_{digest}"
+
+
+def _is_named(name: str, refusal: str) -> bool:
+    """Return whether a refusal quotes the name, or calls it that of a tool."""
+    return re.search(rf"['\"`]{re.escape(name)}['\"`]|(?:tool|function) {re.escape(name)}\b", refusal) is not None
+
+
+def _with_calls(parts: Parts, change: Callable[[ToolCall], ToolCall]) -> Parts:
+    """Return the parts with their calls changed; the same object where none is."""
+    changed = tuple(change(part) if isinstance(part, ToolCall) else part for part in parts)
+    return parts if all(new is old for new, old in zip(changed, parts, strict=True)) else changed
+
+
+def _with_marks(known: frozenset[str], marks: set[str]) -> frozenset[str]:
+    return frozenset(marks) if len(known) > _MAX_MARKS else known | marks

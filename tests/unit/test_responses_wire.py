@@ -1,0 +1,270 @@
+"""OpenAI's Responses protocol: what is sent, and how any server's events read."""
+
+from typing import Any
+
+import pytest
+
+from orga.activities.adapters import http
+from orga.activities.adapters.models.blocks import block_part
+from orga.activities.ports import ModelError
+from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.usage import Usage
+from tests.support.model.providers import (
+    Network,
+    a_request,
+    call_item,
+    completed,
+    kept_alive,
+    provider,
+    response_events,
+    said_item,
+    streamed,
+)
+from tests.support.model.sdk_types import assert_responses_takes
+
+SEARCH = ToolSpec(
+    name="search", description="Find it.", parameters={"type": "object", "properties": {"q": {"type": "string"}}}
+)
+REASONING: dict[str, Any] = {
+    "type": "reasoning",
+    "id": "rs_1",
+    "summary": [{"type": "summary_text", "text": "hm"}],
+    "encrypted_content": "gAAAAAB\u00e9+/=",
+    "status": "completed",
+}
+CONVERSATION = (
+    Message.of("user", "find a and b"),
+    Message.of(
+        "assistant",
+        "Looking.",
+        calls=(
+            ToolCall(call_id="c1", name="search", arguments={"q": "a"}),
+            ToolCall(call_id="c2", name="search", malformed='{"q": '),
+        ),
+        blocks=(block_part(REASONING), block_part({"type": "thinking", "thinking": "of another provider"})),
+    ),
+    Message.of_result(call_id="c1", tool="search", text="found"),
+    Message.of("user", "hurry"),
+    Message.of_result(call_id="c2", tool="search", text="bad arguments", is_error=True),
+    Message.of("system", "Be brief."),
+)
+
+
+async def sent(**fields: Any) -> dict[str, Any]:
+    _, _, network = await completed("responses", streamed(*response_events()), request=a_request(**fields))
+    return network.body()
+
+
+async def test_the_request_is_one_that_openai_types_know() -> None:
+    body = await sent(
+        system=("You help.", "You cite."),
+        messages=CONVERSATION,
+        tools=(SEARCH, ToolSpec(name="now")),
+        tool_choice="any",
+        temperature=0.0,
+        max_output_tokens=77,
+        output_schema={"type": "object", "properties": {}, "required": [], "additionalProperties": False},
+    )
+    assert_responses_takes(body)
+    assert (body["store"], body["include"], body["stream"]) == (False, ["reasoning.encrypted_content"], True)
+    assert body["instructions"] == "You help.\n\nYou cite.\n\nBe brief."
+    assert (body["max_output_tokens"], body["temperature"], body["tool_choice"]) == (77, 0.0, "required")
+    assert body["text"]["format"]["strict"] is True
+
+
+async def test_reasoning_goes_back_as_it_came_before_the_calls_it_led_to() -> None:
+    body = await sent(messages=CONVERSATION)
+    assert_responses_takes(body)
+    assert body["input"] == [
+        {"role": "user", "content": "find a and b"},
+        REASONING,
+        {"role": "assistant", "content": "Looking."},
+        {"type": "function_call", "call_id": "c1", "name": "search", "arguments": '{"q":"a"}'},
+        {"type": "function_call", "call_id": "c2", "name": "search", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "found"},
+        {"type": "function_call_output", "call_id": "c2", "output": "bad arguments"},
+        {"role": "user", "content": "hurry"},
+    ]
+
+
+async def test_reasoning_that_led_to_nothing_is_not_sent() -> None:
+    body = await sent(messages=(Message.of("user", "a"), Message.of("assistant", blocks=(block_part(REASONING),))))
+    assert body["input"] == [{"role": "user", "content": "a"}]
+
+
+async def test_a_limit_below_what_is_taken_is_raised_to_that() -> None:
+    assert (await sent(max_output_tokens=1))["max_output_tokens"] == 16
+
+
+OUTPUT = (
+    REASONING,
+    said_item("Grüß dich 😀", phase="commentary"),
+    call_item("c1", "search", '{"q": "a"}'),
+    call_item("c2", "now", ""),
+)
+READ: dict[str, Any] = {
+    "parts": (
+        {"kind": "opaque", "format": "reasoning", "data": {k: v for k, v in REASONING.items() if k != "type"}},
+        {"kind": "opaque", "format": "message.phase", "data": {"phase": "commentary"}},
+        {"kind": "text", "text": "Grüß dich 😀"},
+        {"call_id": "c1", "name": "search", "arguments": {"q": "a"}},
+        {"call_id": "c2", "name": "now"},
+    ),
+    "finish": "tool_calls",
+    "usage": {"input_tokens": 20, "output_tokens": 5, "cached_input_tokens": 8},
+}
+
+
+async def test_a_reply_is_read_and_goes_back_with_all_that_belongs_to_it() -> None:
+    reply, text, _ = await completed("responses", streamed(*response_events(*OUTPUT)))
+    assert text == "Grüß dich 😀"
+    assert reply.model_dump(exclude_unset=True) == READ
+    body = await sent(messages=(Message.of("user", "go"), reply.message()))
+    assert_responses_takes(body)
+    assert body["input"][1:] == [
+        REASONING,
+        {"role": "assistant", "content": "Grüß dich 😀", "phase": "commentary"},
+        {"type": "function_call", "call_id": "c1", "name": "search", "arguments": '{"q":"a"}'},
+        {"type": "function_call", "call_id": "c2", "name": "now", "arguments": "{}"},
+    ]
+
+
+def without(*kinds: str) -> list[dict[str, Any]]:
+    return [event for event in response_events(*OUTPUT) if not any(kind in event["type"] for kind in kinds)]
+
+
+def changed(**fields: Any) -> list[dict[str, Any]]:
+    """Return the events with these fields of the items' events, None for none."""
+    events = [event | fields if event["type"].count(".") > 1 else event for event in response_events(*OUTPUT)]
+    return [{key: value for key, value in event.items() if value is not None} for event in events]
+
+
+WHOLE = list(response_events(*OUTPUT))[-1]["response"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(streamed(*kept_alive(response_events(*OUTPUT))), id="keep-alives"),
+        pytest.param(streamed(*without("delta")), id="items without pieces"),
+        pytest.param(streamed(*without("output_item.done", "arguments.done")), id="the end alone says what is whole"),
+        pytest.param(streamed(WHOLE | {"object": "response"}), id="the whole response as one event"),
+        pytest.param(streamed(*without("item", "delta", "arguments")), id="nothing but the end"),
+        pytest.param(http.Response(200, json=WHOLE), id="no stream"),
+        pytest.param(streamed(*changed(output_index=None)), id="no numbers"),
+        pytest.param(streamed(*changed(item_id=None)), id="numbers alone"),
+        pytest.param(streamed(*changed(output_index=0)), id="every item numbered 0"),
+    ],
+)
+async def test_events_of_any_server(answer: http.Response) -> None:
+    reply, _, _ = await completed("responses", answer)
+    read = reply.model_dump(exclude_unset=True)
+    # without the event that holds it whole, reasoning is not sent back
+    assert [part for part in read["parts"] if part.get("format") != "reasoning"] == list(READ["parts"][1:])
+    assert (read["finish"], read["usage"]) == (READ["finish"], READ["usage"])
+
+
+@pytest.mark.parametrize(
+    ("events", "finish"),
+    [
+        pytest.param(response_events(said_item("hi")), "stop", id="completed"),
+        pytest.param(
+            response_events(said_item("hi"), status="incomplete", incomplete_details={"reason": "max_output_tokens"}),
+            "length",
+            id="cut by its limit",
+        ),
+        pytest.param(
+            response_events(said_item("hi"), status="incomplete", incomplete_details={"reason": "content_filter"}),
+            "content_filter",
+            id="filtered",
+        ),
+        pytest.param(
+            response_events(said_item("", content=[{"type": "refusal", "refusal": "hi"}])), "refusal", id="refused"
+        ),
+        pytest.param([*list(response_events(said_item("hi")))[:-1], "[DONE]"], "stop", id="an end mark alone"),
+    ],
+)
+async def test_endings(events: Any, finish: str) -> None:
+    reply, text, _ = await completed("responses", streamed(*events))
+    assert (reply.text, text, reply.finish) == ("hi", "hi", finish)
+
+
+@pytest.mark.parametrize(
+    ("events", "kind", "retryable"),
+    [
+        pytest.param(list(response_events(said_item("hi")))[:-1], "BadStream", True, id="cut before its end"),
+        pytest.param(
+            [*list(response_events(call_item("c", "now", '{"a": 1}')))[:3], "[DONE]"],
+            "BadStream",
+            True,
+            id="cut in a call",
+        ),
+        pytest.param(
+            response_events(status="failed", error={"code": "rate_limit_exceeded", "message": "slow down"}),
+            "RateLimited",
+            True,
+            id="a failure with a code",
+        ),
+        pytest.param(response_events(status="failed"), "BadStream", True, id="a failure without a reason"),
+        pytest.param(
+            [{"type": "error", "code": "server_error", "message": "oops", "param": None}],
+            "ServerError",
+            True,
+            id="an error",
+        ),
+        pytest.param(
+            [{"type": "error", "error": {"code": "context_length_exceeded", "message": "Your input exceeds …"}}],
+            "ContextOverflow",
+            False,
+            id="an overflow",
+        ),
+    ],
+)
+async def test_responses_that_fail(events: Any, kind: str, retryable: bool) -> None:
+    with pytest.raises(ModelError) as caught:
+        await completed("responses", streamed(*events))
+    assert (caught.value.kind, caught.value.retryable) == (kind, retryable)
+
+
+async def test_what_the_finished_item_says_of_a_call_counts() -> None:
+    """Pieces may hold a placeholder, and the name may come late."""
+    events = list(response_events(call_item("c", "search", '{"q": "a"}')))
+    events[1] = events[1] | {"item": events[1]["item"] | {"name": None}}
+    events.insert(2, {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": "{}"})
+    reply, _, _ = await completed("responses", streamed(*events))
+    assert reply.calls == (ToolCall(call_id="c", name="search", arguments={"q": "a"}),)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "Encrypted content is not supported with this model.",
+        "Unsupported parameter: 'include' is not supported with this model.",
+    ],
+)
+async def test_a_model_without_reasoning_is_not_asked_for_any(refusal: str) -> None:
+    answers = [http.Response(400, json={"error": {"message": refusal}}), streamed(*response_events(said_item("hi")))]
+    _, _, network = await completed("responses", *answers)
+    assert ["include" in network.body(index) for index in range(2)] == [True, False]
+
+
+async def test_reasoning_that_the_provider_cannot_read_is_left_out() -> None:
+    """Another organisation's key cannot decrypt it."""
+    refusal = {"code": "invalid_encrypted_content", "message": "The encrypted content gAAA… could not be verified."}
+    network = Network([http.Response(400, json={"error": refusal}), streamed(*response_events(said_item("hi")))])
+    model = provider("responses", network)
+    await model.complete(a_request(messages=CONVERSATION), lambda text: None)
+    await model.close()
+    kinds = [[item.get("type") for item in network.body(index)["input"]] for index in range(2)]
+    assert ["reasoning" in kind for kind in kinds] == [True, False]
+
+
+async def test_the_price_of_a_default_model_is_known() -> None:
+    model = "gpt-6.1-terra"
+    reply, _, _ = await completed(
+        "responses", streamed(*response_events(said_item("hi"))), request=a_request(model=model)
+    )
+    assert reply == Reply.of("hi", usage=reply.usage, model="some-model", cost_usd=reply.cost_usd)
+    assert reply.usage == Usage(input_tokens=20, output_tokens=5, cached_input_tokens=8)
+    assert reply.cost_usd
