@@ -13,9 +13,11 @@ from orga.workflows.decisions.goals.progress import (
     stuck,
     trend_of,
 )
+from orga.workflows.decisions.goals.pursue import with_evaluated, with_executed
 from orga.workflows.types.goals.input import GoalConfig
 from orga.workflows.types.goals.pursuit import PlanStep, Pursuit, Scores
 from tests.support.values.core import a_call
+from tests.support.values.goals import a_goal, a_turn, all_of, brought
 
 CONFIG = GoalConfig()
 
@@ -66,26 +68,48 @@ def test_each_streak_is_counted_apart_and_ends_it_at_its_third(name: str) -> Non
     assert stuck(Pursuit.model_validate({name: 3}), CONFIG)
 
 
-A, NEAR, FAR = (signature([a_call("read", path=path)]) for path in ("docs/report-one.md", "docs/report-onf.md", "z"))
+def rounds(*calls: dict[str, Any]) -> tuple[str, ...]:
+    """Return rounds of one call each, as they are compared."""
+    return tuple(signature([a_call("read", **arguments)]) for arguments in calls)
+
+
+A = {"path": "docs/report.md"}
+PAGES = tuple({"path": "docs/report-of-the-year.md", "page": page} for page in range(3))
+FILES = tuple({"path": f"reports/of/the/year/1999/report-part-{part}.md"} for part in range(3))
+DATES = tuple({"query": f"what was decided in the meeting of 2026-01-0{day}"} for day in range(1, 4))
+FLAGS = tuple({"path": "reports/of/the/year/1999/report.md", "deep": 1, "at": at} for at in (True, 1, 1.0))
 
 
 @pytest.mark.parametrize(
-    ("recent", "unhelpful", "is_round"),
+    ("calls", "errors", "is_round"),
     [
-        pytest.param((A, A), 9, False, id="twice is no circle"),
-        pytest.param((A, A, A), 0, True, id="three times is"),
-        pytest.param((A, FAR, A), 9, False, id="something else between"),
+        pytest.param([A, A], 2, False, id="twice is no circle"),
+        pytest.param([A, A, A], 0, True, id="three times is, however good"),
+        pytest.param([A, {"path": "z"}, A], 3, False, id="something else between"),
+        pytest.param(PAGES, 0, False, id="pages of a file"),
+        pytest.param(FILES, 0, False, id="numbered files"),
+        pytest.param(DATES, 0, False, id="dates"),
+        pytest.param(FLAGS, 0, False, id="values that are equal in Python alone"),
+        pytest.param(FILES, 2, False, id="numbered files, of which one was read"),
+        pytest.param(FILES, 3, True, id="numbered files that all failed"),
+        pytest.param([A, {"path": "z"}, {"query": "x"}], 3, False, id="other calls that all failed"),
     ],
 )
-def test_equal_rounds_are_told(recent: tuple[str, ...], unhelpful: int, is_round: bool) -> None:
-    assert is_going_round(Pursuit(recent=recent, unhelpful=unhelpful)) is is_round
+def test_equal_calls_are_a_circle_and_nearly_equal_ones_only_if_all_failed(
+    calls: list[dict[str, Any]], errors: int, is_round: bool
+) -> None:
+    assert is_going_round(Pursuit(recent=rounds(*calls), errors=errors)) is is_round
 
 
-def test_nearly_equal_rounds_count_where_none_was_good() -> None:
-    """Pages of one file are nearly equal calls, and each may be what was wanted."""
-    recent = tuple(signature([a_call("read", path="docs/report.md", page=page)]) for page in range(3))
-    assert not is_going_round(Pursuit(recent=recent, unhelpful=2))
-    assert is_going_round(Pursuit(recent=recent, unhelpful=3))
+@pytest.mark.parametrize("calls", [PAGES, FILES, DATES], ids=["pages", "files", "dates"])
+def test_rounds_that_are_half_good_are_no_circle(calls: tuple[dict[str, Any], ...]) -> None:
+    state = a_goal(*(a_step(f"s{number}").with_fields(arguments=each) for number, each in enumerate(calls)))
+    for step in state.pursuit.steps:
+        state = state.with_pursuit(due=(step.id,))
+        state = with_evaluated(
+            with_executed(state, brought(state, ["ok"])), a_turn(steps=[{"id": step.id, **all_of(3)}])
+        )
+    assert (state.pursuit.rounds, stuck(state.pursuit, CONFIG)) == (3, "")
 
 
 def test_a_signature_knows_no_order() -> None:

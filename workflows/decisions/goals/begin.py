@@ -72,7 +72,7 @@ def goal_fork_of(state: GoalState, source: ForkedFrom, wish: GoalForkInput, ende
     """
     goal = _goal(state, wish)
     past = past_of(state, source, goal.for_agent(), wish.fork.requeue, ended_at).with_aim(goal.config, goal.deliver)
-    past = past.with_pursuit(errors=0, bad=0, unusable=0, unhelpful=0, adjusted=0, recent=(), question="", terms=None)
+    past = past.with_pursuit(errors=0, bad=0, unusable=0, adjusted=0, recent=(), question="", terms=None)
     if wish.task is not None:
         past = with_guidance(past, guidance("steer", (wish.task,)))
     ending = past.pursuit.ending

@@ -28,7 +28,7 @@ OPEN_ENDED = frozenset({"completed", "stuck"})
 """Endings that are no limit: what people say while one is told takes it back."""
 
 REPEATS = 3
-"""Rounds with equal calls after which a goal is stuck; nearly equal ones count where none of them was good."""
+"""Rounds with equal calls after which a goal is stuck. Nearly equal calls count only if every one of them failed."""
 
 ALIKE = 0.95
 MAX_ADJUSTS = 3
@@ -75,13 +75,16 @@ def signature(calls: Sequence[ToolCall]) -> str:
 
 
 def is_going_round(pursuit: Pursuit) -> bool:
-    """Return whether the latest rounds made the same calls, or nearly the same ones in vain."""
+    """Return whether the latest rounds made the same calls, or nearly the same ones and all of them failed.
+
+    Pages of a file, numbered files and dates make calls that are nearly equal as texts, and each may be wanted.
+    """
     recent = pursuit.recent[-REPEATS:]
     if len(recent) < REPEATS:
         return False
     if len(set(recent)) == 1:
         return True
-    return pursuit.unhelpful >= REPEATS and all(map(_is_alike, recent, recent[1:]))
+    return pursuit.errors >= REPEATS and all(map(_is_alike, recent, recent[1:]))
 
 
 def stuck(pursuit: Pursuit, config: GoalConfig) -> str:

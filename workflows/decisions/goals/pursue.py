@@ -148,7 +148,6 @@ def with_executed(state: GoalState, outcomes: Sequence[Outcome]) -> GoalState:
         rounds=pursuit.rounds + 1,
         steps=pursuit.with_steps(found).steps,
         errors=0 if done else pursuit.errors + 1,
-        unhelpful=pursuit.unhelpful if done else pursuit.unhelpful + 1,
         unusable=0,
         recent=(*pursuit.recent, signature([outcome.call for outcome in outcomes]))[-REPEATS:],
         stage="evaluate" if done else "decide",
@@ -191,7 +190,6 @@ def with_evaluated(state: GoalState, reply: Reply) -> GoalState:
     state = state.with_pursuit(
         steps=pursuit.with_steps(judged).steps,
         bad=pursuit.bad + 1 if set(qualities) == {"failed"} else 0,
-        unhelpful=0 if "good" in qualities else pursuit.unhelpful + 1,
         unusable=0,
         trend=(*pursuit.trend, round(sum(means) / len(means), 4))[-TREND:],
         memory=memory,
@@ -290,7 +288,7 @@ def with_guidance_seen(state: GoalState) -> GoalState:
     if pursuit.stage != "summarise" or pursuit.ending is None or pursuit.ending[0] not in OPEN_ENDED:
         return state
     if pursuit.ending[0] == "stuck":
-        state = state.with_pursuit(errors=0, bad=0, unusable=0, adjusted=0, unhelpful=0, recent=())
+        state = state.with_pursuit(errors=0, bad=0, unusable=0, adjusted=0, recent=())
     return state.with_pursuit(stage="decide" if pursuit.steps else "plan", ending=None)
 
 

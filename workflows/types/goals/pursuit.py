@@ -142,7 +142,6 @@ class PursuitChanges(TypedDict, total=False):
     unusable: int
     adjusted: int
     recent: tuple[str, ...]
-    unhelpful: int
     trend: tuple[float, ...]
     confidence: float | None
     is_guided: bool
@@ -180,8 +179,6 @@ class Pursuit(Record):
     """Decisions in a row, of high confidence, that changed the plan."""
     recent: tuple[str, ...] = ()
     """The calls of the latest rounds, as `decisions/goals/progress.py` compares them; the newest last."""
-    unhelpful: int = 0
-    """Rounds in a row of which no step was good."""
     trend: tuple[float, ...] = ()
     """Mean scores of the latest rounds that were evaluated; the newest last."""
     confidence: float | None = None
