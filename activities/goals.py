@@ -15,8 +15,14 @@ from orga.activities.model_calls import ModelCalls, Models
 from orga.activities.model_context import model_context
 from orga.activities.model_requests import model_request
 from orga.activities.replies import MAX_CALLS_BYTES, calls_room, normalised, text_alone
-from orga.workflows.types.goals.turns import GoalReply, GoalRequest, skill_named
-from orga.workflows.types.json_text import object_in
+from orga.workflows.types.goals.turns import (
+    GoalReply,
+    GoalRequest,
+    arguments_given,
+    said_in_turn,
+    skill_named,
+    steps_of,
+)
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.names import PLANNED, GoalTurn
 from orga.workflows.types.parts import Part, ToolCall
@@ -100,7 +106,7 @@ class GoalActivities:
 
     async def _plan(self, turn: GoalTurn, request: GoalRequest) -> GoalReply:
         setup, reply = await self._ask(turn, request, MAX_WORDS_BYTES)
-        return reply.with_problems(tuple(await self._problems(setup, reply.text)))
+        return reply.with_problems(tuple(await self._problems(turn, setup, reply.text)))
 
     async def _said(self, turn: GoalTurn, request: GoalRequest, most: int | None = None) -> GoalReply:
         return (await self._ask(turn, request, most))[1]
@@ -111,16 +117,16 @@ class GoalActivities:
         asked = model_request(turn, context, request)
         reply = await self._calls.complete(context.setup, asked, began, _models(context.setup))
         reply = normalised(reply, ())
-        repaired = "" if most is None else await self._repair(reply.text)
+        repaired = "" if most is None else await self._repair(turn, reply.text)
         text = repaired or (reply.text if most is None else clip(reply.text, most))
-        reply = text_alone(reply, text).with_differences(model=None if reply.model == PLANNED else reply.model)
-        self._conversations.keep_reply(run, request.iteration, reply)
-        return context.setup, _own(reply).with_repaired(repaired=bool(repaired))
+        spoken = text_alone(reply, text).with_differences(model=None if reply.model == PLANNED else reply.model)
+        self._conversations.keep_reply(run, request.iteration, spoken)
+        return context.setup, _own(spoken).with_repaired(repaired=bool(repaired)).with_called(reply.calls)
 
-    async def _repair(self, text: str) -> str:
-        """Return a text that is nearly JSON as JSON; "" where it is that already, or never will be."""
+    async def _repair(self, turn: GoalTurn, text: str) -> str:
+        """Return a text that is nearly JSON as JSON; "" if it is that already, or never will be."""
         try:
-            object_in(text)
+            said_in_turn(turn, text)
         except ValueError:
             repaired = await self._repaired_json(text)
         else:
@@ -129,30 +135,26 @@ class GoalActivities:
             activity.logger.warning("the reply is no JSON as it stands, and was repaired (%d characters)", len(text))
         return repaired
 
-    async def _problems(self, setup: Setup, text: str) -> list[str]:
+    async def _problems(self, turn: GoalTurn, setup: Setup, text: str) -> list[str]:
         """Return what does not fit of arguments that a plan gives; the rest of a plan is the run's to judge."""
         try:
-            said = object_in(text)
+            listed = steps_of(said_in_turn(turn, text))
         except ValueError:
             return []
-        listed = said.get("steps", said.get("new_plan"))
         steps = cast("list[Any]", listed)[:MAX_CHECKED_STEPS] if isinstance(listed, list) else []
         return [found for step in steps for found in await self._misfits(setup, step)]
 
     async def _misfits(self, setup: Setup, step: Any) -> list[str]:
-        match step:
-            case {"arguments": dict()}:
-                arguments, skill = cast("dict[str, Any]", step["arguments"]), skill_named(cast("dict[str, Any]", step))
-            case _:
-                return []
+        given = cast("dict[str, Any]", step) if isinstance(step, dict) else {}
+        arguments, skill = arguments_given(given), skill_named(given)
         spec = setup.tool(skill)
-        if spec is None:
+        if spec is None or not isinstance(arguments, dict):
             return []
         try:
-            errors = await self._argument_errors(spec.parameters, arguments)
+            errors = await self._argument_errors(spec.parameters, cast("dict[str, Any]", arguments))
         except ValueError as error:
             errors = [f"the schema of {skill} cannot be used: {error}"]
-        name = str(cast("dict[str, Any]", step).get("id", skill))[:40]
+        name = str(given.get("id", skill))[:40]
         return [f"{name}: arguments: {'; '.join(errors)}"[:MAX_PROBLEM_CHARS]] if errors else []
 
 

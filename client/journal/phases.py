@@ -7,7 +7,7 @@ from typing import Any
 
 from orga.workflows.decisions.goals.replies import memory_in
 from orga.workflows.types.gate import PLAN
-from orga.workflows.types.json_text import object_in
+from orga.workflows.types.goals.turns import said_in_turn
 from orga.workflows.types.status import JournalEntry
 
 ASK = "ask"
@@ -189,7 +189,8 @@ def _kept(phase: Phase, entry: JournalEntry, before: str) -> str:
 def _said(phase: Phase) -> Data:
     """Return the JSON object that the reply is; an empty one where it is none."""
     try:
-        return object_in("".join(str(action.get("respond", "")) for action in phase.reply))
+        text = "".join(str(action.get("respond", "")) for action in phase.reply)
+        return said_in_turn(next((turn for turn, name in _TURNS.items() if name == phase.phase), ""), text)
     except ValueError:
         return {}
 

@@ -2,7 +2,7 @@
 
 from temporalio.client import Client
 
-from orga.testing import FakeTool, answers
+from orga.testing import FakeTool, answers, calls
 from tests.support.model.goals import GoalModel, a_step, says, scored
 from tests.support.runs.goals import pursue
 from tests.support.runs.loop import a_loop
@@ -21,15 +21,17 @@ async def test_what_is_wrong_with_a_plan_is_told_and_the_next_one_counts(client:
     assert "goes round in a circle" in third
 
 
-async def test_arguments_of_a_plan_are_held_against_the_schema_of_the_skill(client: Client) -> None:
+async def test_a_plan_is_read_in_any_form_and_its_arguments_are_checked(client: Client) -> None:
     schema = {"type": "object", "properties": {"at": {"type": "integer"}}, "required": ["at"]}
     wrong = 'Here: ```json\n{"steps": [{"id": "a", "goal": "g", "skill": "look", "arguments": {"at": "x"}},]}\n```'
-    model = GoalModel(plan=[answers(wrong), says(steps=[a_step("a", at=1)])], evaluate=scored("a"))
+    fine = answers('Use {curly} things: [{"id": 1, "goal": "g", "skill": "look", "arguments": "{\\"at\\": 1}"}]')
+    model = GoalModel(plan=[calls("look"), answers(wrong), fine], evaluate=scored("1"))
     look = FakeTool("look", parameters=schema)
     async with a_loop(client, model, look) as loop:
         pursued = await pursue(loop)
     assert (pursued.reason, len(look.contexts)) == ("completed", 1)
-    assert "a: arguments: $.at" in model.asked[1][1]
+    assert "you called look, and this turn takes no calls: none was made" in model.asked[1][1]
+    assert "a: arguments: $.at" in model.asked[2][1]
 
 
 async def test_three_plans_that_cannot_be_used_end_it_and_are_no_crash(client: Client) -> None:

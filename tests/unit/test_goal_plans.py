@@ -45,7 +45,10 @@ def test_a_plan_is_a_graph_and_other_names_of_its_keys_are_known() -> None:
         pytest.param([said("a", "a")], "round in a circle", id="a step that waits for itself"),
         pytest.param([said(arguments="x")], "arguments: an object", id="arguments as words"),
         pytest.param([said(arguments={"x": "y" * 4_000})], "at most 4000 bytes", id="arguments too large"),
-        pytest.param([said(depends_on=[1])], "depends_on: a list of ids", id="ids that are numbers"),
+        pytest.param([said(depends_on=[{"id": "a"}])], "depends_on: a list of ids", id="ids that are objects"),
+        pytest.param([said(depends_on=[True])], "depends_on: a list of ids", id="an id that is true"),
+        pytest.param([said(depends_on="z")], "depends on 'z', which is no step", id="an unknown id as a text"),
+        pytest.param([said(arguments='["x"]')], "arguments: an object", id="arguments as a list in a text"),
         pytest.param([said("b", "old")], "depends on 'old', which failed", id="a dependency that failed"),
         pytest.param([said("old")], "old: the id stands there twice", id="the id of a step that is over"),
     ],
@@ -53,6 +56,50 @@ def test_a_plan_is_a_graph_and_other_names_of_its_keys_are_known() -> None:
 def test_what_is_wrong_with_a_plan_is_named(listed: object, why: str) -> None:
     with pytest.raises(Unusable, match=why):
         planned(listed, SKILLS, 8, [a_plan_step("old", state="failed")])
+
+
+@pytest.mark.parametrize(
+    ("ids", "given", "needs"),
+    [
+        pytest.param((1, 2, 3), [1, 2], ("1", "2"), id="numbers"),
+        pytest.param(("1", "2", "3"), [1], ("1",), id="numbers of ids that are texts"),
+        pytest.param((1, 2, 3), ["2"], ("2",), id="texts of ids that are numbers"),
+        pytest.param((1, 2, 3), 2, ("2",), id="one number"),
+        pytest.param(("a", "b", "c"), "a", ("a",), id="one text"),
+        pytest.param(("a", "b", "c"), "a, b", ("a", "b"), id="two ids in one text"),
+        pytest.param(("a", "b", "c"), ["a,b"], ("a", "b"), id="two ids in one text of a list"),
+        pytest.param(("a, b", "b", "c"), "a, b", ("a, b",), id="an id with a comma"),
+        pytest.param((None, None, None), [1, 2], ("s1", "s2"), id="numbers of steps without ids"),
+        pytest.param(("a", "b", "c"), "", (), id="an empty text"),
+        pytest.param(("a", "b", "c"), None, (), id="null"),
+    ],
+)
+def test_dependencies_are_read_in_all_forms(ids: tuple[Any, ...], given: object, needs: tuple[str, ...]) -> None:
+    listed = [said(step_id) if step_id is not None else {"goal": "g", "skill": "read"} for step_id in ids]
+    assert planned([*listed[:-1], listed[-1] | {"depends_on": given}], SKILLS, 8)[-1].depends_on == needs
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments"),
+    [
+        pytest.param({"arguments": '{"path": "x"}'}, {"path": "x"}, id="JSON text"),
+        pytest.param({"arguments": '```json\n{"path": "x"}\n```'}, {"path": "x"}, id="JSON text in a fence"),
+        pytest.param({"args": {"path": "x"}}, {"path": "x"}, id="another key"),
+        pytest.param({"arguments": None, "input": {"path": "x"}}, {"path": "x"}, id="another key beside null"),
+        pytest.param({"parameters": '{"path": "x"}'}, {"path": "x"}, id="JSON text under another key"),
+        pytest.param({"input": "what a brings"}, None, id="words under another key"),
+        pytest.param({"arguments": "null"}, None, id="null as a text"),
+        pytest.param({"arguments": ""}, None, id="an empty text"),
+        pytest.param({"arguments": {}}, {}, id="an empty object"),
+    ],
+)
+def test_arguments_are_read_in_all_forms(given: dict[str, Any], arguments: dict[str, Any] | None) -> None:
+    assert planned([said(**given)], SKILLS, 8)[0].arguments == arguments
+
+
+def test_a_text_is_the_task_of_an_agent() -> None:
+    (step,) = planned([said(skill="scout", arguments="look at x")], SKILLS, 8, agents=frozenset({"scout"}))
+    assert step.arguments == {"task": "look at x"}
 
 
 @pytest.mark.parametrize("given", [{"question": "?"}, {"task": "look", "path": "a"}, {"task": ""}, {"task": 5}])

@@ -1,5 +1,6 @@
 """What models write in place of JSON, and what is made of it: read tolerantly, never a crash."""
 
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -18,7 +19,9 @@ from orga.workflows.decisions.goals.replies import (
     said_in,
     scores_in,
 )
-from orga.workflows.types.messages import Reply
+from orga.workflows.types.goals.turns import GoalReply, steps_of
+from orga.workflows.types.json_text import MAX_READ_CHARS
+from orga.workflows.types.messages import Reply, ToolCall
 
 FIVES = dict.fromkeys(("relevance", "completeness", "usability", "goal_progress"), 5)
 
@@ -35,6 +38,78 @@ FIVES = dict.fromkeys(("relevance", "completeness", "usability", "goal_progress"
 )
 def test_an_object_is_found(text: str) -> None:
     assert said_in(Reply.of(text=text)) == {"a": 1}
+
+
+STEPS = [{"id": "s1", "goal": "g", "skill": "read", "arguments": {"action": "done", "memory": "m"}}]
+PLAN = to_json({"steps": STEPS}).decode()
+LIST = to_json(STEPS).decode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(PLAN, id="alone"),
+        pytest.param(f"Use {{curly}} things: {PLAN}", id="after a word in braces"),
+        pytest.param(f"The options {{a, b}} are open. {PLAN}", id="after a set"),
+        pytest.param(f"${{HOME}} is {{{{x}}}} with {{depth: 2}}: {PLAN}", id="after other things in braces"),
+        pytest.param(f'The options {{"a", "b"}} are open. {PLAN}', id="after a set of texts"),
+        pytest.param(f'I saw {{"status":"ok"}} and plan: {PLAN}', id="after another object"),
+        pytest.param(f'I saw {{"error": "not found"}} and [{{"file": "a"}}]. {PLAN}', id="after an error and a list"),
+        pytest.param(f"See [the guide](a.md) and [1]: {PLAN} {{that is all}}", id="among links"),
+        pytest.param(f'<think>First {{"steps": []}} or {{x}}</think>{PLAN}', id="after thinking"),
+        pytest.param(f'Maybe {{"steps": [{{"id": "x"}}]}}\n</think>\n{PLAN}', id="after the end of thinking alone"),
+        pytest.param(f'A draft: {{"steps": []}}. The plan: {PLAN}', id="after an empty draft"),
+        pytest.param(f"{PLAN}\nOnce more: {PLAN}", id="twice"),
+        pytest.param(f"Here:\n```json\n{PLAN}\n```\nwith {{care}}", id="in a fence among words"),
+        pytest.param(LIST, id="a bare list"),
+        pytest.param(f"Here is the list: {LIST}", id="a bare list after words"),
+        pytest.param(f"```json\n{LIST}\n```", id="a bare list in a fence"),
+        pytest.param(f'{{"plan": {PLAN}}}', id="in an object of its own"),
+        pytest.param(f'{{"response": {{"plan": {PLAN}}}}}', id="two objects deep"),
+        pytest.param(f'{{"plan": {LIST}}}', id="a list under another key"),
+        pytest.param(f"[{PLAN}]", id="in a list of its own"),
+        pytest.param(f"The plan {PLAN[:-1]},}} it is", id="with a comma too many"),
+    ],
+)
+def test_a_plan_is_read_in_all_forms(text: str) -> None:
+    assert steps_of(said_in(Reply.of(text=text), "goal_plan")) == STEPS
+
+
+@pytest.mark.parametrize(
+    ("turn", "text", "why"),
+    [
+        ("goal_plan", f'{PLAN} or {{"steps": [{{"id": "other"}}]}}', "2 different objects with 'steps'"),
+        ("goal_plan", f'{{"thoughts": "a" "plan": {PLAN}}}', "not JSON"),
+        ("goal_plan", f'{{"steps": [{{"id": "a"}}, "arguments": {{"plan": {PLAN}}}', "not JSON"),
+        ("goal_decide", f'{{"action": "adjust" "steps": {LIST}}}', "not JSON"),
+        ("goal_decide", '{"action": "done"} no, {"action": "stuck"}', "2 different objects with 'action'"),
+        ("goal_evaluate", '[{"id": "a", "relevance": 5', "not JSON"),
+    ],
+)
+def test_what_would_be_a_guess_is_told(turn: str, text: str, why: str) -> None:
+    """Above all nothing from inside of what is broken is taken for the reply: it may be an argument."""
+    with pytest.raises(Unusable, match=why):
+        said_in(Reply.of(text=text), turn)
+
+
+@pytest.mark.parametrize("turn", ["goal_plan", "goal_evaluate", "goal_decide", "goal_compress"])
+def test_a_call_in_place_of_the_answer_is_reported_as_that(turn: str) -> None:
+    reply = GoalReply.of("I will look.").with_called((ToolCall(call_id="c", name="read_file"),) * 2)
+    with pytest.raises(
+        Unusable, match="you called read_file, and this turn takes no calls: none was made; answer with"
+    ):
+        said_in(reply, turn)
+    assert said_in(GoalReply.of(PLAN).with_called(reply.calls), "goal_plan") == {"steps": STEPS}
+
+
+@pytest.mark.parametrize(
+    "unit", ["{", "[", "{}", "{a}", "[1]", '{"', '{"a":', "[{", '{"a": 1}', "{'a': 1}", '{"a": 1,}', '"', "{\\", "}{"]
+)
+def test_no_text_takes_more_than_a_moment(unit: str) -> None:
+    began = time.process_time()
+    with suppress(Unusable):
+        said_in(Reply.of(text=(unit * MAX_READ_CHARS)[:MAX_READ_CHARS]), "goal_plan")
+    assert time.process_time() - began < 0.5
 
 
 @pytest.mark.parametrize(

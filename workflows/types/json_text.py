@@ -2,9 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from pydantic_core import from_json, to_json
 
@@ -110,38 +110,131 @@ MAX_READ_CHARS = 100_000
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 
 
-def object_in(text: str) -> dict[str, Any]:
-    """Return the JSON object of a text: all of it, else the one that begins at its first brace.
+MAX_TRIES = 100
+"""Places of one text at which JSON is looked for: a try may read the text to its end."""
 
-    Words and fences around it do no harm, nor commas too many.
+
+def object_in(text: str, keys: Sequence[str] = (), listed: str = "") -> dict[str, Any]:
+    """Return the JSON object of a text: all of it, else one among its words.
+
+    Words, thinking and fences around it do no harm, nor commas too many. Without `keys` the first object counts. With
+    them it is the object that has the first of them, also if it stands under a key of another.
+
+    Args:
+        text: What a model or a person wrote.
+        keys: Those that tell the object from others, the surest first.
+        listed: The key of a list of objects that may also stand alone, or under another key.
 
     Raises:
-        ValueError: There is none.
+        ValueError: There is none, or several that say different things.
     """
     if len(text) > MAX_READ_CHARS:
         raise ValueError(f"it has {len(text)} characters, {MAX_READ_CHARS} at most")
     try:
-        value = answer_json(text)
-    except ValueError:
-        value = _embedded(text)
-        if value is None:
-            raise
-    if isinstance(value, dict):
-        return cast("dict[str, Any]", value)
-    raise ValueError(f"it is no object but {type(value).__name__}")
+        found, error = [answer_json(text)], None
+    except ValueError as caught:
+        found, is_whole = _embedded(_without_thinking(text.strip()))
+        error = None if is_whole and found else caught
+    objects = [cast("dict[str, Any]", each) for each in found if isinstance(each, dict)]
+    alone = [item for each in found if _is_of_objects(each) and len(each) == 1 for item in each]
+    inner = [below for each in objects for below in _inner(each, keys[:1])]
+    for candidates in ([*objects, *alone], inner, _lists(found, listed)):
+        for key in keys:
+            if having := [each for each in candidates if key in each]:
+                return _the_one(having, key)
+    if error is not None:
+        raise error
+    if not objects:
+        raise ValueError(f"it is no object but {type(found[0]).__name__}")
+    return objects[0]
 
 
-def _embedded(text: str) -> Any:
-    start = text.find("{")
-    if start < 0:
-        return None
-    for candidate in (text[start:], _TRAILING_COMMA.sub("", text[start:])):
+def _the_one(having: Sequence[dict[str, Any]], key: str) -> dict[str, Any]:
+    """Return the object, of several the one with a value.
+
+    Raises:
+        ValueError: Several have different values.
+    """
+    full = [each for each in having if each[key]] or having
+    if any(each != full[0] for each in full):
+        raise ValueError(f"it holds {len(full)} different objects with {key!r}")
+    return full[0]
+
+
+def _inner(value: dict[str, Any], keys: Sequence[str], depth: int = 2) -> list[dict[str, Any]]:
+    """Return the objects under a key of this one that have one of the keys, each with what stands beside it."""
+    found = list[dict[str, Any]]()
+    for each in value.values() if depth else ():
+        if isinstance(each, dict):
+            below = cast("dict[str, Any]", each)
+            found += [below] if any(key in below for key in keys) else _inner(below, keys, depth - 1)
+    return [{**value, **each} for each in found]
+
+
+def _lists(found: Sequence[object], listed: str) -> list[dict[str, Any]]:
+    """Return lists of objects, alone or the only one under a key of an object, as objects that have `listed`."""
+    made = list[dict[str, Any]]()
+    for value in found if listed else ():
+        if isinstance(value, dict):
+            beside = cast("dict[str, Any]", value)
+            lists = [each for each in beside.values() if _is_of_objects(each)]
+            made += [{**beside, listed: lists[0]}] if len(lists) == 1 else []
+        elif _is_of_objects(value):
+            made.append({listed: value})
+    return made
+
+
+def _is_of_objects(value: object) -> TypeGuard[list[dict[str, Any]]]:
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return bool(items) and all(isinstance(each, dict) for each in items)
+
+
+_OPENED = re.compile(r"[{\[]")
+_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[][{}]', re.DOTALL)
+_LIST = re.compile(r'\[\s*[]{["]')
+
+
+def _embedded(text: str) -> tuple[list[Any], bool]:
+    """Return the JSON values among the words of a text, in order, and whether none of what looks like JSON is broken.
+
+    Nothing is taken from inside of what is broken: an object there may be an argument of the one that was meant.
+    """
+    found, at, is_whole = list[Any](), 0, True
+    for _ in range(MAX_TRIES):
+        opened = _OPENED.search(text, at)
+        if opened is None:
+            return found, is_whole
+        at = opened.start()
+        decoded = _decoded(text, at)
+        region = decoded or _closed(text, at)
         try:
-            _, end = json.JSONDecoder().raw_decode(candidate)
-            return answer_json(candidate[:end])
-        except (ValueError, RecursionError):
-            continue
-    return None
+            found.append(answer_json(decoded or _TRAILING_COMMA.sub("", region)))
+        except ValueError:
+            if text[at] == "[" and not _LIST.match(text, at):
+                region = "["  # a word in brackets
+            elif not region or ('"' in region and ":" in region):
+                return found, False
+            is_whole = is_whole and ":" not in region
+        at += len(region)
+    return found, False
+
+
+def _decoded(text: str, at: int) -> str:
+    """Return what is JSON from there on, "" for nothing."""
+    try:
+        return text[at : json.JSONDecoder().raw_decode(text, at)[1]]
+    except (ValueError, RecursionError):
+        return ""
+
+
+def _closed(text: str, at: int) -> str:
+    """Return what stands from this bracket to the one that closes it, "" if none does."""
+    depth = 0
+    for token in _TOKEN.finditer(text, at):
+        depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(token[0], 0)
+        if not depth:
+            return text[at : token.end()]
+    return ""
 
 
 _THINKING = {f"<{name}>": f"</{name}>" for name in ("think", "thinking", "thought", "reasoning")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, cast
 
@@ -11,7 +11,7 @@ from pydantic_core import to_json
 from orga.workflows.decisions.calls import fingerprint
 from orga.workflows.decisions.goals.replies import Unusable, line
 from orga.workflows.types.goals.pursuit import MAX_ARGUMENTS_BYTES, MAX_GOAL_CHARS, MAX_ID_CHARS, GoalState, PlanStep
-from orga.workflows.types.goals.turns import skill_named
+from orga.workflows.types.goals.turns import arguments_given, skill_named
 from orga.workflows.types.loop_tools import DELEGATE, LOOP_TOOLS
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.setup import Setup
@@ -74,6 +74,7 @@ def planned(
     problems: list[str] = []
     steps = [_step(each, number, skills, agents, problems) for number, each in enumerate(given, start=1)]
     over = {step.id: step for step in before}
+    steps = [_with_known_needs(step, {*over, *(each.id for each in steps)}) for step in steps]
     problems += _of_graph(steps, over)
     if problems:
         left = len(problems) - MAX_SHOWN_PROBLEMS
@@ -91,8 +92,9 @@ def _step(
     step_id = line(given.get("id"), MAX_ID_CHARS + 1) or f"s{number}"
     skill = skill_named(given)
     goal = next((found for name in _GOAL if (found := line(given.get(name), MAX_GOAL_CHARS + 1))), "")
-    arguments: Any = given.get("arguments")
-    needs: Any = given.get("depends_on") or list[str]()
+    arguments, needs = arguments_given(given), _names(given.get("depends_on"))
+    if skill in agents and isinstance(arguments, str):
+        arguments = {"task": arguments}
     wrong = [
         (len(step_id) > MAX_ID_CHARS, f"id: at most {MAX_ID_CHARS} characters"),
         (len(step_id.splitlines()) > 1, "id: one line"),
@@ -103,7 +105,7 @@ def _step(
             f"goal: at most {MAX_GOAL_CHARS} characters; what is longer belongs into arguments",
         ),
         (arguments is not None and not isinstance(arguments, dict), "arguments: an object, or null"),
-        (not _are_names(needs), "depends_on: a list of ids"),
+        (needs is None, "depends_on: a list of ids"),
     ]
     found = [what for is_wrong, what in wrong if is_wrong]
     known: dict[str, Any] | None = clean_json(arguments) if isinstance(arguments, dict) else None
@@ -113,13 +115,27 @@ def _step(
     if known is not None and len(to_json(known, inf_nan_mode="strings")) > MAX_ARGUMENTS_BYTES:
         found.append(f"arguments: at most {MAX_ARGUMENTS_BYTES} bytes of JSON")
     problems += [f"{step_id[:MAX_ID_CHARS]}: {what}" for what in found]
-    named = cast("list[str]", needs) if _are_names(needs) else []
-    depends_on = tuple(dict.fromkeys(line(need, MAX_ID_CHARS + 1) for need in named))
+    depends_on = tuple(dict.fromkeys(line(need, MAX_ID_CHARS + 1) for need in needs or ()))
     return PlanStep(id=step_id, goal=goal, skill=skill, arguments=known, depends_on=depends_on)
 
 
-def _are_names(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in cast("list[Any]", value))
+def _names(value: object) -> list[str] | None:
+    """Return the ids that a model wrote: a list of texts or numbers, or one of them; None for anything else."""
+    listed = cast("list[object]", value) if isinstance(value, list) else [] if value in (None, "") else [value]
+    named = [each if isinstance(each, str) else str(each) for each in listed if type(each) in {str, int}]
+    return named if len(named) == len(listed) else None
+
+
+def _with_known_needs(step: PlanStep, known: Collection[str]) -> PlanStep:
+    """Return the step with ids in place of `a, b` and of the numbers of steps that have no ids of their own."""
+    needs = list[str]()
+    for need in step.depends_on:
+        parts = [part.strip() for part in need.split(",")]
+        if need not in known and all(part in known for part in parts):
+            needs += parts
+        else:
+            needs.append(f"s{need}" if need not in known and f"s{need}" in known and need.isdecimal() else need)
+    return step.with_fields(depends_on=tuple(dict.fromkeys(needs))) if tuple(needs) != step.depends_on else step
 
 
 def _of_graph(steps: Sequence[PlanStep], over: Mapping[str, PlanStep]) -> list[str]:

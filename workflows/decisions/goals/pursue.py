@@ -48,7 +48,7 @@ from orga.workflows.types.goals.pursuit import (
     PlanStep,
     Pursuit,
 )
-from orga.workflows.types.goals.turns import GoalReply
+from orga.workflows.types.goals.turns import GoalReply, steps_of
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.names import PLANNED
 from orga.workflows.types.recovery import Outcome
@@ -85,11 +85,11 @@ def with_plan(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState:
     """Take in a plan, or tell the model what is wrong with it."""
     state = with_said(state, reply)
     try:
-        said = said_in(reply)
-        error = "" if said.get("steps") else line(said.get("error"), 300)
+        said = said_in(reply, "goal_plan")
+        error = "" if steps_of(said) else line(said.get("error"), 300)
         if error and not state.pursuit.open_steps_of_people:
             return with_ending(state, ("stuck", f"no plan reaches the goal: {error}"))
-        after = without_plan(state) if error else _changed(state, said.get("steps"), reply, setup)
+        after = without_plan(state) if error else _changed(state, steps_of(said), reply, setup)
     except Unusable as error:
         return with_unusable(state, str(error))
     memory = memory_in(said, state.pursuit.memory)
@@ -170,7 +170,7 @@ def with_evaluated(state: GoalState, reply: Reply) -> GoalState:
     state = with_said(state, reply)
     pursuit, steps = state.pursuit, to_evaluate(state.pursuit)
     try:
-        said = said_in(reply)
+        said = said_in(reply, "goal_evaluate")
         found = evaluations_in(said, tuple(step.id for step in steps))
     except Unusable as error:
         return with_unusable(state, str(error))
@@ -204,7 +204,7 @@ def with_compressed(state: GoalState, reply: Reply) -> GoalState:
     """Take in a shorter memory; one that is no shorter, or lacks what was named in the one before, changes nothing."""
     state, before = with_said(state, reply), state.pursuit.memory
     try:
-        memory = line(said_in(reply).get("memory"), MAX_MEMORY_CHARS)
+        memory = line(said_in(reply, "goal_compress").get("memory"), MAX_MEMORY_CHARS)
     except Unusable:
         memory = ""
     is_shorter = bool(memory) and len(memory.encode()) < len(before.encode())
@@ -236,7 +236,7 @@ def with_decision(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState
     """Take in what is next, or tell the model why that cannot be."""
     state = with_said(state, reply)
     try:
-        said = said_in(reply)
+        said = said_in(reply, "goal_decide")
         decision = decision_in(said)
         after = _decided(state, decision, reply, setup)
     except Unusable as error:

@@ -12,7 +12,7 @@ from math import isfinite
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from orga.workflows.types.goals.pursuit import MAX_MEMORY_CHARS, MAX_QUESTION_CHARS, MAX_SUMMARY_CHARS, Scores
-from orga.workflows.types.json_text import object_in
+from orga.workflows.types.goals.turns import GoalReply, said_in_turn, steps_of
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.text import clean_text
 
@@ -47,15 +47,18 @@ class Evaluation(NamedTuple):
     summary: str = ""
 
 
-def said_in(reply: Reply) -> dict[str, Any]:
-    """Return the JSON object that a reply is, or that stands in it.
+def said_in(reply: Reply, turn: str = "") -> dict[str, Any]:
+    """Return the JSON object of a reply to this turn.
 
     Raises:
-        Unusable: There is none.
+        Unusable: There is none, or the model called a tool in its place.
     """
     try:
-        return object_in(reply.text)
+        return said_in_turn(turn, reply.text)
     except ValueError as error:
+        if isinstance(reply, GoalReply) and reply.called:
+            called = f"you called {', '.join(reply.called)}, and this turn takes no calls: none was made"
+            raise Unusable(f"{called}; answer with the JSON object that [{turn}] asks for") from None
         raise Unusable(f"give one JSON object: {error}") from None
 
 
@@ -158,7 +161,7 @@ def decision_in(said: Mapping[str, Any]) -> Decision:
     reason, question = line(said.get("reason"), MAX_SUMMARY_CHARS), line(said.get("question"), MAX_QUESTION_CHARS)
     if action == "ask_user" and not question:
         raise Unusable("ask_user: a question is missing")
-    steps = said.get("steps", said.get("new_plan"))
+    steps = steps_of(said)
     if action == "adjust" and not isinstance(steps, list):
         raise Unusable("adjust: steps, a list of all steps still to be done, is missing")
     return Decision(cast("Action", action), confidence_in(said.get("confidence")), reason, question, steps)

@@ -11,7 +11,7 @@ from orga.workflows.decisions.goals.change import told_steps, with_ending, with_
 from orga.workflows.decisions.goals.replies import Unusable
 from orga.workflows.types.gate import ProposedStep, Verdict
 from orga.workflows.types.goals.pursuit import OPERATOR, GoalState, Stage
-from orga.workflows.types.json_text import object_in
+from orga.workflows.types.goals.turns import said_in_turn, steps_of
 from orga.workflows.types.questions import Resolution
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import as_line, one_line
@@ -123,14 +123,14 @@ def is_yes(answer: str) -> bool:
 
 def _given_anew(state: GoalState, answer: str, setup: Setup) -> GoalState:
     try:
-        given = object_in(answer) if answer.lstrip().startswith("{") else None
+        given = said_in_turn("goal_plan", answer) if answer.lstrip().startswith(("{", "[")) else None
     except ValueError as error:
         return _asking(state, _no_plan(state, error))
     if given is None:
         told = with_told(state, f"[Plan sent back by the operator] {answer}\nNothing of it was done.")
         return _taken_back(told).with_pursuit(unusable=0)
     try:
-        after = with_steps(state, given.get("steps"), setup)
+        after = with_steps(state, steps_of(given), setup)
     except Unusable as error:
         return _asking(state, _no_plan(state, error))
     told = with_told(after, "[Plan given by the operator] It stands in place of yours.")

@@ -1,9 +1,10 @@
 """The model calls of a goal: what goes with one beside its context, and what comes back beside its words."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from orga.workflows.types.context import ReasonRequest
+from orga.workflows.types.json_text import answer_json, object_in
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.names import GoalTurn
 from orga.workflows.types.record import replace_fields
@@ -49,12 +50,18 @@ class GoalRequest(ReasonRequest):
         return replace_fields(self, {"answer": answer}) if answer else self
 
 
+MAX_CALLED = 5
+"""Tools that are named of those that the model called."""
+
+
 class GoalReply(Reply):
     """A reply of the model, and what was found wrong with the arguments of its plan."""
 
     problems: tuple[str, ...] = ()
     repaired: bool = False
     """Whether its text is JSON that was nearly JSON as the model wrote it."""
+    called: tuple[str, ...] = ()
+    """The tools that the model called in a turn that asks for no calls; none of these calls is made."""
 
     def with_problems(self, problems: tuple[str, ...]) -> Self:
         """Return the reply with what is wrong with it; nothing is not written."""
@@ -64,9 +71,41 @@ class GoalReply(Reply):
         """Return the reply with whether its text was repaired; that it was not is not written."""
         return replace_fields(self, {"repaired": True}) if repaired else self
 
+    def with_called(self, calls: Sequence[ToolCall]) -> Self:
+        """Return the reply with the tools of these calls, the first ones; none is not written."""
+        names = tuple(dict.fromkeys(clean_text(call.name)[:MAX_SKILL_CHARS] for call in calls))[:MAX_CALLED]
+        return replace_fields(self, {"called": names}) if names else self
+
+
+_READ: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "goal_plan": (("steps", "new_plan", "error"), "steps"),
+    "goal_evaluate": (("steps", "relevance"), "steps"),
+    "goal_decide": (("action",), ""),
+    "goal_compress": (("memory",), ""),
+}
+"""By turn: the keys that tell its object from others, and the key of a list that may stand alone."""
+
+
+def said_in_turn(turn: str, text: str) -> dict[str, Any]:
+    """Return the JSON object that a reply to a turn holds.
+
+    Raises:
+        ValueError: There is none, or several that say different things.
+    """
+    keys, listed = _READ.get(turn, ((), ""))
+    return object_in(text, keys, listed)
+
+
+def steps_of(said: Mapping[str, Any]) -> object:
+    """Return the steps of a plan as a model wrote them; None for none."""
+    return said.get("steps", said.get("new_plan"))
+
 
 _SKILL = ("skill", "tool", "skill_name", "agent")
 """Keys of a step in which models write what it is done by."""
+
+_ARGUMENTS = ("arguments", "args", "parameters", "input")
+"""Keys of a step in which models write its arguments; under the others only an object is taken for them."""
 
 MAX_SKILL_CHARS = 200
 
@@ -76,6 +115,25 @@ def skill_named(step: Mapping[str, Any]) -> str:
     said = (step.get(key) for key in _SKILL)
     named = (clean_text(each).strip()[:MAX_SKILL_CHARS] for each in said if isinstance(each, str))
     return next(filter(None, named), "")
+
+
+def arguments_given(step: Mapping[str, Any]) -> object:
+    """Return the arguments of a step: an object, also if it was written as JSON text; else what stands in its place."""
+    for key in _ARGUMENTS:
+        given = _from_text(step.get(key))
+        if isinstance(given, dict):
+            return cast("dict[str, Any]", given)
+    return _from_text(step.get(_ARGUMENTS[0]))
+
+
+def _from_text(given: object) -> object:
+    """Return the value that a JSON text is; the text if it is none, and None for an empty one."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return answer_json(given) if given.strip() else None
+    except ValueError:
+        return given
 
 
 def asking(turn: GoalTurn, text: str) -> str:

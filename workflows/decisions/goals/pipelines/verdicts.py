@@ -31,7 +31,7 @@ def verdict_in(text: str, pipeline: Pipeline) -> Verdict:
         Unusable: There is none, or a score is missing or out of range.
     """
     try:
-        said = object_in(text)
+        said = object_in(text, ("scores", *pipeline.rubric))
     except ValueError as error:
         raise Unusable(f"give one JSON object: {error}") from None
     scores = _scores(said, pipeline)
