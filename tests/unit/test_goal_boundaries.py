@@ -8,6 +8,9 @@ import pytest
 from orga.workflows.decisions.goals.endings import goal_stop, may_be_summarised
 from orga.workflows.decisions.goals.plans import planned
 from orga.workflows.decisions.goals.pursue import (
+    SAID_INSTEAD,
+    UNANSWERED,
+    with_answer_of_person,
     with_decision,
     with_evaluated,
     with_executed,
@@ -17,7 +20,7 @@ from orga.workflows.decisions.goals.pursue import (
     with_unusable,
 )
 from orga.workflows.decisions.goals.replies import Unusable
-from orga.workflows.types.goals.pursuit import GoalState
+from orga.workflows.types.goals.pursuit import GoalState, StepState
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.usage import UsageTotals
 from tests.support.values.core import a_setup, at
@@ -47,6 +50,29 @@ def evaluated(state: GoalState, score: float, memory: str = "") -> GoalState:
 def test_done_counts_from_its_confidence_on(confidence: object) -> None:
     after = decided(a_goal(JUDGED, LATER), action="done", confidence=confidence)
     assert (after.pursuit.stage, after.pursuit.ending) == ("summarise", ("completed", ""))
+
+
+@pytest.mark.parametrize(
+    ("states", "is_taken"),
+    [
+        pytest.param(("failed",), False, id="the only step failed"),
+        pytest.param(("failed", "failed", "open"), False, id="all that were tried failed"),
+        pytest.param(("failed", "done"), True, id="one of them is done"),
+        pytest.param(("open",), True, id="none was tried"),
+    ],
+)
+def test_done_does_not_count_if_every_step_failed(states: tuple[StepState, ...], is_taken: bool) -> None:
+    steps = (a_plan_step(f"s{number}", state) for number, state in enumerate(states))
+    after = decided(a_goal(*steps, stage="decide"), action="done", confidence=1)
+    assert after.pursuit.ending == (("completed", "") if is_taken else None)
+    assert ("done: every step failed" in after.conversation.messages[-1].text) is not is_taken
+
+
+@pytest.mark.parametrize(("answer", "is_taken"), [("1999", True), (SAID_INSTEAD, True), (UNANSWERED, False)])
+def test_an_answer_of_a_person_may_be_all_that_a_goal_needs(answer: str, is_taken: bool) -> None:
+    asked = decided(a_goal(a_plan_step("a", "failed")), action="ask_user", question="Which year?")
+    after = decided(with_answer_of_person(asked, answer), action="done", confidence=1)
+    assert after.pursuit.ending == (("completed", "") if is_taken else None)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,12 @@
 """What a goal brings where no model writes its answer: outputs with their sources, what each is worth, what is left."""
 
-from orga.workflows.decisions.goals.endings import best_effort
+import pytest
+
+from orga.workflows.decisions.goals.endings import best_effort, goal_result
 from orga.workflows.decisions.goals.progress import confidence_of
+from orga.workflows.types.control import Stop
+from orga.workflows.types.goals.pursuit import PlanStep
+from tests.support.values.core import T0
 from tests.support.values.goals import a_goal, a_plan_step
 
 TIMEOUT = ("timeout", "900 s")
@@ -28,5 +33,31 @@ def test_findings_come_with_their_sources_and_scores_and_what_is_left_with_its_c
     ]
 
 
-def test_nothing_found_is_nothing_brought() -> None:
-    assert best_effort(a_goal(a_plan_step("a", "failed"), a_plan_step("b")), TIMEOUT) == ""
+def test_a_goal_that_found_nothing_says_why() -> None:
+    steps = a_plan_step("a", "failed").with_fields(error="[Error] no such file"), a_plan_step("b")
+    why = "The goal ended early: timeout (900 s). Nothing was done."
+    assert best_effort(a_goal(*steps), TIMEOUT) == f"{why}\n\nNot done: a (failed: [Error] no such file), b."
+    assert best_effort(a_goal(), TIMEOUT) == why
+
+
+@pytest.mark.parametrize(
+    ("steps", "output", "stop", "brought"),
+    [
+        pytest.param(
+            (), "", ("aborted", "not now"), "The goal ended early: aborted (not now). Nothing was done.", id="at once"
+        ),
+        pytest.param(
+            (a_plan_step("a", "failed"),),
+            "",
+            ("stuck", ""),
+            "The goal ended early: stuck. Nothing was done.",
+            id="nothing was let through",
+        ),
+        pytest.param((a_plan_step("a", "failed"),), "because", ("stuck", ""), "because", id="the model says why"),
+        pytest.param((a_plan_step("a", "done"),), "", ("timeout", ""), "", id="what was found is not let through"),
+    ],
+)
+def test_the_output_of_a_goal_that_brings_nothing(
+    steps: tuple[PlanStep, ...], output: str, stop: Stop, brought: str
+) -> None:
+    assert goal_result(a_goal(*steps).with_task(output=output), stop, T0).output == brought

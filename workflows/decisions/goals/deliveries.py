@@ -39,9 +39,13 @@ def untold(state: GoalState) -> tuple[Delivered, ...]:
     return tuple(Delivered(name=name, kind="unknown", status="failed", error=UNTOLD) for name in names or ())
 
 
-def chosen(state: GoalState) -> tuple[Channel, ...]:
-    """Return the channels that the starter named, or the default ones where none were named."""
+def chosen(state: GoalState, *, is_in_vain: bool = False) -> tuple[Channel, ...]:
+    """Return the channels that the starter named, or the default ones if none were named.
+
+    That a goal got nowhere is not stored as knowledge.
+    """
     known = state.setup.deliveries if state.setup else ()
+    known = tuple(channel for channel in known if channel.kind != "memory" or not is_in_vain)
     if state.deliver is None:
         return tuple(channel for channel in known if channel.default)
     return tuple(channel for channel in known if channel.name in state.deliver)

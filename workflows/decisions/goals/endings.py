@@ -57,18 +57,26 @@ def with_end_put_off(state: GoalState, now: datetime) -> GoalState:
 
 
 def best_effort(state: GoalState, ending: Stop) -> str:
-    """Return what the goal has found, where no model writes it; "" where that is nothing."""
+    """Return what the goal has found if no model writes it; of one that found nothing why, and what became of it."""
     if draft := best_so_far(state, ending):
         return draft
     found = [_finding(state, step) for step in state.pursuit.steps if step.state == "done"]
-    if not found:
-        return ""
-    reason, detail = ending
-    why = f"{reason}{f' ({one_line(detail, 200)})' if detail else ''}"
     left = [_left(step) for step in state.pursuit.steps if step.state != "done"]
     opened = f"\n\nNot done: {', '.join(left)}." if left else ""
-    head = f"The goal ended early: {why}. Confidence {honest_confidence(state):.2f}. What was found until then:"
+    if not found:
+        return nothing_done(ending) + opened
+    head = f"{_early(ending)}. Confidence {honest_confidence(state):.2f}. What was found until then:"
     return head + "\n\n" + "\n\n".join(found) + opened
+
+
+def nothing_done(ending: Stop) -> str:
+    """Return why a goal brings nothing."""
+    return f"{_early(ending)}. Nothing was done."
+
+
+def _early(ending: Stop) -> str:
+    reason, detail = ending
+    return f"The goal ended early: {reason}{f' ({one_line(detail, 200)})' if detail else ''}"
 
 
 def _finding(state: GoalState, step: PlanStep) -> str:
@@ -134,6 +142,9 @@ def shown_step(step: PlanStep) -> ShownStep:
 def goal_result(state: GoalState, stop: Stop, now: datetime) -> GoalResult:
     """Return the result of a goal that ends now."""
     steps = state.pursuit.steps
+    is_in_vain = stop[0] != "completed" and all(step.state != "done" for step in steps)
+    if is_in_vain and not state.output:  # what says more was not let through, or nobody could judge it
+        state = state.with_task(output=nothing_done(stop))
     sources = tuple(dict.fromkeys(step.source for step in steps if step.state == "done" and step.source))
     return written_out(
         GoalResult.model_validate(

@@ -253,6 +253,8 @@ def with_decision(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState
 def _decided(state: GoalState, decision: Decision, reply: GoalReply, setup: Setup) -> GoalState:
     config, can_go_on = state.goal_config, bool(ready_steps(state.pursuit.steps, 1))
     is_sure = decision.confidence >= config.done_confidence
+    if decision.action == "done" and is_sure and _is_in_vain(state.pursuit):
+        raise Unusable("done: every step failed, so the goal is not reached; adjust the plan, or be stuck")
     if decision.action == "adjust":
         count = state.pursuit.adjusted + 1 if is_sure else 0
         after = with_plan_to_review(_changed(state, decision.steps, reply, setup))
@@ -273,10 +275,16 @@ def _decided(state: GoalState, decision: Decision, reply: GoalReply, setup: Setu
             return state.with_pursuit(stage="execute")
 
 
+def _is_in_vain(pursuit: Pursuit) -> bool:
+    """Return whether every step that was tried failed, and no person has said what the goal needs."""
+    return {step.state for step in pursuit.steps} - {"open"} == {"failed"} and not pursuit.is_answered
+
+
 def with_answer_of_person(state: GoalState, text: str) -> GoalState:
     """Take in what a person answered. The model decides anew with it."""
     state = with_told(state, answered_text(state.pursuit.question, text))
-    return state.with_pursuit(stage="decide", question="", is_guided=True)
+    is_answered = state.pursuit.is_answered or text != UNANSWERED
+    return state.with_pursuit(stage="decide", question="", is_guided=True, is_answered=is_answered)
 
 
 def with_guidance_seen(state: GoalState) -> GoalState:

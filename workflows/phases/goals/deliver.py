@@ -13,6 +13,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from orga.workflows.decisions.goals import deliveries
+from orga.workflows.decisions.goals.endings import has_found_something
 from orga.workflows.decisions.result import written_out
 from orga.workflows.phases.control.failures import cause_of, failure_text
 from orga.workflows.phases.goals.run import GoalRun
@@ -40,7 +41,7 @@ CUT_SHORT = "the goal was aborted while it was delivered"
 
 async def deliver(run: GoalRun, ended: GoalResult) -> GoalResult:
     """Return the result with what became of its deliveries; an abort that comes meanwhile cuts them short."""
-    channels = deliveries.chosen(run.goal)
+    channels = deliveries.chosen(run.goal, is_in_vain=not has_found_something(ended))
     if not channels:
         return _with_deliveries(run, ended, deliveries.untold(run.goal))
     was_aborted = run.state.aborted is not None

@@ -136,6 +136,7 @@ class PursuitChanges(TypedDict, total=False):
     memory: str
     question: str
     questions: int
+    is_answered: bool
     terms: ApprovalTerms | None
     errors: int
     bad: int
@@ -167,6 +168,8 @@ class Pursuit(Record):
     """What the model wants to ask, or what is asked of its plan."""
     questions: int = 0
     """Asked so far: the number of the next."""
+    is_answered: bool = False
+    """Whether a person has answered a question of the model: that may be all that the goal needs."""
     terms: ApprovalTerms | None = None
     """Who may say yes to the plan, and until when, where policy wants one."""
     errors: int = 0
