@@ -61,6 +61,9 @@ def _meant(
     if name is not None and name not in there:
         raise UsageError(f"goal {goal_id!r} has no delivery {name!r} that failed; there are: {', '.join(there)}")
     if name is not None:
+        if there[name].last.outcome == "delivered" and not again:
+            command = f"orga requeue {quote(goal_id)} {quote(name)} --again"
+            raise UsageError(f"{name}: a requeue has delivered the answer already. To send it once more: {command}")
         return [name]
     left = [each for each, one in there.items() if again or one.last.outcome != "delivered"]
     if not left:
@@ -109,7 +112,5 @@ class _Sender:
 
 def _check_is_not_there(channel: "DeliveryChannel", wanted: Undelivered) -> None:
     command = f"orga requeue {quote(wanted.run.workflow_id)} {wanted.request.name} --again"
-    if wanted.last.outcome == "delivered":
-        raise OrgaError(f"it was delivered by an earlier requeue; once more: {command}")
     if not channel.is_repeatable and (wanted.may_have_arrived or wanted.last.outcome == "unknown"):
         raise OrgaError(f"it may have arrived, which nobody can tell but its readers; send it all the same: {command}")
