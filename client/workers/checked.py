@@ -19,6 +19,7 @@ from orga.activities.adapters.policy.problems import BrokenPolicies
 from orga.activities.adapters.tiers import ChosenModels, ModelChoice
 from orga.activities.adapters.tools.catalog import ToolCatalog
 from orga.activities.knowledge.ports import KnowledgeStore
+from orga.activities.permits import permit_keys
 from orga.client.config.model_prices import is_priced
 from orga.client.config.notify_settings import notify_settings
 from orga.client.config.policy_settings import policy_settings
@@ -26,8 +27,10 @@ from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.writable_rules import writable_rules
 from orga.client.workers.deliveries import configured_deliveries
 from orga.client.workers.knowledge import configured_store
+from orga.client.workers.parts import configured_parts
 from orga.client.workers.tools import worker_tools
 from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.gate import PERMIT_KEY
 from orga.workflows.types.tools import ToolSpec
 
 Environment = Mapping[str, str]
@@ -53,7 +56,10 @@ class _Problems:
 
 
 def checked(config: OrgaConfig, root: Path, env: Environment) -> dict[str, Any]:
-    """Return agents, tools, models, policy, problems and warnings, as JSON values."""
+    """Return agents, tools, models, policy, problems and warnings, as JSON values.
+
+    What nothing here looks at shows once all parts are made, as a worker makes them.
+    """
     problems, warnings = _Problems(), _Problems()
     tools: dict[str, ToolSpec] = {}
     store: KnowledgeStore | None = None
@@ -83,6 +89,11 @@ def checked(config: OrgaConfig, root: Path, env: Environment) -> dict[str, Any]:
         notify_settings(config.notify, env)
     with problems.of("goals", "correct [goals.deliveries] in orga.toml, or the environment"):
         configured_deliveries(config, root, env)
+    with problems.of("permits", f"correct {PERMIT_KEY}, or unset it on all workers"):
+        permit_keys(env)
+    if not problems.found:
+        with problems.of("worker", "correct orga.toml, or the environment"):
+            configured_parts(config, env, root, knows_attributes=False)
     return {
         "agents": {
             name: {"model": agent.model or choice.default, "tools": list(agent.tools)} for name, agent in agents.items()

@@ -1,0 +1,32 @@
+"""Keys that no worker starts with are found by `orga doctor`."""
+
+from pathlib import Path
+
+import pytest
+
+from orga.client.config.sections import OrgaConfig
+from orga.client.workers.checked import checked
+from orga.client.workers.parts import configured_parts
+from orga.workflows.types.gate import PERMIT_KEY
+
+GOOD = "0123456789abcdef" * 2
+
+
+@pytest.mark.parametrize(
+    ("key", "problem"),
+    [
+        pytest.param("short", "each key needs 32 characters or more", id="short"),
+        pytest.param(f"{GOOD},short", "each key needs 32 characters or more", id="one of two is short"),
+        pytest.param(",", "each key needs 32 characters or more", id="no key at all"),
+        pytest.param("@/nowhere/permits", "the file that it names cannot be read", id="a file that is not there"),
+    ],
+)
+def test_a_key_that_no_worker_starts_with_is_a_problem(tmp_path: Path, key: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        configured_parts(OrgaConfig(), {PERMIT_KEY: key}, tmp_path, knows_attributes=False)
+    [found] = list(checked(OrgaConfig(), tmp_path, {PERMIT_KEY: key})["problems"])
+    assert (found["place"], problem in found["problem"], PERMIT_KEY in found["remedy"]) == ("permits", True, True)
+
+
+def test_good_keys_are_no_problem(tmp_path: Path) -> None:
+    assert checked(OrgaConfig(), tmp_path, {PERMIT_KEY: f"{GOOD}, {GOOD[::-1]}"})["problems"] == []
