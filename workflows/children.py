@@ -42,7 +42,7 @@ async def run_agent(
         config: Settings of this run; each wins over the agent's own.
         model: `provider:model` or `tier:NAME`, in place of the agent's.
         instructions: In place of the agent's.
-        tools: A part of the agent's tools.
+        tools: A part of the agent's tools, and of those of its delegates.
         trusted_context: Facts for policies and decisions; no model and no tool can write them.
         output_schema: JSON Schema of the answer, which is `data` of the result then.
         tenant: By which runs are listed.

@@ -110,6 +110,18 @@ def listed_tools(agent: AgentConfig) -> list[str]:
     return [*agent.tools, *by_config, *(KNOWLEDGE_TOOLS if agent.config.uses_knowledge else ())]
 
 
+def tools_of_delegates(agent: AgentConfig, agents: Mapping[str, AgentConfig]) -> list[str]:
+    """Return what an agent's delegates may call, and theirs: a starter who chooses tools may leave these to them."""
+    found: dict[str, AgentConfig] = {}
+    waiting = [agent]
+    while waiting:
+        for delegate in waiting.pop().delegates:
+            if delegate.agent in agents and delegate.agent not in found:
+                found[delegate.agent] = agents[delegate.agent]
+                waiting.append(found[delegate.agent])
+    return [tool for each in found.values() for tool in listed_tools(each)]
+
+
 def model_refusal(chosen: ChosenModels, check_model: Callable[[str], None]) -> str:
     """Return why one of a run's models cannot be asked for what it is to do, or ""; `check_model` raises ValueError."""
     if chosen.misfit:

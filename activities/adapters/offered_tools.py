@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pydantic_core import to_json
 
+from orga.activities.adapters.agent_problems import tools_of_delegates
 from orga.activities.adapters.decide_tool import decide_tool
 from orga.activities.adapters.listed_globs import IsOfServer, is_meant
 from orga.activities.adapters.loop_tools import LISTED_TOOLS, delegate_specs, delegate_tool
@@ -69,10 +70,12 @@ def offered_tools(
     ]
     known |= {spec.name: spec for spec in by_config}
     listed += [spec.name for spec in by_config]
-    chosen = listed if request.tools is None else request.tools
-    for tool in chosen:
+    chosen: list[str] = []
+    for tool in listed if request.tools is None else request.tools:
         is_away = tool not in known and not is_glob(tool) and matches(tool, agent.tools) and absent(tool)
-        if tool not in listed and not is_away:
+        if tool in listed or is_away:
+            chosen.append(tool)
+        elif not matches(tool, tools_of_delegates(agent, agents)):
             raise InvalidInput(f"tools: agent {request.agent!r} does not list {tool!r}; {there_are(tool, listed)}")
     found = [_known(tool, request.agent, known, absent) for tool in dict.fromkeys(chosen)]
     specs = [spec for spec in found if spec is not None]

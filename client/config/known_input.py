@@ -45,13 +45,14 @@ def refuse_unknown(wanted: Wanted, config: OrgaConfig) -> None:
     Raises:
         InvalidInput: As the worker would say it.
     """
-    from orga.activities.adapters.agent_problems import listed_tools
+    from orga.activities.adapters.agent_problems import listed_tools, tools_of_delegates
     from orga.workflows.types.text import there_are
 
     agent = require_agent(wanted, config)
     listed = listed_tools(agent)
+    of_delegates = tools_of_delegates(agent, config.agents)
     for tool in wanted.tools:
-        if tool not in KNOWLEDGE_TOOLS and not matches(tool, listed):
+        if tool not in KNOWLEDGE_TOOLS and not matches(tool, [*listed, *of_delegates]):
             raise InvalidInput(f"tools: agent {wanted.agent!r} does not list {tool!r}; {there_are(tool, listed)}")
     for model in models_of(wanted, agent, config, {}):
         if problem := misnamed(model):

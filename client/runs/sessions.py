@@ -146,7 +146,7 @@ async def start_session(
         config: Limits and settings; each turn has all of its limits anew.
         model: `provider:model` or `tier:NAME`.
         instructions: In place of the agent's own.
-        tools: A part of the agent's tools.
+        tools: A part of the agent's tools, and of those of its delegates.
         trusted_context: Facts that no model and no tool can write.
         output_schema: JSON Schema that the answer of each turn has to fit.
         tenant: Whose session it is.

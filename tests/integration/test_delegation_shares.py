@@ -15,7 +15,7 @@ from tests.support.hold import happens
 from tests.support.runs.delegates import PAIR, a_cast, agent, children_of, delegates, led, result_of, shown
 
 
-@pytest.mark.parametrize("by", ["config", "gate", "both"])
+@pytest.mark.parametrize("by", ["config", "gate", "both", "starter"])
 async def test_a_delegate_has_no_tool_that_is_not_left_to_it(client: Client, by: str) -> None:
     class Narrowing:
         is_embedded = True
@@ -31,17 +31,41 @@ async def test_a_delegate_has_no_tool_that_is_not_left_to_it(client: Client, by:
     look, send = FakeTool("look"), FakeTool("send")
     left = {"agent": "helper", "tools": ["look"]}
     agents = {
-        "lead": agent("lead", "helper" if by == "gate" else left),
+        "lead": agent("lead", "helper" if by in {"gate", "starter"} else left),
         "helper": agent("helper", tools=["look", "send"]),
     }
     scripts = {"lead": [delegates("helper"), answers()], "helper": [calls("look", "send"), answers("could not send")]}
-    engine = None if by == "config" else Narrowing()
+    engine = None if by in {"config", "starter"} else Narrowing()
+    chosen: dict[str, Any] = {"tools": ["look", "delegate"]} if by == "starter" else {}
     async with a_cast(client, agents, scripts, look, send, engine=engine) as (loop, cast):
-        await led(loop)
+        await loop.run({"task": "lead", "agent": "lead", **chosen})
 
     assert [tool.name for tool in cast.seen("helper")[0].tools] == ["look"]
     assert cast.told("helper")[-1] == "[Invalid call] there is no tool 'send'; the tools are: look"
     assert (len(look.contexts), len(send.contexts)) == (1, 0)
+
+
+async def test_what_a_run_was_started_without_no_delegate_below_it_has(client: Client) -> None:
+    """Neither one of another agent's own, nor one that the agent of the run lists itself."""
+    agents = {
+        "lead": agent("lead", "helper", tools=["look", "send"]),
+        "helper": agent("helper", "hand", tools=["look", "send", "pay"]),
+        "hand": agent("hand", tools=["look", "send", "pay"]),
+    }
+    scripts = {
+        "lead": [delegates("helper"), answers("done")] * 2,
+        "helper": [delegates("hand"), answers("handed on")] * 2,
+        "hand": [answers("nothing to send with")],
+    }
+    tools = [FakeTool(name) for name in ("look", "send", "pay")]
+    async with a_cast(client, agents, scripts, *tools) as (loop, cast):
+        await loop.run({"task": "lead", "agent": "lead", "tools": ["look", "delegate"]})
+        await loop.run({"task": "lead", "agent": "lead", "tools": ["delegate", "pay"]})
+    assert [[tool.name for tool in request.tools] for request in cast.seen("lead")[::2]] == [
+        ["look", "delegate"],
+        ["delegate"],
+    ]
+    assert [[tool.name for tool in request.tools] for request in cast.seen("hand")] == [["look"], ["pay"]]
 
 
 async def test_a_delegates_own_delegate_can_only_have_less(client: Client) -> None:

@@ -90,21 +90,26 @@ def test_a_task_that_is_none_is_refused_before_a_run_is_started(task: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("own", "config", "gate", "expected"),
+    ("own", "config", "gate", "starter", "expected"),
     [
-        pytest.param(None, None, None, None, id="nobody narrows"),
-        pytest.param(None, ("a", "b"), None, ("a", "b"), id="the config"),
-        pytest.param(None, None, ("a",), ("a",), id="the gate"),
-        pytest.param(("b", "c"), None, None, ("b", "c"), id="what it is bound by itself"),
-        pytest.param(("b", "c"), ("a", "b", "c"), ("c", "d"), ("c",), id="all of them"),
-        pytest.param(("a",), ("b",), None, (), id="nothing is left"),
+        pytest.param(None, None, None, None, None, id="nobody narrows"),
+        pytest.param(None, ("a", "b"), None, None, ("a", "b"), id="the config"),
+        pytest.param(None, None, ("a",), None, ("a",), id="the gate"),
+        pytest.param(("b", "c"), None, None, None, ("b", "c"), id="what it is bound by itself"),
+        pytest.param(("b", "c"), ("a", "b", "c"), ("c", "d"), None, ("c",), id="all of them"),
+        pytest.param(("a",), ("b",), None, None, (), id="nothing is left"),
+        pytest.param(None, None, None, ("a", "delegate"), ("a", "delegate"), id="the starter"),
+        pytest.param(None, ("a", "b"), ("b", "c"), ("b", "delegate"), ("b",), id="the starter, config and gate"),
+        pytest.param(None, None, None, (), (), id="a starter who leaves nothing"),
     ],
 )
-def test_a_delegates_tools_only_ever_narrow(own: Any, config: Any, gate: Any, expected: Any) -> None:
+def test_a_delegates_tools_only_ever_narrow(own: Any, config: Any, gate: Any, starter: Any, expected: Any) -> None:
     state = a_delegator()
     lineage = Lineage(ceiling=Ceiling(tools=own))
     setup = a_setup(agent="lead", delegates=(DelegateSpec(agent="writer", tools=config),))
-    state = state.model_copy(update={"input": state.input.model_copy(update={"lineage": lineage}), "setup": setup})
+    state = state.model_copy(
+        update={"input": state.input.model_copy(update={"lineage": lineage, "tools": starter}), "setup": setup}
+    )
     assert child_tools(state, "writer", ALLOW.model_copy(update={"tools": gate})) == expected
 
 

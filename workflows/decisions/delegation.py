@@ -178,9 +178,10 @@ def with_usage_settled(state: AgentState, workflow_id: str, result: AgentResult 
 
 
 def child_tools(state: AgentState, target: str, verdict: Verdict) -> tuple[str, ...] | None:
-    """Return the most that the delegate may use: what config, gate and this run's own ceiling leave."""
+    """Return the most that the delegate may use: what config, gate, this run's starter and its own ceiling leave."""
     spec = _spec(state, target)
-    return narrowed_tools(verdict.tools, spec.tools if spec else (), state.input.lineage.ceiling.tools)
+    given = state.input
+    return narrowed_tools(verdict.tools, spec.tools if spec else (), given.tools, given.lineage.ceiling.tools)
 
 
 def child_input(

@@ -254,7 +254,7 @@ class AgentInput(Border):
     """`provider:model` or `tier:NAME`."""
     instructions: Instructions = None
     tools: tuple[Name, ...] | None = None
-    """A part of the agent's tools; a tool that its config does not list is refused."""
+    """A part of the agent's tools, and of those of its delegates; a tool that none of them lists is refused."""
     config: LoopConfig = LoopConfig()
     """Keys that are given here win over the agent's config."""
     trusted_context: TrustedContext = {}

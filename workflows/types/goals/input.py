@@ -70,7 +70,7 @@ class GoalInput(Border):
     """Whose tools, delegates, instructions and policy the goal has."""
     model: Name | None = None
     skills: tuple[Name, ...] | None = Field(default=None, min_length=1)
-    """A part of the agent's tools; null for all of them."""
+    """A part of the agent's tools, and of those of its delegates; null for all of them."""
     config: GoalConfig = GoalConfig()
     trusted_context: TrustedContext = {}
     """Facts from whoever starts the goal; no model and no tool can write them."""

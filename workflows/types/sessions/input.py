@@ -52,7 +52,7 @@ class SessionInput(Border):
     """`provider:model` or `tier:NAME`."""
     instructions: Instructions = None
     tools: tuple[Name, ...] | None = None
-    """A part of the agent's tools."""
+    """A part of the agent's tools, and of those of its delegates."""
     config: LoopConfig = LoopConfig()
     """Limits and settings; each turn has all of its limits anew."""
     trusted_context: TrustedContext = {}
