@@ -105,7 +105,8 @@ def test_each_shell_asks_the_models_that_it_names(home: Path, tmp_path: Path) ->
             with one.started("attach", run) as follower:
                 follower.line(f"the run asks the models of its shell: {again} orga attach {run}")
                 follower.send(signal.SIGINT)
-            assert other("attach", run).out == "From B.\n"
+            done = other("attach", run)
+            assert done.out == "From B.\n", done.err
             assert one("run", "Ask A.").out == "From A.\n"
             assert (len(a.requests), len(b.requests)) == (1, 2)
 
