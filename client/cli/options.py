@@ -73,7 +73,9 @@ Instructions = Annotated[str | None, typer.Option(help="In place of the agent's 
 
 Tools = Annotated[
     list[str] | None,
-    typer.Option("--tools", "-t", help="Only these tools, of the agent and of its delegates; repeat it, or part names by commas."),
+    typer.Option(
+        "--tools", "-t", help="Only these tools, of the agent and of its delegates; repeat it, or part names by commas."
+    ),
 ]
 
 Settings = Annotated[
