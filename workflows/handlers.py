@@ -11,6 +11,7 @@ from orga.workflows.decisions.delegation import with_delegate_held
 from orga.workflows.decisions.limits import extended, extension
 from orga.workflows.decisions.result import parsed_page, shown_conversation, status
 from orga.workflows.phases.control.handlers import ControlHandlers, first_of
+from orga.workflows.phases.control.pace import show_details
 from orga.workflows.phases.control.run import wall_time
 from orga.workflows.phases.run import Run
 from orga.workflows.types.status import AgentStatus, ShownMessage
@@ -23,6 +24,7 @@ class Handlers(ControlHandlers[Run]):
     def delegate_held(self, *held: Any) -> None:
         """Stop or go on with the clock; sent by a delegated run that a person holds up."""
         self._run.change(with_delegate_held, held, self._run.heard())
+        show_details(self._run)
 
     @workflow.update
     def extend_budget(self, *limits: Any) -> dict[str, float]:

@@ -95,6 +95,7 @@ class Lifecycle(Handlers, Generic[T]):
 
     async def _until_ended(self) -> T:
         run = self._run
+        pace.show_details(run)
         if run.state.setup is None:
             await self._prepare()
         if run.state.setup is None:

@@ -184,7 +184,10 @@ class SessionWorkflow(AgentLoop[SessionResult]):
                 return None
             try:
                 await run.wait_until(
-                    self._has_news, may_roll_over=True, timeout_s=turns.patience_s(run.session_state, run.now)
+                    self._has_news,
+                    may_roll_over=True,
+                    timeout_s=turns.patience_s(run.session_state, run.now),
+                    summary="until the session ends without a message",
                 )
             except TimeoutError:
                 run.tick()

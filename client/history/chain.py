@@ -44,7 +44,7 @@ async def run_chain(
     run_id, length = (last_run, 0) if last_run else await _latest(client, workflow_id, kinds)
     while run_id:
         try:
-            started = await _read_start(client, workflow_id, run_id)
+            started = await read_start(client, workflow_id, run_id)
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:
                 raise unreadable(workflow_id, error) from error
@@ -121,7 +121,8 @@ async def _latest(client: Client, workflow_id: str, kinds: Collection[str]) -> t
     return description.run_id, description.history_length
 
 
-async def _read_start(client: Client, workflow_id: str, run_id: str) -> WorkflowExecutionStartedEventAttributes:
+async def read_start(client: Client, workflow_id: str, run_id: str) -> WorkflowExecutionStartedEventAttributes:
+    """Return what a run was started with."""
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     async for event in handle.fetch_history_events(page_size=1):
         return event.workflow_execution_started_event_attributes

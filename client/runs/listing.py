@@ -4,12 +4,17 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
-from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
+from pydantic_core import from_json
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.config.workplace import home_of, worker_command
 from orga.client.errors import OrgaError
+from orga.client.history.chain import read_start
+from orga.client.history.values import RunValues, decoded
+from orga.client.runs.agents import SUMMARY_CHARS
 from orga.client.runs.asking import Asked, Asking
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
 from orga.client.runs.newest import newest_of, quoted, replaced
@@ -17,6 +22,7 @@ from orga.client.server.lacking import reason_of
 from orga.workflows.types import names as known
 from orga.workflows.types.names import RUNS
 from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.text import one_line
 
 LIVE = "running"
 """How the state of a run begins that has not ended."""
@@ -155,12 +161,27 @@ async def _with_tasks(client: Client, rows: Sequence[ListedRun]) -> list[ListedR
     async def described(row: ListedRun) -> ListedRun:
         async with some:
             try:
-                found = await client.get_workflow_handle(row.id).describe()
-                return replace(row, task=await found.static_summary() or "")
-            except RPCError:  # it has gone meanwhile
+                return replace(row, task=await _task(client, await client.get_workflow_handle(row.id).describe()))
+            except (RPCError, OrgaError, ValueError):  # it has gone meanwhile, or its values cannot be read
                 return row
 
     return list(await asyncio.gather(*map(described, rows)))
+
+
+async def _task(client: Client, described: WorkflowExecutionDescription) -> str:
+    """Return the summary of a run; without one, as after it continued as new, the task that it was started with."""
+    if summary := await described.static_summary():
+        return summary
+    first = described.raw_description.workflow_execution_info.first_run_id or described.run_id
+    started = await read_start(client, described.id, first)
+    own = RunValues(client.data_converter, client.namespace, described.id).own
+    given: Any = from_json((await decoded(own, started.input.payloads))[0].data) if started.input.payloads else {}
+    return _task_in(given)
+
+
+def _task_in(given: Any) -> str:
+    told: Any = (given.get("task") or given.get("goal")) if isinstance(given, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return one_line(told, SUMMARY_CHARS) if isinstance(told, str) else ""
 
 
 async def _numbers(client: Client, rows: Sequence[ListedRun]) -> dict[str, dict[str, float | int | None]]:

@@ -7,6 +7,7 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
+from orga import runs
 from orga.activities.ports import ToolContext, ToolError
 from orga.client.server.search_attributes import register
 from orga.testing import FakeTool, ScriptedModel, answers, calls
@@ -217,8 +218,10 @@ async def test_every_run_of_a_chain_is_found_by_its_search_attributes(client: Cl
         await until(lambda: counts(client, mine, 4))
         await until(lambda: counts(client, f"{mine} AND ExecutionStatus = 'ContinuedAsNew'", 3))
         await until(lambda: counts(client, f"{mine} AND OrgaTermination = 'completed' AND OrgaIteration = 4", 1))
+        listed = await runs.list(client, tenant=tenant)
 
     assert len(chain_of(ran)) == 4
+    assert [(run.id, run.task, run.state) for run in listed] == [(ran.handle.id, "look around", "completed")]
 
 
 async def counts(client: Client, query: str, number: int) -> bool:

@@ -5,6 +5,7 @@ import json
 import uuid
 from base64 import b64decode
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from temporalio.client import Client
 from orga.client.server.search_attributes import register
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from tests.support.hold import Hold, happens, until
+from tests.support.runs.approvals import Asks, pending, yes
 from tests.support.runs.loop import WORKER_FACTS, Deny, a_loop
 
 
@@ -172,6 +174,7 @@ async def test_the_current_details_say_in_markdown_where_the_run_stands(client: 
     assert metadata["currentDetails"].splitlines() == [
         "**reasoning**, iteration 1 of 25",
         "",
+        "- task: `look around`",
         "- model: `scripted:model`",
         "- spent: 110 tokens in 1 model call",
         "- tool calls: 1 run, 0 denied, 0 failed",
@@ -204,6 +207,39 @@ async def test_the_history_reads_like_the_run(client: Client, plain: Temporal) -
     ]
 
 
+async def test_a_held_run_says_what_it_waits_for_and_which_command_decides_it(client: Client, plain: Temporal) -> None:
+    steps = [calls("send_letter", arguments={"to": "ada"}), answers("sent")]
+    engine = Asks(("send_letter",), approvers=("grace",))
+    async with a_loop(client, steps, FakeTool("send_letter"), engine=engine) as loop:
+        run = await plain.start(loop.task_queue, {"task": "write to ada"})
+        await until(lambda: has_details(plain, run, "**waiting**, iteration 1 of 25"))
+        [item] = await pending(client.get_workflow_handle(run))
+        lines = (await plain.query(run, "__temporal_workflow_metadata"))["currentDetails"].splitlines()
+        await client.get_workflow_handle(run).execute_update("approve", yes(item, "grace"))  # pyright: ignore[reportUnknownMemberType]
+        await plain.result(run)
+        history = await plain("show", "--workflow-id", run)
+
+    assert lines[2].startswith("- `waiting for approval of send_letter` since ")
+    assert lines[3:8] == [
+        '  - `send_letter {"to":"ada"}`, because `money moves`, for `grace` to decide',
+        f"  - until {datetime.fromisoformat(item['expires_at']):%Y-%m-%d %H:%M} UTC, then it is denied",
+        f"  - to decide: `orga approve {run} {item['approval_id']}`",
+        f"  - to decide: `orga deny {run} {item['approval_id']}`",
+        "- task: `write to ada`",
+    ]
+    timers = [event for event in history["events"] if "timerStartedEventAttributes" in event]
+    assert [summary_of(event) for event in timers] == [
+        "time limit",
+        "waiting for approval of send_letter",
+        "time limit",
+    ]
+
+
+def summary_of(event: dict[str, Any]) -> str | None:
+    summary = event.get("userMetadata", {}).get("summary")
+    return None if summary is None else json.loads(b64decode(summary["data"]))
+
+
 def summarised(event: dict[str, Any]) -> tuple[str, str | None] | None:
     """Return the type of an activity, one inside a workflow task among them, and its summary."""
     if marked := event.get("markerRecordedEventAttributes"):
@@ -212,8 +248,7 @@ def summarised(event: dict[str, Any]) -> tuple[str, str | None] | None:
         name = given["activityType"]["name"]
     else:
         return None
-    summary = event.get("userMetadata", {}).get("summary")
-    return name, None if summary is None else json.loads(b64decode(summary["data"]))
+    return name, summary_of(event)
 
 
 async def test_runs_are_listed_by_their_search_attributes(client: Client, plain: Temporal) -> None:

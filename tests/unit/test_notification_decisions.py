@@ -1,7 +1,9 @@
 """What people outside are told of a question: bounded, each question once, nothing hidden in it."""
 
+import re
 from datetime import timedelta
 from hashlib import sha256
+from string import ascii_lowercase, digits
 from typing import Any
 
 import pytest
@@ -14,9 +16,11 @@ from orga.workflows.decisions.control.interventions import reopened
 from orga.workflows.decisions.control.notifications import (
     MAX_CALLS,
     MAX_TEXT_CHARS,
+    in_markdown,
     of_end,
     of_question,
     unannounced,
+    waits_for,
     with_announced,
 )
 from orga.workflows.decisions.control.questions import asked, closed, with_resolution
@@ -25,7 +29,7 @@ from orga.workflows.types.gate import ApprovalTerms, Verdict
 from orga.workflows.types.input import AgentInput, Lineage
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.past import ForkedFrom
-from orga.workflows.types.questions import Notification, NotifyEvent, Question, Resolution
+from orga.workflows.types.questions import ANSWER, Answer, Notification, NotifyEvent, Question, Resolution
 from orga.workflows.types.state import AgentState
 from tests.support.values.core import T0, a_call, a_setup, a_state, at
 from tests.support.values.strategies import LAW, texts
@@ -200,3 +204,61 @@ def test_the_end_of_a_run_that_was_rewound_is_another_message() -> None:
     ends = [of_end(telling(), ("timeout", "limit of 5 s"), "run", execution) for execution in ("x", "y")]
     assert len({end.message_id for end in ends}) == 2
     assert (ends[0].reason, ends[0].detail, ends[0].event) == ("timeout", "limit of 5 s", "ended")
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        (held(a_call("send_letter"))[1], "waiting for approval of send_letter"),
+        (held(a_call("pay"), a_call("pay"), a_call("post"))[1], "waiting for approval of pay, pay, post"),
+        (held(a_call(ANSWER))[1], "waiting for approval of the answer"),
+        (an_escalation(kind="answer", text="Which\none?"), "waiting for an answer: Which one?"),
+        (an_escalation(), "waiting for a decision: what now?"),
+        (an_escalation(kind="budget", text="max_tokens"), "waiting for more budget: max_tokens"),
+    ],
+    ids=["a call", "several calls", "an answer of the model", "a question", "an escalation", "a budget"],
+)
+def test_what_a_run_waits_for_is_one_line(question: Question, expected: str) -> None:
+    assert waits_for(question) == expected
+
+
+def test_a_call_that_was_decided_is_waited_for_no_more() -> None:
+    _, question = held(a_call("pay"), a_call("post"))
+    first, second = question.items
+    decided = question.with_items((first.with_answer(Answer(approved=True, approver="ada")), second))
+    assert waits_for(decided) == "waiting for approval of post"
+
+
+def test_the_ui_shows_what_is_held_until_when_and_what_decides_it() -> None:
+    state, question = held(a_call("pay", to="ada", cents=5), approvers=("grace", "ada"))
+    [item] = question.items
+    assert in_markdown(state, question, "agent-1", limits.commands) == [
+        f"- `waiting for approval of pay` since {T0:%Y-%m-%d %H:%M} UTC",
+        '  - `pay {"to":"ada","cents":5}`, because `money`, for `grace, ada` to decide',
+        f"  - until {item.expires_at:%Y-%m-%d %H:%M} UTC, then it is denied",
+        f"  - to decide: `orga approve agent-1 {item.approval_id}`",
+        f"  - to decide: `orga deny agent-1 {item.approval_id}`",
+    ]
+
+
+def test_the_ui_shows_how_a_budget_is_raised() -> None:
+    asked_for = an_escalation(kind="budget", data={"limit": "max_iterations", "value": 25}, choices=("skip", "abort"))
+    assert in_markdown(telling(), asked_for, "agent-1", limits.commands)[1:] == [
+        "  - to decide: `orga extend agent-1 --max-iterations 50`",
+        "  - to decide: `orga resolve agent-1 w --skip`",
+        "  - to decide: `orga resolve agent-1 w --abort`",
+    ]
+
+
+@LAW
+@given(texts, texts, texts)
+def test_nothing_that_is_asked_leaves_its_code_in_the_ui(tool: str, value: str, run_id: str) -> None:
+    """Neither the model nor a policy writes a line, a link or a command there."""
+    state, question = held(a_call(tool, value=value))
+    for line in in_markdown(state, question, run_id, limits.commands):
+        assert "\n" not in line
+        assert set(_CODE.sub("", line)) <= _PLAIN
+
+
+_CODE = re.compile(r"(`+) ?.*?(?<!`) ?\1(?!`)")
+_PLAIN = {*ascii_lowercase, *digits, *"UTC -,:"}

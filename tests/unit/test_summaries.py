@@ -17,9 +17,10 @@ from orga.workflows.decisions.result import (
     without_refused,
 )
 from orga.workflows.types.control import Intervention
+from orga.workflows.types.delegation import Child
 from orga.workflows.types.gate import PLAN, GateRequest, Verdict
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.text import SUMMARY_CHARS, one_line
+from orga.workflows.types.text import SUMMARY_CHARS, as_code, one_line
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 from tests.support.values.core import a_call, a_setup, a_spec, a_state, at
 from tests.support.values.strategies import LAW, any_calls, any_text
@@ -81,12 +82,29 @@ def test_details_say_where_the_run_stands() -> None:
     assert details(state).splitlines() == [
         "**acting**, iteration 3 of 25",
         "",
+        "- task: `count the files`",
         "- model: `scripted:model`",
         "- spent: 0 tokens in 0 model calls",
         "- tool calls: 3 run, 2 denied, 1 failed",
         "- unread interventions: 1",
         "- last: `read a`",
     ]
+
+
+def test_details_name_the_delegate_that_waits_for_a_person() -> None:
+    held = Child(workflow_id="agent-1.1.0", agent="clerk", task="write", held=True)
+    idle = Child(workflow_id="agent-1.1.1", agent="reader", task="read")
+    assert details(a_state(setup=a_setup(), children=(held, idle))).splitlines()[-1] == (
+        "- delegated to: `clerk`, which waits for a person: `orga status agent-1.1.0`, `reader`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("a b", "`a b`"), ("a`b", "`` a`b ``"), ("``a```", "```` ``a``` ````"), ("[x](y)", "`[x](y)`")],
+)
+def test_code_in_markdown_is_left_by_no_text(text: str, shown: str) -> None:
+    assert as_code(text) == shown
 
 
 def test_details_before_the_setup_show_what_the_input_says() -> None:

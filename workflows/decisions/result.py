@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from shlex import quote
 from typing import Any, TypeVar
 
 from orga.workflows.decisions.control.answers import open_text
@@ -13,12 +14,13 @@ from orga.workflows.decisions.conversation import full_digest
 from orga.workflows.decisions.limits import budgets
 from orga.workflows.decisions.stages import is_in_question
 from orga.workflows.types.control import Intervention, StopReason
+from orga.workflows.types.delegation import Child
 from orga.workflows.types.gate import PLAN, GateRequest, Verdict
 from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.record import Record, parsed
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import FIRST_PAGE, AgentResult, AgentStatus, Page, ShownMessage, Termination
-from orga.workflows.types.text import clip, one_line
+from orga.workflows.types.text import as_code, clip, one_line
 from orga.workflows.types.tools import ToolSpec
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
@@ -114,24 +116,30 @@ def counted_calls(counts: ToolCallCounts) -> str:
     return ", ".join(f"{count} {word}" for count, word in parts)
 
 
-def details(state: AgentState) -> str:
-    """Return the current details of a run, in Markdown: where it stands, what it spent, what it did last."""
+def details(state: AgentState, waits: Sequence[str] = ()) -> str:
+    """Return the current details of a run, in Markdown: what it is at, what it spent, what it did last.
+
+    Args:
+        state: Of the run.
+        waits: Lines that say what it waits for, and what decides that.
+    """
     setup, limit = state.setup, state.config.max_iterations
     lines = [
         f"**{'paused' if state.paused else state.phase}**, iteration {state.counted_iterations} of {limit}",
         "",  # without it the UI puts all of the list into one paragraph
+        *waits,
+        *([f"- task: {_code(state.input.task)}"] if state.input.task else []),
         f"- model: {_code(setup.model if setup else state.input.model or 'default')}",
         f"- spent: {spent(state.usage)}",
         f"- tool calls: {counted_calls(state.tool_calls)}",
     ]
     if state.inbox:
         lines.append(f"- unread interventions: {len(state.inbox)}")
-    lines += [f"- waits for a person: {_code(question.text)}" for question in state.open_questions]
     circuits = [tool for tool, breaker in state.breakers.items() if breaker.state != "closed"]
     if circuits:
         lines.append(f"- open circuits: {', '.join(map(_code, circuits))}")
     if state.children:
-        lines.append(f"- delegated to: {', '.join(_code(child.agent) for child in state.children)}")
+        lines.append(f"- delegated to: {', '.join(map(_delegate, state.children))}")
     if state.last:
         lines.append(f"- last: {_code(state.last)}")
     if state.refused:
@@ -139,10 +147,13 @@ def details(state: AgentState) -> str:
     return "\n".join(lines)
 
 
+def _delegate(child: Child) -> str:
+    held = f", which waits for a person: {as_code(f'orga status {quote(child.workflow_id)}')}" if child.held else ""
+    return f"{_code(child.agent)}{held}"
+
+
 def _code(text: str) -> str:
-    """Return words as Markdown that is read as it stands: no link, no heading, no line of its own."""
-    shown = one_line(text, SHOWN_CHARS).replace("`", "'")
-    return f"`{shown}`"
+    return as_code(one_line(text, SHOWN_CHARS))
 
 
 def spent(usage: UsageTotals) -> str:

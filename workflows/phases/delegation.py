@@ -167,7 +167,9 @@ async def _end_child(run: Run, child: Handle) -> None:
     """
     await _tell(child, "abort", abort_reason(run.state))
     try:
-        await workflow.wait_condition(child.done, timeout=CANCEL_GRACE_S)
+        await workflow.wait_condition(
+            child.done, timeout=CANCEL_GRACE_S, timeout_summary="for an aborted delegate to end"
+        )
     except TimeoutError:
         run.tick()
         if run.awaits_calls:

@@ -135,7 +135,7 @@ class Run(ControlledRun[AgentState]):
 
     def details(self) -> str:
         """Return where the run stands, what it spent, what it did last."""
-        return details(self.state)
+        return details(self.state, self.waits())
 
     def spent(self) -> UsageTotals:
         """Return what was used so far."""

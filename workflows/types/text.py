@@ -113,6 +113,7 @@ SUMMARY_CHARS = 100
 
 _SPACES = re.compile(r"(?<= ) ")
 _BREAKS = re.compile(r"[ \t\r\n]+")
+_BACKTICKS = re.compile("`+")
 
 
 def escaped(text: str) -> str:
@@ -139,6 +140,13 @@ def one_line(text: str, chars: int = SUMMARY_CHARS) -> str:
         words = _BREAKS.sub(" ", words)
     flat = as_line(words.strip())
     return flat if len(flat) <= chars else flat[: chars - 1] + "…"
+
+
+def as_code(text: str) -> str:
+    """Return a text of one line as code in Markdown: no link, no heading, nothing that leaves the code."""
+    longest = max(map(len, _BACKTICKS.findall(text)), default=0)
+    mark, room = "`" * (longest + 1), " " if longest else ""
+    return f"{mark}{room}{text}{room}{mark}"
 
 
 def can_be_typed(name: str) -> bool:

@@ -1,6 +1,6 @@
 """What people outside are told, and of which questions they were told already.
 
-Which command decides a question, ready to be copied.
+What the Temporal UI shows of a question, and which command decides it, ready to be copied.
 """
 
 from __future__ import annotations
@@ -13,8 +13,16 @@ from typing import Any, TypeVar
 from orga.workflows.decisions.control.questions import is_open
 from orga.workflows.decisions.control.shown import shown_arguments, shown_question
 from orga.workflows.types.control import Control, Stop
-from orga.workflows.types.questions import Choice, Notification, NotifiedCall, Question, ShownQuestion
-from orga.workflows.types.text import can_be_typed, in_full, one_line
+from orga.workflows.types.questions import (
+    ANSWER,
+    Choice,
+    Notification,
+    NotifiedCall,
+    Question,
+    QuestionKind,
+    ShownQuestion,
+)
+from orga.workflows.types.text import SUMMARY_CHARS, as_code, can_be_typed, in_full, one_line
 
 S = TypeVar("S", bound=Control)
 
@@ -73,6 +81,48 @@ def of_question(state: Control, question: Question, run_id: str, commands: Comma
         ),
         commands=tuple(commands(run_id, wait.with_calls(told) if held else wait)),
     )
+
+
+_WAITS_FOR: Mapping[QuestionKind, str] = {
+    "approval": "approval",
+    "answer": "an answer",
+    "escalation": "a decision",
+    "budget": "more budget",
+}
+
+
+_MINUTE = "%Y-%m-%d %H:%M"
+
+
+def waits_for(question: Question) -> str:
+    """Return what the run waits for, on one line: `waiting for approval of send_letter`."""
+    names = [str(item.call.get("name", "")) for item in question.items if item.answer is None]
+    about = ", ".join("the answer" if name == ANSWER else name for name in names)
+    told = f" of {about}" if about else f": {question.text}"
+    return one_line(f"waiting for {_WAITS_FOR[question.kind]}{told}", SUMMARY_CHARS)
+
+
+def in_markdown(state: Control, question: Question, run_id: str, commands: Commands) -> list[str]:
+    """Return the lines that the Temporal UI shows of a question: what it is about, until when, what decides it."""
+    told = of_question(state, question, run_id, commands)
+    lines = [f"- {as_code(waits_for(question))} since {question.since:{_MINUTE}} UTC"]
+    lines += [f"  - {_in_markdown(call)}" for call in told.calls]
+    if told.calls_left_out:
+        lines.append(f"  - {told.calls_left_out} more calls")
+    if told.error:
+        lines.append(f"  - the error: {as_code(told.error)}")
+    if expiries := [item.expires_at for item in question.items if item.answer is None]:
+        lines.append(f"  - until {min(expiries):{_MINUTE}} UTC, then it is denied")
+    if question.expires_at is not None:
+        lines.append(f"  - until {question.expires_at:{_MINUTE}} UTC")
+    return [*lines, *(f"  - to decide: {as_code(command)}" for command in told.commands)]
+
+
+def _in_markdown(call: NotifiedCall) -> str:
+    arguments = f"with {call.arguments_bytes} bytes of arguments" if call.arguments_digest else call.arguments
+    shown = as_code(_line(f"{'the answer' if call.tool == ANSWER else call.tool} {arguments}"))
+    reason = f", because {as_code(call.reason)}" if call.reason else ""
+    return shown + reason + (f", for {as_code(', '.join(call.approvers))} to decide" if call.approvers else "")
 
 
 def of_end(state: Control, stop: Stop, run_id: str, execution: str) -> Notification:

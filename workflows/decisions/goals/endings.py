@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from orga.workflows.decisions.goals.pipelines.course import best_so_far
@@ -15,7 +16,7 @@ from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import GoalState, PlanStep
 from orga.workflows.types.goals.result import GoalResult, GoalStatus, ShownPlan, ShownStep
 from orga.workflows.types.knowledge import StepOutput
-from orga.workflows.types.text import clip, one_line
+from orga.workflows.types.text import as_code, clip, one_line
 
 FINDING_BYTES = 2_000
 """Of each result that an ending without a model brings."""
@@ -113,10 +114,10 @@ def brought_by(state: GoalState, step: PlanStep) -> str:
     return next((m.text for m in state.conversation.messages if m.role == "tool" and m.call_id == step.call_id), "")
 
 
-def details(state: GoalState) -> str:
-    """Return where a goal stands, in Markdown: what an agent's run tells, and its steps."""
-    lines = [f"- {step.state}: `{one_line(f'{step.id} {step.skill}', 100)}`" for step in state.pursuit.steps]
-    return "\n".join([run_details(state), *lines])
+def details(state: GoalState, waits: Sequence[str] = ()) -> str:
+    """Return the current details of a goal, in Markdown: what an agent's run shows, and its steps."""
+    lines = [f"- {step.state}: {as_code(one_line(f'{step.id} {step.skill}'))}" for step in state.pursuit.steps]
+    return "\n".join([run_details(state, waits), *lines])
 
 
 def shown_step(step: PlanStep) -> ShownStep:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from orga.workflows.decisions.result import details as run_details
@@ -11,13 +12,13 @@ from orga.workflows.types.sessions.result import SessionResult, SessionStatus
 from orga.workflows.types.sessions.session import SessionState
 
 
-def details(state: SessionState) -> str:
-    """Return where a session stands, in Markdown: what an agent's run tells, and its turns."""
+def details(state: SessionState, waits: Sequence[str] = ()) -> str:
+    """Return the current details of a session, in Markdown: what an agent's run shows, and its turns."""
     session = state.session
     lines = [f"- turn: {session.turn or 'none'} of {session.accepted}"]
     if session.queue:
         lines.append(f"- messages that wait: {len(session.queue)}")
-    return "\n".join([run_details(state), *lines])
+    return "\n".join([run_details(state, waits), *lines])
 
 
 def session_result(state: SessionState, stop: Stop, now: datetime) -> SessionResult:

@@ -10,6 +10,7 @@ from temporalio.common import RawValue
 
 from orga.workflows.decisions.control import answers, interventions, questions
 from orga.workflows.phases.control.lifetime import Resets
+from orga.workflows.phases.control.pace import show_details
 from orga.workflows.phases.control.run import ControlledRun, live_time
 from orga.workflows.types.control import InterventionKind
 from orga.workflows.types.questions import ApprovalDecision
@@ -44,11 +45,13 @@ class ControlHandlers(Generic[R]):
     def pause(self, *_: Any) -> None:
         """Stop before the next phase; clocks and budgets stand still."""
         self._run.change(interventions.with_pause, self._run.heard())
+        show_details(self._run)
 
     @workflow.signal
     def resume(self, *_: Any) -> None:
         """Go on after a pause."""
         self._run.change(interventions.with_resume, self._run.heard())
+        show_details(self._run)
 
     @workflow.signal
     def abort(self, *why: Any) -> None:
@@ -132,6 +135,7 @@ class ControlHandlers(Generic[R]):
         """Take a decision that the validator let through: in a replay the time may differ, and must not refuse it."""
         parsed = ApprovalDecision.model_validate(first_of(decision))
         self._run.change(questions.with_answer, parsed, approved, self._run.heard())
+        show_details(self._run)
 
     def refuse_when_over(self) -> None:
         """Refuse a decision that would come too late.

@@ -186,7 +186,7 @@ class Resets:
 
     async def _unless_it_is_true(self, claim: _Claim) -> None:
         self._run.doubts += 1
-        await self._run.event(workflow.sleep(DOUBT_S))
+        await self._run.event(workflow.sleep(DOUBT_S, summary="for word of a rewind"))
         self._run.doubts -= 1
         if self._reset_in != claim.task and claim.aborted is not None:
             self._run.change(interventions.with_abort, claim.aborted)
@@ -265,7 +265,9 @@ async def _until_checked(run: ControlledRun[Any], limit_s: float) -> None:
     left = remaining_s(run.state, run.now)
     try:
         await workflow.wait_condition(
-            lambda: run.state.clock.stopped_at is not None or run.state.timeout_s != limit_s, timeout=left
+            lambda: run.state.clock.stopped_at is not None or run.state.timeout_s != limit_s,
+            timeout=left,
+            timeout_summary="time limit",
         )
     except TimeoutError:
         run.tick()

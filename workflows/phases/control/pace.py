@@ -20,6 +20,7 @@ from temporalio.exceptions import ApplicationError
 from orga.activities.instruments import record_wait
 from orga.workflows.decisions.control import questions
 from orga.workflows.decisions.control.interventions import with_abort
+from orga.workflows.decisions.control.notifications import waits_for
 from orga.workflows.phases.control.run import ControlledRun, Interrupted, RollOver
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.control import Control, StopReason
@@ -240,11 +241,18 @@ async def _until_decided(
         expiry = questions.next_expiry(run.state, question_id)
         left = None if expiry is None else max((expiry - run.now).total_seconds(), SHORTEST_S)
         try:
-            await run.wait_until(is_decided, may_roll_over=may_roll_over, timeout_s=left)
+            await run.wait_until(
+                is_decided, may_roll_over=may_roll_over, timeout_s=left, summary=_timer(run.state, question_id)
+            )
         except TimeoutError:
             run.tick()
             if expiry is not None:
                 run.change(questions.with_expired, expiry, run.now)
+
+
+def _timer(state: Control, question_id: str) -> str | None:
+    question = questions.question_named(state, question_id)
+    return None if question is None else waits_for(question)
 
 
 def withdraw(run: ControlledRun[S], kind: QuestionKind, asked_on: str = "") -> None:

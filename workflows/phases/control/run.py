@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime
+from shlex import quote
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
 from temporalio import workflow
@@ -18,10 +19,11 @@ from temporalio.common import SearchAttributeUpdate
 from temporalio.exceptions import FailureError, is_cancelled_exception
 
 from orga.workflows.decisions.control import interventions
-from orga.workflows.decisions.control.notifications import commands
+from orga.workflows.decisions.control.notifications import commands, in_markdown
 from orga.workflows.types.control import NOTES_MEMO, Control, Note
 from orga.workflows.types.names import ITERATION, PHASE
 from orga.workflows.types.questions import ShownQuestion
+from orga.workflows.types.text import as_code, can_be_typed
 
 
 def event_time() -> datetime:
@@ -119,7 +121,15 @@ class ControlledRun(Generic[S]):
 
     def details(self) -> str:
         """Return the current details, in Markdown, for the Temporal UI."""
-        return f"**{self.state.phase}**"
+        return "\n".join([f"**{self.state.phase}**", "", *self.waits()])
+
+    def waits(self) -> list[str]:
+        """Return in Markdown what the run waits for people for, and which commands decide it."""
+        run_id = workflow.info().workflow_id
+        resume = f": {as_code(f'orga resume {quote(run_id)}')} lets it go on" if can_be_typed(run_id) else ""
+        paused = [f"- paused{resume}"] if self.state.paused else []
+        asked = self.state.open_questions
+        return [*paused, *(line for each in asked for line in in_markdown(self.state, each, run_id, self.commands))]
 
     def progress(self) -> list[SearchAttributeUpdate[Any]]:
         """Return the search attributes that tell how far the run is."""
@@ -194,7 +204,12 @@ class ControlledRun(Generic[S]):
         return self.tick()
 
     async def wait_until(
-        self, is_over: Callable[[], bool], *, may_roll_over: bool = False, timeout_s: float | None = None
+        self,
+        is_over: Callable[[], bool],
+        *,
+        may_roll_over: bool = False,
+        timeout_s: float | None = None,
+        summary: str | None = None,
     ) -> None:
         """Wait until it is over, as long as it takes.
 
@@ -202,13 +217,16 @@ class ControlledRun(Generic[S]):
             is_over: What is waited for.
             may_roll_over: Whether the next run could begin this wait anew without doing anything twice.
             timeout_s: After which a `TimeoutError` is raised.
+            summary: Of the timer, in the Temporal UI.
 
         Raises:
             RollOver: The history has grown enough, by messages that came meanwhile.
         """
         heard = self._heard
         await workflow.wait_condition(
-            lambda: is_over() or (may_roll_over and self._heard > heard and self.is_due), timeout=timeout_s
+            lambda: is_over() or (may_roll_over and self._heard > heard and self.is_due),
+            timeout=timeout_s,
+            timeout_summary=summary,
         )
         if not is_over():
             raise RollOver
@@ -224,7 +242,11 @@ class ControlledRun(Generic[S]):
             task.cancel()
         if running:
             try:
-                await workflow.wait_condition(lambda: all(task.done() for task in running), timeout=CANCEL_GRACE_S)
+                await workflow.wait_condition(
+                    lambda: all(task.done() for task in running),
+                    timeout=CANCEL_GRACE_S,
+                    timeout_summary="for what was cancelled to end",
+                )
             except TimeoutError:
                 workflow.logger.warning("gave up on %d activities that ignore cancellation", len(running))
                 self.given_up += [task for task in running if not task.done()]

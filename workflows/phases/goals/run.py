@@ -84,7 +84,7 @@ class GoalRun(Run):
 
     def details(self) -> str:
         """Return where the goal stands, step by step."""
-        return details(self.goal)
+        return details(self.goal, self.waits())
 
     def can_be_carried(self, so_far: Length) -> bool:
         """Return whether it is time, and all of the state with its plan fits into a payload."""

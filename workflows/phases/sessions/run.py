@@ -50,4 +50,4 @@ class SessionRun(Run):
 
     def details(self) -> str:
         """Return where the session stands, its turn with it."""
-        return details(self.session_state)
+        return details(self.session_state, self.waits())
