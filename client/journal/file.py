@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from pydantic import ValidationError
 
 from orga.client.errors import OrgaError
 from orga.client.journal.head import SealedHead
+from orga.client.server.drafts import write_whole
 from orga.workflows.decisions.journal_entries import canonical_line
 from orga.workflows.types.json_text import each_once
 from orga.workflows.types.status import JournalEntry
@@ -35,19 +35,15 @@ class JournalFile:
 
 
 def write_journal(path: Path, entries: Sequence[JournalEntry], head: SealedHead) -> None:
-    """Write the file, all of it or nothing.
+    """Write the file, all of it or nothing, for its owner alone.
 
     Raises:
         Unwritable: It cannot be written there; the text says why.
     """
-    beside = path.with_name(f".{path.name}.part")
     lines = [*map(canonical_line, entries), json.dumps(head.model_dump(mode="json")).encode()]
     try:
-        beside.write_bytes(b"".join(line + b"\n" for line in lines))
-        beside.replace(path)
+        write_whole(path, b"".join(line + b"\n" for line in lines))
     except OSError as error:
-        with suppress(OSError):
-            beside.unlink()
         raise Unwritable(f"{path} cannot be written: {error.strerror}") from None
 
 

@@ -95,7 +95,7 @@ def _flags(home: Home) -> list[str]:
 def _run_detached(command: list[str], log: Path, inherited: tuple[int, ...]) -> None:
     if log.exists():
         log.replace(log.with_suffix(".log.1"))
-    with log.open("xb") as output:
+    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as output:
         subprocess.run(
             command,
             cwd=ROOT,

@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from orga.client.server.drafts import write_whole
 from orga.client.server.endpoint import Endpoint
 
 
@@ -39,6 +40,4 @@ def read_record(path: Path) -> ServerRecord | None:
 
 def write_record(path: Path, record: ServerRecord) -> None:
     """Replace the record as a whole: a reader never sees half of it."""
-    draft = path.with_suffix(".new")
-    draft.write_text(json.dumps(asdict(record), indent=1))
-    draft.replace(path)
+    write_whole(path, json.dumps(asdict(record), indent=1).encode())

@@ -1,12 +1,11 @@
 """Small tables of texts in our state folder, the user's alone."""
 
 import json
-import os
-import secrets
 from pathlib import Path
 from typing import cast
 
 from orga.client.errors import OrgaError
+from orga.client.server.drafts import write_whole
 from orga.client.server.home import prepared_home
 
 
@@ -34,8 +33,4 @@ def read_table(path: Path) -> dict[str, str]:
 def write_table(path: Path, table: dict[str, str]) -> None:
     """Replace the table; who reads it meanwhile sees the old one or the new."""
     prepared_home()
-    new = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(table, file, indent=1, sort_keys=True)
-    new.replace(path)
+    write_whole(path, json.dumps(table, indent=1, sort_keys=True).encode())

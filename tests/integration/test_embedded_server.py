@@ -102,7 +102,7 @@ async def test_commands_that_start_at_once_share_one_server(home: Home) -> None:
     assert endpoint.embedded
 
 
-async def test_the_server_sees_no_key_of_the_command_that_started_it(
+async def test_the_server_sees_no_key_of_the_command_and_writes_for_its_owner_alone(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
@@ -110,6 +110,9 @@ async def test_the_server_sees_no_key_of_the_command_that_started_it(
     server = recorded(home).pid
     for pid in (server, supervisor_of(server)):
         assert b"sk-secret" not in Path(f"/proc/{pid}/environ").read_bytes()
+    written = [path for path in home.folder.rglob("*") if path.is_file()]
+    assert {"server.log", "temporal.db"} <= {path.name for path in written}
+    assert [path.name for path in written if path.stat().st_mode & 0o077] == []
 
 
 async def test_progress_is_told_when_a_server_is_started_and_not_when_one_is_found(home: Home) -> None:

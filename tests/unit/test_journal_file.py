@@ -28,6 +28,17 @@ def test_any_text_comes_back_as_it_was(tmp_path: Path, made: list[Made]) -> None
     assert [entry.hash for entry in found.entries] == [entry.hash for entry in entries]
 
 
+@pytest.mark.parametrize("name", [".run.jsonl.part", ".run.jsonl.tmp", "run.jsonl.part", "run.jsonl"])
+def test_an_export_is_written_through_no_link_and_for_its_owner_alone(tmp_path: Path, name: str) -> None:
+    other = tmp_path / "other"
+    other.write_text("mine")
+    (tmp_path / name).symlink_to(other)
+    write_journal(tmp_path / "run.jsonl", three(), sealed(RUN, three(), KEY, at(1_000)))
+    written = tmp_path / "run.jsonl"
+    assert (other.read_text(), written.is_symlink(), written.stat().st_mode & 0o777) == ("mine", False, 0o600)
+    assert {path.name for path in tmp_path.iterdir()} == {"other", "run.jsonl", name}
+
+
 def test_line_separators_in_a_text_divide_no_line(tmp_path: Path) -> None:
     entries = a_journal([("Started", 0, {"task": "a\u2028b\x85c\x1cd\re"})])
     write_journal(tmp_path / "run.jsonl", entries, sealed(RUN, entries, KEY, at(1_000)))

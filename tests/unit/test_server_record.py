@@ -18,6 +18,15 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["server.json"]
 
 
+def test_a_record_is_written_through_no_link(tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("mine")
+    for name in ("server.new", "server.json"):
+        (tmp_path / name).symlink_to("other")
+    write_record(tmp_path / "server.json", RECORD)
+    assert (tmp_path / "other").read_text() == "mine"
+    assert (tmp_path / "server.json").lstat().st_mode & 0o777 == 0o600
+
+
 def test_a_record_says_where_the_server_answers() -> None:
     assert RECORD.endpoint == Endpoint("127.0.0.1:7233", "http://127.0.0.1:8233", "default", embedded=True)
 

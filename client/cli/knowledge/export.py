@@ -1,12 +1,10 @@
 """`orga knowledge export`: all that a store holds, as lines of JSON."""
 
 import os
-import tempfile
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated, BinaryIO
 
 import typer
 
@@ -20,6 +18,7 @@ from orga.client.cli.knowledge.search import Kinds, kinds
 from orga.client.cli.options import ConfigFile, Json
 from orga.client.cli.output import json_result, note, result
 from orga.client.cli.progress_line import progress_line
+from orga.client.server.drafts import Draft, draft_beside
 from orga.client.server.endpoint import Report
 from orga.workflows.types.knowledge import KnowledgeKind
 from orga.workflows.types.text import escaped
@@ -81,7 +80,7 @@ def _place_of_rest(path: Path) -> Path:
 
 
 async def _write(
-    store: KnowledgeStore, wanted: tuple[KnowledgeKind, ...], file: TextIO, report: Report
+    store: KnowledgeStore, wanted: tuple[KnowledgeKind, ...], file: BinaryIO, report: Report
 ) -> tuple[int, KnowledgeError | None]:
     """Write all items, or those of a damaged store that can be read; return how many, and what is told of the damage.
 
@@ -91,7 +90,7 @@ async def _write(
     count = -1  # the first line is no item
     try:
         async for line in exported(store, kinds=wanted):
-            file.write(f"{line}\n")
+            file.write(f"{line}\n".encode())
             count += 1
             if count % _REPORTED == 0:
                 report(f"{count:,} items")
@@ -102,30 +101,10 @@ async def _write(
     return count, None
 
 
-@dataclass(frozen=True)
-class _Draft:
-    """A file that is written beside the one that it becomes."""
-
-    file: TextIO
-    place: Path
-
-    def become(self, path: Path) -> None:
-        """Take the place of that file, once the disk has all of it."""
-        self.file.flush()
-        os.fsync(self.file.fileno())
-        self.place.replace(path)
-
-
 @contextmanager
-def _draft_beside(path: Path) -> Generator[_Draft]:
-    """Yield a new file of a name that nobody can have taken ahead, for its owner alone; it goes if it becomes none."""
+def _draft_beside(path: Path) -> Generator[Draft]:
     try:
-        descriptor, name = tempfile.mkstemp(prefix=".orga-export-", suffix=".part", dir=path.parent)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                yield _Draft(file, Path(name))
-        finally:
-            with suppress(OSError):
-                Path(name).unlink()
+        with draft_beside(path) as draft:
+            yield draft
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from None
