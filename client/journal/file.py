@@ -8,9 +8,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from orga.client.errors import OrgaError
-from orga.client.journal.head import SealedHead
+from orga.client.journal.head import SealedHead, misfits
 from orga.client.server.drafts import write_whole
-from orga.workflows.decisions.journal_entries import canonical_line
+from orga.workflows.decisions.journal_entries import canonical_line, first_break
 from orga.workflows.types.json_text import each_once
 from orga.workflows.types.status import JournalEntry
 
@@ -40,9 +40,8 @@ def write_journal(path: Path, entries: Sequence[JournalEntry], head: SealedHead)
     Raises:
         Unwritable: It cannot be written there; the text says why.
     """
-    lines = [*map(canonical_line, entries), json.dumps(head.model_dump(mode="json")).encode()]
     try:
-        write_whole(path, b"".join(line + b"\n" for line in lines))
+        write_whole(path, b"".join(line + b"\n" for line in _lines(entries, head)))
     except OSError as error:
         raise Unwritable(f"{path} cannot be written: {error.strerror}") from None
 
@@ -51,21 +50,39 @@ def read_journal_file(path: Path) -> JournalFile:
     """Read the file, by its letter: a key that no entry has, or that stands there twice, would be in no hash.
 
     Raises:
-        NoJournal: It is none; the text names the line.
+        NoJournal: It is none, or says in other bytes what its hashes cover; the text names the line.
     """
     try:
-        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
+        lines = path.read_bytes().removesuffix(b"\n").split(b"\n")
+    except OSError as error:
         raise NoJournal(f"{path} cannot be read: {error}") from None
     entries: list[JournalEntry] = []
-    for number, line in enumerate(lines if lines != [""] else [], start=1):
+    for number, line in enumerate(lines if lines != [b""] else []):
         try:
-            keys = json.loads(line, object_pairs_hook=each_once)
-            if isinstance(keys, dict) and "head" in keys and number == len(lines):
-                return JournalFile(tuple(entries), SealedHead.model_validate_json(line, strict=True, extra="forbid"))
+            keys = json.loads(line.decode(), object_pairs_hook=each_once)
+            if isinstance(keys, dict) and "head" in keys and number == len(lines) - 1:
+                head = SealedHead.model_validate_json(line, strict=True, extra="forbid")
+                file = JournalFile(tuple(entries), head)
+                _require_canonical(path, lines, file)
+                return file
             entries.append(JournalEntry.model_validate_json(line, strict=True, extra="forbid"))
         except (ValidationError, ValueError, RecursionError):
-            raise NoJournal(
-                f"{path}:{number} is no journal entry: entry {len(entries)} was changed, or {HOW}"
-            ) from None
+            raise _changed(path, number) from None
     return JournalFile(tuple(entries))
+
+
+def _lines(entries: Sequence[JournalEntry], head: SealedHead) -> list[bytes]:
+    return [*map(canonical_line, entries), json.dumps(head.model_dump(mode="json")).encode()]
+
+
+def _require_canonical(path: Path, lines: Sequence[bytes], file: JournalFile) -> None:
+    """Refuse other bytes that mean the same. Of what means something else the checks say what it is."""
+    assert file.head is not None
+    if first_break(file.entries) is None and not misfits(file.head.head.run, file.entries, file.head.head):
+        for number, (line, canonical) in enumerate(zip(lines, _lines(file.entries, file.head), strict=True)):
+            if line != canonical:
+                raise _changed(path, number)
+
+
+def _changed(path: Path, number: int) -> NoJournal:
+    return NoJournal(f"{path}:{number + 1} is no journal entry: entry {number} was changed, or {HOW}")

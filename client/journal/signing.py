@@ -93,12 +93,13 @@ def key_id(key: Ed25519PublicKey) -> str:
 
 
 def is_signed(key: Ed25519PublicKey, signature: str, message: bytes) -> bool:
-    """Return whether the base64 signature is that of the key over the message."""
+    """Return whether the base64 signature is that of the key over the message, written in the one usual way."""
     try:
-        key.verify(b64decode(signature, validate=True), message)
+        decoded = b64decode(signature, validate=True)
+        key.verify(decoded, message)
     except (InvalidSignature, ValueError):
         return False
-    return True
+    return b64encode(decoded).decode() == signature
 
 
 def _written(path: Path, content: bytes, mode: int) -> None:

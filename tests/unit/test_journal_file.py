@@ -1,5 +1,6 @@
 """An exported journal is read by its letter: nothing may stand in it that no hash covers."""
 
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 
 from orga.client.journal.file import NoJournal, Unwritable, read_journal_file, write_journal
-from orga.client.journal.head import sealed
+from orga.client.journal.head import SealedHead, head_check, sealed
 from orga.client.journal.signing import KeyProblem, generated, is_signed, key_id, private_key, public_key, public_path
 from orga.workflows.decisions.journal_entries import first_break
 from tests.support.values.core import at
@@ -85,6 +86,55 @@ def test_a_head_is_the_last_line_and_nothing_but_a_head(
     path.write_text("".join(f"{lines[nth].replace(before, after) if before else lines[nth]}\n" for nth in kept))
     with pytest.raises(NoJournal, match=rf"run\.jsonl:{line} is no journal entry"):
         read_journal_file(path)
+
+
+OTHER_BYTES = {
+    "line ends of Windows": (b"}\n", b"}\r\n"),
+    "a letter as its number": (b"tool", b"t\\u006fol"),
+    "a slash as its escape": (b"a/b", b"a\\/b"),
+    "a letter that is none of ASCII as its number": ("ä".encode(), b"\\u00e4"),
+    "minus zero": (b'"n":0', b'"n":-0'),
+    "a number with a power": (b'"x":1.5', b'"x":15e-1'),
+    "a number with more places": (b'"x":1.5', b'"x":1.50'),
+    "UTC by its offset": (b"Z", b"+00:00"),
+    "a space": (b'"iteration":', b'"iteration": '),
+    "a space at the end": (b"}\n", b"} \n"),
+    "a space in the head": (b'"head": {', b'"head":  {'),
+    "a letter of the head as its number": (b'"run"', b'"r\\u0075n"'),
+    "the time of the head by its offset": (b'Z", "key_id"', b'+00:00", "key_id"'),
+    "an empty line at the end": (b'"}\n', b'"}\n\n'),
+    "a mark at the beginning": (b'{"sequence":0', b'\xef\xbb\xbf{"sequence":0'),
+    "no text": (b"tool", b"t\xff\xfel"),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), OTHER_BYTES.values(), ids=OTHER_BYTES)
+def test_an_export_of_other_bytes_was_changed_although_it_says_the_same(
+    tmp_path: Path, before: bytes, after: bytes
+) -> None:
+    path = tmp_path / "run.jsonl"
+    entries = a_journal([("Started", 0, {"tool": "a/b ä", "x": 1.5, "n": 0}), ("Terminated", 1, {})])
+    write_journal(path, entries, sealed(RUN, entries, KEY, at(1_000)))
+    content = path.read_bytes()
+    assert before in content
+    for count in (1, -1):
+        path.write_bytes(content.replace(before, after, count))
+        with pytest.raises(NoJournal, match=r"run\.jsonl:\d is no journal entry: entry \d was changed"):
+            read_journal_file(path)
+    path.write_bytes(content)
+    assert read_journal_file(path).entries == tuple(entries)
+
+
+def test_a_signature_is_written_in_one_way(tmp_path: Path) -> None:
+    """The last letter of a base64 text has bits that stand for nothing."""
+    head = sealed(RUN, three(), KEY, at(1_000))
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    last = head.signature.rstrip("=")[-1]
+    other = head.signature.replace(f"{last}==", f"{letters[letters.index(last) + 1]}==")
+    assert (b64decode(other), other) == (b64decode(head.signature), other)
+    assert head_check(RUN, three(), head, [KEY.public_key()]).ok
+    changed = SealedHead(head=head.head, signature=other)
+    assert not head_check(RUN, three(), changed, [KEY.public_key()]).ok
 
 
 def test_a_file_without_a_head_is_a_journal_and_an_empty_one_holds_nothing(tmp_path: Path) -> None:
