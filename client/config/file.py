@@ -1,7 +1,6 @@
 """Finding and reading `orga.toml`; the environment's `ORGA_SECTION__KEY` settings win over it."""
 
 import os
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
+from orga.activities.adapters.toml_text import NestedTooDeeply, read_toml
 from orga.client.config.environment import Setting, bare_sections, merged, settings
 from orga.client.config.policy_folder import with_policy_folder
 from orga.client.config.problems import Place, explained
@@ -233,11 +233,11 @@ def _read(path: Path) -> str:
 
 def _parsed(text: str, path: Path) -> dict[str, Any]:
     try:
-        return _rooted(tomllib.loads(text), path.parent)
+        return _rooted(read_toml(text), path.parent)
+    except NestedTooDeeply as error:
+        raise ConfigError(f"{path}: {error}; write them flatter") from None
     except ValueError as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
-    except RecursionError:
-        raise ConfigError(f"{path}: its values are nested too deeply") from None
 
 
 def _rooted(file: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Finding and reading the manifests of tools: every problem with its file, its line and the remedy."""
 
-import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from glob import glob, has_magic
@@ -11,6 +10,7 @@ from pydantic import ValidationError
 from orga.activities.adapters.manifests.flaws import flaws
 from orga.activities.adapters.manifests.manifest import Manifest
 from orga.activities.adapters.problem import Problem
+from orga.activities.adapters.toml_text import read_toml
 from orga.activities.adapters.tools.catalog import builtin_specs
 from orga.client.config.problems import reason
 from orga.client.config.sections import OrgaConfig
@@ -104,8 +104,8 @@ def _read(path: Path) -> _Readable | list[Problem]:
     except UnicodeDecodeError as error:
         return [Problem(str(path), f"byte {error.start} is not UTF-8", "save it as UTF-8")]
     try:
-        given = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        given = read_toml(text)
+    except ValueError as error:
         return [_of_toml(path, error)]
     try:
         return _Readable(path, text, Manifest.model_validate(given, extra="forbid"))
@@ -113,10 +113,8 @@ def _read(path: Path) -> _Readable | list[Problem]:
         return list(_of_keys(path, text, error))
 
 
-def _of_toml(path: Path, error: tomllib.TOMLDecodeError | RecursionError) -> Problem:
+def _of_toml(path: Path, error: ValueError) -> Problem:
     """Return where the text stops being TOML; the library has it in its message only."""
-    if isinstance(error, RecursionError):
-        return Problem(str(path), "its values are nested too deeply", SHOW_ONE)
     told = str(error)
     _, at, place = told.partition(" (at line ")
     line = place.split(",")[0]

@@ -1,7 +1,8 @@
 """On which line of a TOML file a key stands: `tomllib` does not tell."""
 
-import tomllib
 from typing import Any, cast
+
+from orga.activities.adapters.toml_text import read_toml
 
 
 def line_of(text: str, path: tuple[str, ...]) -> int | None:
@@ -37,8 +38,8 @@ def _key(line: str) -> tuple[str, ...] | None:
 def _single_path(toml: str) -> tuple[str, ...] | None:
     """Return the only path that this piece of TOML opens, or None where it is no such piece."""
     try:
-        table: Any = tomllib.loads(toml)
-    except tomllib.TOMLDecodeError:
+        table: Any = read_toml(toml)
+    except ValueError:
         return None
     path: list[str] = []
     while isinstance(table, dict) and len(cast("dict[str, Any]", table)) == 1:

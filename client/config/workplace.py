@@ -10,7 +10,6 @@ import json
 import os
 import re
 import shlex
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 from temporalio.client import Client, WorkflowExecution
 
+from orga.activities.adapters.toml_text import read_toml
 from orga.client.config.file import find_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.worker_order import ROOT_VARIABLE
@@ -141,8 +141,8 @@ def _said_root(file: Path) -> str | None:
     try:
         if not file.is_file() or file.stat().st_size > _MAX_BYTES:
             return None
-        said = tomllib.loads(file.read_text(encoding="utf-8-sig"))["tools"]["files"]["root"]
-    except (KeyError, OSError, RecursionError, TypeError, ValueError):
+        said = read_toml(file.read_text(encoding="utf-8-sig"))["tools"]["files"]["root"]
+    except (KeyError, OSError, TypeError, ValueError):
         return None
     return said if isinstance(said, str) and can_exist(said) else None
 

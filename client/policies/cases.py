@@ -1,6 +1,5 @@
 """Tests of policies: tables in TOML that say what is proposed and what has to come of it."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
+from orga.activities.adapters.toml_text import NestedTooDeeply, read_toml
 from orga.activities.ports import Proposal
 from orga.client.config.file import ConfigError
 from orga.client.config.problems import Place, explained
@@ -121,11 +121,11 @@ def read_cases(path: Path) -> CaseFile:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        given = tomllib.loads(text)
+        given = read_toml(text)
+    except NestedTooDeeply as error:
+        raise BadCases(f"{path}: {error}; no policy looks deeper than 20 levels") from None
     except (OSError, ValueError) as error:
         raise BadCases(f"{path}: cannot be read: {error}") from None
-    except RecursionError:
-        raise BadCases(f"{path}: its values are nested too deeply; no policy looks deeper than 20 levels") from None
     tables = _read(CaseTables, given, lambda key: f"{path}:{line_of(text, key) or 1}")
     starts = [number for number, line in enumerate(text.splitlines()) if line.strip().startswith("[[test]]")]
     starts += [-1] * len(tables.test)  # those of an inline array have no header: their lines are the file's

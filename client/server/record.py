@@ -34,7 +34,7 @@ def read_record(path: Path) -> ServerRecord | None:
     try:
         written = json.loads(path.read_bytes())
         return ServerRecord(**{field.name: written[field.name] for field in fields(ServerRecord)})
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
 
 

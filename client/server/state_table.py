@@ -23,7 +23,7 @@ def read_table(path: Path) -> dict[str, str]:
         read = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UnreadableTable(f"{path}: cannot be read ({error}); mend or remove it") from None
     if not isinstance(read, dict):
         raise UnreadableTable(f"{path}: is no table; mend or remove it")

@@ -87,6 +87,7 @@ def test_an_answer_that_cannot_be_read_is_an_error_of_its_request(sent: bytes) -
         pytest.param(b'{"result": {"id": 7, "result": {', id="half a message of which nobody says what it answers"),
         pytest.param(b'{"id": 7, "method": {', id="half a request"),
         pytest.param(line(id=[7], result="x"), id="an answer to nobody"),
+        pytest.param(b'{"id": ' + b"[" * 280 + b"]" * 280 + b', "result": {}}', id="an answer to nested lists"),
         pytest.param(b"\xff\xfe", id="no text"),
     ],
 )

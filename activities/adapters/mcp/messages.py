@@ -8,7 +8,6 @@ from typing import Any
 
 from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, JSONRPCResponse, jsonrpc_message_adapter
 from pydantic import ValidationError
-from pydantic_core import to_json
 
 from orga.activities.adapters.mcp.budget import MAX_PARTS, QUICK_BYTES, SentTooMuch
 from orga.workflows.types.json_text import has_more_parts
@@ -61,19 +60,18 @@ def _mended(line: bytes) -> JSONRPCMessage | None:
     try:
         given: Any = json.loads(line.decode(errors="replace"), strict=False)
     except ValueError:
-        return _error_for(found[1]) if (found := _ANSWER.match(line)) else None
+        return _error_for(json.loads(found[1])) if (found := _ANSWER.match(line)) else None
     if len(line) <= MAX_MENDED_BYTES:
         try:
             return jsonrpc_message_adapter.validate_json(json.dumps(clean_json(given)), by_name=False)
         except ValidationError:
             pass
     is_answer = "result" in given or "error" in given
-    return _error_for(to_json(given.get("id"))) if is_answer else None
+    return _error_for(given.get("id")) if is_answer else None
 
 
-def _error_for(ident: bytes) -> JSONRPCError | None:
-    """Return what stands for an answer that cannot be read, by the JSON of its id."""
-    request: Any = json.loads(ident)
+def _error_for(request: Any) -> JSONRPCError | None:
+    """Return what stands for an answer that cannot be read, by its id."""
     if isinstance(request, bool) or not isinstance(request, (int, str)):
         return None
     return JSONRPCError(jsonrpc="2.0", id=request, error=_UNREADABLE)

@@ -1,12 +1,12 @@
 """Conventions that tools are configured by: `key = value`, a rule for each tool."""
 
 import json
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from orga.activities.adapters.knowledge.conventions.rule import Rule, rules
 from orga.activities.adapters.knowledge.text_file import Unreadable
+from orga.activities.adapters.toml_text import read_toml
 
 MAX_VALUE_CHARS = 400
 MAX_KEYS = 200
@@ -93,8 +93,8 @@ def _table(value: Any) -> dict[str, Any]:
 
 def _toml(text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
+        return read_toml(text)
+    except ValueError as error:
         raise Unreadable(f"it is no TOML: {_cause(error)}") from None
 
 
