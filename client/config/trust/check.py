@@ -9,7 +9,6 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, cast
 
-from orga.activities.adapters.models.settings import DEFAULTS, SITES
 from orga.client.config.environment import Setting
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.file_owner import foreign
@@ -22,12 +21,7 @@ from orga.workflows.types.text import as_line
 VARIABLE = "ORGA_TRUST"
 """`1` trusts every configuration: for automation, where whoever sets the environment has chosen the folder, too."""
 
-_VARIABLES = {
-    "OPA_TOKEN": "policy",
-    "ORGA_KNOWLEDGE_DSN": "knowledge",
-    "ORGA_NOTIFY_SECRET": "notify",
-    **{name: "models" for provider, model, _ in DEFAULTS for name in (model, SITES[provider].base_url)},
-}
+_VARIABLES = {"OPA_TOKEN": "policy", "ORGA_KNOWLEDGE_DSN": "knowledge", "ORGA_NOTIFY_SECRET": "notify"}
 """Variables that are no settings of ours, by the section that they belong to."""
 
 
@@ -103,6 +97,8 @@ def asked_by_policies(folder: Path, risk: Risk) -> Asked:
 
 def around_by(found: Sequence[Setting], env: Mapping[str, str]) -> Around:
     """Return what the environment says beside a file."""
+    from orga.activities.adapters.models.settings import DEFAULTS, SITES  # with no model's code
+
     said = [(key, each.variable) for each in found for key, _ in _leaves(each.path, each.value)]
     said += [
         (WIDE, each.variable)
@@ -110,7 +106,9 @@ def around_by(found: Sequence[Setting], env: Mapping[str, str]) -> Around:
         for key, value in _leaves(each.path, each.value)
         if key[0] == "agents" and key[2:] == ("tools",) and not reads_only(value)
     ]
-    said += [((section,), name) for name, section in _VARIABLES.items() if env.get(name)]
+    of_models = [name for provider, model, _ in DEFAULTS for name in (model, SITES[provider].base_url)]
+    variables = _VARIABLES | dict.fromkeys(of_models, "models")
+    said += [((section,), name) for name, section in variables.items() if env.get(name)]
     said += [(("telemetry",), name) for name in sorted(env) if name.startswith("OTEL_")]
     return Around(said, _server(said, env))
 
