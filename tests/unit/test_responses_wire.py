@@ -260,6 +260,22 @@ async def test_reasoning_that_the_provider_cannot_read_is_left_out() -> None:
     assert ["reasoning" in kind for kind in kinds] == [True, False]
 
 
+async def test_reasoning_after_what_was_refused_goes_back_whatever_phase_its_text_has() -> None:
+    refusal = {"code": "invalid_encrypted_content", "message": "The encrypted content gAAA… could not be verified."}
+    replies = [streamed(*response_events(said_item("hi"))) for _ in range(3)]
+    network = Network([http.Response(400, json={"error": refusal}), *replies])
+    model = provider("responses", network)
+    phase = block_part({"type": "message.phase", "phase": "commentary"})
+    turns: list[Message] = []
+    for name in ("rs_1", "rs_2"):
+        reasoning = block_part(REASONING | {"id": name})
+        turns += [Message.of("user", "go"), Message.of("assistant", "Looking.", blocks=(reasoning, phase))]
+        await model.complete(a_request(messages=tuple(turns)), lambda text: None)
+    await model.close()
+    sent = [[item["id"] for item in network.body(index)["input"] if "id" in item] for index in range(3)]
+    assert sent == [["rs_1"], [], ["rs_2"]]
+
+
 async def test_the_price_of_a_default_model_is_known() -> None:
     model = "gpt-6.1-terra"
     reply, _, _ = await completed(

@@ -2,6 +2,7 @@
 
 `reasoning_content` (DeepSeek, Moonshot): what was thought before calls; without it the next request is refused.
 `extra_content` (Gemini): of a call, with the signature of the thought behind it.
+`phase` (OpenAI, Responses): what a text is, `commentary` or `final_answer`; newer models do worse without it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,6 +13,9 @@ from orga.workflows.types.parts import Block, OpaquePart, Part, ThinkingPart, To
 
 THOUGHT, EXTRA = "reasoning_content", "extra_content"
 """The fields, and the formats of their parts."""
+
+PHASE = "message.phase"
+"""The format of the part that stands before such a text."""
 
 MAX_CHARS = 1_000_000
 """Of a thought: it goes back whole or not at all."""

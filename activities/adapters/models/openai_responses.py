@@ -17,6 +17,7 @@ from orga.activities.adapters.models.calls import OpenCall
 from orga.activities.adapters.models.dialect import Dialect
 from orga.activities.adapters.models.failures import Failures
 from orga.activities.adapters.models.json_shape import as_count, as_object, as_objects, as_text
+from orga.activities.adapters.models.kept_fields import PHASE
 from orga.activities.adapters.models.openai_request import TOOL_CHOICE, system_text
 from orga.activities.adapters.models.pricing import reply_cost_usd
 from orga.activities.adapters.models.schema_shape import is_strict
@@ -27,8 +28,8 @@ from orga.workflows.types.json_text import FINAL_ANSWER
 from orga.workflows.types.messages import FinishReason, Message, Reply
 from orga.workflows.types.parts import OpaquePart, TextPart, ToolCall
 
-REASONING, PHASE = "reasoning", "message.phase"
-"""Formats of parts: an item of reasoning; what a text is (`commentary`, `final_answer`), which goes back with it."""
+REASONING = "reasoning"
+"""The format of the part that holds an item of reasoning."""
 
 _MIN_OUTPUT_TOKENS = 16
 """Less is refused."""

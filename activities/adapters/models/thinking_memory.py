@@ -7,6 +7,7 @@ from hashlib import sha256
 
 from pydantic_core import to_json
 
+from orga.activities.adapters.models.kept_fields import PHASE
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.messages import Message
 from orga.workflows.types.parts import Block
@@ -53,7 +54,8 @@ class ThinkingMemory:
 
 
 def _marks(messages: Iterable[Message]) -> Iterable[str]:
-    return (_mark(block) for message in messages for block in message.blocks)
+    """Yield the digest of each thinking; phases are the same in many messages, and are never refused."""
+    return (_mark(block) for message in messages for block in message.blocks if block.format != PHASE)
 
 
 def _mark(block: Block) -> str:
