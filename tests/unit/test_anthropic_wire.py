@@ -267,7 +267,8 @@ async def test_a_placeholder_before_the_arguments_is_none_of_them(pieces: tuple[
     assert reply.calls == (ToolCall(call_id="t", name="search", arguments={"q": "a"}),)
 
 
-async def test_a_whole_message_without_a_content_type() -> None:
-    whole = {"type": "message", "content": [{"type": "text", "text": "hi"}], "stop_reason": "end_turn"}
+@pytest.mark.parametrize("kind", [{"type": "message"}, {}])
+async def test_a_whole_message_without_a_content_type(kind: dict[str, str]) -> None:
+    whole = {**kind, "content": [{"type": "text", "text": "hi"}], "stop_reason": "end_turn"}
     reply, _, _ = await completed("anthropic", http.Response(200, content=json.dumps(whole).encode()))
     assert (reply.text, reply.finish) == ("hi", "stop")

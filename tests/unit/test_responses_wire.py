@@ -1,5 +1,6 @@
 """OpenAI's Responses protocol: what is sent, and how any server's events read."""
 
+import json
 from typing import Any
 
 import pytest
@@ -152,6 +153,7 @@ WHOLE = list(response_events(*OUTPUT))[-1]["response"]
         pytest.param(streamed(WHOLE | {"object": "response"}), id="the whole response as one event"),
         pytest.param(streamed(*without("item", "delta", "arguments")), id="nothing but the end"),
         pytest.param(http.Response(200, json=WHOLE), id="no stream"),
+        pytest.param(http.Response(200, text=json.dumps(WHOLE | {"object": None})), id="no stream, no types"),
         pytest.param(streamed(*changed(output_index=None)), id="no numbers"),
         pytest.param(streamed(*changed(item_id=None)), id="numbers alone"),
         pytest.param(streamed(*changed(output_index=0)), id="every item numbered 0"),

@@ -155,6 +155,8 @@ TOOLS = (
     ToolSpec(name="rows", description="Rows.", parameters=ROW),
     ToolSpec(name=LONG, parameters=OPEN),
     ToolSpec(name=f"{LONG}too", parameters=OPEN),
+    ToolSpec(name="größe.von"),
+    ToolSpec(name="3d_print"),
     ToolSpec(name="now"),
 )
 
@@ -167,7 +169,7 @@ def test_calls_go_out_and_come_back_under_their_names() -> None:
     assert names[0] == "rows"
     assert names[-1] == "now"
     assert len(set(names)) == len(names)
-    assert all(len(name) <= 64 for name in names)
+    assert all(re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}", name) for name in names)
     made = sent.messages[0].calls
     assert [call.name for call in made] == [names[0], names[2]]
     assert "$filter" not in made[0].arguments

@@ -51,7 +51,7 @@ class MessageReader:
         index = as_count(frame.get("index"))
         if kind == "message_start":
             self._envelope(as_object(frame.get("message")))
-        elif kind == "message":
+        elif kind == "message" or (kind is None and "content" in frame):
             self._whole(frame)
         elif kind == "content_block_start":
             self._block(index, as_object(frame.get("content_block")))

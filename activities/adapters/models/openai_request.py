@@ -45,7 +45,7 @@ def chat_body(request: ModelRequest, dialect: Dialect, *, openrouter: bool) -> d
     if request.output_schema is not None:
         body["response_format"] = _response_format(request.output_schema)
     if request.tools:
-        body["tools"] = [_tool(spec) for spec in request.tools]
+        body["tools"] = [{"type": "function", "function": function(spec)} for spec in request.tools]
         choice = dialect.tool_choice(request)
         if choice != "auto" or dialect.tool_choice_field:
             body["tool_choice"] = TOOL_CHOICE[choice]
@@ -136,11 +136,10 @@ def _call(call: ToolCall) -> dict[str, Any]:
     return {"id": wire_id(call.call_id), "type": "function", "function": function}
 
 
-def _tool(spec: ToolSpec) -> dict[str, Any]:
-    function: dict[str, Any] = {"name": spec.name, "parameters": {"type": "object", "properties": {}} | spec.parameters}
-    if spec.description:
-        function["description"] = spec.description
-    return {"type": "function", "function": function}
+def function(spec: ToolSpec) -> dict[str, Any]:
+    """Return the definition of a tool, as both protocols of OpenAI hold it."""
+    made: dict[str, Any] = {"name": spec.name, "parameters": {"type": "object", "properties": {}} | spec.parameters}
+    return made | {"description": spec.description} if spec.description else made
 
 
 def _mark_cache(last: list[dict[str, Any]]) -> None:

@@ -18,7 +18,7 @@ from orga.activities.adapters.models.dialect import Dialect
 from orga.activities.adapters.models.failures import Failures
 from orga.activities.adapters.models.json_shape import as_count, as_object, as_objects, as_text
 from orga.activities.adapters.models.kept_fields import PHASE
-from orga.activities.adapters.models.openai_request import TOOL_CHOICE, system_text
+from orga.activities.adapters.models.openai_request import TOOL_CHOICE, function, system_text
 from orga.activities.adapters.models.pricing import reply_cost_usd
 from orga.activities.adapters.models.schema_shape import is_strict
 from orga.activities.adapters.models.stream_http import END
@@ -67,16 +67,7 @@ class OpenAIResponses:
             form = {"type": "json_schema", "name": FINAL_ANSWER, "schema": schema, "strict": is_strict(schema)}
             body["text"] = {"format": form}
         if request.tools:
-            body["tools"] = [
-                {
-                    "type": "function",
-                    "name": spec.name,
-                    "description": spec.description or None,
-                    "parameters": {"type": "object", "properties": {}} | spec.parameters,
-                    "strict": False,
-                }
-                for spec in request.tools
-            ]
+            body["tools"] = [{"type": "function", **function(spec), "strict": False} for spec in request.tools]
             choice = dialect.tool_choice(request)
             if choice != "auto" or dialect.tool_choice_field:
                 body["tool_choice"] = TOOL_CHOICE[choice]
@@ -150,7 +141,8 @@ class ResponseReader:
             self._ended = True
             return False
         kind = as_text(frame.get("type"))
-        response = frame if frame.get("object") == "response" else as_object(frame.get("response"))
+        is_whole = frame.get("object") == "response" or (not kind and "output" in frame)
+        response = frame if is_whole else as_object(frame.get("response"))
         if error := frame.get("error") or response.get("error"):
             raise self._failures.in_stream(error)
         if kind == "error":

@@ -29,7 +29,7 @@ from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.parts import Parts, ToolCall
 from orga.workflows.types.tools import ToolSpec
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _DIGEST_CHARS = 8
 
 MAX_TOLD_BYTES = 2_000
@@ -151,7 +151,8 @@ def _shape(tool: ToolSpec, dialect: Dialect) -> _Shape:
 def _legal(name: str) -> str:
     """Return a name that providers take; it ends in a digest, so that no two tools get the same."""
     digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARS]
-    return f"{re.sub(r'[^a-zA-Z0-9_-]', '_', name)[: 63 - _DIGEST_CHARS]}_{digest}"
+    legal = re.sub(r"^[^a-zA-Z]|[^a-zA-Z0-9_-]", "_", name)
+    return f"{legal[: 63 - _DIGEST_CHARS]}_{digest}"
 
 
 def _is_named(name: str, refusal: str) -> bool:
