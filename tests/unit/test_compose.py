@@ -34,10 +34,10 @@ def test_the_schema_refuses_what_is_none() -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_every_service_has_an_image_with_a_version_or_is_built_here(name: str) -> None:
+def test_every_service_has_an_image_with_a_version_and_a_digest_or_is_built_here(name: str) -> None:
     service = SERVICES[name]
     assert ("image" in service) != ("build" in service)
-    assert re.fullmatch(r"[^:]+:(?!latest)[\w.-]+", service.get("image", "built:here"))
+    assert "build" in service or re.fullmatch(r"[^:]+:(?!latest)[\w.-]+@sha256:[0-9a-f]{64}", service["image"])
 
 
 @pytest.mark.parametrize("name", SERVICES)
