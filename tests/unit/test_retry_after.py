@@ -138,6 +138,6 @@ def test_a_wait_that_a_body_states(body: object, expected: float | None) -> None
 
 def test_a_header_wins_over_the_body_which_wins_over_the_reset_of_a_limit() -> None:
     headers = {"x-ratelimit-reset-tokens": "9s"}
-    assert retry_after_s(headers, NOW, rate_limited=True, said=4.0) == 4.0
-    assert retry_after_s(headers | {"retry-after": "2"}, NOW, rate_limited=True, said=4.0) == 2.0
-    assert retry_after_s(headers, NOW, rate_limited=False, said=4.0) == 4.0
+    assert retry_after_s(headers, NOW, rate_limited=True, in_body=4.0) == 4.0
+    assert retry_after_s(headers | {"retry-after": "2"}, NOW, rate_limited=True, in_body=4.0) == 2.0
+    assert retry_after_s(headers, NOW, rate_limited=False, in_body=4.0) == 4.0

@@ -20,7 +20,7 @@ class AnthropicMessages:
 
     provider: str = "anthropic"
     path: str = "/messages"
-    words: str = "/messages"
+    name_pattern: str = "/messages"
     may_be_missing: bool = False
 
     def dialect(self, model: str) -> Dialect:

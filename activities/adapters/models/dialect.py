@@ -65,7 +65,7 @@ _ALTERNATION = re.compile(
     r"|turn comes immediately after",  # Gemini
     re.IGNORECASE,
 )
-"""What chat templates and servers say of two messages of one side in a row."""
+"""How chat templates and servers refuse two messages of one side in a row."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Dialect:
     """Digests of tools that the model takes in no shape."""
     max_tools: int | None = None
     system_role: bool = True
-    """Whether instructions may stand in a message of their own; where not, they begin the first one of the user."""
+    """Whether a system message is taken; if not, the instructions begin the first message of the user."""
     alternating: bool = False
     """Whether messages of user and assistant have to alternate."""
     max_output_tokens: int | None = None
@@ -176,7 +176,7 @@ def _field_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dial
     if not _REFUSED.search(refusal):
         return None
     found = (field for field in _FIELDS if field.is_sent(dialect, request))
-    return next((replace(dialect, **field.instead) for field in found if re.search(field.words, refusal)), None)
+    return next((replace(dialect, **field.instead) for field in found if re.search(field.pattern, refusal)), None)
 
 
 @dataclass(frozen=True)
@@ -184,8 +184,8 @@ class _Field:
     """A field of a request that some models refuse."""
 
     is_sent: Callable[[Dialect, ModelRequest], bool]
-    words: str
-    """A refusal of it holds these."""
+    pattern: str
+    """A refusal of it matches this regular expression."""
     instead: dict[str, Any]
 
 

@@ -59,7 +59,7 @@ class Failures:
         kind, retryable = _judged(status, error)
         retryable = {"true": True, "false": False}.get(headers.get("x-should-retry", "").lower(), retryable)
         stated = {**error.headers, **{name.lower(): value for name, value in headers.items()}}
-        wait = retry_after_s(stated, datetime.now(UTC), rate_limited=status == 429, said=error.wait_s)
+        wait = retry_after_s(stated, datetime.now(UTC), rate_limited=status == 429, in_body=error.wait_s)
         return Refusal(kind, self._text(f"{how}: {error.message}"), error, retryable=retryable, wait=wait)
 
     def bad_stream(self, reason: str) -> ModelError:

@@ -15,7 +15,7 @@ THOUGHT, EXTRA = "reasoning_content", "extra_content"
 """The fields, and the formats of their parts."""
 
 PHASE = "message.phase"
-"""The format of the part that stands before such a text."""
+"""The format of the part before such a text."""
 
 MAX_CHARS = 1_000_000
 """Of a thought: it goes back whole or not at all."""

@@ -21,7 +21,7 @@ class OpenAIChat:
 
     provider: str
     path: str = "/chat/completions"
-    words: str = r"chat[ /_-]?completions?"
+    name_pattern: str = r"chat[ /_-]?completions?"
     may_be_missing: bool = False
 
     def dialect(self, model: str) -> Dialect:

@@ -84,7 +84,7 @@ def _messages(request: ModelRequest, dialect: Dialect, *, openrouter: bool) -> l
 def _alternating(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the messages so that user and assistant take turns, begun by the user; results follow their calls.
 
-    Texts of one side are joined. Between results and what a user says next stands a word of the assistant.
+    Texts of one side are joined. A short assistant message separates results from the user message that follows.
     """
     found: list[dict[str, Any]] = []
     for role, side in groupby(messages, key=lambda message: message["role"]):

@@ -37,11 +37,11 @@ _MIN_OUTPUT_TOKENS = 16
 
 @dataclass(frozen=True)
 class OpenAIResponses:
-    """A `Wire`. `provider` tells prices apart."""
+    """A `Wire`. `provider` decides which prices count."""
 
     provider: str
     path: str = "/responses"
-    words: str = r"/responses\b|\bresponses api\b"
+    name_pattern: str = r"/responses\b|\bresponses api\b"
     may_be_missing: bool = True
 
     def dialect(self, model: str) -> Dialect:
@@ -206,7 +206,7 @@ class ResponseReader:
         return True
 
     def _item(self, frame: dict[str, Any], item: dict[str, Any], *, is_begun: bool = False) -> _Item:
-        """Return the item that an event speaks of; it begins with the first of its events.
+        """Return the item of an event; it begins with the first of its events.
 
         Servers number items, name them, or both; some number all of them 0, some change the name on the way.
         """
@@ -236,7 +236,7 @@ class ResponseReader:
         return begun
 
     def _whole(self, begun: _Item, item: dict[str, Any]) -> None:
-        """Take the whole item, which says what its events may have left out."""
+        """Take the whole item, which holds what its events may have left out."""
         if begun.call is not None:
             call, arguments = begun.call, as_text(item.get("arguments"))
             call.call_id = as_text(item.get("call_id")) or call.call_id

@@ -1,7 +1,7 @@
 """Refusals of what does not fit a model's window: their wordings, and the numbers in them, as tables of data.
 
 Servers count the output limit together with what they are sent. So one wording has two causes: an output limit that
-is too high, and a conversation that is too long. The numbers tell them apart.
+is too high, and a conversation that is too long. The numbers show which one it is.
 """
 
 import re
@@ -44,7 +44,7 @@ WORDINGS = (
     ("several", r"context (?:length|window) (?:of|is) .{0,20}tokens.{0,40}(?:requested|exceed|resulted)"),
     ("several", r"(?:prompt|request|input) (?:has|contains) .{0,20}too many tokens|too many (?:input )?tokens in"),
 )  # fmt: skip
-"""Who says it, and in which words; any letter case. From the providers' documentation, from public issues, and from the
+"""Provider and regular expression; letter case is ignored. From the providers' documentation, from public issues, and from the
 tables that other clients keep."""
 
 CODES = frozenset(
@@ -61,7 +61,7 @@ CODES = frozenset(
         "1261",  # Zhipu
     }
 )
-"""Codes and types that say the same."""
+"""Codes and types with the same meaning."""
 
 _NUMBERS = (
     ("Anthropic", rf"(?P<input>{_N}) \+ (?P<output>{_N}) > (?P<window>{_N})"),
@@ -106,7 +106,7 @@ _NUMBERS = (
     ("LM Studio", rf"keep the first (?P<input>{_N}) tokens.{{0,120}}length of only (?P<window>{_N})"),
     ("several", rf"context (?:length|window|size|limit) (?:is |of |is only |of only )?\(?(?P<window>{_N})"),
 )
-"""Where the numbers stand; the first that fits counts. `total` holds input and output together."""
+"""Provider and regular expression for the numbers; the first match counts. `total`: input and output together."""
 
 _OVERFLOW = re.compile("|".join(f"(?:{pattern})" for _, pattern in WORDINGS), re.IGNORECASE)
 _PATTERNS = tuple(re.compile(pattern, re.IGNORECASE) for _, pattern in _NUMBERS)
@@ -118,7 +118,7 @@ _TOO_LARGE_FOR_A_RATE = re.compile(r"request too large for .{0,200}tokens per mi
 
 
 def is_overflow(message: str, code: str = "") -> bool:
-    """Return whether a refusal says that the request does not fit the model's window."""
+    """Return whether a refusal means that the request does not fit the model's window."""
     if _TOO_LARGE_FOR_A_RATE.search(message):
         return True
     return code in CODES or (_OVERFLOW.search(message) is not None and _A_RATE.search(message) is None)
@@ -139,7 +139,7 @@ def stated(message: str, output_limit: int) -> Stated:
     """Return the numbers of a refusal.
 
     Args:
-        message: Its words.
+        message: Its text.
         output_limit: What was asked for, which a total may hold.
     """
     found = next((match for pattern in _PATTERNS if (match := pattern.search(message))), None)

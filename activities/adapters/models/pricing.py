@@ -48,7 +48,7 @@ class StatedPrice:
 def reply_cost_usd(
     provider: str, model: str, usage: Usage, *, billed: object = None, cache_write_tokens: int = 0
 ) -> float | None:
-    """Return what the provider says it billed, where it is one that does, else the list price of what was used."""
+    """Return what the provider billed, if it reports that, else the list price of what was used."""
     if provider not in BILLING_PROVIDERS:
         return cost_usd(provider, model, usage, cache_write_tokens=cache_write_tokens)
     if isinstance(billed, (int, float)) and 0 <= billed < _MOST_BILLED:

@@ -17,7 +17,7 @@ _UNITS = (
     ("h", 3_600.0, r"h|hrs?|hours?|小时"),
     ("d", 86_400.0, r"d|days?|天"),
 )
-_UNIT = "|".join(f"(?P<{name}>{words})" for name, _, words in _UNITS)
+_UNIT = "|".join(f"(?P<{name}>{spellings})" for name, _, spellings in _UNITS)
 _PIECE = re.compile(rf"(\d+(?:\.\d+)?)\s*(?:{_UNIT})(?![a-z])(?:,?\s*(?:and\s+)?)", re.IGNORECASE)
 _PIECES = rf"(?:\d+(?:\.\d+)?\s*(?:{re.sub(r'[?]P<[a-z]+>', '?:', _UNIT)})(?![a-z]),?\s*(?:and\s+)?)+"
 _MAX_DURATION_CHARS = 64
@@ -31,11 +31,11 @@ SENTENCES = (
     ("OpenRouter", r"retry[-_ ]after(?:[-_ ]seconds)?[\"']?\s*[:=]\s*"),
     ("Zhipu, DashScope", r"请(?:在|等待|于)?"),  # 请在 30 秒后重试
 )
-"""Who writes it, and the words before the duration; any letter case."""
+"""Provider, and a regular expression for the text before the duration; letter case is ignored."""
 
 BODY_KEYS = {
     "retrydelay": 1.0,  # Google: RetryInfo among error.details, "21s"
-    "quotaresetdelay": 1.0,  # Google, beside it
+    "quotaresetdelay": 1.0,  # Google, too
     "retry_after": 1.0,
     "retryafter": 1.0,
     "retry_after_seconds": 1.0,  # OpenRouter
@@ -47,27 +47,27 @@ BODY_KEYS = {
 """Keys of an error's JSON, in lower case, that hold a wait: a number of so many seconds, or a duration."""
 
 _SENTENCE = re.compile(
-    rf"(?:{'|'.join(words for _, words in SENTENCES)})[\s\"'~:]*(?:about |approximately )?({_PIECES})", re.IGNORECASE
+    rf"(?:{'|'.join(before for _, before in SENTENCES)})[\s\"'~:]*(?:about |approximately )?({_PIECES})", re.IGNORECASE
 )
 _MAX_PARTS = 500
 """Of an error's JSON that are gone through."""
 
 
 def retry_after_s(
-    headers: Mapping[str, str], now: datetime, *, rate_limited: bool, said: float | None = None
+    headers: Mapping[str, str], now: datetime, *, rate_limited: bool, in_body: float | None = None
 ) -> float | None:
     """Return the wait, or None when none is stated in a form that makes sense.
 
-    A direct wish in the headers comes first, then what the body says, then the limits' reset times. Those are read
+    A direct wish in the headers comes first, then that of the body, then the limits' reset times. Those are read
     only when a limit was hit: providers send them with every answer.
 
     Args:
         headers: Names in lower case, or a case-insensitive mapping.
         now: What absolute times are measured against.
         rate_limited: Whether the answer was 429.
-        said: What `stated_wait` found in the body.
+        in_body: What `stated_wait` found in the body.
     """
-    direct = next((wait for wait in _direct(headers, now) if wait is not None), said)
+    direct = next((wait for wait in _direct(headers, now) if wait is not None), in_body)
     return _reset_s(headers, now) if direct is None and rate_limited else direct
 
 
@@ -85,7 +85,7 @@ def _direct(headers: Mapping[str, str], now: datetime) -> Iterator[float | None]
 
 
 def _reset_s(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return the longest reset of the exhausted limits, or of all when none says that it is exhausted.
+    """Return the longest reset of the exhausted limits, or of all limits if none is marked as exhausted.
 
     `x-ratelimit-reset-tokens` (OpenAI, Groq, Azure, Cerebras), `anthropic-ratelimit-tokens-reset`, `x-ratelimit-reset`
     (OpenRouter) and `ratelimit-reset` each have a header of their own for what remains; `ratelimit` (IETF) holds both.

@@ -148,7 +148,7 @@ def with_keys(value: Any, schema: dict[str, Any], names: Mapping[str, str], *, b
 
 
 def plain(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema that says less, in the few keywords that every provider takes: types, properties, enums."""
+    """Return a simpler schema, in the few keywords that every provider takes: types, properties, enums."""
     return _plain([schema], schema, iter(range(_MAX_PLAIN_PARTS))) | {"type": "object"}
 
 
@@ -196,7 +196,7 @@ def _unescaped(step: str) -> str:
 
 
 def _properties(schemas: Iterable[object], root: dict[str, Any]) -> dict[str, list[Any]]:
-    """Return the properties by name, each with the schemas that speak of it."""
+    """Return the properties by name, each with its schemas."""
     found: dict[str, list[Any]] = {}
     for part in _parts(schemas, root):
         for name, each in as_object(part.get("properties")).items():
@@ -271,5 +271,5 @@ def _kinds(schema: dict[str, Any]) -> list[str]:
     kind = schema.get("type")
     if isinstance(kind, list):
         return [each for each in cast("list[object]", kind) if isinstance(each, str)]
-    told = "object" if "properties" in schema else "array" if "items" in schema else ""
-    return [each for each in (as_text(kind) or told,) if each]
+    implied = "object" if "properties" in schema else "array" if "items" in schema else ""
+    return [each for each in (as_text(kind) or implied,) if each]

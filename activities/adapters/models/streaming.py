@@ -25,7 +25,7 @@ _DOCUMENTS = re.compile(r"https?://(?!\S*/v\d)\S+")
 
 
 class StreamingProvider:
-    """A `ModelProvider` for one endpoint and the protocols that it may speak."""
+    """A `ModelProvider` for one endpoint and the protocols that it may have."""
 
     def __init__(
         self,
@@ -47,8 +47,8 @@ class StreamingProvider:
         self._others = {} if other is None else {wire.path: other, other.path: wire}
         self._http = StreamHttp(endpoint, transport)
         self._wires: dict[str, Wire] = {}
-        self._spoken: set[str] = set()
-        """Paths of the protocols that have brought a reply."""
+        self._used: set[str] = set()
+        """Paths of the protocols that have returned a reply."""
         self._dialects: dict[tuple[str, str], Dialect] = {}
         self._thinking = ThinkingMemory()
 
@@ -74,7 +74,7 @@ class StreamingProvider:
                 raise
             self._usual = wire = other
         self._remember_wire(request.model, wire)
-        self._spoken.add(wire.path)
+        self._used.add(wire.path)
         return reply
 
     async def look(self) -> None:
@@ -92,7 +92,7 @@ class StreamingProvider:
     async def _complete(self, wire: Wire, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Return the reply by one protocol.
 
-        A refusal that says which part the model doesn't take (temperature, the name of the output limit, a tool) is
+        A refusal that names what the model does not take (temperature, the name of the output limit, a tool) is
         answered by a request without it, and remembered. Nothing was generated before it, so nothing is paid twice.
         """
         key = (wire.path, request.model)
@@ -136,15 +136,15 @@ class StreamingProvider:
         return reader.reply()
 
     def _other_meant(self, wire: Wire, error: Refusal) -> Wire | None:
-        """Return the other protocol where a refusal says to use it, or that the endpoint does not have this one."""
+        """Return the other protocol if a refusal points to it, or shows that the endpoint does not have this one."""
         other = self._others.get(wire.path)
         if other is None or not (error.kind in {"InvalidRequest", "ModelNotFound"} or error.status in _NO_ROUTE):
             return None
         text = _DOCUMENTS.sub("", error.error.message)
-        is_named = re.search(wire.words, text, re.IGNORECASE) is not None
+        is_named = re.search(wire.name_pattern, text, re.IGNORECASE) is not None
         is_missing = error.status in _NO_ROUTE and re.search(r"\b(?:model|deployment)", text) is None
-        may_be_missing = wire.may_be_missing and wire.path not in self._spoken
-        is_meant = re.search(other.words, text, re.IGNORECASE) or (may_be_missing and (is_named or is_missing))
+        may_be_missing = wire.may_be_missing and wire.path not in self._used
+        is_meant = re.search(other.name_pattern, text, re.IGNORECASE) or (may_be_missing and (is_named or is_missing))
         return other if is_meant else None
 
     def _remember(self, key: tuple[str, str], dialect: Dialect) -> None:

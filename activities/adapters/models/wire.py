@@ -38,13 +38,13 @@ class Wire(Protocol):
         ...
 
     @property
-    def words(self) -> str:
-        """A pattern of what refusals call the protocol."""
+    def name_pattern(self) -> str:
+        """A regular expression for what refusals call the protocol."""
         ...
 
     @property
     def may_be_missing(self) -> bool:
-        """Whether servers that speak another protocol of the endpoint may know nothing of it."""
+        """Whether a server of this provider may lack the protocol."""
         ...
 
     def dialect(self, model: str) -> Dialect:

@@ -2,7 +2,7 @@
 
 Every provider refuses some definitions (`$filter` as a property, `anyOf` at the top, long names), and one refused tool
 makes every request fail. So definitions are reshaped before they are sent. One that is refused all the same is sent
-again in plain words, and left out in the end. The gate checks all arguments against the tool's own schema.
+again with a simpler schema, and left out in the end. The gate checks all arguments against the tool's own schema.
 """
 
 import logging
@@ -32,7 +32,7 @@ from orga.workflows.types.tools import ToolSpec
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _DIGEST_CHARS = 8
 
-MAX_TOLD_BYTES = 2_000
+MAX_SHOWN_BYTES = 2_000
 """Of a schema that is also shown in the description, since its top could not be sent."""
 
 _FEW = 2
@@ -140,8 +140,8 @@ def _shape(tool: ToolSpec, dialect: Dialect) -> _Shape:
     parameters, description = as_object_root(schema), tool.description
     if mark in dialect.plain_tools:
         parameters, description = plain(schema), description[:MAX_PLAIN_CHARS]
-    elif parameters is not schema and len(told := to_json(schema)) <= MAX_TOLD_BYTES:
-        description = f"{description}\n\nThe arguments fit this JSON Schema: {told.decode()}".strip()
+    elif parameters is not schema and len(shown := to_json(schema)) <= MAX_SHOWN_BYTES:
+        description = f"{description}\n\nThe arguments fit this JSON Schema: {shown.decode()}".strip()
     name = tool.name if _NAME.fullmatch(tool.name) else _legal(tool.name)
     if (name, description) == (tool.name, tool.description) and parameters is tool.parameters:
         return _Shape(tool, tool, names, mark)
