@@ -44,8 +44,8 @@ WORDINGS = (
     ("several", r"context (?:length|window) (?:of|is) .{0,20}tokens.{0,40}(?:requested|exceed|resulted)"),
     ("several", r"(?:prompt|request|input) (?:has|contains) .{0,20}too many tokens|too many (?:input )?tokens in"),
 )  # fmt: skip
-"""Provider and regular expression; letter case is ignored. From the providers' documentation, from public issues, and from the
-tables that other clients keep."""
+"""Provider and regular expression; letter case is ignored. The sources are the providers' documentation, public issues,
+and the tables of other clients."""
 
 CODES = frozenset(
     {
