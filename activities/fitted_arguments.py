@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
 from orga.workflows.types.json_text import MAX_DEPTH, answer_json, is_deeper
-from orga.workflows.types.loop_tools import SAGA
+from orga.workflows.types.loop_tools import loop_tool
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.parts import ToolCall
 from orga.workflows.types.tools import ToolSpec
@@ -49,7 +49,7 @@ class _Fitting:
             return call
         try:
             fitted = self._of_tool(schema, given)
-            fitted = self._of_saga(fitted) if call.name == SAGA else fitted
+            fitted = self._of_plan(fitted) if loop_tool(call.name).is_plan else fitted
         except RecursionError:  # of texts within texts
             return call
         return call if is_deeper(fitted, MAX_DEPTH) else call.with_differences(arguments=fitted, malformed=None)
@@ -59,8 +59,8 @@ class _Fitting:
         fitted = self._value(arguments, schema)
         return fitted if _is_object(fitted) else arguments
 
-    def _of_saga(self, arguments: Json) -> Json:
-        """Return the plan of a saga with the arguments of the calls that it makes fitted, too."""
+    def _of_plan(self, arguments: Json) -> Json:
+        """Return a plan with the arguments of the calls that it makes fitted, too."""
         steps = arguments.get("steps")
         return arguments | {"steps": [self._step(step) for step in steps]} if _is_list(steps) else arguments
 
