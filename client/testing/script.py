@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from pydantic_core import to_json
 
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest
+from orga.workflows.decisions.conversation import MIN_ESTIMATE, tokens_in, tokens_of
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.text import MEANING, one_line, undelimited
 from orga.workflows.types.usage import Usage
@@ -18,9 +19,6 @@ Step = Reply | Exception | Callable[[ModelRequest], Reply | Awaitable[Reply]]
 USAGE = Usage(input_tokens=100, output_tokens=10)
 """Of each reply that a test writes, unless it says otherwise. It counts for budgets, and teaches a run nothing about
 how its model counts."""
-
-SHORT_BYTES = 1_000
-"""Of a request: from a shorter one no run learns how its model counts."""
 
 SHOWN_CHARS = 200
 
@@ -208,9 +206,9 @@ def _taught_nothing(reply: Reply, request: ModelRequest) -> Reply:
     """
     if reply.usage is not USAGE:
         return reply
-    texts = [*request.system, *(message.text for message in request.messages)]
-    size = sum(map(len, texts)) + len(to_json([tool.parameters for tool in request.tools]))
-    if size < SHORT_BYTES:
+    estimate = tokens_in(request.messages) + sum(tokens_of(len(text.encode())) for text in request.system)
+    estimate += sum(tokens_of(len(to_json((t.name, t.description, t.parameters)))) for t in request.tools)
+    if estimate < MIN_ESTIMATE:
         return reply
     return reply.with_differences(usage=Usage(output_tokens=USAGE.input_tokens + USAGE.output_tokens))
 

@@ -95,7 +95,7 @@ async def test_a_run_that_said_nothing_has_learnt_nothing(client: Client, store:
 
 
 async def test_a_run_that_found_no_answer_has_learnt_nothing(client: Client, store: SqliteStore) -> None:
-    steps = [calls("look", text="Let me look at the door."), answers("I looked, but I could not find that out.")]
+    steps = [calls("look", reply_text="Let me look at the door."), answers("I looked, but I could not find that out.")]
     async with a_loop(client, steps, FakeTool("look"), knowledge=store) as loop:
         ran = await loop.run("Which colour?", **ON)
     assert ran.result.termination.reason == "completed"
