@@ -15,6 +15,7 @@ from orga.client.past.rewind import rewind
 from orga.client.proof.verify import verify
 from orga.client.runs.inbox import InboxEntry, inbox
 from orga.client.runs.listing import Filter, ListedRun, detailed, rows
+from orga.client.runs.message_forms import anthropic_messages, openai_messages
 from orga.workflows.types.status import JournalEntry
 
 __all__ = [
@@ -22,10 +23,12 @@ __all__ = [
     "InboxEntry",
     "ListedRun",
     "Verification",
+    "anthropic_messages",
     "fork",
     "inbox",
     "journal",
     "list",
+    "openai_messages",
     "rewind",
     "timeline",
     "verify",

@@ -1,0 +1,98 @@
+"""Conversations as the SDKs of OpenAI and Anthropic take them, for those who go on with one outside of orga."""
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from pydantic_core import to_json
+
+from orga.workflows.types.parts import ToolCall
+
+_NO_TEXT = "(nothing)"
+"""In place of an empty text, which Anthropic refuses."""
+
+
+class Shown(Protocol):
+    """A message of a run, as `AgentHandle.conversation` returns it."""
+
+    @property
+    def role(self) -> str:
+        """Of whoever says it."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """What is said."""
+        ...
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """What is called."""
+        ...
+
+    @property
+    def call_id(self) -> str | None:
+        """The call that it answers."""
+        ...
+
+    @property
+    def is_error(self) -> bool:
+        """Whether that has failed."""
+        ...
+
+
+def openai_messages(conversation: Iterable[Shown]) -> list[dict[str, Any]]:
+    """Return a conversation as `messages` of OpenAI's Chat Completions.
+
+    Texts of tools and strangers stand in it as they are: mark them as data before a model reads them.
+
+    Args:
+        conversation: From `AgentHandle.conversation`.
+    """
+    return [_of_openai(message) for message in conversation]
+
+
+def _of_openai(message: Shown) -> dict[str, Any]:
+    if message.role == "tool":
+        return {"role": "tool", "tool_call_id": message.call_id or "", "content": message.text}
+    if not message.calls:
+        return {"role": message.role, "content": message.text}
+    calls = [
+        {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": _arguments(call)}}
+        for call in message.calls
+    ]
+    return {"role": message.role, "content": message.text or None, "tool_calls": calls}
+
+
+def _arguments(call: ToolCall) -> str:
+    return to_json(call.arguments).decode() if call.malformed is None else call.malformed
+
+
+def anthropic_messages(conversation: Iterable[Shown]) -> dict[str, Any]:
+    """Return a conversation as `system` and `messages` of Anthropic's Messages API.
+
+    `client.messages.create(**anthropic_messages(...), ...)`. Messages of one side are joined, as that API wants them.
+    The rest is as for `openai_messages`.
+    """
+    system: list[str] = []
+    messages: list[dict[str, Any]] = []
+    for message in conversation:
+        if message.role == "system":
+            system.append(message.text)
+            continue
+        role = "assistant" if message.role == "assistant" else "user"
+        if not messages or messages[-1]["role"] != role:
+            messages.append({"role": role, "content": []})
+        messages[-1]["content"] += _blocks(message)
+    return {"messages": messages, **({"system": "\n\n".join(system)} if system else {})}
+
+
+def _blocks(message: Shown) -> list[dict[str, Any]]:
+    if message.role == "tool":
+        failed = {"is_error": True} if message.is_error else {}
+        text = message.text or _NO_TEXT
+        return [{"type": "tool_result", "tool_use_id": message.call_id or "", "content": text, **failed}]
+    calls = [
+        {"type": "tool_use", "id": call.call_id, "name": call.name, "input": call.arguments} for call in message.calls
+    ]
+    text = message.text if message.text.strip() or calls else _NO_TEXT
+    return [*([{"type": "text", "text": text}] if text.strip() else []), *calls]
