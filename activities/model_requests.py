@@ -16,14 +16,13 @@ _MAY_CALL = frozenset({"reason", "goal_input"})
 
 
 def model_request(turn: str, context: Rebuilt, request: ReasonRequest) -> ModelRequest:
-    """Return what the model is sent; where there are tools, with what the lines around their results mean."""
+    """Return what the model is sent, with what the lines around untrusted data mean if there can be any."""
     setup, is_goals = context.setup, turn in GOAL_TURNS
     own = GOAL_INSTRUCTIONS if is_goals else ""
+    has_data = setup.tools or setup.config.uses_knowledge or any(m.untrusted or m.result for m in context.messages)
     return ModelRequest(
         model=setup.model,
-        system=tuple(
-            filter(None, (setup.instructions, own, MEANING if setup.tools or setup.config.uses_knowledge else ""))
-        ),
+        system=tuple(filter(None, (setup.instructions, own, MEANING if has_data else ""))),
         messages=context.sent or as_sent(context.messages, setup.tools),
         tools=setup.tools,
         tool_choice="auto" if turn in _MAY_CALL else "none",

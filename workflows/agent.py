@@ -60,6 +60,7 @@ from orga.workflows.phases.recovery import resolve_stuck_steps
 from orga.workflows.phases.run import Run, reason_to_stop
 from orga.workflows.phases.stages import conclude, pass_stages
 from orga.workflows.types.control import Stop
+from orga.workflows.types.conversation import latest_turn
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.status import AgentResult
 
@@ -216,7 +217,8 @@ class AgentWorkflow(AgentLoop[AgentResult]):
     async def finish(self, ended: AgentResult) -> AgentResult:
         """Store what the run has learnt."""
         if self._run.config.uses_knowledge:
-            await persist_learnings(self._run, learnings(self._run.state))
+            since = latest_turn(self._run.state.conversation.messages).start
+            await persist_learnings(self._run, learnings(self._run.state, since))
         return ended
 
     def result(self, stop: Stop) -> AgentResult:

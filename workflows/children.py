@@ -7,6 +7,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
+from orga.workflows.types.given_messages import GivenMessage
 from orga.workflows.types.input import AgentInput, LoopConfig, handed_on, parse_input
 from orga.workflows.types.loop_settings import LoopSettings
 from orga.workflows.types.names import AGENT_WORKFLOW
@@ -27,6 +28,7 @@ async def run_agent(
     tools: Sequence[str] | None = None,
     trusted_context: Mapping[str, Any] | None = None,
     output_schema: Mapping[str, Any] | None = None,
+    messages: Sequence[GivenMessage | Mapping[str, Any]] | None = None,
     tenant: str | None = None,
     workflow_id: str | None = None,
     task_queue: str | None = None,
@@ -45,6 +47,8 @@ async def run_agent(
         tools: A part of the agent's tools, and of those of its delegates.
         trusted_context: Facts for policies and decisions; no model and no tool can write them.
         output_schema: JSON Schema of the answer, which is `data` of the result then.
+        messages: What was said before the task, as `conversation` of a run shows it; untrusted unless a message says
+            `trusted`.
         tenant: By which runs are listed.
         workflow_id: Of the child; `agent-<uuid>` unless given.
         task_queue: Where workers with that agent poll; that of the workflow unless given.
@@ -62,6 +66,7 @@ async def run_agent(
         "tools": tools,
         "trusted_context": trusted_context,
         "output_schema": output_schema,
+        "messages": messages,
         "tenant": tenant,
     }
     checked = _checked({name: value for name, value in given.items() if value is not None})

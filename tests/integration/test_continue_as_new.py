@@ -7,11 +7,13 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
-from orga import runs
-from orga.activities.ports import ToolContext, ToolError
+from orga import AgentHandle, runs
+from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
 from orga.client.server.search_attributes import register
+from orga.runs import openai_messages, verify
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.decisions.calls import idempotency_key
+from orga.workflows.types.given_messages import GIVEN_MESSAGES
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.setup import Setup
 from tests.support.hold import Hold, until
@@ -226,3 +228,43 @@ async def test_every_run_of_a_chain_is_found_by_its_search_attributes(client: Cl
 
 async def counts(client: Client, query: str, number: int) -> bool:
     return (await client.count_workflows(query)).count == number
+
+
+class Noting(Deny):
+    """Denies nothing, and keeps what taints the run."""
+
+    taints: tuple[str, ...] = ()
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        self.taints = (*self.taints, *proposal.taint)
+        return await super().judge(proposal)
+
+
+async def test_a_run_goes_on_from_a_conversation_that_it_was_given(client: Client) -> None:
+    """Through runs that continue as new, too; who reads its history finds the same conversation."""
+    talk = [
+        {"role": "user", "text": "Where is ORD-7?"},
+        {"role": "assistant", "calls": [{"call_id": "look_0", "name": "look", "arguments": {"n": 7}}]},
+        {"role": "tool", "call_id": "look_0", "text": "sent"},
+        {"role": "assistant", "text": "It was sent.", "trusted": True},
+    ]
+    engine = Noting()
+    script = ScriptedModel([calls("look", n=1), calls("look", n=2), answers("all sent")])
+    async with a_loop(client, script, FakeTool("look", "sent"), engine=engine, setup=EACH_ITERATION) as loop:
+        ran = await loop.run({"task": "And ORD-8?", "messages": talk})
+        verified = await verify(client, ran.handle.id)
+        shown = await AgentHandle(client, ran.handle.id).conversation()
+    assert (ran.result.output, ran.result.tool_calls.run, verified.ok) == ("all sent", 2, True)
+    assert ran.journal[0].data["input"] == {"messages": 4}
+    first, last = script.seen[0].messages, script.seen[-1].messages
+    assert [(m.role, m.text) for m in first[1:]] == [
+        ("assistant", ""),
+        ("tool", "sent"),
+        ("assistant", "It was sent."),
+        ("user", "And ORD-8?"),
+    ]
+    assert "Where is ORD-7?" in first[0].text
+    assert last[:5] == first
+    assert len({call.call_id for message in last for call in message.calls}) == 3
+    assert set(engine.taints) == {GIVEN_MESSAGES, "look"}
+    assert openai_messages(shown)[3] == {"role": "tool", "tool_call_id": "look_0", "content": "sent"}

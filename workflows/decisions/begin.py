@@ -18,6 +18,7 @@ from orga.workflows.decisions.stages import NEEDED
 from orga.workflows.types.control import Clock
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.decision import GroundedDecision, Kind, Rule
+from orga.workflows.types.given_messages import GIVEN_MESSAGES, messages_of
 from orga.workflows.types.input import AgentInput, Lineage, parse_input
 from orga.workflows.types.mcp import DEFINITIONS
 from orga.workflows.types.messages import Message
@@ -50,12 +51,24 @@ def state_in(given: object) -> AgentState | None:
 
 
 def begun(run_input: AgentInput, origin: str, now: datetime) -> AgentState:
-    """Return the state of a new run: the task is the first message."""
-    task = Message.of("user", run_input.task, pinned=True)
-    conversation = with_message(Conversation(), task)
-    taint = run_input.lineage.taint
-    clock = Clock(started_at=now)
-    return AgentState(input=run_input, origin=origin, clock=clock, conversation=conversation, taint=taint)
+    """Return the state of a new run: the task is the first message, or follows those that the starter gave."""
+    given, conversation, taint = run_input.messages, Conversation(), run_input.lineage.taint
+    for message in messages_of(given):
+        conversation = with_message(conversation, message)
+    task = (
+        Message.of("user", run_input.task, begins_turn=True)
+        if given
+        else Message.of("user", run_input.task, pinned=True)
+    )
+    if not all(message.trusted for message in given):
+        taint = tuple(dict.fromkeys((*taint, GIVEN_MESSAGES)))
+    return AgentState(
+        input=run_input.without_messages(),
+        origin=origin,
+        clock=Clock(started_at=now),
+        conversation=with_message(conversation, task),
+        taint=taint,
+    )
 
 
 def effects_origin(lineage: Lineage, origin: str) -> str:

@@ -23,6 +23,7 @@ from orga.workflows.types.conversation import (
     Conversation,
     Summary,
     goes_last,
+    keeps_first,
     latest_turn,
 )
 from orga.workflows.types.input import ContextStrategy
@@ -63,7 +64,8 @@ def messages_to_drop(conversation: Conversation, token_budget: int, reserve: int
 
 def _pinned_to_drop(conversation: Conversation, token_budget: int, size: int) -> set[int]:
     """Return which pinned messages go, `size` being the bytes of all that is left so far: the oldest first."""
-    groups = _groups(conversation, pinned=True)
+    asked = latest_turn(conversation.messages).start
+    groups = [group for group in _groups(conversation, pinned=True) if group[0] != asked]
     sizes = {start: size_of(conversation.messages[start]) for start, _ in groups}
     tokens = sum(map(tokens_of, sizes.values()))
     if size <= MAX_CONVERSATION_BYTES and tokens <= token_budget:
@@ -86,7 +88,7 @@ def latest_group(messages: tuple[Message, ...]) -> int:
 
 
 def _groups(conversation: Conversation, pinned: bool) -> list[tuple[int, int]]:
-    """Return the groups that may go: a message with the tool results that follow it; the first and last never.
+    """Return the groups that may go: a message with the tool results that follow it; the task and the last never.
 
     The last is what the model saw last, unless it has said something since.
     """
@@ -94,7 +96,7 @@ def _groups(conversation: Conversation, pinned: bool) -> list[tuple[int, int]]:
     has_replied = any(message.role == "assistant" for message in conversation.messages[sent:])
     latest = sent if has_replied else latest_group(messages)
     starts = [i for i, message in enumerate(messages) if message.role != "tool"]
-    bounds = list(pairwise([*starts, len(messages)]))[1:]
+    bounds = list(pairwise([*starts, len(messages)]))[1 if messages and keeps_first(messages) else 0 :]
     may_go = [group for group in (bounds if has_replied else bounds[:-1]) if group[0] < latest]
     turn = latest_turn(conversation.messages)
     return [group for group in may_go if goes_last(messages, group[0], turn) == pinned]

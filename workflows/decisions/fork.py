@@ -51,9 +51,11 @@ def _with_task(past: AgentState, state: AgentState, task: str) -> Conversation:
 
     What was looked up for a task goes with it.
     """
-    asked, conversation = Message.of("user", task, pinned=True), past.conversation
-    messages, before = conversation.messages, state.input.task
-    at = max((index for index, message in enumerate(messages) if message.pinned and message.text == before), default=0)
+    conversation, before = past.conversation, state.input.task
+    messages = conversation.messages
+    tasks = [i for i, m in enumerate(messages) if (m.pinned or m.begins_turn) and m.text == before]
+    at = max(tasks, default=0)
+    asked = messages[at].with_text(task) if tasks else Message.of("user", task, pinned=True)
     later = messages[at + 1 :]
     began_at = state.forked_from.iteration if state.forked_from else 0
     if state.iteration > began_at or any(message.role == "assistant" or message.summary for message in later):

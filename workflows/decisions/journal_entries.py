@@ -158,6 +158,8 @@ class JournalStart:
     def _begun(self, given: dict[str, Any], **forked: Any) -> Found:
         self.agent, self._awaiting = str(given.get("agent") or "default"), None
         rest = {key: value for key, value in given.items() if key not in {"task", "goal", "fork"}}
+        if isinstance(messages := rest.get("messages"), list):
+            rest["messages"] = len(cast("list[Any]", messages))
         task = str(given.get("task") or given.get("goal") or "")
         return [("Started", {"task": task, "input": rest, **forked})]
 

@@ -19,7 +19,7 @@ from orga.workflows.decisions.compaction import latest_group
 from orga.workflows.decisions.conversation import as_base, shares, weight_of, with_messages
 from orga.workflows.decisions.observe import MAX_REPAIRS_IN_A_ROW
 from orga.workflows.types.context import EMPTY
-from orga.workflows.types.conversation import Conversation, goes_last, latest_turn
+from orga.workflows.types.conversation import Conversation, goes_last, keeps_first, latest_turn
 from orga.workflows.types.messages import Message, Reply, shortened
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import MOST_IN_JSON, bytes_in_json, json_prefix
@@ -135,7 +135,8 @@ def _weight(messages: tuple[Message, ...]) -> int:
 def _without_oldest(messages: tuple[Message, ...], room: int) -> tuple[Message, ...]:
     starts = [i for i, message in enumerate(messages) if message.role != "tool"]
     latest = latest_group(messages)
-    groups = [(start, stop) for start, stop in list(pairwise([*starts, len(messages)]))[1:] if start < latest]
+    bounds = list(pairwise([*starts, len(messages)]))[1 if messages and keeps_first(messages) else 0 :]
+    groups = [(start, stop) for start, stop in bounds if start < latest]
     size = _weight(messages)
     gone: set[int] = set()
     turn = latest_turn(messages)

@@ -97,7 +97,8 @@ SOURCE_CHARS = 120
 def as_sent(messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], ready: int = 0) -> tuple[Message, ...]:
     """Return the messages as a model gets them: of tool messages all is delimited that is not the loop's own word.
 
-    So is a summary: a model wrote it, of what tools had said; and so is what was recalled.
+    So is a summary: a model wrote it, of what tools had said; and so is what was recalled, and an earlier message of
+    the user that nobody vouches for.
 
     Never recorded: what a history holds is the text itself.
 
@@ -116,6 +117,8 @@ def _as_sent(message: Message, calls: dict[str, ToolCall], specs: dict[str, Tool
     if message.role == "tool":
         call = calls.get(message.call_id or "") or ToolCall(call_id="", name=message.tool or "tool")
         return message.with_text(as_data(message, source_of(call, specs.get(call.name))))
+    if message.untrusted:
+        return message.with_text(delimited(message.text, "an earlier message of the user"))
     if not message.summary and not message.knowledge:
         return message
     header, _, text = message.text.partition("\n")
@@ -154,6 +157,12 @@ def latest_turn(messages: tuple[Message, ...]) -> range:
     last = max((i for i, message in enumerate(messages) if message.begins_turn), default=0)
     has_lookups = last > 0 and messages[last].pinned and messages[last - 1].begins_turn
     return range(last - has_lookups, last + 1)
+
+
+def keeps_first(messages: tuple[Message, ...]) -> bool:
+    """Return whether the first message never goes: the task, or what a session began with, but no earlier message."""
+    first = messages[0]
+    return first.pinned or first.begins_turn or not any(message.begins_turn for message in messages)
 
 
 def goes_last(messages: tuple[Message, ...], index: int, turn: range) -> bool:

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_core import to_json
 
 from orga.workflows.types.delegation import Ceiling
+from orga.workflows.types.given_messages import GivenMessage, GivenMessages
 from orga.workflows.types.hydration import PreHydration
 from orga.workflows.types.record import Border, InvalidInput, Record, checked, replace_fields
 from orga.workflows.types.recovery import Recovery, StepIteration
@@ -261,6 +262,8 @@ class AgentInput(Border):
     """Facts from whoever starts the run; no model and no tool can write them."""
     output_schema: OutputSchema = None
     """JSON Schema (2020-12) that the final answer has to fit; it is in the result as `data`."""
+    messages: GivenMessages = ()
+    """What was said before the task, oldest first: the run goes on from there."""
     tenant: Name | None = None
     lineage: Lineage = Lineage()
     """Set by the run that delegates; it can only narrow what this run may do."""
@@ -278,6 +281,7 @@ class AgentInput(Border):
             config: "LoopConfig | LoopSettings" = ...,
             trusted_context: Mapping[str, Any] = ...,
             output_schema: Mapping[str, Any] | None = None,
+            messages: Sequence[GivenMessage | Mapping[str, Any]] = (),
             tenant: str | None = None,
             lineage: Lineage = ...,
         ) -> None: ...
@@ -285,6 +289,10 @@ class AgentInput(Border):
     def with_task(self, task: str) -> Self:
         """Return the input with another task."""
         return replace_fields(self, {"task": task})
+
+    def without_messages(self) -> Self:
+        """Return the input without what its conversation begins with."""
+        return replace_fields(self, {"messages": ()}) if self.messages else self
 
     def without_schema(self) -> Self:
         """Return the input without the schema that its setup repeats."""
@@ -296,7 +304,8 @@ class AgentInput(Border):
 
     @model_validator(mode="after")
     def _rest_is_small(self) -> "AgentInput":
-        size = len(self.model_dump_json(exclude={"task", "instructions", "trusted_context", "output_schema"}).encode())
+        apart = {"task", "instructions", "trusted_context", "output_schema", "messages"}
+        size = len(self.model_dump_json(exclude=apart).encode())
         if size > MAX_REST_BYTES:
             raise ValueError(
                 f"the lists of tools (of a goal: skills), globs and patterns have, with the other settings, {size} "

@@ -54,7 +54,10 @@ class Message(InParts, Record):
     knowledge: bool = False
     """Is the block of what was recalled."""
     begins_turn: bool = False
-    """Is what a turn of a session answers, or was looked up for it: never dropped while no later one stands."""
+    """Is what a turn of a session answers, or was looked up for it: never dropped while no later one stands. So is the
+    task of a run that was started with earlier messages."""
+    untrusted: bool = False
+    """Was given as said by the user before, and nobody vouches for it."""
 
     @classmethod
     def of(
@@ -68,6 +71,7 @@ class Message(InParts, Record):
         summary: bool = False,
         knowledge: bool = False,
         begins_turn: bool = False,
+        untrusted: bool = False,
     ) -> Self:
         """Return a message whose parts stand in the usual order; only what differs from the defaults is set."""
         given: dict[str, Any] = {
@@ -76,6 +80,7 @@ class Message(InParts, Record):
             "summary": summary,
             "knowledge": knowledge,
             "begins_turn": begins_turn,
+            "untrusted": untrusted,
         }
         return cls(role=role, **{name: value for name, value in given.items() if value})
 

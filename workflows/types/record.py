@@ -147,7 +147,7 @@ MAX_TEXT_CHARS = 1_000
 MAX_KEY_CHARS = 200
 MAX_INTEGER = 2**63 - 1
 
-_BOUNDED_BY_BYTES = frozenset({"task", "goal", "instructions", "trusted_context", "output_schema"})
+_BOUNDED_BY_BYTES = frozenset({"task", "goal", "instructions", "trusted_context", "output_schema", "messages"})
 
 _SHOWN_CHARS = 60
 

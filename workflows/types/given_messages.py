@@ -1,0 +1,144 @@
+"""The conversation that a run is started with: who said what before, which calls were made, and how they were answered.
+
+Nobody knows where its texts come from, so it is untrusted unless the starter vouches for a message.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Self, cast
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator
+from pydantic_core import to_json
+
+from orga.workflows.types.json_text import MAX_DEPTH, is_deeper
+from orga.workflows.types.messages import Message, Role
+from orga.workflows.types.parts import ToolCall
+from orga.workflows.types.record import Border, replace_fields
+
+GIVEN_MESSAGES = "given messages"
+"""What a run is tainted by whose starter does not vouch for all of them."""
+
+MAX_MESSAGES = 1_000
+MAX_BYTES = 100_000
+"""Of all of them as JSON: the first model call brings them, the task and what was looked up for it."""
+
+MAX_NAME_CHARS = 200
+
+
+class GivenMessage(Border):
+    """One message, as `conversation` shows it: a reply with its calls, or the result of one call."""
+
+    role: Role
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    """Of an assistant; each is answered by a `tool` message that follows."""
+    call_id: str | None = None
+    """Of a `tool` message: the call that it answers."""
+    tool: str | None = None
+    """Of a `tool` message: the tool that was called; None takes it from the call."""
+    is_error: bool = False
+    """Of a `tool` message: whether the call has failed."""
+    trusted: bool = False
+    """The starter vouches for it: it counts as said by those whom the run obeys, and taints nothing."""
+
+    def with_tool(self, tool: str) -> Self:
+        """Return the result as one of that tool."""
+        return replace_fields(self, {"tool": tool})
+
+    def message(self) -> Message:
+        """Return it as the model is given it."""
+        if self.role == "tool":
+            return Message.of_result(self.text, self.call_id, self.tool, is_error=self.is_error)
+        calls = (ToolCall(call_id=each.call_id, name=each.name, arguments=each.arguments) for each in self.calls)
+        return Message.of(self.role, self.text, calls, untrusted=self.role == "user" and not self.trusted)
+
+
+def _as_written(given: Any) -> Any:
+    """Take the messages of another run, too, as `conversation` returns them."""
+    if not isinstance(given, (list, tuple)):
+        return given
+    return [e.model_dump() if isinstance(e, BaseModel) else e for e in cast("list[Any]", given)]
+
+
+def _checked(messages: tuple[GivenMessage, ...]) -> tuple[GivenMessage, ...]:
+    """Return the messages if a provider takes them, with the tool of each result named.
+
+    Raises:
+        ValueError: With the first message that does not fit, and what to change.
+    """
+    if len(messages) > MAX_MESSAGES:
+        raise ValueError(f"must not be more than {MAX_MESSAGES}, there are {len(messages)}; sum up the oldest")
+    if any(is_deeper(call.arguments, MAX_DEPTH) for message in messages for call in message.calls):
+        raise ValueError(f"arguments must not be nested more than {MAX_DEPTH} deep")
+    if (
+        size := len(to_json([each.model_dump(exclude_unset=True) for each in messages], inf_nan_mode="null"))
+    ) > MAX_BYTES:
+        raise ValueError(
+            f"must not be larger than {MAX_BYTES} bytes of JSON, they have {size}; "
+            "sum up the oldest, or put them into a file that the agent reads"
+        )
+    order = _Order()
+    checked = [order.next(f"message {index}", message) for index, message in enumerate(messages)]
+    order.refuse_unanswered("after the last message")
+    return tuple(checked)
+
+
+class _Order:
+    """Which calls wait for their results."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+        self._open: dict[str, str] = {}
+        """Tools by the ids of calls that are not answered yet."""
+
+    def next(self, place: str, message: GivenMessage) -> GivenMessage:
+        """Return the message if it may follow those before."""
+        if problem := _problem(message):
+            raise ValueError(f"{place}: {problem}")
+        if message.role == "tool":
+            name = self._open.pop(message.call_id or "", None)
+            if name is None:
+                raise ValueError(f"{place}: call_id {message.call_id!r} is that of no unanswered call right before it")
+            return message if message.tool else message.with_tool(name)
+        self.refuse_unanswered(place)
+        for call in message.calls:
+            if call.call_id in self._known:
+                raise ValueError(f"{place}: two calls have the id {call.call_id!r}; give each its own")
+            self._known.add(call.call_id)
+            self._open[call.call_id] = call.name
+        return message
+
+    def refuse_unanswered(self, place: str) -> None:
+        """Refuse a call without a result before this place."""
+        if self._open:
+            raise ValueError(
+                f"{place}: call {next(iter(self._open))!r} has no result; add a message with role tool and its call_id"
+            )
+
+
+def _problem(message: GivenMessage) -> str:
+    """Return what is wrong with a message by itself, or an empty text."""
+    role, is_result = message.role, message.role == "tool"
+    named = [name for call in message.calls for name in (call.call_id, call.name)]
+    named += [message.call_id or "", message.tool or "tool"] if is_result else []
+    answers = message.call_id is not None or message.tool is not None or message.is_error
+    problems = {
+        "a system message gives orders; set trusted to true, or use `instructions`": (
+            role == "system" and not message.trusted
+        ),
+        f"a message with role {role} has no calls": bool(message.calls) and role != "assistant",
+        f"a message with role {role} answers no call; leave out call_id, tool and is_error": answers and not is_result,
+        "text must not be empty": not is_result and not message.text.strip() and not message.calls,
+        f"call_id and the name of a tool must have 1 to {MAX_NAME_CHARS} characters": any(
+            not 0 < len(name) <= MAX_NAME_CHARS for name in named
+        ),
+        "the arguments of a call must be an object": any(call.malformed is not None for call in message.calls),
+    }
+    return next((problem for problem, is_so in problems.items() if is_so), "")
+
+
+GivenMessages = Annotated[tuple[GivenMessage, ...], BeforeValidator(_as_written), AfterValidator(_checked)]
+
+
+def messages_of(given: Sequence[GivenMessage]) -> tuple[Message, ...]:
+    """Return them as messages of the conversation."""
+    return tuple(each.message() for each in given)
