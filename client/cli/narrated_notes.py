@@ -63,7 +63,9 @@ def _recovered(data: Data) -> list[Line]:
     after = f", after: {_text(data, 'error')}" if data.get("error") else ""
     calls: list[Data] = data.get("calls", [])
     made = [Line(f"  ↻ {_text(call, 'tool')} instead: {_text(call, 'outcome')}") for call in calls]
-    return [*made, Line(f"↻ {_text(data, 'tool')}: {_text(data, 'strategy')}, {_text(data, 'outcome')}{after}", tone)]
+    tried = f" ({data['attempts']} attempts)" if data.get("attempts") else ""
+    how = f"{_text(data, 'strategy')}{tried}, {_text(data, 'outcome')}"
+    return [*made, Line(f"↻ {_text(data, 'tool')}: {how}{after}", tone)]
 
 
 def _stopped(data: Data) -> list[Line]:

@@ -105,12 +105,19 @@ NO_RESET = "no reset was made here"
 """Why a run takes no notice of somebody's word that it was set back."""
 
 
+UNRECORDED = "an earlier attempt failed; no history holds how"
+"""Of a local activity that was tried again within its workflow task."""
+
+
 class _Activity(NamedTuple):
     """One that is under way, and what its values are read by."""
 
     name: str
     key: str
     converter: DataConverter
+    attempts: int = 1
+    failed_before: str = ""
+    """As in `Happening`."""
 
 
 class _Reader:
@@ -121,6 +128,8 @@ class _Reader:
         self._own = values.own
         self._task_queue = ""
         self._activities: dict[int, _Activity] = {}
+        self._failed_before: dict[str, str] = {}
+        """By the id of a local activity that is tried again."""
         self._is_reset = False
         self._build = ""
 
@@ -180,40 +189,59 @@ class _Reader:
         self._activities[event.event_id] = _Activity(name, key, converter)
         return self.happening("scheduled", event, name=name, key=key, value=await _first(converter, attributes.input))
 
+    async def begun(self, event: HistoryEvent) -> None:
+        """Note the attempt that is the last: the server writes its beginning once the activity has ended."""
+        attributes = event.activity_task_started_event_attributes
+        begun = self._activities.get(attributes.scheduled_event_id)
+        if begun is None or attributes.attempt < 2:
+            return
+        failure = attributes.last_failure
+        is_lost = failure.HasField("timeout_failure_info")  # its worker died, which is no failure of the call
+        text = "" if is_lost else await failure_text(begun.converter, failure)
+        self._activities[attributes.scheduled_event_id] = begun._replace(
+            attempts=attributes.attempt, failed_before=text
+        )
+
+    def ended(self, kind: HappeningKind, event: HistoryEvent, activity: _Activity, **fields: Any) -> Happening:
+        again = {"attempts": activity.attempts, "failed_before": activity.failed_before}
+        return self.happening(kind, event, name=activity.name, key=activity.key, **again, **fields)
+
     async def finished(self, event: HistoryEvent) -> Happening:
         attributes = event.activity_task_completed_event_attributes
-        name, key, converter = self._ended(attributes.scheduled_event_id)
-        return self.happening("finished", event, name=name, key=key, value=await _first(converter, attributes.result))
+        activity = self._ended(attributes.scheduled_event_id)
+        return self.ended("finished", event, activity, value=await _first(activity.converter, attributes.result))
 
     async def failed(self, event: HistoryEvent) -> Happening:
         attributes = event.activity_task_failed_event_attributes
-        name, key, converter = self._ended(attributes.scheduled_event_id)
-        text = await failure_text(converter, attributes.failure)
-        return self.happening("failed", event, name=name, key=key, text=text)
+        activity = self._ended(attributes.scheduled_event_id)
+        return self.ended("failed", event, activity, text=await failure_text(activity.converter, attributes.failure))
 
     async def timed_out(self, event: HistoryEvent) -> Happening:
         attributes = event.activity_task_timed_out_event_attributes
-        name, key, converter = self._ended(attributes.scheduled_event_id)
-        text = await failure_text(converter, attributes.failure)
-        return self.happening("failed", event, name=name, key=key, text=text)
+        activity = self._ended(attributes.scheduled_event_id)
+        return self.ended("failed", event, activity, text=await failure_text(activity.converter, attributes.failure))
 
     async def cancelled(self, event: HistoryEvent) -> Happening:
         attributes = event.activity_task_canceled_event_attributes
-        name, key, _ = self._ended(attributes.scheduled_event_id)
-        return self.happening("cancelled", event, name=name, key=key)
+        return self.ended("cancelled", event, self._ended(attributes.scheduled_event_id))
 
     async def marker(self, event: HistoryEvent) -> Happening | None:
         attributes = event.marker_recorded_event_attributes
         if attributes.marker_name != "core_local_activity":
             return None
         data = from_json(attributes.details["data"].payloads[0].data)
-        name, key = data["activity_type"], data["activity_id"]
+        name, key, attempt = data["activity_type"], data["activity_id"], data.get("attempt") or 1
         converter = self._values.of_local_activity(name, key, self._task_queue)
+        text = await failure_text(converter, attributes.failure) if attributes.HasField("failure") else ""
+        if data.get("backoff"):  # it is tried again after a timer
+            self._failed_before[key] = text
+            return None
+        before = "" if attempt < 2 else self._failed_before.pop(key, UNRECORDED)
+        activity = _Activity(name, key, converter, attempt, before)
         if attributes.HasField("failure"):
-            text = await failure_text(converter, attributes.failure)
-            return self.happening("failed", event, name=name, key=key, text=text)
+            return self.ended("failed", event, activity, text=text)
         value = await _first(converter, attributes.details["result"]) if "result" in attributes.details else None
-        return self.happening("finished", event, name=name, key=key, value=value)
+        return self.ended("finished", event, activity, value=value)
 
     async def noted(self, event: HistoryEvent) -> Happening | None:
         fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
@@ -290,6 +318,7 @@ _HANDLERS: dict[EventType.ValueType, Callable[[_Reader, HistoryEvent], Any]] = {
     EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED: _Reader.task_failed,
     EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED: _Reader.task_completed,
     EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED: _Reader.scheduled,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED: _Reader.begun,
     EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED: _Reader.finished,
     EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED: _Reader.failed,
     EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT: _Reader.timed_out,

@@ -19,7 +19,7 @@ EVENTS: dict[str, Event] = {
     ),
     "PreHydrationComplete": Event(
         "What the task refers to was looked up before the first reasoning step.",
-        "references_found resolved failed unresolvable total_tokens references",
+        "references_found references_resolved references_failed resolved failed unresolvable total_tokens references",
     ),
     "KnowledgeRecalled": Event(
         "What earlier runs have left was recalled, ahead of a step or by a tool.",
@@ -41,7 +41,10 @@ EVENTS: dict[str, Event] = {
         "The gate's verdict on each proposal; `error` where it could not decide, which denies.",
         "action_count denied_count places verdicts calls about error",
     ),
-    "ToolsDispatched": Event("Calls that the gate let through are carried out.", "tool_count tools"),
+    "ToolsDispatched": Event(
+        "Calls that the gate let through are carried out, `duration_s` after the reply that makes them.",
+        "tool_count tools duration_s",
+    ),
     "ObservationsCollected": Event(
         "What became of every call: `ok`, `failed`, `cancelled`, `unfinished` or `not_run`.",
         "observation_count outcomes",
@@ -57,7 +60,7 @@ EVENTS: dict[str, Event] = {
     "QuestionAnswered": Event("They have answered.", "id question choice answer by reason place"),
     "RecoveryTriggered": Event(
         "A call that failed was retried, replaced, skipped, given up or decided on.",
-        "tool call_id strategy error outcome calls letter_id text",
+        "tool call_id strategy error outcome attempts calls letter_id text",
     ),
     "StepLimitReached": Event(
         "A step that got nowhere is stopped: a tool with its arguments.", "step_id tool attempts reason"

@@ -151,7 +151,7 @@ async def test_what_the_undisturbed_runs_did(outcomes: Outcomes) -> None:
         [data["strategy"] for data in outcome_of(outcomes, scene).data("RecoveryTriggered")]
         for scene in ("retry", "fallback", "risky fallback", "cached", "buried")
     ]
-    assert strategies == [[], ["fallback"], ["fallback"], ["cached_result"], ["dead_letter", "requeue"]]
+    assert strategies == [["retry"], ["fallback"], ["fallback"], ["cached_result"], ["dead_letter", "requeue"]]
 
 
 async def test_no_other_tool_is_tried_after_a_fallback_that_may_have_had_its_effect(outcomes: Outcomes) -> None:

@@ -6,6 +6,7 @@ import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 
 from orga.activities.ports import ToolContext, ToolError
+from orga.client.history.events import UNRECORDED
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.status import JournalEntry
@@ -36,6 +37,33 @@ async def test_without_a_strategy_the_model_gets_the_error(client: Client) -> No
         ran = await loop.run()
     assert told(loop) == ["[Error] ToolError: the disk is full"]
     assert (triggered(ran), ran.result.tool_calls.failed) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("execution", "pause_s", "error"),
+    [
+        pytest.param("activity", 0.001, "ToolError: the disk is full", id="an activity"),
+        pytest.param("local", 0.05, "ToolError: the disk is full", id="a local one, after a timer"),
+        pytest.param("local", 0.001, UNRECORDED, id="a local one, at once"),
+    ],
+)
+async def test_a_call_that_is_tried_again_says_so(client: Client, execution: Any, pause_s: float, error: str) -> None:
+    """The default recovery: nothing but more attempts."""
+    tries: list[int] = []
+
+    def second_time_lucky(arguments: dict[str, Any], context: ToolContext) -> str:
+        tries.append(1)
+        if len(tries) == 1:
+            raise ToolError("the disk is full", retryable=True)
+        return "saved"
+
+    options = ToolOptions(max_attempts=3, initial_interval_s=pause_s, execution=execution)
+    save = FakeTool("save", second_time_lucky, effect="read_only", options=options)
+    async with a_loop(client, [calls("save"), answers()], save) as loop:
+        ran = await loop.run()
+    assert (told(loop), triggered(ran)) == (["saved"], [("save", "retry", "ok")])
+    [again] = [entry.data for entry in ran.journal if entry.event == "RecoveryTriggered"]
+    assert (again["attempts"], again["call_id"], again["error"]) == (2, "save_0", error)
 
 
 async def test_the_first_alternative_that_works_answers(client: Client) -> None:

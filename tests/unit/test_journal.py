@@ -13,9 +13,10 @@ from orga.workflows.types.control import StopReason
 from orga.workflows.types.gate import Verdict, Verdicts
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.record import Record
+from orga.workflows.types.recovery import Recovery, RecoveryStrategy
 from orga.workflows.types.status import Happening, HappeningKind, JournalEntry
 from orga.workflows.types.usage import Usage
-from tests.support.values.core import a_call, a_request, a_setup, a_state, at, conversation_of, user
+from tests.support.values.core import a_call, a_request, a_setup, a_spec, a_state, at, conversation_of, user
 
 SETUP = a_setup()
 ALLOW = Verdict(decision="allow")
@@ -98,14 +99,69 @@ def test_each_event_says_what_happened() -> None:
         {"task": "count", "input": {}},
         {"actions": [{**tool, "arguments": {}}], "finish": "stop", "usage": no_usage},
         {"action_count": 1, "denied_count": 0, "places": ["1.0"], "verdicts": [{"decision": "allow"}]},
-        {"tool_count": 1, "tools": [tool]},
+        {"tool_count": 1, "tools": [tool], "duration_s": 0.0},
         {"observation_count": 1, "outcomes": [{**tool, "outcome": "ok"}]},
         {"actions": [{"respond": "done"}], "finish": "stop", "usage": {**no_usage, "input_tokens": 5}},
         {"action_count": 1, "denied_count": 0, "places": ["2"], "verdicts": [{"decision": "allow"}]},
-        {"tool_count": 0, "tools": []},
+        {"tool_count": 0, "tools": [], "duration_s": 0.0},
         {"observation_count": 0, "outcomes": []},
     ]
     assert (data[9]["reason"], data[9]["iterations"]) == ("completed", 0)
+
+
+def test_the_dispatch_has_the_time_since_the_reply() -> None:
+    asked, replied = reasoned(called("read"), 1)
+    begun = happened("scheduled", "read", key="1.0", value={}, at_s=9.25)
+    judged = happened("finished", "gate", value=Verdicts(verdicts=(ALLOW,), places=("1.0",)), at_s=3.5)
+    held = happened("finished", "gate", value=Verdicts(verdicts=(Verdict(decision="approval"),), places=("1.0",)))
+    for verdicts, duration_s in ((judged, 2.5), (held, 8.25)):
+        entries = journal(start(), prepared(), asked, replied, verdicts, begun)
+        assert [e.data["duration_s"] for e in entries if e.event == "ToolsDispatched"] == [duration_s]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "strategy", "found"),
+    [
+        pytest.param(
+            "finished", {"attempts": 3, "failed_before": "E: no"}, "retry", ("ok", 3, "E: no"), id="the third succeeds"
+        ),
+        pytest.param(
+            "failed",
+            {"attempts": 2, "failed_before": "E: no", "text": "E: never"},
+            "retry",
+            ("failed", 2, "E: never"),
+            id="the last fails, too",
+        ),
+        pytest.param("finished", {}, "retry", None, id="one attempt"),
+        pytest.param("finished", {"attempts": 2}, "retry", None, id="the worker of the first died"),
+        pytest.param("failed", {"attempts": 2, "failed_before": "E"}, "dead_letter", None, id="the run notes its own"),
+    ],
+)
+def test_a_call_that_was_tried_again_is_a_recovery(
+    kind: HappeningKind, fields: dict[str, Any], strategy: RecoveryStrategy, found: tuple[str, int, str] | None
+) -> None:
+    spec = a_spec("read", recovery=Recovery(strategy=strategy))
+    setup = SETUP.model_copy(update={"tools": (spec,)})
+    entries = journal(
+        start(),
+        happened("finished", "prepare", value=setup),
+        reasoned(called("read"), 1),
+        gated(ALLOW),
+        happened(kind, "read", key="1.0", value="ok" if kind == "finished" else None, **fields),
+    )
+    told = [entry.data for entry in entries if entry.event == "RecoveryTriggered"]
+    call = {"tool": "read", "call_id": "read_0", "strategy": "retry"}
+    outcome = dict(zip(("outcome", "attempts", "error"), found, strict=True)) if found else {}
+    assert told == ([{**call, **outcome}] if found else [])
+
+
+def test_lookups_are_counted_as_resolved_or_not() -> None:
+    note = {
+        "event": "PreHydrationComplete",
+        "data": {"references_found": 4, "resolved": 1, "failed": 2, "unresolvable": 1},
+    }
+    [told] = [entry.data for entry in journal(start(), happened("noted", value=[note])) if entry.event in note.values()]
+    assert (told["references_found"], told["references_resolved"], told["references_failed"]) == (4, 1, 3)
 
 
 def test_a_journal_says_what_acts_in_the_run() -> None:

@@ -175,6 +175,8 @@ def _name(item: Resolved) -> str:
 
 DEFAULT_TOOLS = {"url": "fetch_url", "file": "read_file", "issue": "read_issue", "pr": "read_pull_request"}
 
+HYDRATED = "PreHydrationComplete"
+
 _UNFINISHED = frozenset({"cancelled", "not_run"})
 
 
@@ -265,7 +267,7 @@ def with_hydration(state: AgentState, items: Sequence[Resolved], max_context_tok
     state = state.with_task(hydrated=True)
     if not kept:
         return state
-    state = state.with_note("PreHydrationComplete", **_note_of(kept))
+    state = state.with_note(HYDRATED, **_note_of(kept))
     is_of_turn = state.conversation.messages[-1].begins_turn
     text = context_block(kept, "the message above") if is_of_turn else context_block(kept)
     if not text:
@@ -288,6 +290,12 @@ def _note_of(items: Sequence[Resolved]) -> dict[str, Any]:
         "total_tokens": total_tokens(items),
         "references": [_line(item) for item in items],
     }
+
+
+def with_reference_counts(told: dict[str, Any]) -> dict[str, Any]:
+    """Return the data of a note as the journal has it: of all references, how many were resolved and how many not."""
+    resolved = told.get("resolved", 0)
+    return {**told, "references_resolved": resolved, "references_failed": told.get("references_found", 0) - resolved}
 
 
 def _line(item: Resolved) -> dict[str, str]:

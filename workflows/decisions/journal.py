@@ -6,6 +6,7 @@ from typing import Any
 
 from orga.workflows.decisions.begin import state_in
 from orga.workflows.decisions.compaction import compaction_data
+from orga.workflows.decisions.hydration import HYDRATED, with_reference_counts
 from orga.workflows.decisions.journal_entries import (
     GENESIS,
     KNOWN_SIGNALS,
@@ -22,6 +23,7 @@ from orga.workflows.decisions.journal_entries import (
 )
 from orga.workflows.decisions.journal_iteration import CallTimes, JournalIteration
 from orga.workflows.decisions.journal_knowledge import known, recalled, recalled_for
+from orga.workflows.decisions.recovery import recovery_of
 from orga.workflows.types import names
 from orga.workflows.types.context import ReasonRequest
 from orga.workflows.types.control import Note
@@ -56,6 +58,7 @@ class JournalFold:
         self._build = ""
         self._signals = SIGNALS
         self._times = CallTimes()
+        self._replied_at: datetime | None = None
 
     def feed(self, happening: Happening) -> list[JournalEntry]:
         """Return the entries that this event brings, in order."""
@@ -102,6 +105,7 @@ class JournalFold:
             if state.pending is not None:
                 self._run = JournalIteration(state.iteration, state.setup, is_paused=self._is_paused)
                 self._run.replied(state.pending)
+                self._replied_at = happening.at
             if state.setup is not None:
                 self._agent = state.setup.agent
             return ended
@@ -177,6 +181,7 @@ class JournalFold:
         is_goals = happening.name in names.GOAL_TURNS
         reply = (GoalReply if is_goals else Reply).model_validate(happening.value)
         self._run.replied(reply)
+        self._replied_at = happening.at
         actions: list[dict[str, Any]] = [
             {"tool": call.name, "call_id": call.call_id, "arguments": call.arguments} for call in reply.calls
         ]
@@ -229,13 +234,27 @@ class JournalFold:
         told = known(happening) if happening.name in KNOWLEDGE_TOOLS else []
         begun = self._dispatched(is_begun=True) if self._run.begins(happening.key) else []
         self._run.ended(happening.key, outcome, happening.text)
-        return [*begun, *told, *self._collected_if_complete()]
+        return [*begun, *self._retried(happening, outcome), *told, *self._collected_if_complete()]
+
+    def _retried(self, happening: Happening, outcome: str) -> Found:
+        """Say that a call was tried again, if its recovery is that alone: of any other the run makes a note."""
+        spec = self._setup.tool(happening.name) if self._setup else None
+        if spec is None or self._setup is None or not happening.failed_before:
+            return []
+        if recovery_of(spec, self._setup.config).strategy != "retry":
+            return []
+        call = {"tool": spec.name, **self._run.call(happening.key)}
+        error = happening.text or happening.failed_before
+        told = {"strategy": "retry", "error": error, "outcome": outcome, "attempts": happening.attempts}
+        return [("RecoveryTriggered", {**call, **told})]
 
     def _noted(self, happening: Happening) -> Found:
         return [told for note in map(Note.model_validate, happening.value or []) for told in self._note(note)]
 
     def _note(self, note: Note) -> Found:
         told = (note.event, note.data)
+        if note.event == HYDRATED:
+            return [(note.event, with_reference_counts(note.data))]
         if note.event not in CALL_ENDS or "place" not in note.data:
             self._run.noted(note)
             return [(note.event, self._run.with_arguments(note.data)), *self._dispatched_if_final()]
@@ -288,6 +307,8 @@ class JournalFold:
 
     def _entry(self, at: datetime, event: str, data: dict[str, Any]) -> JournalEntry:
         number, agent, iteration = self._sequence, self._agent, self._iteration
+        if event == "ToolsDispatched" and self._replied_at is not None:
+            data = {**data, "duration_s": round((at - self._replied_at).total_seconds(), 3)}
         entry = JournalEntry(sequence=number, timestamp=at, agent=agent, iteration=iteration, event=event, data=data)
         if event == "ObservationsCollected":
             entry = entry.with_took(self._times.took_s(iteration, self._run.reply))

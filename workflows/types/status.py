@@ -158,6 +158,10 @@ class Happening:
     """What a failure says; why a signal was refused."""
     run_id: str = ""
     """The last run of a delegated run that ended."""
+    attempts: int = 1
+    """That an activity took."""
+    failed_before: str = ""
+    """How the attempt before the last one failed; empty if there was none, or its worker died."""
 
 
 CURSOR_CHARS = 16
