@@ -10,11 +10,12 @@ from orga.client.cli.conversation import lines_of
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json, RunId
-from orga.client.cli.output import json_result, note, result
+from orga.client.cli.output import document, json_result, note, result
 from orga.client.cli.phase_rows import table
 from orga.client.cli.session import Session, of_run
 from orga.client.cli.terminal_text import apart, on_one_line
 from orga.client.history.prompts import Prompt, prompt_of
+from orga.client.history.step_outputs import StepResult, step_output
 from orga.client.journal.phases import GoalPhases, goal_phases
 from orga.client.journal.reading import read_journal
 from orga.workflows.types.messages import Message
@@ -29,24 +30,34 @@ def steps(
     prompt: Annotated[
         int | None, typer.Option("--prompt", metavar="N", min=1, help="The prompt of turn N, as the model was sent it.")
     ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", metavar="STEP", help="What this step brought, whole; also by the place of its call."),
+    ] = None,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
     """Show what each phase of a goal brought: steps, scores, decisions, time, what it heard and what went wrong.
 
     --prompt rebuilds what the model was sent in a turn, of an agent's run too: from the history, every digest checked.
-    No worker is needed.
+    --output prints the result of one step. No worker is needed.
 
     Example: orga steps ID
 
     Example: orga steps ID --prompt 3
+
+    Example: orga steps ID --output s1
     """
-    return completed(_steps(run, prompt, config, as_json=json))
+    if prompt is not None and output is not None:
+        raise UsageError("--prompt and --output: give one of them")
+    return completed(_steps(run, prompt, output, config, as_json=json))
 
 
-async def _steps(named: str, turn: int | None, config: Path | None, *, as_json: bool) -> int:
+async def _steps(named: str, turn: int | None, step: str | None, config: Path | None, *, as_json: bool) -> int:
     async with of_run(named, config) as (here, run_id):
-        if turn is not None:
+        if step is not None:
+            _show_output(run_id, await step_output(here.client, run_id, step), as_json=as_json)
+        elif turn is not None:
             _show_prompt(await prompt_of(here.client, run_id, turn), as_json=as_json)
         else:
             _show_phases(run_id, await _phases(here, run_id), as_json=as_json)
@@ -74,6 +85,14 @@ def _show_phases(run_id: str, shown: GoalPhases, *, as_json: bool) -> None:
         result(*table(shown))
     else:
         note("no phase has ended yet")
+
+
+def _show_output(run_id: str, found: StepResult, *, as_json: bool) -> None:
+    if as_json:
+        json_result({"id": run_id, **asdict(found)})
+        return
+    note(f"{on_one_line(found.step, 100)} {found.status}, call {found.place} of {in_full(run_id)}")
+    document(found.output)
 
 
 def _json(shown: GoalPhases) -> dict[str, Any]:

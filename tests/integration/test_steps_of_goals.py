@@ -10,21 +10,27 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.ports import ModelRequest, ToolContext
+from orga.activities.ports import ModelRequest, ToolContext, ToolError
 from orga.client.cli.phase_rows import COLUMNS, table
 from orga.client.history.prompts import NoPrompt, prompt_of
+from orga.client.history.step_outputs import NoOutput, step_output
 from orga.client.journal.phases import GoalPhases, Phase, goal_phases
 from orga.client.journal.reading import read_journal
+from orga.client.past.fork import fork
 from orga.client.runs.goals import GoalHandle
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.status import JournalEntry
+from orga.workflows.types.tools import ToolOptions
 from tests.support.hold import until
 from tests.support.model.goals import BAD, GOOD, GoalModel, a_step, says, scored
 from tests.support.programs.noted_folder import home, orga
 from tests.support.programs.orga_command import Orga
+from tests.support.runs import rewound
+from tests.support.runs.delegates import a_cast, agent
 from tests.support.runs.goals import ended, pursue, stands, start, tell
-from tests.support.runs.loop import a_loop
+from tests.support.runs.loop import WORKER_FACTS, a_loop
 
 __all__ = ["home", "orga"]
 
@@ -210,6 +216,10 @@ def test_steps_on_the_command_line(orga: Orga) -> None:
     assert re.search(r"^completed: .* s; confidence 0\.\d\d, \d of \d steps done$", done.err, re.MULTILINE)
     assert re.search(r"^confidence 0\.\d\d$", orga("status", "g").out, re.MULTILINE)
     shown = orga("steps", "g")
+    step = json.loads(done_json := orga("status", "g", "--json").out)["plan"]["steps"][0]["id"]
+    brought = orga("steps", "g", "--output", step)
+    assert (brought.code, brought.out.strip() != "", f"{step} ok, call " in brought.err) == (0, True, True), done_json
+    assert json.loads(orga("steps", "g", "--output", step, "--json").out)["output"].strip() == brought.out.strip()
     assert shown.code == 0
     assert shown.out.startswith("g  completed\n  What is the retry limit?\nTURN  PHASE")
     assert max(map(len, shown.out.splitlines())) <= COLUMNS
@@ -231,3 +241,61 @@ def test_steps_on_the_command_line(orga: Orga) -> None:
         done = orga("steps", *arguments)
         assert (done.code, said in done.err) == (2, True), done.err
     assert "What is the retry limit?" in orga("steps", "a", "--prompt", "1").out
+
+
+EACH_TURN = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
+LONG = "line\n" * 3_000
+
+
+@pytest.mark.parametrize("setup", [WORKER_FACTS, EACH_TURN], ids=["one run", "a chain of runs"])
+async def test_what_a_step_brought_is_read_whole_from_the_history(client: Client, setup: Any) -> None:
+    """By its id or by the place that the journal names, of a fork, too; the model was shown a part of it."""
+
+    def fails(arguments: dict[str, Any], _: ToolContext) -> str:
+        raise ToolError("the disk is full")
+
+    recovery = Recovery(strategy="fallback", alternatives=("look",), max_attempts=1)
+    tools = [
+        FakeTool("look", lambda arguments, _: arguments.get("text", LONG), effect="idempotent"),
+        FakeTool("broken", fails, effect="idempotent"),
+        FakeTool("replaced", fails, effect="idempotent", options=ToolOptions(recovery=recovery)),
+    ]
+    plan = [
+        a_step("long"),
+        a_step("short", text="brief"),
+        a_step("bad", "broken"),
+        a_step("again", "replaced", text="by look"),
+        a_step("later", "look", "bad"),
+    ]
+    model = GoalModel(
+        plan=says(steps=plan), evaluate=scored("long", "short", "again"), decide=says(action="done", confidence=0.9)
+    )
+    async with a_loop(client, model, *tools, setup=setup) as loop:
+        handle = await start(loop, max_parallel_steps=8, context_token_budget=3_000)
+        pursued = await ended(handle, client)
+        run = await fork(client, handle.id, pursued.result.iterations, task="once more")
+        await rewound.ended(client, run)
+    assert LONG not in model.asked[-1][1]
+    places = {entry.data["step"]: entry.data["place"] for entry in pursued.journal if entry.event == "StepExecuted"}
+    for named in ("long", places["long"]):
+        found = await step_output(client, handle.id, named)
+        assert (found.step, found.place, found.status, found.output) == ("long", places["long"], "ok", LONG)
+    assert (await step_output(client, handle.id, "short")).output == "brief"
+    assert (await step_output(client, handle.id, "again")).output == "by look"
+    failed = await step_output(client, handle.id, "bad")
+    assert (failed.status, "the disk is full" in failed.output) == ("failed", True)
+    assert (await step_output(client, run.id, "short")).output == "brief"
+    with pytest.raises(NoOutput, match=r"step 'later' of goal .* has not been carried out yet"):
+        await step_output(client, handle.id, "later")
+    with pytest.raises(NoOutput, match=r"has no step 'lng'; .*long"):
+        await step_output(client, handle.id, "lng")
+
+
+async def test_what_an_agent_brought_as_a_step_is_read_from_the_history_of_the_goal(client: Client) -> None:
+    agents = {"lead": agent("lead", "scout"), "scout": agent("scout")}
+    plan = says(steps=[{"id": "a", "goal": "look around", "skill": "scout"}])
+    scripts = {"lead": GoalModel(plan=plan, evaluate=scored("a")), "scout": [answers("a tower")]}
+    async with a_cast(client, agents, scripts) as (loop, _):
+        handle = await start(loop, agent="lead")
+        await ended(handle, client)
+    assert (await step_output(client, handle.id, "a")).output == "a tower"
