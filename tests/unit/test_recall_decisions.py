@@ -7,6 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.workflows.decisions.conversation import handed_over, size_of, tokens_of, weight_of, with_message
+from orga.workflows.decisions.delegation import framed
+from orga.workflows.decisions.goals.prompts import answered_text
+from orga.workflows.decisions.hydration import context_block
 from orga.workflows.decisions.learnings import (
     MAX_LEARNINGS_BYTES,
     is_no_answer,
@@ -32,11 +35,14 @@ from orga.workflows.decisions.recall import (
 from orga.workflows.decisions.recount import ContextFold
 from orga.workflows.decisions.roll_over import carried
 from orga.workflows.types.context import MessageRef
+from orga.workflows.types.conversation import knowledge_message, summary_message
+from orga.workflows.types.hydration import Reference, Resolved
 from orga.workflows.types.input import AgentInput, LoopConfig, RunKnowledge
 from orga.workflows.types.knowledge import Reader
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.recall import RecalledContext, recall_id
 from orga.workflows.types.record import Record
+from orga.workflows.types.recovery import FAILED, Outcome, OutcomeStatus
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import Happening, HappeningKind
 from tests.support.values.core import a_setup, a_spec, a_state, at, request_for, user
@@ -55,6 +61,32 @@ def said_by_tool(text: str) -> Message:
 
 def words(start: int, count: int) -> str:
     return " ".join(f"word{number}" for number in range(start, start + count))
+
+
+HYDRATED = context_block(
+    [
+        Resolved(
+            reference=Reference(ref_type="file", value="harbour.md"),
+            status="resolved",
+            tool="read_file",
+            content="warehouse closed",
+        ),
+        Resolved(
+            reference=Reference(ref_type="file", value="north.md"),
+            status="resolved",
+            tool="read_file",
+            content="lighthouse",
+        ),
+        Resolved(reference=Reference(ref_type="url", value="https://x.test"), status="failed", content="unreachable"),
+    ]
+)
+RECALLED = (
+    "- fact, relevance=1.00, confidence=0.80, source=agent clerk, run=agent-1, iteration=2\n  warehouse lighthouse"
+)
+
+
+def outcome(status: OutcomeStatus, text: str) -> Outcome:
+    return Outcome(call=ToolCall(call_id="c", name="look"), status=status, text=text)
 
 
 TERMS: dict[str, tuple[tuple[Message, ...], list[str]]] = {
@@ -85,6 +117,49 @@ TERMS: dict[str, tuple[tuple[Message, ...], list[str]]] = {
     ),
     "nor does what the loop asks for, however often": (
         (user("harbour"), *[user("[goal_plan] Reply with JSON"), user("[Reply not usable] steps missing")] * 9),
+        ["harbour"],
+    ),
+    "of what was looked up its contents": (
+        (user("Fix harbour.md"), Message.of("user", HYDRATED, pinned=True)),
+        ["warehouse", "closed", "lighthouse", "harbour.md"],
+    ),
+    "what a knowledge tool brings does not count": (
+        (user("harbour"), Message.of_result(RECALLED, "c", "recall_knowledge"), knowledge_message(f"x\n{RECALLED}")),
+        ["harbour"],
+    ),
+    "nor does a summary": ((user("harbour"), summary_message("warehouse")), ["harbour"]),
+    "of guidance what the operator says": (
+        (user("[Guidance from the operator] ask the warehouse"), user("[Context from the operator]\nharbour closed")),
+        ["harbour", "closed", "warehouse"],
+    ),
+    "of an answer to a goal's question the answer": (
+        (user(answered_text("Which lighthouse?", "the northern harbour")),),
+        ["northern", "harbour"],
+    ),
+    "what the loop says of a call does not count": (
+        (
+            user("harbour"),
+            outcome("not_run", "[Not run] a person has to approve this: payments").message(),
+            outcome("denied", "[Policy denied] forbidden by policy payments").message(),
+            outcome("failed", f"{FAILED}lighthouse unreachable")
+            .with_words(after="\n[Recovery] Correct the call")
+            .message(),
+            user("[Not run] calls left out"),
+            user("[Policy denied] forbidden by policy answers"),
+            user("[Answer not accepted] critic disagrees"),
+        ),
+        ["lighthouse", "unreachable", "harbour"],
+    ),
+    "of a delegate's run its answer": (
+        (outcome("ok", "").with_words(before=framed("answer of agent 'helper'", "warehouse closed", 900)).message(),),
+        ["warehouse", "closed"],
+    ),
+    "of a call that was sent again what it brought": (
+        (user("[Requeued call] send_letter (3.0), sent again by an operator:\nwarehouse"),),
+        ["warehouse"],
+    ),
+    "what is ours takes none of the last five places": (
+        (user("harbour"), *[outcome("not_run", "[Not run] no more").message()] * 9),
         ["harbour"],
     ),
     "nobody has said anything": ((), []),

@@ -12,11 +12,13 @@ from orga.workflows.decisions.conversation import bytes_for, message_budget, wit
 from orga.workflows.types.context import MessageRef, text_digest
 from orga.workflows.types.conversation import knowledge_message
 from orga.workflows.types.goals.turns import turn_asked_for
+from orga.workflows.types.hydration import CONTEXT_BLOCK
 from orga.workflows.types.input import RunKnowledge
 from orga.workflows.types.knowledge import Behalf, Reader
 from orga.workflows.types.messages import UNUSABLE, Message, ToolCall
 from orga.workflows.types.recall import (
     COMMONEST,
+    KNOWLEDGE_TOOLS,
     MAX_BLOCK_BYTES,
     MAX_TAINT_CHARS,
     OF_TALK,
@@ -25,7 +27,7 @@ from orga.workflows.types.recall import (
     Recollection,
 )
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.text import one_line
+from orga.workflows.types.text import MARK_CHARS, one_line
 
 RECENT = 5
 """Messages that are looked at."""
@@ -67,23 +69,63 @@ def search_terms(messages: tuple[Message, ...]) -> tuple[str, ...]:
     """Return the words to search by, those of the newest message first, each once.
 
     Of the last messages those of people and tools count, ten words of each; fifteen are enough. Words of three bytes or
-    less say nothing, nor do stop words, nor what the loop asks its model for.
+    less say nothing, nor do stop words, nor what the loop itself says.
     Source: the knowledge bridge of our ancestor.
     """
     terms: dict[str, str] = {}
-    recent = [message for message in messages if not message.knowledge and not _is_of_loop(message)][-RECENT:]
-    for message in reversed(recent):
-        if message.role in {"user", "tool"}:
-            for term in _words(message.text):
-                terms.setdefault(term.casefold(), term)
-        if len(terms) >= ENOUGH:
+    looked_at = 0
+    for message in reversed(messages):
+        talk = talk_in(message)
+        looked_at += bool(talk) or message.role == "assistant"
+        for term in _words(talk):
+            terms.setdefault(term.casefold(), term)
+        if len(terms) >= ENOUGH or looked_at == RECENT:
             break
     return tuple(terms.values())
 
 
-def _is_of_loop(message: Message) -> bool:
-    """Return whether it is a goal's prompt, or what was wrong with a reply: its words are ours, whatever the talk."""
-    return message.role == "user" and bool(turn_asked_for(message.text) or message.text.startswith(UNUSABLE))
+_OURS = (UNUSABLE, "[Not run]", "[Policy denied]", "[Answer not accepted]", "[Plan given by the operator]")
+"""What the loop tells the model begins so."""
+
+_ONE_LINE_OURS = ("[Requeued call]", "[Result from the operator]")
+"""Their first line is ours."""
+
+_SAID_BY_PEOPLE = re.compile(
+    r"\[(?:(?:Guidance|Context) from|Plan sent back by) the operator\]|\[Question to .*\n\[Answer of the operator\]"
+)
+_BEGINS = re.compile(rf"^\[([0-9a-f]{{{MARK_CHARS}}}) begins: ", re.MULTILINE)
+_UNRESOLVED = re.compile(r"\d+ not resolved")
+
+
+def talk_in(message: Message) -> str:
+    """Return what people and tools say in a message: nothing that the loop, a summary or recalled knowledge says."""
+    if message.role == "tool":
+        return "" if message.tool in KNOWLEDGE_TOOLS else _of_tool(message)
+    text = message.text
+    if message.role != "user" or message.knowledge or message.summary or turn_asked_for(text) or text.startswith(_OURS):
+        return ""
+    if text.startswith(CONTEXT_BLOCK):
+        return _between_marks(text)
+    if text.startswith(_ONE_LINE_OURS):
+        return text.partition("\n")[2]
+    tag = _SAID_BY_PEOPLE.match(text)
+    return text[tag.end() :] if tag else text
+
+
+def _of_tool(message: Message) -> str:
+    """Return the tool's own words; where all is ours, what another agent has said in it."""
+    text, (head, tail) = message.text, message.ours
+    return text[head : max(len(text) - tail, head)] or _between_marks(text)
+
+
+def _between_marks(text: str) -> str:
+    """Return what stands between lines with the first mark of a text, what could not be looked up left out."""
+    first = _BEGINS.search(text)
+    if first is None:
+        return ""
+    blocks = (block.partition("\n") for block in text.split(f"[{first[1]} begins: ")[1:])
+    contents = (body for title, _, body in blocks if not _UNRESOLVED.match(title))
+    return "\n".join(body.partition(f"\n[{first[1]} ends]")[0] for body in contents)
 
 
 def called_paths(messages: tuple[Message, ...]) -> tuple[str, ...]:
