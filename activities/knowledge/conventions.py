@@ -1,9 +1,10 @@
 """The conventions that hold for a place in a project: of its directory, of those above it, of its language."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 
+from orga.activities.knowledge.languages import language_of_settings
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.workflows.types.knowledge import Reader, Recall, Recalled
+from orga.workflows.types.knowledge import KnowledgeItem, Reader, Recall, Recalled
 
 MAX_DEPTH = 32
 """Of directories: nothing that lies deeper has conventions of its own."""
@@ -18,7 +19,8 @@ async def conventions_for(
     """Return what holds there, the nearest first: its directory, its parents up to the root, then its language.
 
     What is said twice counts where it stands nearest. A convention of a language holds for it wherever it lies, and
-    for no other one that is named. Within a directory the surest come first, those of one file in their order.
+    for no other one that is named; at the root it comes after those of no language. Within a directory the surest come
+    first, those of one file in their order.
 
     Args:
         store: Who keeps them.
@@ -36,6 +38,16 @@ async def conventions_for(
         if len(found) == limit:
             break
     return list(found.values())
+
+
+def may_hold_for(item: KnowledgeItem, languages: Collection[str]) -> bool:
+    """Return whether a convention holds for one of these languages, as far as they are known (not empty).
+
+    Settings of a language that lie below the root are of their folder, and of that language all the same.
+    """
+    own = item.language or language_of_settings(item.provenance.source)
+    known = [language for language in languages if language]
+    return not own or not known or own in known
 
 
 def directories_above(path: str) -> list[str]:
@@ -66,12 +78,11 @@ async def _nearest_first(
 async def _in(store: KnowledgeStore, reader: Reader, place: str, language: str) -> list[Recalled]:
     """Return those of a directory; of no other language than one that is named, which may have left no room for it."""
     found = await _of(store, reader, directory=place)
-    if not language:
-        return found
-    if len(found) == PER_PLACE:
+    if language and len(found) == PER_PLACE:
         both = [await _of(store, reader, directory=place, language=each) for each in ("", language)]
         found = sorted((*both[0], *both[1]), key=_surest_first)
-    return [each for each in found if each.item.language in {"", language}]
+    found = [each for each in found if may_hold_for(each.item, {language})]
+    return found if place else sorted(found, key=lambda each: bool(each.item.language))
 
 
 async def _of(

@@ -17,6 +17,21 @@ _OF_SUFFIX = {
     **{"css": "css", "html": "html"},
 }
 
+_OF_SETTINGS = {
+    **dict.fromkeys(("pyproject.toml", "ruff.toml", ".ruff.toml", "pylintrc.toml", "pyrightconfig.json"), "python"),
+    **dict.fromkeys((".flake8", "mypy.ini", ".mypy.ini", ".pylintrc", ".isort.cfg", ".style.yapf"), "python"),
+    **dict.fromkeys(("tox.ini", "pytest.ini", ".python-version"), "python"),
+    **dict.fromkeys(("Cargo.toml", "rustfmt.toml", ".rustfmt.toml", "clippy.toml", ".clippy.toml"), "rust"),
+    **dict.fromkeys(("rust-toolchain", "rust-toolchain.toml"), "rust"),
+    **dict.fromkeys(("tsconfig.json", "tslint.json"), "typescript"),
+    **dict.fromkeys((".golangci.yml", ".golangci.yaml", ".golangci.toml"), "go"),
+    **dict.fromkeys((".rubocop.yml", ".ruby-version"), "ruby"),
+    **{"stylua.toml": "lua", ".scalafmt.conf": "scala", ".swiftlint.yml": "swift", ".swift-format": "swift"},
+    **{".formatter.exs": "elixir", ".credo.exs": "elixir", ".shellcheckrc": "shell", ".sqlfluff": "sql"},
+    **{"detekt.yml": "kotlin", "phpcs.xml": "php", ".php-cs-fixer.php": "php"},
+}
+"""By the name of a file of settings."""
+
 _NAMES = frozenset(_OF_SUFFIX.values())
 _NAMED = re.compile(r"([\w+#]+)[ \t]+(?:code|conventions?|files?|modules?|rules?|style)\b")
 """`go` alone is no language."""
@@ -25,6 +40,11 @@ _NAMED = re.compile(r"([\w+#]+)[ \t]+(?:code|conventions?|files?|modules?|rules?
 def language_of(path: str) -> str:
     """Return the language of a file by its name; empty where that says nothing."""
     return language_of_suffixes([splitext(path)[1].removeprefix(".")])
+
+
+def language_of_settings(path: str) -> str:
+    """Return the language that a file of settings is for; empty for any other file, and one for several languages."""
+    return _OF_SETTINGS.get(path.rpartition("/")[2], "")
 
 
 def language_of_suffixes(suffixes: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from posixpath import splitext
 
-from orga.activities.knowledge.conventions import conventions_for, directories_above
+from orga.activities.knowledge.conventions import conventions_for, directories_above, may_hold_for
 from orga.activities.knowledge.languages import language_of
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.workflows.types.knowledge import Reader, Recalled
@@ -38,17 +38,20 @@ class Places:
         A convention that holds for other places alone is left out; where none is named, so is any of a directory.
         """
         fits = [each for each in found if self._may_hold(each)]
-        taken = list(self.conventions.values())[: max(limit // 2, limit - len(fits))]
+        held = [each for each in self.conventions.values() if self._may_hold(each)]
+        taken = held[: max(limit // 2, limit - len(fits))]
         ids = {each.item.id for each in taken}
         return [*taken, *(each for each in fits if each.item.id not in ids)][:limit]
 
     def _may_hold(self, each: Recalled) -> bool:
         item = each.item
-        if item.kind != "convention" or item.language in self._languages - {""}:
+        if item.kind != "convention":
             return True
+        if not may_hold_for(item, self._languages):
+            return False
         if not self._directories:
             return not item.directory or bool(item.language)
-        return item.directory in self._directories and (not item.language or "" in self._languages)
+        return item.directory in self._directories or item.language in self._languages - {""}
 
 
 def from_root(path: str, root: str) -> str:

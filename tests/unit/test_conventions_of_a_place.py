@@ -7,8 +7,9 @@ from typing import cast
 import pytest
 
 from orga.activities.knowledge.conventions import MAX_DEPTH, conventions_for, directories_above
+from orga.activities.knowledge.places import named_places
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.workflows.types.knowledge import Reader, Recall, Recalled, StoredItem
+from orga.workflows.types.knowledge import Provenance, Reader, Recall, Recalled, StoredItem
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -32,7 +33,9 @@ class Shelf:
         )
 
 
-def a_convention(text: str, directory: str = "", language: str = "", confidence: float = 0.8) -> StoredItem:
+def a_convention(
+    text: str, directory: str = "", language: str = "", confidence: float = 0.8, source: str = ""
+) -> StoredItem:
     return StoredItem(
         kind="convention",
         text=text,
@@ -41,6 +44,7 @@ def a_convention(text: str, directory: str = "", language: str = "", confidence:
         confidence=confidence,
         key=text,
         id=f"{directory}:{text}",
+        provenance=Provenance(source=source),
         stored_at=T0,
     )
 
@@ -96,6 +100,63 @@ async def test_the_surest_of_a_directory_come_first() -> None:
     shelf = Shelf([a_convention("of a tool"), a_convention("of people", confidence=0.9)])
     results = await conventions_for(cast(KnowledgeStore, shelf), Reader(), "")
     assert [each.item.text for each in results] == ["of people", "of a tool"]
+
+
+POLYGLOT = (
+    a_convention("root: sign your commits", confidence=0.5),
+    a_convention("python: lines have 120 characters", language="python", confidence=0.95),
+    a_convention("rust: edition 2024", language="rust", confidence=0.99),
+    a_convention("native: no unsafe code", "native"),
+    a_convention("crate: edition 2021", "native", confidence=0.99, source="native/Cargo.toml"),
+    a_convention("types: strict", "native", confidence=0.98, source="native/tsconfig.json"),
+    a_convention("lints: all", "native", confidence=0.97, source="native/ruff.toml"),
+)
+
+MIXED = {
+    "a root's language comes after the root": ("app/a.py", "python", ["root", "python"]),
+    "and its other languages not at all": ("a.rs", "rust", ["root", "rust"]),
+    "settings of a folder are of their language": ("native/build.py", "python", ["lints", "native", "root", "python"]),
+    "so for each": ("native/lib.rs", "rust", ["crate", "native", "root", "rust"]),
+    "a language that nothing is set for": ("native/a.go", "go", ["native", "root"]),
+    "of a directory all hold, the root's languages last": (
+        "native",
+        "",
+        ["crate", "types", "lints", "native", "root", "rust", "python"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("directory", "language", "expected"), MIXED.values(), ids=MIXED)
+async def test_what_holds_where_several_languages_are(directory: str, language: str, expected: list[str]) -> None:
+    store = cast(KnowledgeStore, Shelf(POLYGLOT))
+    found = await conventions_for(store, Reader(), directory, language, 9)
+    assert [each.item.text.partition(":")[0] for each in found] == expected
+
+
+async def test_the_root_keeps_its_place_where_not_all_may_be() -> None:
+    found = await conventions_for(cast(KnowledgeStore, Shelf(POLYGLOT)), Reader(), "app/a.py", "python", limit=1)
+    assert [each.item.text for each in found] == ["root: sign your commits"]
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        pytest.param(["app/a.py"], ["root", "python"], id="a file of Python"),
+        pytest.param(["app/a.py", "README.md"], ["root", "python"], id="beside a text"),
+        pytest.param(["native/README.md", "app/a.py"], ["lints", "native", "root", "python"], id="beside a folder"),
+        pytest.param(["a.py", "b.rs"], ["root", "python", "rust"], id="files of two languages"),
+        pytest.param(
+            ["native/README.md"], ["crate", "types", "lints", "native", "root", "rust", "python"], id="a text"
+        ),
+    ],
+)
+async def test_no_rule_of_another_language_is_shown_for_a_file(named: list[str], expected: list[str]) -> None:
+    """Though its words are those that are talked of."""
+    shelf = Shelf(POLYGLOT)
+    places = await named_places(cast(KnowledgeStore, shelf), Reader(), named, 20)
+    talked_of = [Recalled(item=item, score=0.9) for item in POLYGLOT]
+    found = [each.item.text.partition(":")[0] for each in places.with_conventions(talked_of, 20)]
+    assert sorted(found) == sorted(expected)
 
 
 def test_an_endless_path_is_cut() -> None:

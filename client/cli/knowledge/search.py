@@ -6,6 +6,7 @@ from typing import Annotated, get_args
 import typer
 
 from orga.activities.knowledge.conventions import conventions_for
+from orga.activities.knowledge.languages import language_of
 from orga.activities.knowledge.words import text_with_task
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed
@@ -42,7 +43,7 @@ def search(
         typer.Option(metavar="DIR", help="The conventions of this directory, nearest first; QUERY is left out."),
     ] = None,
     language: Annotated[
-        str | None, typer.Option(metavar="NAME", help="With --directory: then this language's.")
+        str | None, typer.Option(metavar="NAME", help="With --directory: of this language, that of the file without.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=100, help="At most so many.")] = 5,
     threshold: Annotated[float, typer.Option(min=0, max=1, help="Nothing with a lower score.")] = 0.3,
@@ -55,7 +56,7 @@ def search(
 
     Example: orga knowledge search "when is the api deployed" --tenant shop
 
-    Example: orga knowledge search --directory src/api/users.py --language python
+    Example: orga knowledge search --directory src/api/users.py
     """
     if directory is not None and (query or kind):
         raise UsageError("--directory shows conventions by their place: leave out QUERY and --kind")
@@ -63,7 +64,8 @@ def search(
         raise UsageError("--language goes with --directory; `--directory .` is the root")
     who = reader(user=user, tenant=tenant, agent=agent)
     if directory is not None:
-        return completed(_conventions(who, directory, language or "", limit, config, as_json=json))
+        spoken = language_of(directory) if language is None else language
+        return completed(_conventions(who, directory, spoken, limit, config, as_json=json))
     wish = Recall(
         text=clean_text(query),
         reader=who,

@@ -15,6 +15,7 @@ from orga.activities.adapters.knowledge.conventions.settings import (
     toml_rules,
     verbatim_rules,
 )
+from orga.activities.knowledge.languages import language_of_settings
 
 FOR_AGENTS, FOR_PEOPLE, FOR_TOOLS = 0.95, 0.9, 0.85
 """Confidence: of one directory, what is written for agents comes first."""
@@ -42,38 +43,36 @@ _PEOPLE_IN_ANY_CASE = (
     *("styleguide.md", "style-guide.md", "style_guide.md", "codestyle.md"),
     *("coding-style.md", "code-style.md", "coding_style.md", "code_style.md"),
 )
-_JSON = {
-    **dict.fromkeys((".prettierrc.json", "biome.json", "biome.jsonc", ".jsbeautifyrc", "deno.json"), ""),
-    **dict.fromkeys((".eslintrc.json", ".jshintrc", ".stylelintrc.json", ".markdownlint.json", ".swcrc"), ""),
-    **dict.fromkeys(("tsconfig.json", "tslint.json"), "typescript"),
-    "pyrightconfig.json": "python",
-}
-_TOML = {
-    **dict.fromkeys(("ruff.toml", ".ruff.toml", "pylintrc.toml"), "python"),
-    **dict.fromkeys(("rustfmt.toml", ".rustfmt.toml", "clippy.toml", ".clippy.toml"), "rust"),
-    **dict.fromkeys(("taplo.toml", ".taplo.toml", ".prettierrc.toml", "typos.toml", "_typos.toml"), ""),
-    "stylua.toml": "lua",
-}
-_VERBATIM = {
-    **dict.fromkeys((".prettierrc", ".prettierrc.yaml", ".prettierrc.yml", ".eslintrc", ".eslintrc.yml"), ""),
-    **dict.fromkeys((".eslintrc.yaml", ".stylelintrc", ".markdownlint.yaml", ".markdownlint.yml"), ""),
-    **dict.fromkeys((".yamllint", ".yamllint.yaml", ".pre-commit-config.yaml", ".tool-versions", ".nvmrc"), ""),
-    **dict.fromkeys((".clang-format", ".clang-tidy", ".hadolint.yaml", ".gitmessage", ".commitlintrc"), ""),
-    **dict.fromkeys((".flake8", "mypy.ini", ".mypy.ini", ".pylintrc", ".isort.cfg", ".style.yapf"), "python"),
-    **dict.fromkeys(("tox.ini", "pytest.ini", ".python-version"), "python"),
-    **dict.fromkeys((".golangci.yml", ".golangci.yaml", ".golangci.toml"), "go"),
-    **dict.fromkeys((".rubocop.yml", ".ruby-version"), "ruby"),
-    **{".scalafmt.conf": "scala", ".swiftlint.yml": "swift", ".swift-format": "swift", ".formatter.exs": "elixir"},
-    **{"rust-toolchain": "rust", "rust-toolchain.toml": "rust", ".shellcheckrc": "shell", ".sqlfluff": "sql"},
-    **{"detekt.yml": "kotlin", "phpcs.xml": "php", ".php-cs-fixer.php": "php", ".credo.exs": "elixir"},
-}
+_JSON = (
+    *(".prettierrc.json", "biome.json", "biome.jsonc", ".jsbeautifyrc", "deno.json", ".eslintrc.json", ".jshintrc"),
+    *(".stylelintrc.json", ".markdownlint.json", ".swcrc", "tsconfig.json", "tslint.json", "pyrightconfig.json"),
+)
+_TOML = (
+    *("ruff.toml", ".ruff.toml", "pylintrc.toml", "rustfmt.toml", ".rustfmt.toml", "clippy.toml", ".clippy.toml"),
+    *("taplo.toml", ".taplo.toml", ".prettierrc.toml", "typos.toml", "_typos.toml", "stylua.toml"),
+)
+_VERBATIM = (
+    *(".prettierrc", ".prettierrc.yaml", ".prettierrc.yml", ".eslintrc", ".eslintrc.yml", ".eslintrc.yaml"),
+    *(".stylelintrc", ".markdownlint.yaml", ".markdownlint.yml", ".yamllint", ".yamllint.yaml", ".hadolint.yaml"),
+    *(".pre-commit-config.yaml", ".tool-versions", ".nvmrc", ".clang-format", ".clang-tidy", ".gitmessage"),
+    *(".commitlintrc", ".flake8", "mypy.ini", ".mypy.ini", ".pylintrc", ".isort.cfg", ".style.yapf", "tox.ini"),
+    *("pytest.ini", ".python-version", ".golangci.yml", ".golangci.yaml", ".golangci.toml", ".rubocop.yml"),
+    *(".ruby-version", ".scalafmt.conf", ".swiftlint.yml", ".swift-format", ".formatter.exs", "rust-toolchain"),
+    *("rust-toolchain.toml", ".shellcheckrc", ".sqlfluff", "detekt.yml", "phpcs.xml", ".php-cs-fixer.php"),
+    ".credo.exs",
+)
+
+
+def _reading(read: Callable[..., Iterable[Rule]], names: Iterable[str]) -> dict[str, Kind]:
+    return {name: Kind(partial(read, name, language=language_of_settings(name)), FOR_TOOLS) for name in names}
+
 
 _KINDS: dict[str, Kind] = {
     **dict.fromkeys(_AGENTS, Kind(prose_rules, FOR_AGENTS)),
     **dict.fromkeys((*_PEOPLE, *_PEOPLE_IN_ANY_CASE), Kind(prose_rules, FOR_PEOPLE)),
-    **{name: Kind(partial(json_rules, name, language=language), FOR_TOOLS) for name, language in _JSON.items()},
-    **{name: Kind(partial(toml_rules, name, language=language), FOR_TOOLS) for name, language in _TOML.items()},
-    **{name: Kind(partial(verbatim_rules, name, language=language), FOR_TOOLS) for name, language in _VERBATIM.items()},
+    **_reading(json_rules, _JSON),
+    **_reading(toml_rules, _TOML),
+    **_reading(verbatim_rules, _VERBATIM),
     ".editorconfig": Kind(editorconfig_rules, FOR_TOOLS),
     "pyproject.toml": Kind(pyproject_rules, FOR_TOOLS),
     "Cargo.toml": Kind(cargo_rules, FOR_TOOLS),
