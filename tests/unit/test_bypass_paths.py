@@ -141,3 +141,37 @@ class _Swapped:
 
     def __exit__(self, *why: Any) -> Any:
         return self._held.__exit__(*why)
+
+
+@pytest.mark.parametrize("name", TOOLS)
+@pytest.mark.parametrize("path", ["~/secret.txt", "~", "~root/secret.txt", "~/outside"])
+async def test_a_home_folder_lies_outside_the_root(
+    base: Path, monkeypatch: pytest.MonkeyPatch, name: str, path: str
+) -> None:
+    """Not in a folder of the root that is named `~`, which a tool would make, too."""
+    monkeypatch.setenv("HOME", str(base.parent / "outside"))
+    (base / "~").mkdir()
+    (base / "~" / "secret.txt").write_text("in the root")
+    make, arguments = TOOLS[name]
+    place = "cwd" if name == "run_command" else "path"
+    before = around(base)
+    error = await failure(make(Root(base)), **arguments, **{place: path})
+    assert "it leads outside the root" in str(error)
+    assert around(base) == before
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        pytest.param("~/docs/a.md", "docs/a.md", id="a home folder that is the root"),
+        pytest.param("./~/a.md", "~/a.md", id="a folder of that name"),
+        pytest.param("~$report.docx", "~$report.docx", id="a file whose name begins so"),
+        pytest.param("docs/~/a.md", "docs/~/a.md", id="further down"),
+        pytest.param("~nobody-here/a.md", "~nobody-here/a.md", id="of nobody"),
+    ],
+)
+def test_a_tilde_that_leads_into_the_root(
+    base: Path, monkeypatch: pytest.MonkeyPatch, path: str, expected: str
+) -> None:
+    monkeypatch.setenv("HOME", str(base))
+    assert str(Root(base).locate(path)) == expected

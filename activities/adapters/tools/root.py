@@ -41,10 +41,13 @@ class Root:
             raise ValueError(f"{path} is not a folder; create it or name another")
 
     def locate(self, path: str) -> PurePosixPath:
-        """Return where `path` leads, relative to the root and free of links. It need not exist."""
+        """Return where `path` leads, relative to the root and free of links. It need not exist.
+
+        `~` is somebody's home folder, as people write it in tasks, and `./~` a name in the root.
+        """
         _refuse_unusable(path)
         with path_errors(path):
-            real = Path(os.path.realpath(self.path / path))
+            real = Path(os.path.realpath(self.path / os.path.expanduser(path)))  # noqa: PTH111 - of no such user: as it is
         if not real.is_relative_to(self.path):
             raise refused(path, "it leads outside the root; use a path relative to the root, such as . or docs/a.md")
         return PurePosixPath(real.relative_to(self.path))
