@@ -255,7 +255,8 @@ async def test_a_stream_cut_anywhere_before_its_end_is_retried(kept: int) -> Non
 
 
 async def test_keep_alives_are_passed_over() -> None:
-    frames = [*message_events(text_block("hi"), call_block("c", "now", "{}"), stop="tool_use")]
+    odd: dict[str, Any] = {"type": ["message"], "content_block": {"type": {}}}
+    frames = [odd, *message_events(text_block("hi"), text_block(), call_block("c", "now", "{}"), stop="tool_use")]
     reply, text, _ = await completed("anthropic", streamed(*kept_alive(frames)))
     assert (text, reply.calls, reply.finish) == ("hi", (ToolCall(call_id="c", name="now"),), "tool_calls")
 

@@ -301,3 +301,22 @@ async def test_a_call_is_judged_by_the_tool_s_own_schema(kind: str) -> None:
     assert reply.calls[0].arguments == {"$filter": "a", "page[size]": "many"}
     (error,) = argument_errors(ROW | {"dependentRequired": {}}, reply.calls[0].arguments)
     assert "page[size]" in error
+
+
+NO_SCHEMAS: list[dict[str, Any]] = [
+    {"required": [1, {}], "properties": {"$a": None}},
+    {"properties": [], "anyOf": {"a": 1}},
+    {"properties": {"$a": {"enum": 3, "type": [1, "null"]}, "b": {"type": None, "items": 1}}, "oneOf": [1]},
+    {"dependentRequired": {"$a": 1}, "dependentSchemas": 2, "$defs": [], "$ref": 4, "properties": {"$a": True}},
+    {"$ref": "#/$defs/a/b/0", "allOf": "x", "type": {}},
+]
+
+
+@pytest.mark.parametrize("schema", NO_SCHEMAS)
+def test_a_schema_that_is_none_is_sent_somehow(schema: dict[str, Any]) -> None:
+    tool = ToolSpec(name="odd", parameters=schema)
+    tools = WireTools((tool,), Dialect())
+    call = ToolCall(call_id="1", name="odd", arguments={"$a": [{"b": 1}], "b": {"$a": 2}})
+    sent = tools.sent(a_request(tools=(tool,), messages=(Message.of("assistant", calls=(call,)),)))
+    assert tools.received(Reply.of("", sent.messages[0].calls)).calls == (call,)
+    assert plain(schema)["type"] == "object"

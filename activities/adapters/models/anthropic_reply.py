@@ -92,7 +92,7 @@ class MessageReader:
         self._ended = True
 
     def _block(self, index: int, block: dict[str, Any]) -> None:
-        kind = block.get("type")
+        kind = as_text(block.get("type"))
         if kind == "text":
             self._assembly.begin_text()
             self._assembly.add_text(as_text(block.get("text")))

@@ -116,17 +116,18 @@ def portable_names(schema: dict[str, Any]) -> dict[str, str]:
 def with_names(schema: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """Return the schema with other names of its properties."""
 
+    def renamed_list(listed: object) -> list[str]:
+        return [names.get(name, name) for name in _texts(listed)]
+
     def renamed(each: dict[str, Any]) -> dict[str, Any]:
         found = dict(each)
         for key in {"properties", "dependentSchemas", "dependentRequired"} & each.keys():
             found[key] = {names.get(name, name): value for name, value in as_object(each[key]).items()}
         if "dependentRequired" in found:
             dependent = found["dependentRequired"].items()
-            found["dependentRequired"] = {
-                name: [names.get(other, other) for other in others] for name, others in dependent
-            }
+            found["dependentRequired"] = {name: renamed_list(others) for name, others in dependent}
         if "required" in each:
-            found["required"] = [names.get(name, name) for name in each["required"]]
+            found["required"] = renamed_list(each["required"])
         if "$ref" in each:
             found["$ref"] = "/".join(names.get(_unescaped(step), step) for step in as_text(each["$ref"]).split("/"))
         return found
@@ -217,7 +218,7 @@ def _required(schema: object, root: dict[str, Any], known: dict[int, frozenset[s
     if not part or id(part) in known:
         return known.get(id(part), frozenset())
     known[id(part)] = frozenset()
-    found = frozenset(map(str, part.get("required") or ()))
+    found = frozenset(_texts(part.get("required")))
     for each in (*as_objects(part.get("allOf")), *filter(None, [_referred(part, root)])):
         found |= _required(each, root, known)
     for branches in filter(None, map(as_objects, (part.get("anyOf"), part.get("oneOf")))):
@@ -249,7 +250,7 @@ def _with_keys(
 
 def _plain(schemas: Iterable[object], root: dict[str, Any], room: Iterator[int]) -> dict[str, Any]:
     parts = _parts(schemas, root)
-    values = [each for part in parts for each in part.get("enum", ()) if isinstance(each, str)]
+    values = [each for part in parts for each in _texts(part.get("enum"))]
     kinds = [kind for part in parts for kind in _kinds(part) if kind != "null"]
     kind = "string" if values else next(iter(kinds), "string")
     found: dict[str, Any] = {"type": kind}
@@ -269,7 +270,10 @@ def _plain(schemas: Iterable[object], root: dict[str, Any], room: Iterator[int])
 
 def _kinds(schema: dict[str, Any]) -> list[str]:
     kind = schema.get("type")
-    if isinstance(kind, list):
-        return [each for each in cast("list[object]", kind) if isinstance(each, str)]
     implied = "object" if "properties" in schema else "array" if "items" in schema else ""
-    return [each for each in (as_text(kind) or implied,) if each]
+    return _texts(kind) or [each for each in (as_text(kind) or implied,) if each]
+
+
+def _texts(value: object) -> list[str]:
+    """Return the texts of a list: a schema of a stranger may hold anything."""
+    return [each for each in cast("list[object]", value) if isinstance(each, str)] if isinstance(value, list) else []

@@ -10,7 +10,7 @@ from orga.activities.adapters import http
 from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS, decompressed
 from orga.activities.adapters.models.endpoint import Endpoint
 from orga.activities.adapters.models.failures import Failures
-from orga.activities.adapters.models.json_shape import as_object, as_objects
+from orga.activities.adapters.models.json_shape import as_object, as_objects, as_text
 from orga.activities.adapters.models.request_trace import request_trace
 from orga.activities.adapters.models.sse import MAX_EVENT_BYTES, SseDecoder, SseTooLarge
 from orga.workflows.types.text import clean_json
@@ -54,7 +54,7 @@ class StreamHttp:
                     async for data in documents:
                         for frame in self._frames_in(data):
                             yield frame
-                            if frame is END or frame.get("type") in _LAST:
+                            if frame is END or as_text(frame.get("type")) in _LAST:
                                 await _drain(documents)
                                 return
 
