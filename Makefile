@@ -6,6 +6,7 @@ PYTHON ?= python3
 RUNS := $(VENV)/.runs
 STAMP := $(VENV)/.installed
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
+unexport PYTHONDONTWRITEBYTECODE # thousands of processes would compile all code anew
 PARALLEL := --numprocesses 4 --dist loadfile --no-loadscope-reorder # on two cores: tests wait more than they compute
 
 .PHONY: help setup setup-local demo demo-goal demo-knowledge test check fmt bench bench-rivals reference pictures docs wheel lock clean

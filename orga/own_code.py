@@ -53,8 +53,9 @@ def pin() -> HeldCode:
 
 def seal() -> None:
     """Hold the code of all that workers and their children are made of: from now on none of our files is read."""
-    _hold(_modules())
-    _own.is_sealed = True
+    if not _own.is_sealed:
+        _hold(_modules())
+        _own.is_sealed = True
 
 
 def sources() -> Iterator[tuple[str, bytes]]:

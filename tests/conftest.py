@@ -27,6 +27,8 @@ SERVER_ARGUMENTS = [
     "history.transferProcessorMaxPollRPS=10000",
     "--dynamic-config-value",
     "system.enableActivityEagerExecution=true",
+    "--dynamic-config-value",
+    "history.workflowIdReuseMinimalInterval=0",  # else a run waits a second before it continues as new
 ]
 
 
