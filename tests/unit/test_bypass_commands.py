@@ -48,6 +48,6 @@ async def test_arguments_arrive_as_they_are(tool: RunCommand, canary: Path, case
     shown, environment = json.loads(await result(tool, command=["show", *arguments]))
     assert shown == arguments
     names = {name for name in environment if not name.startswith("GIT_CONFIG_")}
-    assert names <= {"PATH", "HOME", "TMPDIR", "LANG", "LC_CTYPE"}
+    assert names <= {"PATH", "HOME", "TMPDIR", "LANG", "LC_CTYPE", "PYTHONPYCACHEPREFIX"}
     assert not canary.exists()
     assert os.environ.keys() - set(environment)

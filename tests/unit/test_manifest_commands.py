@@ -116,7 +116,7 @@ async def test_the_environment_is_the_manifests_alone(tmp_path: Path) -> None:
         "k1",
     )
     assert {name for name in environment if not name.startswith("GIT_CONFIG_")} <= {
-        "MODE", "TOKEN", "ORGA_IDEMPOTENCY_KEY", "PATH", "HOME", "TMPDIR", "LANG", "LC_CTYPE",
+        "MODE", "TOKEN", "ORGA_IDEMPOTENCY_KEY", "PATH", "HOME", "TMPDIR", "LANG", "LC_CTYPE", "PYTHONPYCACHEPREFIX",
     }  # fmt: skip
     assert argv == []
 

@@ -122,7 +122,7 @@ async def test_the_environment_is_clean(tool: RunCommand, monkeypatch: pytest.Mo
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     lines = (await result(tool, command=["env"])).splitlines()
     names = {line.split("=")[0] for line in lines if not line.startswith("GIT_CONFIG_")}
-    assert names - {"LC_CTYPE"} == {"PATH", "HOME", "TMPDIR", "LANG"}
+    assert names - {"LC_CTYPE"} == {"PATH", "HOME", "TMPDIR", "LANG", "PYTHONPYCACHEPREFIX"}
     home = next(line for line in lines if line.startswith("HOME=")).removeprefix("HOME=")
     assert not Path(home).exists()
 
