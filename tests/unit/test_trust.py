@@ -358,6 +358,10 @@ RUN = {
     "in another folder": (["sh", "-c", "cd app && python3 tool.py"], "app/tool.py"),
     "in another folder, by an option": (["env", "-C", "app", "python3", "-m", "tool"], "app/tool.py"),
     "by another program": (["uv", "run", "app/"], "app/__main__.py"),
+    "behind options of another program": (["uv", "run", "--with", "mcp", "app/"], "app/__main__.py"),
+    "what a script of a shell starts": (["./start"], "srv/real.py"),
+    "what a script of a shell starts beside it": (["sh", "bin/beside.sh"], "bin/tool.py"),
+    "what a script that a script starts imports": (["bash", "first.sh"], "srv/units.py"),
     "an application": (["uvicorn", "srv.web:app"], "srv/web.py"),
     "a module instead of another": (["python3", "tool.py"], "units.so"),
     "a package instead of a module": (["python3", "tool.py"], "units/__init__.py"),
@@ -372,11 +376,12 @@ def test_trust_covers_what_a_command_runs(project: Path, command: list[str], nam
     written(project, f"[mcp.servers.x]\ncommand = {program}\nargs = [{', '.join(arguments)}]")
     files = {"serve": "#!/usr/bin/env python3\nimport units", "tool.py": IMPORTS, "units.py": "", "app/units.py": ""}
     files |= {"srv/real.py": IMPORTS, "srv/units.py": "", "__main__.py": "", "app/tool.py": "", "app.pyz": ""}
+    files |= {"start": "#!/usr/bin/env bash\nexec python3 -u srv/real.py", "first.sh": ". ./start"}
+    files |= {"bin/beside.sh": 'exec python3 "$(dirname "$0")/tool.py"', "bin/tool.py": ""}
     files |= {"app/__main__.py": IMPORTS, "srv/__init__.py": "", "srv/__main__.py": IMPORTS}
     for path, text in files.items():
         (project / path).parent.mkdir(exist_ok=True)
         (project / path).write_text(text)
-    (project / "bin").mkdir()
     (project / "bin" / "linked.py").symlink_to("../srv/real.py")
     before = digest_of(project)
     (project / "notes.md").write_text("What runs nothing may change.")

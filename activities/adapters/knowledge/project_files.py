@@ -49,7 +49,7 @@ def _listed(git: str, root: Path, top: Path, ours: Path) -> Iterable[str]:
     env = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
     env |= {"GIT_DIR": str(ours), "GIT_WORK_TREE": str(top)}
     # An index that needs more of its repository is left out: then a file that is both tracked and ignored is, too.
-    for index in (theirs / "index", ours / "index"):
+    for index in (*filter(Path.is_file, [theirs / "index"]), ours / "index"):
         done = subprocess.run(
             [git, *_LIST],
             cwd=root,
@@ -85,7 +85,8 @@ def _make_repository(folder: Path, exclude: Path) -> None:
     for name in ("objects", "refs", "info"):
         (folder / name).mkdir()
     (folder / "HEAD").write_text("ref: refs/heads/main\n")
-    (folder / "info" / "exclude").symlink_to(exclude)
+    if exclude.is_file():
+        (folder / "info" / "exclude").symlink_to(exclude)
 
 
 def _walked(root: Path) -> Iterator[str]:

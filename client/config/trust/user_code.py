@@ -17,6 +17,7 @@ _BETWEEN_WORDS = re.compile(r"[\s;&|()<>'\"`=,]+")
 """In the code of a shell, as far as it names files."""
 _PYTHON = re.compile(r"(?:.*/)?(?:python|pypy|ipython|uv)[\d.]*")
 _SHEBANG_OF_PYTHON = re.compile(rb"#![^\n]*(?:python|pypy|\buv\b)")
+_SHEBANG_OF_SHELL = re.compile(rb"#![^\n]*\b(?:ba|da|z|k|a)?sh\b")
 _MODULE = re.compile(r"-[bBdEiIOPqRsSuvx]*m(.*)")
 """Of Python: flags before it may stand in the same word, and the module behind it."""
 _CODE = re.compile(r"-[bBdEiIOPqRsSuvx]*c.*", re.DOTALL)
@@ -86,10 +87,18 @@ def scripts(words: Sequence[str], folder: Path, env: Mapping[str, str] | None = 
         folder: Where it runs.
         env: Variables that the command sets.
     """
-    command = _Command(words)
     on_path = [folder / entry for entry in (env or {}).get("PYTHONPATH", "").split(":") if entry]
-    places = [folder, *(place for name in command.folders if _is_folder(place := folder / name))]
-    return _together(command.code_in(place, on_path) for place in dict.fromkeys(places))
+    code = _Command(words).code_in(folder, on_path)
+    waiting, read = [*code.files], set[Path]()
+    while waiting:
+        script = waiting.pop()
+        if script not in read and _is_shell_script(script):
+            more = _Command(_words_of(script))
+            found = _together(more.code_in(base, on_path) for base in (folder, script.parent))
+            waiting += found.files
+            code |= found
+        read.add(script)
+    return code
 
 
 class _Command:
@@ -104,7 +113,7 @@ class _Command:
         """What Python is given to run: a script, or a folder."""
         self._is_python = any(map(_PYTHON.fullmatch, texts))
         pairs = [pair for line in lines for pair in pairwise(line)]
-        self.folders = [name for option, name in pairs if option in _FOLDER_OPTIONS]
+        self._folders = [name for option, name in pairs if option in _FOLDER_OPTIONS]
         """Into which it may change."""
         self._modules = {*filter(_NAMES.fullmatch, self._named(texts, pairs))}
 
@@ -118,7 +127,11 @@ class _Command:
                 yield from (name for word in self._words if not word.isidentifier() for name in _NAMES.findall(word))
 
     def code_in(self, folder: Path, on_path: Sequence[Path]) -> UserCode:
-        """Return what runs if it runs in that folder, and finds modules in others, too."""
+        """Return what runs if it starts in that folder, and finds modules in others, too."""
+        places = [folder, *(place for name in self._folders if _is_folder(place := folder / name))]
+        return _together(self._run_in(place, on_path) for place in dict.fromkeys(places))
+
+    def _run_in(self, folder: Path, on_path: Sequence[Path]) -> UserCode:
         files = {place for text in self._texts if _is_file(place := folder / text)}
         run = {folder / text for text in self._run | {*self._words[:1]}}
         code = UserCode(frozenset({*files, *filter(can_exist, self._missing(folder))}))
@@ -141,7 +154,7 @@ class _Command:
 
 
 def _run_by_python(line: Sequence[str]) -> Iterator[str]:
-    """Yield the first operand behind each Python in a line."""
+    """Yield the first operand behind each Python in a line; all behind `uv`, whose options have values, too."""
     for at, program in enumerate(line):
         if not _PYTHON.fullmatch(program):
             continue
@@ -153,7 +166,20 @@ def _run_by_python(line: Sequence[str]) -> Iterator[str]:
                 next(rest, None)
             elif not word.startswith("-") and word != "run":  # as in `uv run`
                 yield word
-                break
+                if not program.endswith("uv"):
+                    break
+
+
+def _words_of(script: Path) -> list[str]:
+    """Return the words of a shell script, and what may be paths from its own folder: `$(dirname "$0")/serve`."""
+    words = [word for word in _BETWEEN_WORDS.split(_beginning(script, _MAX_BYTES).decode(errors="replace")) if word]
+    return [*words, *(word.partition("/")[2] for word in words if word.startswith(("$", "/")))]
+
+
+def _is_shell_script(file: Path) -> bool:
+    if not _is_file(file) or file.stat().st_size > _MAX_BYTES:
+        return False
+    return file.suffix in {".sh", ".bash"} or bool(_SHEBANG_OF_SHELL.match(_beginning(file, 200)))
 
 
 def _modules_of_python(folder: Path) -> Iterator[Path]:
