@@ -53,6 +53,7 @@ NESTED: dict[str, Callable[[int], str]] = {
     "sums": lambda n: when("1 + " * n + "1 == 2"),
     "open brackets": lambda n: "permit(" * n,
     "brackets behind a broken text": lambda n: when('"' + "(" * n),
+    "parentheses after a comment that a carriage return ends": lambda n: when("// \r" + "(" * n + "true" + ")" * n),
     "or": lambda n: when("true || " * n + "true"),
     "and": lambda n: when("true && " * n + "true"),
     "then": lambda n: when("if true then " * n + "true" + " else false" * n),
@@ -122,6 +123,12 @@ def test_the_bound_is_no_less_than_what_the_parser_finds(expression: str) -> Non
 def _height(node: Any) -> int:
     inner = operands(node)[1]
     return 1 + max(map(_height, inner)) if inner else 0
+
+
+def test_the_line_of_an_error_is_found_without_reading_comments_as_code(tmp_path: Path) -> None:
+    """Only `\\n` begins a line here: some other line ends are part of a comment."""
+    hidden = "// \u2028when { " + "(" * 4_000 + "true" + ")" * 4_000 + " };\v nonsense"
+    assert "a.cedar:3: cannot be parsed" in refusal(a_folder(tmp_path, a=f"{BEGIN}{hidden}\nnonsense\n;"))
 
 
 def test_many_files_are_refused_at_once(tmp_path: Path) -> None:

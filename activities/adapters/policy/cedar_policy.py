@@ -88,7 +88,7 @@ def _node(statement: Statement) -> Node:
 
 def _line_of_error(statement: Statement) -> int:
     """Return the first line that the parser stumbles over: until it, more text was all that it missed."""
-    lines = statement.text.splitlines()
+    lines = statement.text.split("\n")  # other line ends may lie in comments, where brackets do not count
 
     def is_wrong(number: int) -> bool:
         try:

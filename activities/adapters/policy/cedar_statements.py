@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_PIECE = re.compile(r'//[^\n]*|"(?:\\.|[^"\\])*"|;|\s+|[^\s;"/]+|.', re.DOTALL)
-"""A comment, a string, an end, a gap, or a part of a policy."""
+_PIECE = re.compile(r'//[^\r\n]*|"(?:\\.|[^"\\])*"|;|\s+|[^\s;"/]+|.', re.DOTALL)
+"""A comment, a string, an end, a gap, or a part of a policy. A carriage return ends a comment, as in Cedar."""
 
-_TOKEN = re.compile(r'//[^\n]*|"(?:\\.|[^"\\])*"|&&|\|\||[=!<>]=|::|\w+|[(\[{]|[)\]}]|[,;.+\-*!<>]', re.DOTALL)
+_TOKEN = re.compile(r'//[^\r\n]*|"(?:\\.|[^"\\])*"|&&|\|\||[=!<>]=|::|\w+|[(\[{]|[)\]}]|[,;.+\-*!<>]', re.DOTALL)
 _JOINING = frozenset({"&&", "||", "if", "when", "unless"})
 _SEPARATORS = frozenset({",", ";"})
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
@@ -29,7 +29,7 @@ class Statement:
 
     def place_of(self, words: str) -> str:
         """Return the place of the first line that holds these words, else of the policy."""
-        lines = self.text.splitlines()
+        lines = self.text.split("\n")
         found = next((number for number, line in enumerate(lines) if words in line), 0)
         return f"{self.file}:{self.line + found}"
 
