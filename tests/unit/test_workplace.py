@@ -103,6 +103,11 @@ SHELLS = {
     "a host": {"OLLAMA_HOST": "a:1"},
     "an address of the configuration": {"ORGA_MODELS__BASE_URLS__OPENAI": "http://a"},
     "a model of the configuration": {"ORGA_MODELS__DEFAULT": "ollama:a"},
+    "the model of an agent": {"ORGA_AGENTS__DEFAULT__MODEL": "ollama:a"},
+    "an agent as one table": {"ORGA_AGENTS__DEFAULT": '{"model": "ollama:a"}'},
+    "a critic of an agent": {"ORGA_AGENTS__DEFAULT__CRITICS": '[{"name": "c", "model": "ollama:a"}]'},
+    "a tier of goals": {"ORGA_GOALS__TIERS__PLAN": "heavy"},
+    "an embedder": {"ORGA_KNOWLEDGE__EMBEDDER": "openai:e"},
     "a key": {"OPENAI_API_KEY": "one"},
     "a key and its model": {"OPENAI_API_KEY": "one", "CHAT_MODEL": "m"},
     "the key of another provider": {"ANTHROPIC_API_KEY": "one"},
@@ -111,7 +116,7 @@ SHELLS = {
 
 
 def test_shells_that_name_other_models_have_queues_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a second key of no use, another key of the same provider or a slash changes is nothing of the kind."""
+    """A second key of no use, another key of the same provider, a slash and other settings change nothing of it."""
 
     def place(env: dict[str, str]) -> Workplace:
         with monkeypatch.context() as patch:
@@ -127,6 +132,8 @@ def test_shells_that_name_other_models_have_queues_of_their_own(monkeypatch: pyt
     assert found["nothing"] == folder_queue(place({"OPENAI_API_KEY": "one"}))
     same = place(SHELLS["a key"] | SHELLS["the key of another provider"] | {"OPENAI_API_KEY": "two"})
     assert own_queue(OrgaConfig(), same, embedded=True) == found["a key"]
+    limited = place({"ORGA_AGENTS__DEFAULT__CONFIG__MAX_COST_USD": "1"})
+    assert own_queue(OrgaConfig(), limited, embedded=True) == found["nothing"]
     slash = place({"OPENAI_COMPATIBLE_BASE_URL": "http://a/ "})
     assert own_queue(OrgaConfig(), slash, embedded=True) == found["an address"]
     assert "one" not in place(SHELLS["a key"]).model_dump_json()

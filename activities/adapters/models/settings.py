@@ -1,5 +1,6 @@
 """Where each provider is and which key opens it, from the environment's usual names."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -42,6 +43,11 @@ DEFAULTS = (
 holds them against the tables of the providers' own libraries."""
 
 EMBEDDED_MODEL = "offline:extractive"
+
+_SETTING_OF_MODELS = re.compile(
+    r"ORGA_(MODELS__.+|GOALS__TIERS.*|KNOWLEDGE__EMBEDDER|AGENTS__(?!.*__).+|AGENTS__.+__(MODEL|CRITICS.*))", re.I
+)
+"""Variables that choose who is sent a prompt or a text: also one that sets all of an agent."""
 _OLLAMA_PORT = 11434
 
 
@@ -56,7 +62,7 @@ def default_model(env: Mapping[str, str]) -> str:
 def named_models(env: Mapping[str, str]) -> dict[str, str]:
     """Return what an environment says about models, by variable; of a key only the model that it chooses."""
     found = {site.base_url: address for site in SITES.values() if (address := _value(env, site.base_url).rstrip("/"))}
-    found |= {name: value for name, value in env.items() if name.startswith("ORGA_MODELS__")}
+    found |= {name: value for name, value in env.items() if _SETTING_OF_MODELS.fullmatch(name)}
     if (model := default_model(env)) != EMBEDDED_MODEL:
         found[SITES[model.partition(":")[0]].key] = model
     return found
