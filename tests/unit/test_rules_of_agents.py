@@ -286,6 +286,27 @@ async def test_what_a_command_made_until_it_was_stopped_is_no_rule(project: Path
     assert not (project / "notes" / "orga.toml").exists()
 
 
+async def test_what_a_command_makes_is_no_rule_for_one_that_began_meanwhile(project: Path) -> None:
+    bubblewrap()
+    (project / "state").mkdir()
+    (project / "linked.toml").symlink_to("one_tool.toml")
+    text = CONFIG.replace('"one_tool.toml"', '"linked.toml"')
+    (project / "orga.toml").write_text(text)
+    before, tool = rules_of(project), tool_of("run_command", project)
+    made = "ln -sf notes/a.md linked.toml; touch notes/orga.toml made; until test -e begun; do sleep 0.02; done"
+    first = asyncio.create_task(tool.call({"command": ["sh", "-c", made]}, CONTEXT))
+    async with asyncio.timeout(20):
+        while not (project / "made").exists():
+            await asyncio.sleep(0.02)
+    wait = "touch begun; until test -e over; do sleep 0.02; done"
+    second = asyncio.create_task(tool.call({"command": ["sh", "-c", wait]}, CONTEXT))
+    async with asyncio.timeout(20):
+        await first
+        (project / "over").touch()
+        await second
+    assert rules_of(project) == before
+
+
 async def test_the_command_of_a_manifest_makes_no_rule_either(project: Path) -> None:
     bubblewrap()
     text = 'argv = ["sh", "-c", "touch scripts/enum.py; echo 3"]\nsandbox.isolation = "bubblewrap"\n'

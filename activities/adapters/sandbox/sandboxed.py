@@ -9,11 +9,13 @@ import shutil
 import signal
 import stat
 import tempfile
+import threading
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from weakref import WeakSet
 
 from orga.activities.adapters.process_streams import ProcessStreams
 from orga.activities.adapters.rules import NO_RULES, Rules, is_generated
@@ -122,7 +124,7 @@ def _program(name: str, search_path: str) -> str:
     return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _ClosedFolder:
     """The folder that an isolated command writes in, and the rules in it, which it must neither change nor make."""
 
@@ -157,6 +159,9 @@ class _ClosedFolder:
         except (OSError, ValueError) as error:
             why = f"the command may have made files that decide over agents, in {self.folder}: {error}"
             raise ToolError(f"{why}. Look for them there", kind="CommandLost", acted="maybe") from error
+        finally:
+            with _starting:
+                _under_way.discard(self)
         done = [each for each in done if each]
         for each in done:
             _log.warning("an isolated command changed what no agent may change, in %s: %s", self.folder, each)
@@ -191,6 +196,11 @@ class _ClosedFolder:
         return f"the link {as_line(str(path.relative_to(self.folder)))} was put back"
 
 
+_under_way: WeakSet[_ClosedFolder] = WeakSet()
+_starting = threading.Lock()
+"""Nothing begins, and nothing counts as over, while the rules before a command are read."""
+
+
 def _leads_to(link: Path, target: Path) -> bool:
     return link.is_symlink() and link.readlink() == target
 
@@ -200,12 +210,24 @@ def _closed(folder: Path, rules: Rules) -> _ClosedFolder:
     try:
         check_writable(folder)
         _make_missing(rules, folder)
-        since_ns, present = time.time_ns(), rules.present(folder)
-        return _ClosedFolder(folder, rules, rules.inside(folder, present), present, since_ns)
+        with _starting:
+            return _begun(folder, rules)
     except ValueError as error:
         raise ToolError(str(error), kind="CommandRefused") from error
     except OSError as error:
         raise ToolError(f"the rules in {folder} cannot be closed: {error}", kind="CommandRefused") from error
+
+
+def _begun(folder: Path, rules: Rules) -> _ClosedFolder:
+    since_ns, present = time.time_ns(), rules.present(folder)
+    before = present
+    for each in _under_way:  # what that command has made is no rule, and what it has taken away is one
+        before = {path: leads for path, leads in before.items() if not path.is_relative_to(each.folder)}
+        before |= {path: leads for path, leads in each.before.items() if path.is_relative_to(folder)}
+        since_ns = min(since_ns, each.since_ns)
+    begun = _ClosedFolder(folder, rules, rules.inside(folder, present), before, since_ns)
+    _under_way.add(begun)
+    return begun
 
 
 @contextmanager
