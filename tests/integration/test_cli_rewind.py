@@ -114,7 +114,7 @@ def test_verify_exits_6_when_something_is_wrong(orga: Orga, ended: str, tmp_path
             ["fork", "ID", "--to-iteration", "99"], "no end of iteration 99 to go on from; there are 0 to", id="fork"
         ),
         pytest.param(
-            ["fork", "ID", "--to-iteration", "1", "--set", "timeout_s=-1"], "config.timeout_s: ", id="setting"
+            ["fork", "ID", "--to-iteration", "1", "--set", "timeout_s=-1"], "--set timeout_s=-1: ", id="setting"
         ),
         pytest.param(["rewind", "agent-nope", "--to-iteration", "1"], "there is no run 'agent-nope'", id="no such run"),
         pytest.param(["verify", "agent-nope"], "there is no run 'agent-nope'", id="nothing to verify"),
