@@ -20,6 +20,26 @@ DESK = ROOT / "examples" / "desk"
 EVENTS = ROOT / "examples" / "events"
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 GUIDE = (ROOT / "docs" / "embedding.md").read_text()
+EARLIER = next(block for block in PYTHON.findall(GUIDE) if '"messages"' in block)
+ON = """
+import asyncio
+
+from orga import Agent, start_agent, worker
+from orders import look_up_order
+
+
+async def main():
+    async with worker(agents=[Agent("clerk", tools=[look_up_order])]) as client:
+    BLOCK
+        result, talk = await handle.result(), await handle.conversation()
+        print(result.termination.reason, [message.role for message in talk if message.role != "system"])
+        print(talk)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+"""A script around the block with an earlier conversation."""
 
 
 @pytest.fixture
@@ -73,8 +93,16 @@ def test_the_guide_to_sessions_says_it_again_where_no_worker_took_it(project: Or
 def test_the_guide_shows_the_code_of_the_examples() -> None:
     code = "\n".join(file.read_text() for folder in (DESK, EVENTS) for file in folder.glob("*.py"))
     shown = PYTHON.findall(GUIDE)[1:]
-    assert len(shown) == 5
-    assert [block for block in shown if block not in code] == []
+    assert len(shown) == 6
+    assert [block for block in shown if block not in code] == [EARLIER]
+
+
+def test_a_run_goes_on_from_the_conversation_that_the_guide_shows(client: Client, tmp_path: Path) -> None:
+    here = an_orga(Path(shutil.copytree(DESK, tmp_path / "desk")), tmp_path / "home")
+    (here.folder / "script.py").write_text(ON.replace("    BLOCK\n", indent(EARLIER, " " * 8)))
+    said = run(here, "script.py", TEMPORAL_ADDRESS=client.service_client.config.target_host)
+    assert said.startswith("completed ['user', 'assistant', 'tool', 'assistant', 'user', 'assistant']\n")
+    assert "It was sent on Monday." in said
 
 
 def test_the_example_answers_with_its_own_workflow_activity_and_tool(client: Client, tmp_path: Path) -> None:
