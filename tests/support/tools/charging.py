@@ -21,4 +21,6 @@ def charge(how: str) -> Any:
     }
     if how in endings:
         raise endings[how]
-    return object()
+    booking: list[Any] = []
+    booking.append(booking)
+    return booking if how == "in itself" else object()
