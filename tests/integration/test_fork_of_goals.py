@@ -14,7 +14,7 @@ from orga.client.runs.goals import GoalHandle
 from orga.testing import FakeTool, answers
 from orga.workflows.types.goals.result import GoalResult
 from orga.workflows.types.record import InvalidInput
-from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
+from tests.support.model.goals import PARTIAL, GoalModel, a_step, says, scored
 from tests.support.runs import rewound
 from tests.support.runs.delivered import a_hook, told
 from tests.support.runs.goals import Pursued, ended, pursue, start
@@ -79,7 +79,7 @@ async def test_an_answered_goal_goes_on_with_what_it_is_asked_beside(client: Cli
     """It stays the same goal: the word is guidance, and the model decides with it."""
     decisions = [DONE, says(action="adjust", confidence=0.5, steps=[a_step("b", at=2)]), DONE]
     model = a_model(
-        evaluate=[scored("a", **BAD), scored("b")], decide=decisions, summary=[answers("first"), answers("second")]
+        evaluate=[scored("a", **PARTIAL), scored("b")], decide=decisions, summary=[answers("first"), answers("second")]
     )
     async with a_loop(client, model, FakeTool("look")) as loop:
         handle = await start(loop)

@@ -19,7 +19,7 @@ from orga.client.journal.phases import goal_phases
 from orga.client.journal.reading import read_journal
 from orga.client.policies.explained import explanations
 from orga.testing import FakeTool
-from tests.support.model.goals import GoalModel, a_step, says, scored
+from tests.support.model.goals import BAD, GOOD, GoalModel, a_step, says, scored
 from tests.support.parts.opa import running_opa
 from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.goals import ended, pursue, start, tell
@@ -168,13 +168,12 @@ async def test_a_changed_plan_that_is_denied_is_not_gone_on_with(client: Client,
     """What was done stays; the model decides anew, and cannot continue with what was taken back."""
     pay = FakeTool("pay")
     decisions = [
-        says(action="adjust", confidence=0.5, steps=[a_step("b", "pay")]),
+        says(action="adjust", confidence=0.5, steps=[a_step("c", "pay")]),
         says(action="continue", confidence=0.9),
         says(action="done", confidence=0.9),
     ]
-    plan = says(steps=[a_step("a"), a_step("z", "look", "a")])
-    bad = scored("a", relevance=1, completeness=1, usability=2, goal_progress=1)
-    model = GoalModel(plan=plan, evaluate=bad, decide=decisions)
+    plan = says(steps=[a_step("a", at=1), a_step("b", at=2), a_step("z", "look", "a")])
+    model = GoalModel(plan=plan, evaluate=says(steps=[{"id": "a", **BAD}, {"id": "b", **GOOD}]), decide=decisions)
     async with cedar(tmp_path) as engine, a_worker(client, model, engine, FakeTool("look"), pay) as loop:
         pursued = await pursue(loop, plan_review="policy")
     assert (pursued.reason, pay.contexts) == ("completed", [])

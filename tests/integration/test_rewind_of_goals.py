@@ -8,7 +8,7 @@ from orga.client.past.rewind import plan_rewind, rewind
 from orga.client.proof.verify import verify
 from orga.client.runs.goals import GoalHandle
 from orga.testing import FakeTool
-from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
+from tests.support.model.goals import BAD, PARTIAL, GoalModel, a_step, says, scored
 from tests.support.runs import rewound
 from tests.support.runs.goals import Pursued, ended, start, tell
 from tests.support.runs.loop import WORKER_FACTS, a_loop
@@ -35,7 +35,7 @@ async def after_rewind(client: Client, handle: WorkflowHandle[Any, Any]) -> Purs
 
 async def test_an_ended_goal_decides_anew_with_the_guidance(client: Client) -> None:
     model = a_model(
-        evaluate=[scored("a", **BAD), scored("b")],
+        evaluate=[scored("a", **PARTIAL), scored("b")],
         decide=[
             says(action="done", confidence=0.9),
             says(action="adjust", confidence=0.5, steps=[a_step("b", at=2)]),
@@ -96,7 +96,7 @@ async def test_the_effects_that_a_rewind_leaves_behind_are_named(client: Client)
 async def test_an_answer_that_was_given_is_left_behind_with_its_question(client: Client) -> None:
     ask = says(action="ask_user", question="Which year?", confidence=0.9)
     model = a_model(
-        evaluate=scored("a", **BAD),
+        evaluate=scored("a", **PARTIAL),
         decide=[ask, says(action="done", confidence=0.9), says(action="done", confidence=0.9)],
     )
     async with a_loop(client, model, FakeTool("look")) as loop:

@@ -18,7 +18,7 @@ from orga.workflows.types.delegation import Delegate
 from orga.workflows.types.goals.turns import turn_asked_for
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.tiers import GoalTiers, ModelTiers
-from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
+from tests.support.model.goals import PARTIAL, GoalModel, a_step, says, scored
 from tests.support.runs.goals import Pursued, pursue
 from tests.support.runs.loop import WORKER_FACTS, Loop
 
@@ -46,7 +46,7 @@ class ByName:
     def __init__(self, *names: str, **own: Reply) -> None:
         turns = {
             "plan": says(steps=[a_step("a")]),
-            "evaluate": scored("a", **BAD),
+            "evaluate": scored("a", **PARTIAL),
             "decide": says(action="done", confidence=0.9),
         }
         self.known = {name: OfBoth(**{**turns, **own}) for name in names}

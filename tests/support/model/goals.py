@@ -12,7 +12,11 @@ from orga.workflows.types.goals.turns import turn_asked_for
 from orga.workflows.types.messages import Reply, ToolCall
 
 GOOD = {"relevance": 5, "completeness": 4, "usability": 4, "goal_progress": 4}
+PARTIAL = {"relevance": 3, "completeness": 2, "usability": 3, "goal_progress": 2}
+"""Done, but no rule takes the goal for reached: the model decides."""
+
 BAD = {"relevance": 1, "completeness": 1, "usability": 2, "goal_progress": 1}
+"""Failed, so the model's `done` does not count if no other step is done."""
 
 
 def says(**said: Any) -> Reply:
