@@ -66,7 +66,7 @@ class ModelError(Exception):
         Args:
             kind: RateLimited, Overloaded, ServerError, Timeout, ConnectionFailed, BadStream (retryable);
                 InvalidRequest, AuthenticationFailed, PermissionDenied, OutOfQuota, ModelNotFound, RequestTooLarge,
-                ContextOverflow, ReplyTooLarge (final).
+                ContextOverflow, ContentRefused, ReplyTooLarge (final).
             message: One line for people, provider and cause named.
             retryable: Whether the same request may succeed later.
             retry_after_s: The provider's own wish, in seconds.

@@ -36,6 +36,8 @@ def _compacted(data: Data) -> list[Line]:
         lines.append(f"{counted(dropped, 'older message')} left out of the context")
     if masked := data.get("messages_masked"):
         lines.append(f"{counted(masked, 'older result')} left out of the context")
+    if replaced := data.get("messages_replaced"):
+        lines.append(f"{counted(replaced, 'message')} left out: refused by a content filter of the model's provider")
     if cut := cast("list[Any]", data.get("fields_cut") or []):
         lines.append(on_one_line(f"cut to be carried on: {', '.join(map(str, cut))}", 300))
     how = {"model": ", summed up by the model", "fallback": ", their calls counted"}

@@ -29,8 +29,8 @@ EVENTS: dict[str, Event] = {
         "An item of knowledge was stored, or could not be.", "place id kind change contradicts error"
     ),
     "ContextCompacted": Event(
-        "Older messages or results no longer stand before the model.",
-        "strategy messages_dropped messages_masked summary usage fields_cut unused",
+        "The model is no longer sent some messages or results: they are too old, or a content filter refused them.",
+        "strategy messages_dropped messages_masked messages_replaced error summary usage fields_cut unused",
     ),
     "ModelFailedOver": Event("A model gave way to the next of its tier.", "from to why"),
     "ReasoningComplete": Event(

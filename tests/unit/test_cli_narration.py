@@ -87,6 +87,11 @@ def test_a_run_is_told_as_a_timeline_grouped_by_iteration() -> None:
             id="parts of the state that were cut",
         ),
         pytest.param(
+            an_entry("ContextCompacted", strategy="refused_content", messages_replaced=1, error="no"),
+            "1 message left out: refused by a content filter of the model's provider",
+            id="a refused text",
+        ),
+        pytest.param(
             an_entry("ContextCompacted", messages_dropped=3, summary="model"), "summed up by the model", id="a summary"
         ),
         pytest.param(

@@ -92,6 +92,109 @@ async def test_a_context_overflow_is_told_apart(status: int, body: Any) -> None:
     assert (error.kind, error.retryable) == ("ContextOverflow", False)
 
 
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        pytest.param(
+            400,
+            {
+                "error": {
+                    "message": "The response was filtered due to the prompt triggering Azure OpenAI's content "
+                    "management policy. Please modify your prompt and retry.",
+                    "param": "prompt",
+                    "code": "content_filter",
+                    "innererror": {"code": "ResponsibleAIPolicyViolation"},
+                }
+            },
+            id="Azure",
+        ),
+        pytest.param(
+            400,
+            {"error": {"message": "litellm.ContentPolicyViolationError: AzureException", "type": None, "code": "400"}},
+            id="LiteLLM",
+        ),
+        pytest.param(
+            400,
+            {
+                "error": {
+                    "message": "Invalid prompt: your prompt was flagged as potentially violating our usage policy.",
+                    "type": "invalid_request_error",
+                    "code": "invalid_prompt",
+                }
+            },
+            id="OpenAI",
+        ),
+        pytest.param(
+            400,
+            {
+                "type": "error",
+                "error": {"type": "invalid_request_error", "message": "Output blocked by content filtering policy"},
+            },
+            id="Anthropic",
+        ),
+        pytest.param(
+            400, {"error": {"message": "Content Exists Risk", "code": "invalid_request_error"}}, id="DeepSeek"
+        ),
+        pytest.param(
+            400,
+            {
+                "error": {
+                    "code": "data_inspection_failed",
+                    "message": "<400> InternalError.Algo.DataInspectionFailed: Input text data may contain "
+                    "inappropriate content.",
+                }
+            },
+            id="Qwen",
+        ),
+        pytest.param(
+            400,
+            {
+                "error": {
+                    "message": "The request was rejected because it was considered high risk",
+                    "type": "content_filter",
+                }
+            },
+            id="Kimi",
+        ),
+        pytest.param(
+            403,
+            {
+                "error": {
+                    "code": 403,
+                    "message": 'openai/gpt requires moderation on OpenAI. Your input was flagged for "violence".',
+                }
+            },
+            id="OpenRouter",
+        ),
+        pytest.param(
+            400, {"error": {"code": "1301", "message": "系统检测到输入或生成内容可能包含不安全或敏感内容"}}, id="Zhipu"
+        ),
+        pytest.param(403, {"code": "x", "error": "Content violates usage guidelines."}, id="xAI"),
+        pytest.param(400, {"detail": "Content Exists Risk"}, id="a detail alone"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+async def test_a_refusal_by_a_content_filter_is_told_apart(kind: str, status: int, body: Any) -> None:
+    error = await failure(kind, http.Response(status, json=body))
+    assert (error.kind, error.retryable) == ("ContentRefused", False)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "messages.0.content: Input should be a valid list",
+        "Unsupported parameter: 'safety_settings' is not supported with this model.",
+        "Invalid value: 'content_filters'.",
+        "tools.0: the name violates the pattern",
+        "Your organization does not have access to this model.",
+    ],
+)
+@pytest.mark.parametrize("status", [400, 403])
+async def test_another_refusal_is_none_of_a_content_filter(status: int, message: str) -> None:
+    error = await failure("openai", http.Response(status, json={"error": {"message": message}}))
+    assert error.kind in {"InvalidRequest", "PermissionDenied"}
+
+
 async def test_a_limit_on_output_tokens_is_no_overflow() -> None:
     words = "`max_tokens` must be less than or equal to `8192`, the maximum value for `max_tokens` is less than the"
     error = await failure("anthropic", http.Response(400, json={"error": {"message": f"{words} `context_window`"}}))

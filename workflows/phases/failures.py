@@ -62,6 +62,12 @@ def is_context_overflow(error: BaseException) -> bool:
     return isinstance(cause, ApplicationError) and cause.type == "ContextOverflow"
 
 
+def is_refused_content(error: BaseException) -> bool:
+    """Return whether a content filter of the provider refused what a model call sent."""
+    cause = cause_of(error)
+    return isinstance(cause, ApplicationError) and cause.type == "ContentRefused"
+
+
 def may_have_acted(error: BaseException, effect: Effect) -> bool:
     """Return whether the call may have had its effect although it failed.
 

@@ -1,7 +1,7 @@
 """Reason: one model call, its context handed over by reference, compacted first where it outgrew its budget.
 
 A call beats, is retried, and gives way to whatever interrupts the run; one whose context was too long for the provider
-is made once more with half of it.
+is made once more with half of it. One that a content filter refused is made again without what may be at fault.
 """
 
 from __future__ import annotations
@@ -26,10 +26,16 @@ from orga.workflows.decisions.conversation import (
 )
 from orga.workflows.decisions.limits import output_allowance, server_limit_s, stop_reason
 from orga.workflows.decisions.observe import ClassifiedReply, classify_reply
+from orga.workflows.decisions.refused_content import (
+    with_new_replaced,
+    with_refusal_noted,
+    without_new_data,
+    without_older,
+)
 from orga.workflows.decisions.result import reason_summary, without_refused
 from orga.workflows.phases.control.failures import failure_text
 from orga.workflows.phases.control.run import Interrupted
-from orga.workflows.phases.failures import is_context_overflow, is_out_of_time
+from orga.workflows.phases.failures import is_context_overflow, is_out_of_time, is_refused_content
 from orga.workflows.phases.run import Run
 from orga.workflows.types.context import ContextRef, ReasonRequest, record_digest, reference
 from orga.workflows.types.conversation import SUMMARY_CALL, Conversation, SummariseRequest
@@ -154,6 +160,8 @@ class NoReply(NamedTuple):
     """The server gave up at its limit, which knows nothing of pauses: with time left on the clock it is asked again."""
     is_overflow: bool = False
     """The context was too long for the provider."""
+    is_refused_content: bool = False
+    """A content filter of the provider refused something in the context."""
 
 
 def _reasoning(iteration: int, context: ContextRef) -> ReasonRequest:
@@ -180,11 +188,36 @@ async def propose(run: Run, turn: Turn = NEXT_STEP) -> Proposed | NoReply:
     run.change(with_frame)
     first = await compact_context(run, message_budget(run.state))
     answer = await _ask(run, turn, *first)
+    if isinstance(answer, NoReply) and answer.is_refused_content:
+        return await _ask_without_refused(run, turn, first[0], answer)
     if isinstance(answer, Proposed) or not answer.is_overflow:
         return answer
     sent = first[1]
     shorter = await compact_context(run, halved_budget(sent))
     return await _ask(run, turn, *shorter) if shorter[1].tokens < sent.tokens else answer
+
+
+async def _ask_without_refused(run: Run, turn: Turn, refused: ContextRef, why: NoReply) -> Proposed | NoReply:
+    """Ask again without what the content filter may have refused; if nothing helps, replace what is new.
+
+    Raises:
+        Interrupted: The run is to end first.
+    """
+    before, summary = run.state.conversation, ready_summary(run.state.conversation, refused.drop)
+    asked = {refused.head}
+    for lighter in (without_new_data(before, refused.mask), without_older(before)):
+        drop, is_same = lighter.drop or refused.drop, not lighter.drop
+        context, seen = handed_over(lighter.conversation, drop, lighter.mask, summary if is_same else None)
+        if context.head in asked:
+            continue
+        asked.add(context.head)
+        answer = await _ask(run, turn, context, seen)
+        if isinstance(answer, Proposed) or not answer.is_refused_content:
+            run.change(with_refusal_noted, before, seen, why.detail)
+            return answer
+    run.change(with_new_replaced)
+    run.change(with_refusal_noted, before, run.state.conversation, why.detail)
+    return why
 
 
 def proposed_before(run: Run, reply: Reply) -> Proposed:
@@ -199,7 +232,8 @@ async def _ask(run: Run, turn: Turn, context: ContextRef, seen: Conversation) ->
     call = ModelCall(turn.activity, str(request.iteration), request, limit_s, MAX_ATTEMPTS, about, turn.result)
     reply = await reply_to(run, call)
     if not isinstance(reply, Reply):
-        return NoReply(failure_text(reply), is_out_of_time(reply), is_context_overflow(reply))
+        detail, is_refused = failure_text(reply), is_refused_content(reply)
+        return NoReply(detail, is_out_of_time(reply), is_context_overflow(reply), is_refused)
     run.change(with_calibration, seen, 0 if reply.usage.estimated else reply.usage.input_tokens)
     run.change(without_refused)
     return Proposed(classify_reply(reply, wants_data=run.setup.output_schema is not None), seen)

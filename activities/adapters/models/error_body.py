@@ -1,4 +1,4 @@
-"""What a provider's error states: its message, its code, how long to wait, and whether the context was too long."""
+"""What a provider's error states: its message, its code, how long to wait, and what it refuses."""
 
 import json
 import re
@@ -22,9 +22,40 @@ _UNPAID = re.compile(
 )
 """Anthropic says it with 400, routers with 403."""
 
+_FILTERED_CODES = frozenset(
+    {
+        "content_filter",  # Azure, Kimi
+        "content_policy_violation",  # OpenAI
+        "responsibleaipolicyviolation",  # Azure
+        "data_inspection_failed",  # Qwen, DashScope
+        "datainspectionfailed",
+        "moderation_blocked",
+        "prohibited_content",  # Gemini
+        "1301",  # Zhipu
+    }
+)
+
+_FILTERED = re.compile(
+    r"content (?:management|filter\w*|moderation|safety) polic|triggering .{0,40}content"  # Azure
+    r"|ContentPolicyViolation|ResponsibleAIPolicy"  # LiteLLM
+    r"|(?:blocked|filtered|refused|rejected) (?:by|due to|because of) .{0,40}(?:content|safety|moderation)"  # Anthropic
+    r"|flagged (?:as potentially violating|by|for)|requires moderation|input was flagged|prompt was flagged"
+    r"|violat\w+ (?:of )?(?:our |the |\w+'s )?(?:usage|content|safety|acceptable use)"  # OpenAI, xAI
+    r"|content exists risk"  # DeepSeek
+    r"|data ?inspection ?failed|inappropriate content"  # Qwen
+    r"|considered high risk"  # Kimi
+    r"|(?:input|output) new_sensitive|sensitive (?:content|words?)"  # MiniMax
+    r"|PROHIBITED_CONTENT|不安全或敏感|敏感(?:内容|词|信息)",  # Gemini, Zhipu
+    re.IGNORECASE,
+)
+"""How content filters refuse a request. The sources are public issues and the providers' documentation."""
+
 _STATUS_OF = {
     "invalid_request_error": 400,
     "invalid_prompt": 400,
+    "content_filter": 400,
+    "content_policy_violation": 400,
+    "data_inspection_failed": 400,
     "context_length_exceeded": 400,
     "authentication_error": 401,
     "invalid_api_key": 401,
@@ -64,6 +95,11 @@ class ErrorBody:
     def is_unpaid(self) -> bool:
         """Whether the account has nothing left, which OpenAI answers with 429: no wait of a run cures it."""
         return self.code in _UNPAID_CODES or _UNPAID.search(self.message) is not None
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether a content filter refused something in the request."""
+        return self.code.lower() in _FILTERED_CODES or _FILTERED.search(self.message) is not None
 
     @property
     def status(self) -> int:

@@ -99,5 +99,7 @@ def _judged(status: int, error: ErrorBody) -> tuple[str, bool]:
         return "ContextOverflow", False
     if status in {400, 403, 429} and error.is_unpaid:
         return "OutOfQuota", False
+    if status in {400, 403, 422, 451, 500} and error.is_filtered:
+        return "ContentRefused", False
     kind = _KINDS.get(status, "ServerError" if status >= 500 else "InvalidRequest")
     return kind, status in {408, 409, 429} or status >= 500

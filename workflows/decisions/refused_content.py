@@ -1,0 +1,105 @@
+"""What is left out after a provider's content filter has refused a request, so that no later request is refused for it.
+
+The filter does not name what it refuses. So the run finds out, each time by one more request:
+
+1. New data goes: results of tools, what was looked up or recalled, and what strangers said.
+2. If that is refused too, all that is older than the turn goes.
+3. If that is refused too, the messages of the turn are at fault. They are replaced, the older ones stay, and the turn
+   ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from orga.workflows.decisions.compaction import latest_group
+from orga.workflows.decisions.conversation import weight_of, with_messages
+from orga.workflows.types.context import MessageRef
+from orga.workflows.types.conversation import Conversation, latest_turn
+from orga.workflows.types.messages import Message, masked
+from orga.workflows.types.parts import said
+from orga.workflows.types.ranges import Ranges, indexes, ranges_of
+from orga.workflows.types.state import AgentState
+
+LEFT_OUT = "[Left out: the content filter of the model's provider refused this text. Do without it.]"
+
+
+class Lighter(NamedTuple):
+    """A conversation without what may be at fault."""
+
+    conversation: Conversation
+    drop: Ranges = ()
+    """Messages that the model has seen, and that are left out."""
+    mask: Ranges = ()
+    """Results whose text is left out although an earlier run of the chain took them in."""
+
+
+def without_new_data(conversation: Conversation, mask: Ranges = ()) -> Lighter:
+    """Return the conversation without the new data. `mask` are results that are masked anyway."""
+    messages, sent = conversation.messages, conversation.sent
+    group = latest_group(messages)
+    # after continue-as-new, results count as seen that the model has yet to see
+    unseen = {i for i in range(group, sent) if masked(messages[i]) is not messages[i]}
+    return Lighter(_with_news(conversation, _without_data), mask=ranges_of(indexes(mask) | unseen))
+
+
+def without_older(conversation: Conversation) -> Lighter:
+    """Return the conversation with the turn under way alone, without its new data."""
+    turn, sent = latest_turn(conversation.messages), conversation.sent
+    drop = ranges_of(set(range(sent)) - set(turn))
+
+    def kept(index: int, message: Message) -> Message | None:
+        return _without_data(index, message) if index >= turn.start else None
+
+    return Lighter(_with_news(conversation, kept), drop)
+
+
+def with_new_replaced(state: AgentState) -> AgentState:
+    """Return the state whose next model call is sent nothing of what is new in this turn."""
+    turn = latest_turn(state.conversation.messages)
+
+    def replaced(index: int, message: Message) -> Message | None:
+        if index < turn.start:
+            return message
+        return None if message.calls or message.role == "tool" else _placeholder(message)
+
+    return state.with_dialogue(conversation=_with_news(state.conversation, replaced))
+
+
+def with_refusal_noted(state: AgentState, before: Conversation, after: Conversation, error: str) -> AgentState:
+    """Return the state with a note for the journal: how much is left out, and why."""
+    kept = {id(message) for message in after.messages}
+    left_out = sum(id(message) not in kept for message in before.messages)
+    if not left_out:
+        return state
+    return state.with_note("ContextCompacted", strategy="refused_content", messages_replaced=left_out, error=error)
+
+
+def _without_data(index: int, message: Message) -> Message:
+    is_looked_up = message.pinned and index > 0
+    return _placeholder(message) if message.role == "tool" or _is_strange(message) or is_looked_up else message
+
+
+def _is_strange(message: Message) -> bool:
+    return message.knowledge or message.untrusted or message.summary
+
+
+def _placeholder(message: Message) -> Message:
+    if message.result is not None:
+        return message.with_parts((message.result.with_text(LEFT_OUT).with_ours((len(LEFT_OUT), 0)),))
+    if _is_strange(message):
+        return Message.of("user", LEFT_OUT)
+    return message.with_parts((said(LEFT_OUT),))
+
+
+def _with_news(conversation: Conversation, change: Callable[[int, Message], Message | None]) -> Conversation:
+    """Return the conversation with other news: `change` returns what stands for a message, None for one that goes."""
+    sent = conversation.sent
+    seen, new = conversation.messages[:sent], conversation.messages[sent:]
+    changed = [(change(sent + i, message), message, conversation.news[i]) for i, message in enumerate(new)]
+    kept = [(now, ref if now is was else MessageRef(message=now)) for now, was, ref in changed if now is not None]
+    messages = tuple(now for now, _ in kept)
+    return with_messages(conversation, (*seen, *messages)).with_fields(
+        news=tuple(ref for _, ref in kept), unseen=sum(map(weight_of, messages))
+    )
