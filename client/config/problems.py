@@ -7,7 +7,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from orga.workflows.types.record import known_keys
-from orga.workflows.types.text import close_to
+from orga.workflows.types.text import meant_key
 
 Place = Callable[[tuple[str, ...]], str]
 """Says where a key was written: `orga.toml:12`, or the variable."""
@@ -20,7 +20,7 @@ def explained(error: ValidationError, model: type[BaseModel], place: Place) -> l
 
 def nearest(key: str, known: list[str]) -> str:
     """Return the remedy for an unknown key: the nearest known one, and what there is."""
-    hint = close_to(key.lower(), known)
+    hint = meant_key(key, known)
     return f"{hint}allowed: {', '.join(known)}" if known else f"{hint}no key is allowed here"
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeGuard, TypeVar, Union, cas
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 from pydantic_core import ErrorDetails
 
-from orga.workflows.types.text import close_to
+from orga.workflows.types.text import meant_key
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -273,7 +273,7 @@ def _reason(details: ErrorDetails, kind: type[BaseModel] | None) -> str:
         said = details["msg"].removeprefix("Value error, ")
         return said.replace("valid tuple", "list").replace("Tuple", "List")  # who writes JSON knows no tuples
     *path, key = map(str, details["loc"])
-    hint = close_to(key, known_keys(kind, tuple(path))).strip() if kind else ""
+    hint = meant_key(key, known_keys(kind, tuple(path))).strip(" ;") if kind else ""
     return f"unknown key ({hint})" if hint else "unknown key"
 
 

@@ -11,7 +11,7 @@ its line, and large programs: `Fuel` bounds the two together.
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from math import isfinite
 from typing import Any, cast
@@ -270,6 +270,31 @@ def close_to(word: str, known: Sequence[str]) -> str:
 
     near = process.extractOne(word, known, scorer=fuzz.ratio, score_cutoff=NEAR)
     return f"did you mean {near[0]!r}? " if near else ""
+
+
+FORMER_KEYS: Mapping[str, tuple[str, str]] = {
+    "skill_whitelist": ("skills", "it is 'skills' of a goal's input, or 'tools' of its agent"),
+    "done_confidence_threshold": ("done_confidence", "it is 'done_confidence' of a goal's config"),
+    "step_timeout_seconds": ("step_timeout_s", "it is 'step_timeout_s' of a goal's config"),
+    "step_timeout_ms": ("step_timeout_s", "it is 'step_timeout_s' of a goal's config, in seconds"),
+    "time_budget_seconds": ("timeout_s", "it is 'timeout_s' of the config"),
+    "time_budget_ms": ("timeout_s", "it is 'timeout_s' of the config, in seconds"),
+    "llm_tier": ("tiers", "it is 'model': 'tier:NAME' of the input, or [goals.tiers] of orga.toml"),
+    "default_delivery": ("deliver", "it is 'deliver' of a goal's input, or 'default' of [goals.deliveries.NAME]"),
+    "delivery": ("deliver", "it is 'deliver' of a goal's input"),
+    "enabled": ("enabled", "leave it out: a goal runs only if somebody starts it"),
+    "max_reattempts_per_step": ("max_reattempts", "it is 'step_iteration.max_reattempts' of the config"),
+    "reasoning": ("goals", "it is [goals] of orga.toml, or a goal's config"),
+}
+"""Keys of the systems before this one: what they are called now, and what to say if no such key is allowed there."""
+
+
+def meant_key(key: str, known: Sequence[str]) -> str:
+    """Return what somebody may have meant by an unknown key, as `close_to` does: by its former name, too."""
+    word = key.lower().removeprefix("reasoning.")
+    now, elsewhere = FORMER_KEYS.get(word, ("", ""))
+    meant = next((name for name in (now, word) if name in known), "")
+    return f"did you mean {meant!r}? " if meant else f"{elsewhere}; " if elsewhere else close_to(word, known)
 
 
 def there_are(name: str, known: Iterable[str]) -> str:

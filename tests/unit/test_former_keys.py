@@ -1,0 +1,53 @@
+"""Keys of the systems before this one are refused with the name that they have now, wherever they are written."""
+
+from typing import Any
+
+import pytest
+
+from orga.client.config.problems import nearest
+from orga.workflows.types.goals.input import GoalConfig, parse_goal
+from orga.workflows.types.input import parse_input
+from orga.workflows.types.record import InvalidInput
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"skill_whitelist": ["read_file"]}, "skill_whitelist: unknown key (did you mean 'skills'?)"),
+        ({"config": {"skill_whitelist": []}}, "(it is 'skills' of a goal's input, or 'tools' of its agent)"),
+        ({"config": {"done_confidence_threshold": 0.8}}, "(did you mean 'done_confidence'?)"),
+        ({"config": {"step_timeout_seconds": 60}}, "(did you mean 'step_timeout_s'?)"),
+        ({"config": {"time_budget_ms": 60_000}}, "(did you mean 'timeout_s'?)"),
+        ({"config": {"llm_tier": "local"}}, "'model': 'tier:NAME' of the input, or [goals.tiers] of orga.toml"),
+        ({"default_delivery": ["memory"]}, "default_delivery: unknown key (did you mean 'deliver'?)"),
+        ({"config": {"default_delivery": []}}, "'deliver' of a goal's input, or 'default' of [goals.deliveries.NAME]"),
+        ({"config": {"enabled": True}}, "config.enabled: unknown key (leave it out: a goal runs only if"),
+        ({"config": {"max_reattempts_per_step": 3}}, "(it is 'step_iteration.max_reattempts' of the config)"),
+        ({"config": {"reasoning.max_llm_calls": 3}}, "(did you mean 'max_llm_calls'?)"),
+        ({"config": {"max_iteration": 3}}, "(did you mean 'max_iterations'?)"),
+    ],
+    ids=lambda each: str(each)[:40],
+)
+def test_a_goal_says_what_a_key_is_called_now(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidInput) as told:
+        parse_goal({"goal": "g", **given})
+    assert says in str(told.value)
+
+
+def test_so_does_an_agents_run() -> None:
+    with pytest.raises(InvalidInput, match="did you mean 'max_reattempts'"):
+        parse_input({"task": "t", "config": {"step_iteration": {"max_reattempts_per_step": 3}}})
+
+
+@pytest.mark.parametrize(
+    ("key", "known", "says"),
+    [
+        ("llm_tier", ["tiers", "deliveries"], "did you mean 'tiers'? allowed: tiers, deliveries"),
+        ("reasoning", ["goals", "agents"], "did you mean 'goals'? allowed"),
+        ("enabled", ["enable_all"], "leave it out: a goal runs only if somebody starts it; allowed: enable_all"),
+        ("done_confidence_threshold", list(GoalConfig.model_fields), "did you mean 'done_confidence'? allowed"),
+        ("nothing_alike", ["tiers"], "allowed: tiers"),
+    ],
+)
+def test_so_does_a_configuration(key: str, known: list[str], says: str) -> None:
+    assert nearest(key, known).startswith(says)
