@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from weakref import WeakKeyDictionary
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -71,6 +71,10 @@ class LiveActivity(Record):
     """When it will be tried again, where an attempt has failed."""
     is_over: bool = False
     """Whether it is no longer under way."""
+
+    def over(self) -> Self:
+        """Return the same activity at its end."""
+        return replace_fields(self, {"is_over": True})
 
 
 RunEvent = JournalEntry | LiveActivity
@@ -132,7 +136,7 @@ class _Reader:
         live = watcher.live()
         self._shown = {key: each for key, each in shown.items() if key in live}
         for each in shown.keys() - live.keys():
-            yield replace_fields(shown[each], {"is_over": True})
+            yield shown[each].over()
         while self._is_settled():
             if self._next >= watcher.total:
                 break

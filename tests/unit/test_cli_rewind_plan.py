@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from io import StringIO
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -68,7 +69,7 @@ def test_without_a_terminal_irreversible_calls_are_left_behind_with_a_yes_only(
 
     @asynccontextmanager
     async def of_run(named: str, config: object) -> AsyncGenerator[Any]:
-        yield SimpleNamespace(client=None), named
+        yield SimpleNamespace(client=Mock()), named
 
     async def plan_rewind(*_: object) -> RewindPlan:
         return RewindPlan(BOUNDARY, (), effects)
@@ -77,7 +78,10 @@ def test_without_a_terminal_irreversible_calls_are_left_behind_with_a_yes_only(
         carried_out.append(plan)
         return "r2"
 
-    for replaced in (of_run, plan_rewind, carry_out):
+    async def nobody_acts(*_: object) -> str:
+        return ""
+
+    for replaced in (of_run, plan_rewind, carry_out, nobody_acts):
         monkeypatch.setattr(command, replaced.__name__, replaced)
     monkeypatch.setattr("sys.stdin", StringIO())
     if is_rewound:

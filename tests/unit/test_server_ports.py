@@ -9,7 +9,7 @@ import pytest
 
 from orga.client.server import ports
 from orga.client.server.endpoint import ServerUnavailable
-from orga.client.server.ports import HOST, Claim, claimed_port, number_lock
+from orga.client.server.ports import HOST, claimed_port, number_lock
 
 
 @pytest.fixture
@@ -41,11 +41,12 @@ def test_two_servers_that_start_at_once_get_two_ports(used: int, tmp_path: Path)
 
 
 def test_a_number_that_is_ours_already_stays_ours_unless_it_is_in_use(used: int, tmp_path: Path) -> None:
-    lock = number_lock(used + 1, tmp_path)
-    assert lock is not None
-    assert claimed_port(used + 1, tmp_path).port > used + 1
-    assert claimed_port(used + 1, tmp_path, lock=lock) == Claim(used + 1, lock)
-    os.close(lock)
+    ours = claimed_port(used + 1, tmp_path)
+    other = claimed_port(ours.port, tmp_path)
+    assert other.port > ours.port
+    os.close(other.descriptor)
+    assert claimed_port(ours.port, tmp_path, lock=ours.descriptor) == ours
+    os.close(ours.descriptor)
 
     taken = number_lock(used, tmp_path)
     claim = claimed_port(used, tmp_path, lock=taken)

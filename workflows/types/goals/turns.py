@@ -7,7 +7,7 @@ from orga.workflows.types.context import ReasonRequest
 from orga.workflows.types.json_text import answer_json, object_in
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.names import GoalTurn
-from orga.workflows.types.record import replace_fields
+from orga.workflows.types.record import replace_differing_fields
 from orga.workflows.types.text import clean_text
 
 
@@ -27,7 +27,7 @@ class GoalRequest(ReasonRequest):
         if not planned:
             return self
         open_places = tuple(place for place, call in enumerate(calls) if call is None)
-        return replace_fields(self, {"calls": planned, **({"open_places": open_places} if open_places else {})})
+        return replace_differing_fields(self, {"calls": planned, "open_places": open_places})
 
     @property
     def asks_model(self) -> bool:
@@ -47,7 +47,7 @@ class GoalRequest(ReasonRequest):
 
     def with_answer(self, answer: str) -> Self:
         """Return the request for just this answer; none is not written."""
-        return replace_fields(self, {"answer": answer}) if answer else self
+        return replace_differing_fields(self, {"answer": answer})
 
 
 MAX_CALLED = 5
@@ -65,16 +65,16 @@ class GoalReply(Reply):
 
     def with_problems(self, problems: tuple[str, ...]) -> Self:
         """Return the reply with what is wrong with it; nothing is not written."""
-        return replace_fields(self, {"problems": problems}) if problems else self
+        return replace_differing_fields(self, {"problems": problems})
 
     def with_repaired(self, *, repaired: bool) -> Self:
         """Return the reply with whether its text was repaired; that it was not is not written."""
-        return replace_fields(self, {"repaired": True}) if repaired else self
+        return replace_differing_fields(self, {"repaired": repaired})
 
     def with_called(self, calls: Sequence[ToolCall]) -> Self:
         """Return the reply with the tools of these calls, the first ones; none is not written."""
         names = tuple(dict.fromkeys(clean_text(call.name)[:MAX_SKILL_CHARS] for call in calls))[:MAX_CALLED]
-        return replace_fields(self, {"called": names}) if names else self
+        return replace_differing_fields(self, {"called": names})
 
 
 _READ: Mapping[str, tuple[tuple[str, ...], str]] = {
