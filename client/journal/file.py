@@ -53,9 +53,10 @@ def read_journal_file(path: Path) -> JournalFile:
         NoJournal: It is none, or says in other bytes what its hashes cover; the text names the line.
     """
     try:
-        lines = path.read_bytes().removesuffix(b"\n").split(b"\n")
+        content = path.read_bytes()
     except OSError as error:
         raise NoJournal(f"{path} cannot be read: {error}") from None
+    lines = content.removesuffix(b"\n").split(b"\n")
     entries: list[JournalEntry] = []
     for number, line in enumerate(lines if lines != [b""] else []):
         try:
@@ -63,7 +64,7 @@ def read_journal_file(path: Path) -> JournalFile:
             if isinstance(keys, dict) and "head" in keys and number == len(lines) - 1:
                 head = SealedHead.model_validate_json(line, strict=True, extra="forbid")
                 file = JournalFile(tuple(entries), head)
-                _require_canonical(path, lines, file)
+                _require_canonical(path, content, file)
                 return file
             entries.append(JournalEntry.model_validate_json(line, strict=True, extra="forbid"))
         except (ValidationError, ValueError, RecursionError):
@@ -75,11 +76,17 @@ def _lines(entries: Sequence[JournalEntry], head: SealedHead) -> list[bytes]:
     return [*map(canonical_line, entries), json.dumps(head.model_dump(mode="json")).encode()]
 
 
-def _require_canonical(path: Path, lines: Sequence[bytes], file: JournalFile) -> None:
-    """Refuse other bytes that mean the same. Of what means something else the checks say what it is."""
+def _require_canonical(path: Path, content: bytes, file: JournalFile) -> None:
+    """Refuse other bytes that mean the same. Of what means something else the checks say what it is.
+
+    Raises:
+        NoJournal: A line is written in other bytes.
+        ValueError: The last line has no end.
+    """
     assert file.head is not None
     if first_break(file.entries) is None and not misfits(file.head.head.run, file.entries, file.head.head):
-        for number, (line, canonical) in enumerate(zip(lines, _lines(file.entries, file.head), strict=True)):
+        canonical_lines = (*_lines(file.entries, file.head), b"")
+        for number, (line, canonical) in enumerate(zip(content.split(b"\n"), canonical_lines, strict=True)):
             if line != canonical:
                 raise _changed(path, number)
 

@@ -102,6 +102,7 @@ OTHER_BYTES = {
     "a space in the head": (b'"head": {', b'"head":  {'),
     "a letter of the head as its number": (b'"run"', b'"r\\u0075n"'),
     "the time of the head by its offset": (b'Z", "key_id"', b'+00:00", "key_id"'),
+    "no line end after the head": (b'=="}\n', b'=="}'),
     "an empty line at the end": (b'"}\n', b'"}\n\n'),
     "a mark at the beginning": (b'{"sequence":0', b'\xef\xbb\xbf{"sequence":0'),
     "no text": (b"tool", b"t\xff\xfel"),
