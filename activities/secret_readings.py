@@ -41,7 +41,7 @@ _NUMBER = {base: re.compile(rf"(?<![0-9A-Za-z]){number}") for base, number in _N
 
 _DUMP_LINE = re.compile(
     r"(?:^[ \t]*|[\"'`])(?:(?P<offset>[0-9A-Fa-f]{4,16}):?[ \t]+)?"
-    r"(?P<words>[0-9A-Fa-f]{1,80}(?: {1,3}[0-9A-Fa-f]{1,80})*)(?![0-9A-Za-z])[ \t]*(?:[|>\"'`].*|  .*)?$",
+    r"(?P<words>[0-9A-Fa-f]{1,80}(?: {1,8}[0-9A-Fa-f]{1,80})*)(?![0-9A-Za-z])[ \t]*(?:[|>\"'`].*|  .*)?$",
     re.MULTILINE,
 )
 """As `xxd`, `hexdump` and `od` write it: an offset, words, a column of text."""
@@ -189,8 +189,10 @@ def _lines_of(lines: Sequence[re.Match[str]], parts: Sequence[bytes]) -> list[Sp
 def _words(line: re.Match[str]) -> list[str]:
     words: list[str] = line["words"].split()
     offset: str = line["offset"] or ""
-    is_word = offset != "" and len(offset) == len(words[0]) and line.string[line.end("offset")] != ":"
-    return [offset, *words] if is_word else words
+    if offset and line.string[line.end("offset")] == ":":
+        before, _, column = line["words"].rpartition("  ")  # `xxd`: a column of digits alone looks like a word
+        return before.split() if 2 * len(column) == len("".join(before.split())) else words
+    return [offset, *words] if offset and len(offset) == len(words[0]) else words
 
 
 def _in_order(words: list[str]) -> bytes:
@@ -204,10 +206,9 @@ def _in_order(words: list[str]) -> bytes:
 
 
 def _swapped(words: list[str]) -> bytes:
-    """Return the bytes of words that are hexadecimal numbers of a little-endian machine."""
-    if len(words[0]) not in {4, 8}:
-        return b""
-    return b"".join(bytes.fromhex(word)[::-1] for word in words if len(word) == len(words[0]))
+    """Return the bytes of words that are hexadecimal numbers of a little-endian machine; the last may be shorter."""
+    size = min(len(words[0]), 16)
+    return b"".join(bytes.fromhex(word)[::-1] for word in words if len(word) % 2 == 0 and len(word) <= size)
 
 
 def _swapped_octal(words: list[str]) -> bytes:

@@ -43,7 +43,8 @@ def spellings(value: str) -> Iterator[str]:
     wide = value.encode("utf-16-le", errors="replace")  # as PowerShell encodes it
     in_base64 = (*_in_base64(data), *_in_base64(wide))
     twice = [form for once in encoded_once(value) for form in encoded_once(once)]
-    for encoded in (_in_addresses(value), in_base64, twice, _in_digits(value, data), [wide.hex()], _in_markup(value)):
+    in_bases = (*in_base64, *_within(b32encode, data, 5, range(5)))
+    for encoded in (_in_addresses(value), in_bases, twice, _in_digits(value, data), [wide.hex()], _in_markup(value)):
         yield from (text for text in encoded if len(text) >= MIN_CHARS)
 
 
@@ -82,19 +83,27 @@ def _in_addresses(value: str) -> Iterator[str]:
 
 
 def _in_base64(data: bytes) -> Iterator[str]:
-    """Yield what any base64 text shows of it, wherever in it the value stands: `user:value` shifts it by a byte or two.
-
-    The characters at both ends depend on the neighbours, too, and are left out.
-    """
     encoders: Iterable[Callable[[bytes], bytes]] = (b64encode, urlsafe_b64encode)
     for encode in encoders:
-        for before in range(3):
-            shown = encode(b"\0" * before + data).decode().rstrip("=")
-            first = -(-before * 8 // 6)
-            last = (before + len(data)) * 8 // 6
-            yield shown[first:last]
+        yield from _within(encode, data, 6, range(3))
     yield b64encode(data).decode().rstrip("=")
     yield b32encode(data).decode().rstrip("=")
+
+
+def _within(encode: Callable[[bytes], bytes], data: bytes, bits: int, shifts: Iterable[int]) -> Iterator[str]:
+    """Yield what an encoded text shows of a value, wherever in it that is: `user:value` shifts it by some bytes.
+
+    The characters at both ends depend on the neighbours, too, and are left out.
+
+    Args:
+        encode: The encoder.
+        data: The value.
+        bits: Of each character.
+        shifts: By how many bytes.
+    """
+    for before in shifts:
+        shown = encode(b"\0" * before + data).decode()
+        yield shown[-(-before * 8 // bits) : (before + len(data)) * 8 // bits]
 
 
 def _in_digits(value: str, data: bytes) -> Iterator[str]:

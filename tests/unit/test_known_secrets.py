@@ -210,6 +210,9 @@ def words_of(data: bytes, form: str, size: int) -> str:
         pytest.param(dumped(PADDED, 1, "  |{}|", "{:08x}  "), id="hexdump -C"),
         pytest.param(words_of(PADDED, "04x", 2), id="hexdump"),
         pytest.param(words_of(PADDED, "08x", 4), id="od by four bytes"),
+        pytest.param(words_of(PADDED, "016x", 8), id="od by eight bytes"),
+        pytest.param(words_of(PADDED, "04x", 2).replace(" ", " " * 4), id="hexdump -x"),
+        pytest.param(b32encode(PADDED).decode(), id="base32, elsewhere"),
         pytest.param(words_of(PADDED, "06o", 2), id="od"),
         pytest.param(words_of(PADDED, "03o", 1), id="od -b"),
         pytest.param(words_of(PADDED, "4d", 1), id="od -tu1"),
@@ -238,6 +241,19 @@ def test_a_secret_is_hidden_in_notations_of_any_layout(shown: str) -> None:
     assert found.endswith("\n(after)")
     assert HIDDEN in found
     assert known.hidden(found) == found
+
+
+@pytest.mark.parametrize("group", [1, 2, 4, 8])
+@pytest.mark.parametrize("width", [4, 16])
+def test_a_column_of_digits_is_no_part_of_a_dump(group: int, width: int) -> None:
+    secret = "aefadaeafdaebaacdcfdbebefcefdede"
+    data = f"key={secret}\n".encode()
+    lines = [(at, data[at : at + width]) for at in range(0, len(data), width)]
+    shown = "\n".join(
+        f"{at:08x}: {line.hex(' ', -group).ljust(2 * width + width // group - 1)}  {line.decode().strip()}"
+        for at, line in lines
+    )
+    assert HIDDEN in KnownSecrets.of([secret]).hidden(shown)
 
 
 @pytest.mark.parametrize(
