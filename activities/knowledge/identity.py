@@ -1,6 +1,7 @@
 """Which items are the same item, and which facts speak of the same."""
 
 import json
+from collections.abc import Iterable
 from hashlib import sha256
 from unicodedata import normalize
 
@@ -23,9 +24,17 @@ def content_key(item: KnowledgeItem) -> str:
 
 def claim_of(item: KnowledgeItem) -> str:
     """Return a digest of what a fact speaks of (place, subject, predicate), empty for anything else."""
-    if item.kind != "fact":
-        return ""
-    return _digest(place_of(item.scope, item.owner), folded(item.subject), folded(item.predicate))
+    return _claim_in(place_of(item.scope, item.owner), item) if item.kind == "fact" else ""
+
+
+def claims_of_tainted(items: Iterable[KnowledgeItem], places: Iterable[str]) -> set[str]:
+    """Return what the tainted facts among these speak of, in each of these places: a clean fact may lie in any."""
+    tainted = [item for item in items if item.kind == "fact" and item.provenance.taint]
+    return {_claim_in(place, item) for place in places for item in tainted}
+
+
+def _claim_in(place: str, fact: KnowledgeItem) -> str:
+    return _digest(place, folded(fact.subject), folded(fact.predicate))
 
 
 def same_object(one: KnowledgeItem, other: KnowledgeItem) -> bool:

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from orga.activities.knowledge.arrival import SETTLED
 from orga.activities.knowledge.ports import KnowledgeStore
+from orga.activities.knowledge.ranking import CANDIDATES
 from orga.workflows.types.knowledge import Erasure, Provenance, StoredItem
 from tests.support.knowledge.items import T0, Clock, a_fact, a_text, owned, tainted, texts, wish
 from tests.support.knowledge.stores import all_items, clock, opens, store
@@ -88,6 +89,17 @@ async def test_a_tainted_fact_of_a_narrower_scope_ranks_below_a_clean_one(store:
     await store.store([a_fact("x", "is", "2", confidence=1.0, provenance=tainted("fetch_url"), **mine)])
     found = await store.recall(wish("x is 2", reader=mine["owner"]))
     assert [each.item.object for each in found] == ["1", "2"]
+
+
+async def test_many_tainted_facts_of_a_narrower_scope_hide_no_clean_one(store: KnowledgeStore, clock: Clock) -> None:
+    await store.store([a_fact("x", "is", "right", **owned("tenant", "acme"))])
+    clock.advance(1)
+    mine = owned("user", "acme", "anna")
+    false = [a_fact("x", "is", f"wrong {n}", provenance=tainted("fetch_url"), **mine) for n in range(2 * CANDIDATES)]
+    await store.store(false)
+    for query in ("x is", "x is wrong", "x is wrong 7"):
+        [first] = await store.recall(wish(query, reader=mine["owner"], limit=1, threshold=0))
+        assert first.item.object == "right"
 
 
 async def test_once_the_clean_fact_is_gone_a_tainted_one_stands(store: KnowledgeStore, clock: Clock) -> None:

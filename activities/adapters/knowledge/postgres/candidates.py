@@ -11,7 +11,8 @@ from psycopg import sql
 from orga.activities.adapters.knowledge.postgres.rows import SELECTED, bits
 from orga.activities.adapters.knowledge.postgres.schema import Connection
 from orga.activities.adapters.knowledge.postgres.words import all_of, some_of
-from orga.activities.adapters.knowledge.rows import item_of
+from orga.activities.adapters.knowledge.rows import UNTAINTED, item_of
+from orga.activities.knowledge.identity import claims_of_tainted
 from orga.activities.knowledge.ranking import COMMON, IN_A_FOLDER, Candidate, enough, is_of_conventions, kinds_apart
 from orga.activities.knowledge.scopes import visible_places
 from orga.activities.knowledge.vectors import code_of
@@ -44,6 +45,8 @@ _FIRST_VISIBLE = sql.SQL(
     "ORDER BY asked.place LIMIT %(limit)s"
 )
 
+_CLEAN = sql.SQL("claim = ANY(%(wanted)s) AND claim != '' AND taint = {} AND contradicted_by = ''").format(UNTAINTED)
+
 
 @dataclass(frozen=True)
 class Query:
@@ -64,7 +67,7 @@ class Search:
         self._values = {"places": self._places, "kinds": list(wish.kinds), "now": now, "embedder": embedder}
 
     async def candidates(self, query: Query) -> list[Candidate]:
-        """Return all that may fit, and the facts that contradict any of it."""
+        """Return all that may fit, the facts that contradict any of it, and clean ones where tainted ones differ."""
         wish = self._wish
         if wish.directory is not None or wish.language is not None or not wish.text.strip():
             found = await self._of_folder(IN_A_FOLDER if wish.text.strip() else wish.limit)
@@ -77,10 +80,12 @@ class Search:
                     numbers.update(await self._nearest(query.vector, kinds))
             found = await self._load(sql.SQL("number = ANY(%(wanted)s)"), wanted=sorted(numbers))
         newer = {each.item.contradicted_by for each in found if each.item.contradicted_by}
-        missing = newer - {each.item.id for each in found}
-        if not missing:
-            return found
-        return [*found, *await self._load(sql.SQL("id = ANY(%(wanted)s)"), wanted=sorted(missing))]
+        beside = list[Candidate]()
+        if missing := newer - {each.item.id for each in found}:
+            beside += await self._load(sql.SQL("id = ANY(%(wanted)s)"), wanted=sorted(missing))
+        if claims := claims_of_tainted((each.item for each in found), self._places):
+            beside += await self._load(_CLEAN, wanted=sorted(claims))
+        return [*found, *beside]
 
     async def _of_folder(self, limit: int) -> list[Candidate]:
         wish, folder = self._wish, sql.SQL("TRUE")

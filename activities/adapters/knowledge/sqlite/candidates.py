@@ -3,10 +3,11 @@
 import sqlite3
 from collections.abc import Sequence
 
-from orga.activities.adapters.knowledge.rows import DamagedItem, item_of
+from orga.activities.adapters.knowledge.rows import UNTAINTED, DamagedItem, item_of
 from orga.activities.adapters.knowledge.sqlite.codes import Codes
 from orga.activities.adapters.knowledge.sqlite.schema import SELECTED
 from orga.activities.knowledge.batches import batches
+from orga.activities.knowledge.identity import claims_of_tainted
 from orga.activities.knowledge.ranking import COMMON, IN_A_FOLDER, Candidate, enough, is_of_conventions, kinds_apart
 from orga.activities.knowledge.scopes import visible_places
 from orga.activities.knowledge.vectors import unpacked
@@ -14,6 +15,8 @@ from orga.activities.knowledge.words import query_terms
 from orga.workflows.types.knowledge import KnowledgeKind, Recall
 
 _LOOKED_AT = 200
+_CLAIM = "items.claim != '' AND items.claim"
+"""As its index says."""
 
 
 class Search:
@@ -28,7 +31,7 @@ class Search:
         self._places = visible_places(wish.reader, wish.scopes)
 
     def candidates(self, codes: Codes, query: Sequence[float] | None) -> list[Candidate]:
-        """Return all that may fit, and the facts that contradict any of it.
+        """Return all that may fit, the facts that contradict any of it, and clean ones where tainted ones differ.
 
         Args:
             codes: Those of the embedder in use.
@@ -49,7 +52,9 @@ class Search:
             found = self._loaded("items.number", sorted(numbers))
         newer = {each.item.contradicted_by for each in found if each.item.contradicted_by}
         missing = newer - {each.item.id for each in found}
-        return [*found, *self._loaded("items.id", sorted(missing))]
+        claims = claims_of_tainted((each.item for each in found), self._places)
+        clean = self._loaded(f"items.taint = '{UNTAINTED}' AND items.contradicted_by = '' AND {_CLAIM}", sorted(claims))
+        return [*found, *self._loaded("items.id", sorted(missing)), *clean]
 
     def _of_folder(self, limit: int) -> list[Candidate]:
         wish, folder, values = self._wish, "", list[object]()
