@@ -67,10 +67,15 @@ def calls(
 
 
 def together(*replies: Reply) -> Reply:
-    """Return one reply with all that these say and call: `together(calls("search", q="a"), calls("search", q="b"))`."""
+    """Return one reply with all that these say and call: `together(calls("search", q="a"), calls("search", q="b"))`.
+
+    It counts the tokens and the cost that they state, added up.
+    """
     made = (call for reply in replies for call in reply.calls)
     numbered = (ToolCall(call_id=f"{c.name}_{n}", name=c.name, arguments=c.arguments) for n, c in enumerate(made))
-    return _calling(numbered, "\n".join(reply.text for reply in replies if reply.text), USAGE)
+    reply = _calling(numbered, "\n".join(reply.text for reply in replies if reply.text), _added(replies))
+    costs = [each.cost_usd for each in replies if each.cost_usd is not None]
+    return reply.with_cost(sum(costs)) if costs else reply
 
 
 class ScriptedModel:
@@ -197,6 +202,18 @@ def _calling(made: Iterable[ToolCall], text: str, usage: Usage) -> Reply:
 
 def _usage(counted: Counted) -> Usage:
     return counted if isinstance(counted, Usage) else Usage.model_validate(counted, extra="forbid")
+
+
+def _added(replies: Sequence[Reply]) -> Usage:
+    stated = [reply.usage for reply in replies if reply.usage is not USAGE]
+    if not stated:
+        return USAGE
+    return Usage(
+        input_tokens=sum(each.input_tokens for each in stated),
+        output_tokens=sum(each.output_tokens for each in stated),
+        cached_input_tokens=sum(each.cached_input_tokens for each in stated),
+        estimated=any(each.estimated for each in stated),
+    )
 
 
 def _taught_nothing(reply: Reply, request: ModelRequest) -> Reply:

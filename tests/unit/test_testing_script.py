@@ -9,7 +9,7 @@ import pytest
 from orga.activities.ports import ToolContext, ToolError
 from orga.client.config.sections import OrgaConfig
 from orga.client.errors import ConfigError
-from orga.client.testing.script import ScriptedModels
+from orga.client.testing.script import USAGE, ScriptedModels
 from orga.client.workers.parts import configured_parts
 from orga.client.workers.stand_ins import StandIns
 from orga.testing import (
@@ -102,6 +102,13 @@ def test_calls_of_one_reply_have_ids_of_their_own() -> None:
     reply = together(calls("search", q="a"), calls("search", q="b", reply_text="both"))
     assert [(call.call_id, call.arguments["q"]) for call in reply.calls] == [("search_0", "a"), ("search_1", "b")]
     assert reply.text == "both"
+
+
+def test_calls_of_one_reply_count_what_each_of_them_states() -> None:
+    first = calls("a", reply_usage={"input_tokens": 900}, reply_cost_usd=0.5)
+    reply = together(first, calls("b"), calls("c", reply_usage={"output_tokens": 7}, reply_cost_usd=0.25))
+    assert (reply.usage, reply.cost_usd) == (Usage(input_tokens=900, output_tokens=7), 0.75)
+    assert (together(calls("a"), calls("b")).usage, together(calls("a")).cost_usd) == (USAGE, None)
 
 
 def test_a_model_that_no_script_stands_in_for_is_refused() -> None:
