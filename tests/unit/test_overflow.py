@@ -80,6 +80,15 @@ OVERFLOWS = {
     "messages, 8149 in the completion). Please reduce the length of the messages or completion.",
     "LiteLLM": "ContextWindowExceededError: Requested token count exceeds the model's maximum context length of "
     "131072.",
+    "TensorRT-LLM": "The sum of prompt length (9000.0), query length (0) should not exceed max_num_tokens (8192)",
+    "Volcengine": "Total tokens of image and text exceed max message tokens",
+    "Replicate": "tokens in request more than max tokens allowed",
+    "TGI, without marks": "Input validation error: inputs must have less than 4095 tokens. Given: 5000",
+    "both in one sum": "prompt_tokens (1055) + max_tokens (16384) is greater than the maximum context (8192)",
+    "a sum that has a limit": "The total length of input and output tokens must not exceed 32768",
+    "a number of input tokens": "The number of input tokens 9000 exceeds the limit 8192",
+    "a sequence": "Prompt is longer than max seq len",
+    "a limit of the prompt": "Prompt exceeded the maximum token limit",
     "a proxy": "413 Request Entity Too Large",
     "a window in a sentence": "Model context window is 128k tokens, you requested 256k tokens",
 }  # fmt: skip
@@ -116,6 +125,7 @@ def test_a_code_says_it_where_the_words_do_not(code: str) -> None:
         "This request would exceed your account's rate limit",
         "You exceeded your current quota",
         "`max_tokens` must be less than or equal to `8192`, the maximum value is less than the `context_window`",
+        "The number of output tokens 16384 exceeds the maximum of this model: at most 4096",
         "max_tokens is too large: 16384. This model supports at most 4096 completion tokens.",
         "Invalid 'tools[0].function.description': string too long. Expected a string with maximum length 1024.",
         "Invalid 'messages[0].content': expected a string",
