@@ -1,6 +1,7 @@
 """One real Temporal server for each process of the suite."""
 
 import os
+import sys
 from collections.abc import AsyncGenerator, Generator
 
 import pytest
@@ -14,6 +15,11 @@ from tests.support.parts.limits import cancel_in_time
 from tests.support.parts.scheduling import Files
 from tests.support.parts.temporal import temporal_cli
 from tests.support.values.planted import planted
+
+# Processes of the suite keep compiled code, even where the environment forbids it. Otherwise thousands of them would
+# compile all of it again, which takes as long as all tests together.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 os.environ.update(planted())  # no history, no output and no database of the suite may hold one of them
 settings.register_profile(

@@ -275,7 +275,7 @@ def test_the_details_in_the_temporal_ui_are_no_markdown_of_a_model() -> None:
     forged = "[approve](http://evil) `x` \n# waits"
     asked = Question(question_id="w", kind="escalation", since=NOW, text=forged)
     shown = details(a_state().model_copy(update={"questions": (asked,), "last": forged}))
-    assert "`[approve](http://evil) 'x' # waits`" in shown
+    assert "`` [approve](http://evil) `x` # waits ``" in shown
     assert not any(line.startswith("#") for line in shown.splitlines())
 
 

@@ -21,8 +21,8 @@ def test_a_text_that_is_toml_is_not_asked_for_as_json(capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        ("chat", "the newest session on this folder's task queue that has not ended"),
-        ("status", "the newest run on this folder's task queue"),
+        ("chat", "the newest session of this folder that has not ended"),
+        ("status", "the newest run of this folder"),
         ("logs", "With --list"),
     ],
 )
