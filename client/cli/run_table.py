@@ -21,12 +21,12 @@ TASK_CHARS = 80
 SHORTEST_ID = 13
 """Of an id with a UUID in it: the millisecond that it was made in."""
 
-_COLUMNS = ("ID", "TASK", "AGENT", "STATE", "AGE", "ITER", "USD", "FOLDER")
+_COLUMNS = ("ID", "TASK", "AGENT", "STATE", "AGE", "ITER", "CALLS", "USD", "FOLDER")
 
 _LEAST = {"ID": SHORTEST_ID, "TASK": 10, "AGENT": 7, "STATE": 15, "FOLDER": 6}
 """Cells that a column keeps which is cut when the terminal is narrow."""
 
-_GIVEN_UP = ("FOLDER", "AGENT", "USD", "ITER", "AGE")
+_GIVEN_UP = ("FOLDER", "CALLS", "AGENT", "USD", "ITER", "AGE")
 """Columns that a terminal goes without which has no room for all, first to last."""
 
 _READABLE = 24
@@ -88,6 +88,7 @@ def _cells(row: ListedRun, named: str, now: datetime) -> dict[str, str]:
         "STATE": in_full(row.state),
         "AGE": age(row.started, now).replace(" ", ""),
         "ITER": "-" if row.iteration is None else f"{row.iteration}{more}",
+        "CALLS": "-" if row.model_calls is None else f"{row.model_calls}",
         "USD": "-" if row.cost_usd is None else f"{row.cost_usd:.4f}{more}",
         "FOLDER": _folder(row),
     }

@@ -22,6 +22,7 @@ from orga.client.server.lacking import reason_of
 from orga.workflows.types import names as known
 from orga.workflows.types.names import RUNS
 from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.status import AgentResult
 from orga.workflows.types.text import one_line
 
 LIVE = "running"
@@ -89,6 +90,8 @@ class ListedRun:
     """What keeps workers from going on with a live run."""
     task: str = ""
     """What it was started for, on one line; "" where that was not looked up."""
+    model_calls: int | None = None
+    """Of a run that has ended, or that answers; None where that was not looked up."""
     may_be_more: bool = False
     """Whether `iteration` and `cost_usd` are those of search attributes of a live run, up to ten iterations old."""
 
@@ -149,23 +152,33 @@ def state_of(run: WorkflowExecution) -> str:
 
 
 async def detailed(client: Client, rows: Sequence[ListedRun]) -> list[ListedRun]:
-    """Return the rows with each run's task; with the numbers of live ones as they are now, or marked as older."""
-    told = await _with_tasks(client, rows)
+    """Return the rows with task and model calls; with the numbers of live runs as they are now, or marked as older."""
+    told = await _described(client, rows)
     numbers = await _numbers(client, told)
     return [replace(row, **numbers.get(row.id, {"may_be_more": row.state.startswith(LIVE)})) for row in told]
 
 
-async def _with_tasks(client: Client, rows: Sequence[ListedRun]) -> list[ListedRun]:
+async def _described(client: Client, rows: Sequence[ListedRun]) -> list[ListedRun]:
     some = asyncio.Semaphore(AT_ONCE)
 
     async def described(row: ListedRun) -> ListedRun:
         async with some:
             try:
-                return replace(row, task=await _task(client, await client.get_workflow_handle(row.id).describe()))
+                run = await client.get_workflow_handle(row.id).describe()
+                row = replace(row, task=await _task(client, run))
+                return replace(row, model_calls=await _model_calls(client, run))
             except (RPCError, OrgaError, ValueError):  # it has gone meanwhile, or its values cannot be read
                 return row
 
     return list(await asyncio.gather(*map(described, rows)))
+
+
+async def _model_calls(client: Client, described: WorkflowExecutionDescription) -> int | None:
+    """Return how many model calls the result of a run states, None where it has no result."""
+    if described.status != WorkflowExecutionStatus.COMPLETED:
+        return None
+    ended = client.get_workflow_handle(described.id, run_id=described.run_id, result_type=AgentResult)
+    return (await ended.result(follow_runs=False)).usage.model_calls
 
 
 async def _task(client: Client, described: WorkflowExecutionDescription) -> str:
@@ -195,5 +208,11 @@ async def _numbers(client: Client, rows: Sequence[ListedRun]) -> dict[str, dict[
         return {}
     told = zip(live, answers, strict=True)
     return {
-        row.id: {"iteration": status.iteration, "cost_usd": status.usage.cost_usd} for row, status in told if status
+        row.id: {
+            "iteration": status.iteration,
+            "cost_usd": status.usage.cost_usd,
+            "model_calls": status.usage.model_calls,
+        }
+        for row, status in told
+        if status
     }

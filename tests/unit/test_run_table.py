@@ -6,12 +6,13 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 from rich.cells import cell_len
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionStatus
 
 from orga.client.cli.run_table import short_ids, table
 from orga.client.runs.asking import Asking
 from orga.client.runs.listing import ListedRun, detailed
-from orga.workflows.types.status import AgentStatus
+from orga.workflows.types.status import AgentResult, AgentStatus
+from orga.workflows.types.usage import UsageTotals
 from tests.support.values.statuses import a_status
 
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
@@ -34,16 +35,28 @@ def a_row(run_id: str = UUID, **fields: Any) -> ListedRun:
     return ListedRun(run_id, **{**given, **fields})
 
 
-def test_eighty_columns_hold_task_agent_state_age_iterations_cost_and_folder() -> None:
-    assert table([a_row()], NOW, 80) == [
-        "ID             TASK                 AGENT    STATE    AGE   ITER  USD     FOLDER",
-        "01a20a73-4773  Which limits does…   default  running  5min  3     0.0421  …rbour",
+def test_eighty_columns_hold_task_agent_state_age_iterations_calls_cost_and_folder() -> None:
+    assert table([a_row(model_calls=12)], NOW, 80) == [
+        "ID             TASK          AGENT    STATE    AGE   ITER  CALLS  USD     FOLDER",
+        "01a20a73-4773  Which limit…  default  running  5min  3     12     0.0421  …rbour",
     ]
+
+
+async def test_a_run_that_has_ended_is_listed_with_its_model_calls() -> None:
+    ended = Mock(spec=AgentResult, usage=UsageTotals(model_calls=5))
+    run = Mock(static_summary=AsyncMock(return_value="the goal"), status=WorkflowExecutionStatus.COMPLETED)
+    client = Mock(spec=Client)
+    client.get_workflow_handle.return_value = Mock(describe=AsyncMock(return_value=run), result=AsyncMock())
+    client.get_workflow_handle.return_value.result.return_value = ended
+
+    [row] = await detailed(client, [a_row(state="completed")])
+
+    assert (row.task, row.model_calls) == ("the goal", 5)
 
 
 def test_numbers_that_may_be_old_are_told_as_the_least_that_they_are() -> None:
     [_, line] = table([a_row(may_be_more=True)], NOW)
-    assert line.split()[-3:-1] == ["3+", "0.0421+"]
+    assert line.split()[-4:-1] == ["3+", "-", "0.0421+"]
 
 
 @pytest.mark.parametrize(
