@@ -28,8 +28,8 @@ class Boundary:
 class NoSuchIteration(OrgaError):
     """The run has not finished that iteration."""
 
-    def __init__(self, workflow_id: str, iteration: int, begun: int) -> None:
-        there = f"there are 0 to {begun - 1}" if begun else "no model call was made yet"
+    def __init__(self, workflow_id: str, iteration: int, begun: int, first: int = 0) -> None:
+        there = f"there are {first} to {begun - 1}" if begun else "no model call was made yet"
         super().__init__(f"run {workflow_id!r} has no end of iteration {iteration} to go on from; {there}")
 
 
@@ -39,15 +39,15 @@ def boundary_of(workflow_id: str, runs: Sequence[RunHistory], iteration: int) ->
     Raises:
         NoSuchIteration: No model call follows it.
     """
-    begun = 0
+    begun, first = 0, 0
     for run in runs:
         for event in run.events:
             number = _model_call(event)
-            begun = max(begun, number)
+            begun, first = max(begun, number), first or number
             if number == iteration + 1:
                 task = event.activity_task_scheduled_event_attributes.workflow_task_completed_event_id
                 return boundary_at(workflow_id, run, iteration, task)
-    raise NoSuchIteration(workflow_id, iteration, begun)
+    raise NoSuchIteration(workflow_id, iteration, begun, max(first - 1, 0))  # a fork has no end of what it shares
 
 
 def boundary_at(workflow_id: str, run: RunHistory, iteration: int, event_id: int) -> Boundary:

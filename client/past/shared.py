@@ -61,7 +61,8 @@ async def shared_past(client: Client, wish: ForkInput | GoalForkInput) -> AgentS
     run, history, at = await _end(client, fork.workflow_id, runs, fork.iteration)
     state = await replayed_state(history, values_of(client, history))
     if state.iteration != fork.iteration:
-        raise NoSuchIteration(fork.workflow_id, fork.iteration, state.iteration + 1)
+        first = state.forked_from.iteration if state.forked_from else 0
+        raise NoSuchIteration(fork.workflow_id, fork.iteration, state.iteration + 1, first)
     await _check_messages(client, history, state)
     if state.stop is not None and state.stop[0] == "completed" and wish.task is None and not fork.requeue:
         raise OrgaError(f"iteration {fork.iteration} is the answer of run {fork.workflow_id!r}: give the fork a --task")

@@ -9,6 +9,7 @@ from temporalio.client import Client, WorkflowFailureError
 from temporalio.worker import Worker
 
 from orga.activities.ports import ToolContext, ToolError
+from orga.client.history.boundaries import NoSuchIteration
 from orga.client.past.fork import fork
 from orga.client.past.requeue import remains, requeue_in_fork
 from orga.client.proof.verify import verify
@@ -75,6 +76,8 @@ async def test_a_fork_can_be_forked(client: Client) -> None:
         second = await ended(client, await fork(client, first.handle.id, 1))
         third = await ended(client, await fork(client, second.handle.id, 1, task="once more"))
         fourth = await ended(client, await fork(client, second.handle.id, 3, task="why?"))
+        with pytest.raises(NoSuchIteration, match="no end of iteration 0 to go on from; there are 1 to 3"):
+            await fork(client, second.handle.id, 0)
     assert (third.result.output, third.result.iterations, fourth.result.iterations) == ("3", 2, 4)
     assert [message.text for message in provider.seen[4].messages][-1] == "once more"
 
