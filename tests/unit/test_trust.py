@@ -336,6 +336,7 @@ def test_it_is_asked_anew_when_anything_that_runs_has_changed(project: Path, cha
 
 
 IMPORTS = "import units"
+SETS = "export PYTHONPATH=app\nexec python3 -m srv\n"
 RUN = {
     "a module": (["python3", "-m", "srv"], "srv.py"),
     "a module of a package": (["python3", "-m", "srv.tool"], "srv/tool.py"),
@@ -366,6 +367,12 @@ RUN = {
     "a module instead of another": (["python3", "tool.py"], "units.so"),
     "a package instead of a module": (["python3", "tool.py"], "units/__init__.py"),
     "a module of Python": (["python3", "tool.py"], "enum.py"),
+    "what Python is given without an ending": (["sh", "-c", "python3 < plain"], "units.py"),
+    "a script of a newer Python": (["python3.13t", "newer.py"], "units.py"),
+    "a script that is too large to parse": (["python3", "large.py"], "units.py"),
+    "what a variable of the command leads to": (["env", "PYTHONPATH=app", "python3", "tool.py"], "app/units.py"),
+    "what a variable of a shell leads to": (["sh", "-c", "PYTHONPATH=app:x python3 -m tool"], "app/tool.py"),
+    "what a variable of a script leads to": (["./set.sh"], "app/units.py"),
     "compiled code that is not checked": (["python3", "tool.py"], "__pycache__/units.cpython-311.pyc"),
 }
 
@@ -379,6 +386,8 @@ def test_trust_covers_what_a_command_runs(project: Path, command: list[str], nam
     files |= {"start": "#!/usr/bin/env bash\nexec python3 -u srv/real.py", "first.sh": ". ./start"}
     files |= {"bin/beside.sh": 'exec python3 "$(dirname "$0")/tool.py"', "bin/tool.py": ""}
     files |= {"app/__main__.py": IMPORTS, "srv/__init__.py": "", "srv/__main__.py": IMPORTS}
+    files |= {"plain": IMPORTS, "newer.py": "type A = int\nfrom \\\n  units import (\n a)", "set.sh": SETS}
+    files |= {"large.py": f"{IMPORTS}\n#{'x' * 2_000_000}"}
     for path, text in files.items():
         (project / path).parent.mkdir(exist_ok=True)
         (project / path).write_text(text)

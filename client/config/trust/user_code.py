@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import chain, pairwise
+from itertools import chain, pairwise, product
 from pathlib import Path
 
 from orga.activities.adapters.rules import module_files
@@ -15,9 +15,11 @@ from orga.workflows.types.sandbox import can_exist
 _MAX_BYTES = 2_000_000
 _BETWEEN_WORDS = re.compile(r"[\s;&|()<>'\"`=,]+")
 """In the code of a shell, as far as it names files."""
-_PYTHON = re.compile(r"(?:.*/)?(?:python|pypy|ipython|uv)[\d.]*")
+_PYTHON = re.compile(r"(?:.*/)?(?:python|pypy|ipython|uv)[\d.]*(?:t|d|-dbg)?")
 _SHEBANG_OF_PYTHON = re.compile(rb"#![^\n]*(?:python|pypy|\buv\b)")
 _SHEBANG_OF_SHELL = re.compile(rb"#![^\n]*\b(?:ba|da|z|k|a)?sh\b")
+_IMPORTS = re.compile(r"\b(?:from|import)\b[^\n(]*(?:\([^()]*\))?")
+"""Of source that cannot be parsed here."""
 _MODULE = re.compile(r"-[bBdEiIOPqRsSuvx]*m(.*)")
 """Of Python: flags before it may stand in the same word, and the module behind it."""
 _CODE = re.compile(r"-[bBdEiIOPqRsSuvx]*c.*", re.DOTALL)
@@ -115,6 +117,8 @@ class _Command:
         pairs = [pair for line in lines for pair in pairwise(line)]
         self._folders = [name for option, name in pairs if option in _FOLDER_OPTIONS]
         """Into which it may change."""
+        self._on_path = [each for name, entries in pairs if name == "PYTHONPATH" for each in entries.split(":") if each]
+        """Where its Python finds modules, by the command's own words: `env PYTHONPATH=lib python3 ...`."""
         self._modules = {*filter(_NAMES.fullmatch, self._named(texts, pairs))}
 
     def _named(self, texts: Sequence[str], pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
@@ -128,23 +132,25 @@ class _Command:
 
     def code_in(self, folder: Path, on_path: Sequence[Path]) -> UserCode:
         """Return what runs if it starts in that folder, and finds modules in others, too."""
+        on_path = [*on_path, *(folder / entry for entry in self._on_path)]
         places = [folder, *(place for name in self._folders if _is_folder(place := folder / name))]
         return _together(self._run_in(place, on_path) for place in dict.fromkeys(places))
 
     def _run_in(self, folder: Path, on_path: Sequence[Path]) -> UserCode:
         files = {place for text in self._texts if _is_file(place := folder / text)}
-        run = {folder / text for text in self._run | {*self._words[:1]}}
+        by_python = {folder / text for text in self._run}
+        run = by_python | {folder / text for text in self._words[:1]}
         code = UserCode(frozenset({*files, *filter(can_exist, self._missing(folder))}))
-        for file in filter(_is_python_file, files):
+        for file in (file for file in files if file in by_python or _is_python_file(file)):
             for base in dict.fromkeys((file.parent, file.resolve().parent)):
                 beside = _modules_of_python(base) if self._is_python or file in run else ()
-                code |= _with_imports([file], beside, base)
+                code |= _with_imports([file], beside, base, *on_path)
         starts = [(base, f"{name}{end}") for base in (folder, *on_path) for name in self._modules for end in _RUN_AS]
         starts += [(base, name) for base in on_path for name in _AT_START]
         starts += [(base, "__main__") for base in run if _is_folder(base)]
         for base, name in starts:
             beside = _modules_of_python(base)
-            code |= _with_imports((), chain(_places(base, name.split(".")), beside), base)
+            code |= _with_imports((), chain(_places(base, name.split(".")), beside), base, *on_path)
         return code
 
     def _missing(self, folder: Path) -> Iterator[Path]:
@@ -187,8 +193,8 @@ def _modules_of_python(folder: Path) -> Iterator[Path]:
     return (folder / name for name in sys.stdlib_module_names)
 
 
-def _with_imports(files: Iterable[Path], places: Iterable[Path], base: Path) -> UserCode:
-    """Return modules, with all that they and some files import from a folder, and so on."""
+def _with_imports(files: Iterable[Path], places: Iterable[Path], *bases: Path) -> UserCode:
+    """Return modules, with all that they and some files import from these folders, and so on."""
     found: set[Path] = set()
     waiting = [*files]
     more = [*places]
@@ -197,7 +203,7 @@ def _with_imports(files: Iterable[Path], places: Iterable[Path], base: Path) -> 
             if place not in found:
                 found.add(place)
                 waiting += (place.with_name(f"{place.name}.py"), place / "__init__.py")
-        more = [each for file in waiting for each in _imported(file, base)]
+        more = [each for file in waiting for each in _imported(file, bases)]
         waiting = []
     return UserCode(frozenset(), frozenset(found))
 
@@ -210,25 +216,38 @@ def _places(base: Path, names: Sequence[str]) -> Iterator[Path]:
             yield place
 
 
-def _imported(file: Path, base: Path) -> Iterator[Path]:
-    if not _is_file(file) or file.stat().st_size > _MAX_BYTES:
-        return
+def _imported(file: Path, bases: Sequence[Path]) -> Iterator[Path]:
     try:
-        tree = ast.parse(file.read_bytes())
-    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
-        return  # cannot be imported either
+        source = file.read_bytes() if _is_file(file) else b""
+    except OSError:
+        return
+    tree = _parsed(source)
+    if tree is None:
+        lines = _IMPORTS.findall(source.decode(errors="replace").replace("\\\n", " "))
+        for name in {name for line in lines for name in _NAMES.findall(line)}:
+            for above in dict.fromkeys((*bases, *file.parents[:2])):
+                yield from _places(above, name.split("."))
+        return
     for node in ast.walk(tree):
         match node:
             case ast.Import():
-                for alias in node.names:
+                for base, alias in product(bases, node.names):
                     yield from _places(base, alias.name.split("."))
             case ast.ImportFrom() if node.level <= len(file.parents):
-                above = file.parents[node.level - 1] if node.level else base
+                folders = (file.parents[node.level - 1],) if node.level else bases
                 names = node.module.split(".") if node.module else []
-                for alias in node.names:
+                for above, alias in product(folders, node.names):
                     yield from _places(above, [*names, alias.name])
             case _:
                 pass
+
+
+def _parsed(source: bytes) -> ast.AST | None:
+    """Return the tree; None for a source that is too large, or of another version of Python than ours."""
+    try:
+        return ast.parse(source) if len(source) <= _MAX_BYTES else None
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
 
 
 def _is_python_file(file: Path) -> bool:
