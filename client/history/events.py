@@ -106,7 +106,7 @@ NO_RESET = "no reset was made here"
 
 
 UNRECORDED = "an earlier attempt failed; no history holds how"
-"""Of a local activity that was tried again within its workflow task."""
+"""Of a local activity that was tried again within its workflow task, and of any on Temporal's test server."""
 
 
 class _Activity(NamedTuple):
@@ -197,7 +197,8 @@ class _Reader:
             return
         failure = attributes.last_failure
         is_lost = failure.HasField("timeout_failure_info")  # its worker died, which is no failure of the call
-        text = "" if is_lost else await failure_text(begun.converter, failure)
+        is_recorded = attributes.HasField("last_failure")
+        text = "" if is_lost else await failure_text(begun.converter, failure) if is_recorded else UNRECORDED
         self._activities[attributes.scheduled_event_id] = begun._replace(
             attempts=attributes.attempt, failed_before=text
         )

@@ -76,7 +76,9 @@ async def test_tools_are_real_unless_a_fake_stands_in(env: Environment) -> None:
 async def test_what_is_transient_is_tried_again_and_what_is_permanent_is_told(env: Environment) -> None:
     bank = FakeTool("pay", [transient("busy"), permanent("no such account")])
     model = scripted(calls("pay", cents=9), answers())
-    await env.run(CLERK, "Pay.", model=model, fakes=[bank])
+    ran = await env.run(CLERK, "Pay.", model=model, fakes=[bank])
+    [tried] = [entry.data for entry in ran.journal if entry.event == "RecoveryTriggered"]
+    assert (tried["strategy"], tried["attempts"], tried["outcome"]) == ("retry", 2, "failed")
     assert len({context.idempotency_key for context in bank.contexts}) == 1
     assert len(bank.calls) == 2
     assert "no such account" in model.seen[1].messages[-1].text
