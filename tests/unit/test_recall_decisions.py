@@ -17,7 +17,7 @@ from orga.workflows.decisions.learnings import (
     learning_key,
     learnings,
 )
-from orga.workflows.decisions.observe import with_reply
+from orga.workflows.decisions.observe import UNHEARD, with_reply
 from orga.workflows.decisions.recall import (
     ENOUGH,
     MAX_RECALLED_TAINT,
@@ -33,6 +33,7 @@ from orga.workflows.decisions.recall import (
     with_recalled_taint,
 )
 from orga.workflows.decisions.recount import ContextFold
+from orga.workflows.decisions.refused_content import LEFT_OUT
 from orga.workflows.decisions.roll_over import carried
 from orga.workflows.types.context import MessageRef
 from orga.workflows.types.conversation import knowledge_message, summary_message
@@ -117,6 +118,15 @@ TERMS: dict[str, tuple[tuple[Message, ...], list[str]]] = {
     ),
     "nor does what the loop asks for, however often": (
         (user("harbour"), *[user("[goal_plan] Reply with JSON"), user("[Reply not usable] steps missing")] * 9),
+        ["harbour"],
+    ),
+    "nor does what stands for a text that is lost": (
+        (
+            user("harbour"),
+            user(LEFT_OUT),
+            user(UNHEARD.format(3)),
+            Message.of_result(LEFT_OUT, ours=(len(LEFT_OUT), 0)),
+        ),
         ["harbour"],
     ),
     "of what was looked up its contents": (

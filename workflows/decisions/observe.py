@@ -243,7 +243,7 @@ _TEXT = {
     "add_context": "[Context from the operator]\n{}",
 }
 
-UNHEARD = "[Guidance from the operator] {} more messages arrived while too many waited; they are lost."
+UNHEARD = "[Guidance lost] {} more messages of the operator arrived while too many waited; they are lost."
 
 
 def drain_inbox(state: AgentState) -> AgentState:

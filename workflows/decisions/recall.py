@@ -9,6 +9,7 @@ from itertools import islice
 from typing import cast
 
 from orga.workflows.decisions.conversation import bytes_for, message_budget, with_message, without_block
+from orga.workflows.decisions.refused_content import LEFT_OUT
 from orga.workflows.types.context import MessageRef, text_digest
 from orga.workflows.types.conversation import knowledge_message
 from orga.workflows.types.goals.turns import turn_asked_for
@@ -84,7 +85,10 @@ def search_terms(messages: tuple[Message, ...]) -> tuple[str, ...]:
     return tuple(terms.values())
 
 
-_OURS = (UNUSABLE, "[Not run]", "[Policy denied]", "[Answer not accepted]", "[Plan given by the operator]")
+_OURS = (
+    *(UNUSABLE, LEFT_OUT, "[Not run]", "[Policy denied]", "[Answer not accepted]"),
+    *("[Plan given by the operator]", "[Guidance lost]"),
+)
 """What the loop tells the model begins so."""
 
 _ONE_LINE_OURS = ("[Requeued call]", "[Result from the operator]")
