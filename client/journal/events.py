@@ -290,7 +290,7 @@ class _Watcher:
         except Exception as error:  # for whoever reads: it is raised there
             self._fault = error
         self.is_over = True
-        self._live = {}
+        self._end_all()
         self._notify()
 
     async def _read_to_the_end(self) -> None:
@@ -320,7 +320,7 @@ class _Watcher:
             del self.kept[-left_behind:]
         self.total = entry.sequence + 1
         if entry.event == "Terminated" and "run" not in entry.data:
-            self._live = {}
+            self._end_all()
         self.kept.append(entry)
         if len(self.kept) >= 2 * KEPT_ENTRIES:
             del self.kept[:-KEPT_ENTRIES]
@@ -344,16 +344,29 @@ class _Watcher:
         elif kind == EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED:
             self._delegates.add(event.child_workflow_execution_started_event_attributes.workflow_execution.workflow_id)
         elif kind in _DELEGATE_ENDS:
-            self._delegates.discard(getattr(event, _DELEGATE_ENDS[kind]).workflow_execution.workflow_id)
+            self._leave(getattr(event, _DELEGATE_ENDS[kind]).workflow_execution.workflow_id)
         if is_latest:
             self._is_current = self.is_at_end = True
             self._accompany_delegates()
             self._wakes.set()
             self._notify()
 
+    def _end_all(self) -> None:
+        """Show nothing as under way: the run has ended."""
+        self._live = {}
+        for delegate in self._delegates | self._companions.keys():
+            self._leave(delegate)
+
+    def _leave(self, delegate: str) -> None:
+        """Show no more of a delegate, however far its own watcher has come: the run knows first that it has ended."""
+        self._delegates.discard(delegate)
+        self._below.pop(delegate, None)
+        if companion := self._companions.pop(delegate, None):
+            companion.cancel()
+
     def _accompany_delegates(self) -> None:
         for ended in self._companions.keys() - self._delegates:
-            self._companions.pop(ended).cancel()
+            self._leave(ended)
         for begun in self._delegates - self._companions.keys():
             self._companions[begun] = asyncio.create_task(self._accompany(begun))
 
@@ -368,7 +381,8 @@ class _Watcher:
                         self._notify()
                         await changed.wait()
                 finally:
-                    del self._below[workflow_id]
+                    if self._below.get(workflow_id) is watcher:
+                        del self._below[workflow_id]
                     self._notify()
 
     async def _look_on(self) -> None:
