@@ -8,7 +8,7 @@ from typing import Literal
 
 from bench.figures import Figure
 from bench.rig import Rig
-from orga.activities.adapters.models.extractive import ExtractiveProvider
+from orga.activities.adapters.offline.reader import ExtractiveProvider
 from orga.activities.adapters.tools.list_files import ListFiles
 from orga.activities.adapters.tools.read_file import ReadFile
 from orga.activities.adapters.tools.root import Root
@@ -47,7 +47,7 @@ class Asked:
         if any(wrong in quote for wrong in self.never for quote in quotes):
             return False
         if not self.expects:
-            return answer.startswith("Not found") and not quotes
+            return answer.startswith("I found no passage") and not quotes
         return bool(quotes) and all(fact in quotes[0] for fact in self.expects)
 
 

@@ -39,7 +39,7 @@ def model_problem(name: str, env: Mapping[str, str], base_urls: Mapping[str, str
         except ModelNotConfigured as error:
             return str(error)
     if provider == "local":
-        from orga.activities.adapters.models.smollm.engine import lacking
+        from orga.activities.adapters.offline.local_engine import lacking
 
         return lacking()
     if provider == "offline" and f"{provider}:{model.strip()}" != EMBEDDED_MODEL:

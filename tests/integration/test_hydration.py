@@ -6,7 +6,7 @@ from typing import Any
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
-from orga.activities.adapters.models.extractive import ExtractiveProvider
+from orga.activities.adapters.offline.reader import ExtractiveProvider
 from orga.activities.adapters.tools.read_file import ReadFile
 from orga.activities.adapters.tools.root import Root
 from orga.activities.ports import ModelRequest, ToolContext, ToolError

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.models.local import LocalProvider
+from orga.activities.adapters.offline.local_model import LocalProvider
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.json_text import answer_json

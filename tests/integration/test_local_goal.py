@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from temporalio.client import Client
 
-from orga.activities.adapters.models.local import LocalProvider
+from orga.activities.adapters.offline.local_model import LocalProvider
 from orga.testing import FakeTool
 from tests.support.model.named import Named
 from tests.support.model.one_thread import one_thread

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from temporalio.client import Client
 
-from orga.activities.adapters.models.local import LocalProvider
+from orga.activities.adapters.offline.local_model import LocalProvider
 from orga.activities.ports import ModelError, ModelRequest
 from orga.testing import FakeTool
 from orga.workflows.types.messages import Message, ToolCall

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.models.extractive import ExtractiveProvider
-from orga.activities.adapters.models.reader.fill import can_fill, filled
-from orga.activities.adapters.models.smollm.actions import action_schema, data_in, describe
-from orga.activities.adapters.models.smollm.bounds import bounded
+from orga.activities.adapters.answer_schema import can_fill, filled
+from orga.activities.adapters.offline.local_actions import action_schema, bounded, data_in, describe
+from orga.activities.adapters.offline.reader import ExtractiveProvider
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.json_text import answer_json

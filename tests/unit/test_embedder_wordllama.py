@@ -1,18 +1,12 @@
 """The small true embeddings: offline, the same each time, and nearer to the meaning than the letters are."""
 
 import socket
-from importlib.machinery import ModuleSpec
 from math import isclose
-from pathlib import Path
 
 import pytest
 
-from orga.activities.adapters.knowledge.embedders import near_words as read_words
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
-from orga.activities.adapters.knowledge.embedders.near_words import near_words, vocabulary
-from orga.activities.adapters.knowledge.embedders.wordllama import WordLlamaEmbedder, loaded
-from orga.activities.adapters.models.reader.synonyms import near
-from orga.activities.knowledge.ports import KnowledgeError
+from orga.activities.adapters.knowledge.embedders.wordllama import WordLlamaEmbedder
 from orga.activities.knowledge.vectors import cosine
 
 
@@ -48,40 +42,3 @@ async def test_nobody_is_asked_over_the_network(monkeypatch: pytest.MonkeyPatch)
 
 def test_its_name_tells_whose_weights_they_are() -> None:
     assert WordLlamaEmbedder().name.startswith("wordllama-0.4")
-
-
-def test_the_words_that_are_read_from_its_files_are_those_of_the_package() -> None:
-    tokens, vectors = vocabulary()
-    package = loaded()
-    its_own = package.embedding[[package.tokenizer.token_to_id(token) for token in tokens]]
-    assert len(tokens) > 8_000
-    assert (vectors == its_own / (its_own * its_own).sum(axis=1, keepdims=True) ** 0.5).all()
-
-
-def test_near_words_mean_nearly_the_same() -> None:
-    assert "movie" in near_words("film")
-    assert near_words("qwrtz") == ()
-
-
-@pytest.mark.parametrize("weights", [None, b"", b"\x08"], ids=["no file", "an empty one", "a cut one"])
-def test_without_its_weights_no_word_is_near(
-    weights: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The offline reader then finds a word and its forms only, as it does without the extra."""
-    tokens = tmp_path / "tokenizers" / "l2_supercat_tokenizer_config.json"
-    tokens.parent.mkdir()
-    tokens.write_text('{"model": {"vocab": {}}}')
-    if weights is not None:
-        (tmp_path / "weights").mkdir()
-        (tmp_path / "weights" / "l2_supercat_256.safetensors").write_bytes(weights)
-    spec = ModuleSpec("wordllama", None, is_package=True)
-    spec.submodule_search_locations = [str(tmp_path)]
-
-    def found(_: str) -> ModuleSpec:
-        return spec
-
-    monkeypatch.setattr(read_words, "find_spec", found)
-    monkeypatch.setattr(read_words, "vocabulary", vocabulary.__wrapped__)
-    with pytest.raises(KnowledgeError, match="the weights of wordllama cannot be loaded"):
-        near_words("film")
-    assert near.__wrapped__("film") == ()

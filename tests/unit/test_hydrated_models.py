@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.models.extractive import ExtractiveProvider
-from orga.activities.adapters.models.reader.evidence import evidence_of
-from orga.activities.adapters.models.reader.question import question_of
+from orga.activities.adapters.offline.reader import ExtractiveProvider
 from orga.activities.ports import ModelRequest
 from orga.workflows.decisions.hydration import context_block
 from orga.workflows.types.hydration import CONTEXT_BLOCK, Reference, Resolved
@@ -57,19 +55,6 @@ async def test_every_provider_is_sent_the_block_as_the_users_words(kind: str) ->
     assert carriers == ["user"]
     assert "forty drones" in json.dumps(body["messages"])
     assert CONTEXT_BLOCK not in json.dumps(body.get("system", ""))
-
-
-def test_the_block_is_no_question() -> None:
-    assert question_of(conversation("What do bees make?")).text == "What do bees make?"
-
-
-def test_the_block_is_evidence_under_the_names_of_its_sources() -> None:
-    evidence = evidence_of(conversation("What do bees make?"))
-
-    assert evidence.lines["hive.md"] == {1: "# Hive", 2: "The hive has forty drones."}
-    assert evidence.read["hive.md"] == {1, 2}
-    assert evidence.lines["https://bees.test/honey"] == dict(enumerate(PAGE.split("\n"), start=1))
-    assert list(evidence.context) == ["https://bees.test/honey"]
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 
 from bench.reading import CALLS, DOCUMENTS, RIGHT, Answered, Asked, answered, answers, questions
 
-HELD_OUT = 6
-"""Of the ten that nothing was tuned on: seven were right when this was written; the guides they are over change."""
+HELD_OUT = 7
+"""Of the ten that nothing was tuned on. Eight are right today, but the guides that they are about change."""
 
 
 async def test_it_answers_most_questions_with_six_calls_each() -> None:
@@ -55,9 +55,11 @@ def test_what_counts_as_right(answer: str, is_right: bool) -> None:
 @pytest.mark.parametrize(
     ("answer", "is_right"),
     [
-        pytest.param("Not found: Kafka.", True, id="refused"),
-        pytest.param("Not found: Kafka.\n\n> events\n— `a.md:1`", False, id="refused, and quoted"),
-        pytest.param("> events\n— `a.md:1`\n\nNot found: Kafka.", False, id="said last"),
+        pytest.param("I found no passage that contains all of: Kafka.", True, id="refused"),
+        pytest.param(
+            "I found no passage that contains all of: Kafka.\n\n> events\n— `a.md:1`", False, id="refused, and quoted"
+        ),
+        pytest.param("> events\n— `a.md:1`\n\nI found no passage that contains all of: Kafka.", False, id="said last"),
     ],
 )
 def test_what_counts_as_a_refusal(answer: str, is_right: bool) -> None:
@@ -86,6 +88,8 @@ Lift, check by Ahrens, due on 9 June.
 
 The lift is checked on 2 May.
 
+Ramp - gravel is laid on 3 May.
+
 A lift costs nerves. Ein Lift kostet Nerven.
 """
 
@@ -108,6 +112,9 @@ A lift costs nerves. Ein Lift kostet Nerven.
         pytest.param("What did the old van cost?", "", id="of two of a kind the other one"),
         pytest.param("What did the new van cost?", "The new van cost 900 euros", id="of two of a kind this one"),
         pytest.param("When is the lift checked?", "The lift is checked on 2 May", id="as it is asked, first"),
+        pytest.param(
+            "When is gravel laid?", "Ramp - gravel is laid on 3 May", id="a dash within a line is no list item"
+        ),
         pytest.param("How many stars has the van?", "", id="a word that is near"),
         pytest.param("What does a lift cost?", "", id="a price without an amount"),
         pytest.param("Was kostet ein Lift?", "", id="in German: a price without an amount"),
@@ -124,7 +131,7 @@ async def test_names_and_numbers_match_or_nothing_is_quoted(
     quotes = [line for line in found.answer.splitlines() if line.startswith(">")]
 
     assert (quoted in "".join(quotes[:1]), bool(quotes)) == (True, bool(quoted)), found.answer
-    assert quoted or found.answer.startswith("Not found: ")
+    assert quoted or found.answer.startswith("I found no passage that contains all of: ")
 
 
 def _wrong(found: list[Answered]) -> str:

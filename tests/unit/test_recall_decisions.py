@@ -356,8 +356,8 @@ NO_ANSWERS = (
     "I searched the folder. There is no information about the deployment in the files.",
     "I looked at README.md and docs/api.md, but neither mentions a day.",
     "Nothing was found.",
-    "Not found: port. Nothing answers the question (searched for port; 3 files listed).\n\n"
-    "Nearest to it, and not quoted, is `a.md:1` (port).\n\n"
+    "I look for port, deploy. I look for deploy.\n\nI found no passage that contains all of: port, deploy.\n\n"
+    "Nearest to it is `a.md:1`.\n\nI called read_file without success: [Policy denied] not here\n\n"
     "offline:extractive: no language model; passages quoted as found",
     "It is unclear. Could you tell me which service you mean?",
     "No answer",

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.models.smollm.actions import action_schema, arguments_schema, call_in, visible_text
-from orga.activities.adapters.models.smollm.window import Line, fit
+from orga.activities.adapters.offline.local_actions import action_schema, arguments_schema, call_in, visible_text
+from orga.activities.adapters.offline.local_model import Line, fit
 from orga.activities.ports import ToolChoice
 from orga.workflows.types.tools import ToolSpec
 

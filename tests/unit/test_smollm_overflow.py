@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.models.local import LocalProvider
-from orga.activities.adapters.models.smollm import engine
-from orga.activities.adapters.models.smollm.mark import MARK
+from orga.activities.adapters.offline import local_engine as engine
+from orga.activities.adapters.offline.local_model import MARK, LocalProvider
 from orga.activities.ports import ModelError, ModelRequest
 from orga.workflows.types.messages import Message
 

@@ -5,10 +5,8 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.models.local import LocalProvider
-from orga.activities.adapters.models.smollm import engine
-from orga.activities.adapters.models.smollm.mark import MARK, STOPPED
-from orga.activities.adapters.models.smollm.rounds import MOST, is_going_round, next_id
+from orga.activities.adapters.offline import local_engine as engine
+from orga.activities.adapters.offline.local_model import MARK, MOST, STOPPED, LocalProvider, is_going_round, next_id
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.tools import ToolSpec

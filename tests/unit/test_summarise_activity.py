@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from orga.activities.adapters.models.extractive import ExtractiveProvider
+from orga.activities.adapters.offline.reader import ExtractiveProvider
 from orga.activities.conversations import Conversations
 from orga.activities.ports import ModelError, ModelRequest, Rebuilt
 from orga.activities.summarise import SummariseActivities

@@ -15,15 +15,11 @@ from orga.client.config.sections import OrgaConfig
 from orga.client.workers import child
 from orga.client.workers.parts import configured_parts
 
-NEVER = ("genai_prices", "numpy", "mcp", "opentelemetry.sdk", "requests", "prompt_toolkit", "cryptography")
-"""What prices, embeds, serves others or exports: loaded where that is first wanted."""
-
-NEAR = """
-import sys
-from orga.activities.adapters.knowledge.embedders.near_words import near_words
-print(*near_words("film"))
-print(*sys.modules)
-"""
+NEVER = (
+    *("genai_prices", "numpy", "mcp", "opentelemetry.sdk", "requests", "prompt_toolkit", "cryptography"),
+    "snowballstemmer",
+)
+"""What prices, embeds, stems, serves others or exports: loaded where that is first wanted."""
 
 
 async def test_certificates_are_read_for_the_first_fetch_and_once(
@@ -78,10 +74,3 @@ def test_a_worker_looks_for_no_garbage_while_it_is_loaded(monkeypatch: pytest.Mo
         child.main()
     assert caught.value.args == (False,)
     assert gc.isenabled()
-
-
-def test_near_words_load_no_package_that_speaks_http() -> None:
-    done = subprocess.run([sys.executable, "-c", NEAR], capture_output=True, text=True, check=True)
-    words, modules = done.stdout.splitlines()
-    assert "movie" in words.split()
-    assert not {"wordllama", "tokenizers", "requests", "urllib3"} & {*modules.split()}

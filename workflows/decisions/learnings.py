@@ -47,7 +47,7 @@ _NO_ANSWER = re.compile(
     |\bthere\s(?:is|are|was|were)(?:\snot|n't)\s(?:any|enough)\s(?:\w+\s)?(?:information|answer|details|mention|evidence)
     |\b(?:no|none\sof\sthe|neither|nothing\sin\sthe)\s(?:\w+\s){0,3}?(?:mentions?|says?|states?|specif\w+|answers?)\b
     |(?:^|\b(?:there\s(?:is|are|was|were)|have|has|had|found|find|see|returned|gave)\s)(?:no|not\sany|not\senough|insufficient)\s
-        (?:\w+\s)?(?:information|answers?|results?|data|details|mention|evidence|record|match\w*|idea|knowledge|context)
+        (?:\w+\s)?(?:information|answers?|results?|data|details|mention|evidence|record|match\w*|passages?|idea|knowledge|context)
     |\bnothing\s(?:was\s|could\sbe\s|is\s)?(?:found|about|on|matches|fits|answers|there|that)\b
     |\b(?:found|find)\snothing\b
     |^not\s(?:specified|mentioned|known|available|stated|given|sure|certain|found)\b|^answer\snot\sfound

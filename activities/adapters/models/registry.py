@@ -133,11 +133,11 @@ def _connected(
 def _embedded(provider: str, model: str) -> ModelProvider:
     """Return a provider without an address; imported here, since the local model's libraries are an extra."""
     if provider == "local":
-        from orga.activities.adapters.models.local import LocalProvider
+        from orga.activities.adapters.offline.local_model import LocalProvider
 
         return LocalProvider(model)
     if f"{provider}:{model}" != EMBEDDED_MODEL:
         raise ModelNotConfigured(f"'{provider}:{model}' names no model: the offline one is {EMBEDDED_MODEL}")
-    from orga.activities.adapters.models.extractive import ExtractiveProvider
+    from orga.activities.adapters.offline.reader import ExtractiveProvider
 
     return ExtractiveProvider()

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.models.extractive import ExtractiveProvider
-from orga.activities.adapters.models.reader.answer import SIGNATURE
+from orga.activities.adapters.offline.reader import SIGNATURE, ExtractiveProvider
 from orga.activities.ports import ModelRequest, ToolChoice
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.tools import ToolSpec
@@ -129,7 +128,7 @@ class Run:
         assert "".join(pieces) == reply.text
         self.messages.append(reply.message())
         self.calls += reply.calls
-        self.messages += [self._result(call) for call in reply.calls]
+        self.messages += [self.result(call) for call in reply.calls]
         return reply
 
     async def to_the_end(self) -> str:
@@ -141,7 +140,7 @@ class Run:
                 return reply.text
         raise AssertionError("the reader did not come to an end")
 
-    def _result(self, call: ToolCall) -> Message:
+    def result(self, call: ToolCall) -> Message:
         text = self.answer(call)
         is_error = text.startswith(("[Error]", "[Policy denied]"))
         return Message.of_result(call_id=call.call_id, tool=call.name, text=text, is_error=is_error)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from orga.activities.adapters.knowledge.embedders.names import WORDLLAMA
-from orga.activities.adapters.knowledge.embedders.near_words import unusable
+from orga.activities.knowledge.ports import KnowledgeError
 from orga.activities.knowledge.vectors import normalised
 
 DIMENSIONS = 256
@@ -63,4 +63,8 @@ def loaded() -> Any:
             dim=DIMENSIONS,
         )
     except (OSError, ValueError) as error:
-        raise unusable(error) from error
+        raise KnowledgeError(
+            f"the weights of wordllama cannot be loaded ({error}); install it anew: "
+            "pip install --force-reinstall 'orga[embeddings]'",
+            kind="Unreachable",
+        ) from error

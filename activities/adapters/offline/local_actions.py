@@ -5,12 +5,17 @@ from typing import Any, cast
 from pydantic_core import from_json, to_json
 
 from orga.activities.adapters.models.schema_shape import moved
-from orga.activities.adapters.models.smollm.bounds import STRING_LIMIT, bounded
 from orga.activities.ports import ToolChoice
 from orga.workflows.types.json_text import stand_once
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.tools import ToolSpec
 
+STRING_LIMIT = 200
+"""Characters of one string."""
+LIST_LIMIT = 10
+
+_DATA = frozenset({"enum", "const", "default", "examples"})
+_CLOSED = frozenset({"enum", "const", "pattern", "format", "maxLength"})
 _DATA_PLACE = "#/anyOf/0/properties/data"
 """Where the schema of an answer stands among the actions."""
 
@@ -60,6 +65,22 @@ def describe(tools: tuple[ToolSpec, ...], output_schema: dict[str, Any] | None =
             *lines,
         ]
     )
+
+
+def bounded(schema: Any) -> Any:
+    """Return the schema with limits where it has none; whatever fits them fits the schema."""
+    if isinstance(schema, list):
+        return [bounded(item) for item in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    known = cast("dict[str, Any]", schema)
+    inner = {key: value if key in _DATA else bounded(value) for key, value in known.items()}
+    kinds = known.get("type")
+    if "string" in (kinds if isinstance(kinds, list) else [kinds]) and not _CLOSED & known.keys():
+        return {**inner, "maxLength": max(STRING_LIMIT, int(known.get("minLength", 0)))}
+    if known.get("type") == "array" and "maxItems" not in known:
+        return {**inner, "maxItems": max(LIST_LIMIT, int(known.get("minItems", 0)))}
+    return inner
 
 
 def written(call: ToolCall) -> str:

@@ -1,0 +1,293 @@
+"""`local:smollm2`: a true small language model in this process, driven by a JSON action protocol."""
+
+import re
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic_core import to_json
+
+from orga.activities.adapters.offline import local_actions as actions
+from orga.activities.adapters.offline import local_engine as engine
+from orga.activities.ports import ModelError, ModelRequest
+from orga.workflows.types.messages import Message, Reply, ToolCall
+from orga.workflows.types.usage import Usage
+
+_CHARS_PER_TOKEN = 3.0
+"""A first guess on the safe side; a refused request is cut again by the engine's own count."""
+_MARGIN_TOKENS = 128
+"""The chat template's own tokens."""
+_ATTEMPTS = 4
+_OPENING = "You are a helpful AI assistant named SmolLM."
+"""The instruction that the model was trained under: without it greedy replies go astray."""
+_ANSWER_NOW = "Your calls get nowhere, so there are no tools any more. Answer now with what you know."
+_CUT = " […]"
+_PLAIN = {"repeat_penalty": 1.1}
+"""Against loops in plain text; an action has to repeat names and paths."""
+_KEPT_MESSAGES = 24
+"""Newest messages that are kept; the instructions and the task stay as well."""
+_FLOOR = 120
+"""Characters that are left of a cut text, before the marker."""
+IN_A_ROW, IN_ALL = 2, 3
+"""Turns that brought nothing new, after which it has to answer with what it has."""
+MOST = 8
+"""Turns with tools for one task, whatever they brought: its window holds no more."""
+_ID = "local-"
+_NOTHING = re.compile(r"\s*(?:\[[A-Z][^\]\n]*\]|No (?:match|file))")
+MARK = "\n\nlocal:smollm2: a very small language model, often wrong; check what it says"
+STOPPED = "; it got nowhere with its tools and was stopped"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One chat message as the engine takes it."""
+
+    role: str
+    content: str
+    is_tool_result: bool = False
+
+
+class LocalProvider:
+    """SmolLM2 135M by llama.cpp. It writes well-formed actions; how wise they are is a matter of its size."""
+
+    def __init__(self, model: str = "smollm2", max_output_tokens: int = 256) -> None:
+        """Take the model's name and a cap on each reply, above which so small a model only repeats itself."""
+        self._model = model
+        self._cap = max_output_tokens
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Return the reply; cancellation stops the model within a batch of tokens, about half a second.
+
+        Raises:
+            ModelError: ModelNotFound without the optional extra, ContextOverflow when even the cut text is too long.
+        """
+        if (name := request.model or self._model) != "smollm2":
+            raise ModelError("ModelNotFound", f"local: has only smollm2, not {name!r}", retryable=False)
+        was_stopped = request.tool_choice == "auto" and bool(request.tools) and is_going_round(request.messages)
+        if was_stopped:
+            request = replace(request, tools=(), system=(*request.system, _ANSWER_NOW))
+        limit = min(self._cap, request.max_output_tokens)
+        schema = actions.action_schema(request.tools, request.tool_choice, 2 * limit, request.output_schema)
+        form = actions.bounded(request.output_schema or request.reply_schema) if schema is None else schema
+        body = _options(request, limit) | (_PLAIN if form is None else _response_format(form))
+        lines = _lines(request, with_tools=schema is not None)
+        is_answer = request.tool_choice == "auto" and request.reply_schema is None and request.output_schema is None
+        room = engine.CONTEXT_TOKENS - limit - _MARGIN_TOKENS
+        budget = int(room * _CHARS_PER_TOKEN)
+        for _ in range(_ATTEMPTS):
+            streamed = _Streamed(on_text, is_action=schema is not None)
+            async with aclosing(_chunks(body, fit(lines, budget))) as chunks:
+                async for chunk in chunks:
+                    streamed.take(chunk)
+            if streamed.overflow is None:
+                if is_answer and (limit == self._cap or not streamed.is_cut):
+                    streamed.end_with((_CUT if streamed.is_cut else "") + marked(was_stopped=was_stopped))
+                return streamed.reply(next_id(request.messages))
+            budget = int(budget * room / streamed.overflow * 0.95)
+        raise ModelError("ContextOverflow", "local:smollm2: the text does not fit its window", retryable=False)
+
+
+async def _chunks(body: dict[str, Any], lines: tuple[Line, ...]) -> AsyncGenerator[engine.Chunk, None]:
+    messages = [{"role": line.role, "content": line.content} for line in lines]
+    try:
+        async with aclosing(engine.generate({**body, "messages": messages})) as chunks:
+            async for chunk in chunks:
+                yield chunk
+    except ValueError as error:  # a schema that the engine cannot compile
+        raise ModelError("InvalidRequest", f"local:smollm2: {error}", retryable=False) from error
+
+
+def _options(request: ModelRequest, limit: int) -> dict[str, Any]:
+    temperature = 0.0 if request.temperature is None else request.temperature
+    stop = {"stop": list(request.stop)} if request.stop else {}
+    return {
+        "max_tokens": limit,
+        "temperature": temperature,
+        "seed": 0,
+        "stream_options": {"include_usage": True},
+    } | stop
+
+
+def _response_format(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "action", "schema": schema}}}
+
+
+def _lines(request: ModelRequest, *, with_tools: bool) -> tuple[Line, ...]:
+    protocol = (
+        (actions.describe(request.tools, request.output_schema),) if with_tools else _described(request.output_schema)
+    )
+    system = "\n\n".join([_OPENING, *request.system, *protocol])
+    return (Line("system", system), *(_line(message) for message in request.messages))
+
+
+def _described(schema: dict[str, Any] | None) -> tuple[str, ...]:
+    return () if schema is None else (f"Reply with JSON that fits this schema: {to_json(schema).decode()}",)
+
+
+def _line(message: Message) -> Line:
+    if message.role == "tool":
+        return Line("user", f"Result of {message.tool or 'the tool'}:\n{message.text}", is_tool_result=True)
+    if message.calls:
+        return Line("assistant", "\n".join(actions.written(call) for call in message.calls))
+    return Line(message.role, unmarked(message.text) if message.role == "assistant" else message.text)
+
+
+class _Streamed:
+    """What has come of one reply so far."""
+
+    def __init__(self, on_text: Callable[[str], None], *, is_action: bool) -> None:
+        self._on_text = on_text
+        self._is_action = is_action
+        self._raw = ""
+        self._text = ""
+        self._cut = False
+        self._usage = Usage()
+        self.overflow: int | None = None
+        """Tokens of a request that was refused as too long."""
+
+    def take(self, chunk: engine.Chunk) -> None:
+        """Add one chunk, and pass its visible text on."""
+        if error := chunk.get("error"):
+            self.overflow = _tokens_refused(error)
+        if usage := chunk.get("usage"):
+            self._usage = _usage_of(usage)
+        for choice in chunk.get("choices", ()):
+            self._cut |= choice.get("finish_reason") == "length"
+            self._grow(choice["delta"].get("content") or "")
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it stopped at its output limit."""
+        return self._cut
+
+    def end_with(self, text: str) -> None:
+        """Put what the model did not write under an answer in words, which counts as whole then."""
+        if self._text:
+            self._cut = False
+            self._text += text
+            self._on_text(text)
+
+    def reply(self, call_id: str) -> Reply:
+        """Return the whole; call it once the stream has ended."""
+        call = actions.call_in(self._raw, call_id, complete=not self._cut) if self._is_action else None
+        finish = "length" if self._cut else "stop" if call is None else "tool_calls"
+        calls = () if call is None else (call,)
+        text = self._text or (actions.data_in(self._raw) if self._is_action and not self._cut else "")
+        return Reply.of(
+            text=text, calls=calls, finish=finish, usage=self._usage, model="SmolLM2-135M-Instruct", cost_usd=0.0
+        )
+
+    def _grow(self, piece: str) -> None:
+        self._raw += piece
+        text = actions.visible_text(self._raw) if self._is_action else self._raw
+        if len(text) > len(self._text):
+            self._on_text(text[len(self._text) :])
+            self._text = text
+
+
+def _usage_of(counted: dict[str, Any]) -> Usage:
+    return Usage(
+        input_tokens=counted["prompt_tokens"],
+        output_tokens=counted["completion_tokens"],
+        cached_input_tokens=counted.get("prompt_tokens_details", {}).get("cached_tokens", 0),
+    )
+
+
+def _tokens_refused(error: dict[str, Any]) -> int:
+    if error.get("type") == "exceed_context_size_error":
+        return int(error["n_prompt_tokens"])
+    raise ModelError("ServerError", f"local:smollm2: {error.get('message', error)}", retryable=True)
+
+
+def fit(lines: tuple[Line, ...], budget: int) -> tuple[Line, ...]:
+    """Return lines of at most `budget` characters where the floors allow it, each cut marked in its place.
+
+    Tool results are cut oldest first, then the other messages oldest first, the instructions and the task last.
+    """
+    kept = list(_newest(lines))
+    for index in _cutting_order(kept):
+        excess = sum(len(line.content) for line in kept) - budget
+        if excess <= 0:
+            break
+        kept[index] = _cut(kept[index], excess)
+    return tuple(kept)
+
+
+def _newest(lines: tuple[Line, ...]) -> tuple[Line, ...]:
+    head = 1 + next((i for i, line in enumerate(lines) if line.role == "user"), -1)
+    return lines[:head] + lines[head:][-_KEPT_MESSAGES:]
+
+
+def _cutting_order(lines: list[Line]) -> list[int]:
+    head = 1 + next((i for i, line in enumerate(lines) if line.role == "user"), -1)
+    results = [i for i in range(head, len(lines)) if lines[i].is_tool_result]
+    others = [i for i in range(head, len(lines)) if not lines[i].is_tool_result]
+    return [*results, *others, *range(head)]
+
+
+def _cut(line: Line, excess: int) -> Line:
+    marker = f"\n[cut to fit the model's window: {len(line.content)} characters in all]"
+    room = max(_FLOOR, len(line.content) - excess - len(marker))
+    if room + len(marker) >= len(line.content):
+        return line
+    return replace(line, content=line.content[:room] + marker)
+
+
+def is_going_round(messages: Sequence[Message]) -> bool:
+    """Return whether the model has got nowhere on the task at hand.
+
+    A turn brings nothing new when all its calls were made before (letter case, spaces and `./` make no other call),
+    failed, found nothing, or brought a text that is known already.
+    """
+    results = {message.call_id: message for message in messages if message.role == "tool"}
+    known, texts, fruitless = set[str](), set[str](), list[bool]()
+    for message in messages:
+        if message.role == "user" and not message.text.startswith("[Reply not usable]"):
+            known, texts, fruitless = set[str](), set[str](), list[bool]()
+        if not message.calls:
+            continue
+        brought = [_is_new(call, results.get(call.call_id), known, texts) for call in message.calls]
+        fruitless.append(not any(brought))
+    lately = fruitless[-IN_A_ROW:]
+    return len(fruitless) >= MOST or sum(fruitless) >= IN_ALL or (len(lately) == IN_A_ROW and all(lately))
+
+
+def next_id(messages: Sequence[Message]) -> str:
+    """Return an id that no call in the conversation has."""
+    return f"{_ID}{1 + max((_number(call.call_id) for message in messages for call in message.calls), default=0)}"
+
+
+def _is_new(call: ToolCall, result: Message | None, known: set[str], texts: set[str]) -> bool:
+    """Return whether a call brought something, and remember both."""
+    made, text = _signature(call), "" if result is None else " ".join(result.text.split())
+    is_new = made not in known and text not in texts
+    known.add(made)
+    texts.add(text)
+    return is_new and result is not None and not result.is_error and not _NOTHING.match(result.text)
+
+
+def _signature(call: ToolCall) -> str:
+    if call.malformed is not None:
+        return f"{call.name} ?"
+    plain = {name: _plain(value) for name, value in sorted(call.arguments.items())}
+    return f"{call.name} {to_json(plain, inf_nan_mode='strings').decode()}"
+
+
+def _plain(value: object) -> object:
+    return " ".join(value.casefold().split()).removeprefix("./").strip("/\"'.") if isinstance(value, str) else value
+
+
+def _number(call_id: str) -> int:
+    number = call_id.removeprefix(_ID)
+    return int(number) if call_id.startswith(_ID) and number.isdecimal() else 0
+
+
+def marked(*, was_stopped: bool) -> str:
+    """Return what stands under an answer."""
+    return MARK + STOPPED if was_stopped else MARK
+
+
+def unmarked(text: str) -> str:
+    """Return an answer without its mark, which the model would imitate."""
+    return text.partition(MARK)[0]
