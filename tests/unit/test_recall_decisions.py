@@ -346,6 +346,9 @@ def test_what_was_learnt(messages: tuple[Message, ...], expected: str) -> None:
 
 NO_ANSWERS = (
     "I could not find that out.",
+    "It's not possible to answer this question from the documents.",
+    "I have no way to check this.",
+    "The information you asked for is missing from the sources.",
     "I couldn't find any information about the deployment day.",
     "I’m sorry, but I couldn’t find that in the documents I have access to.",
     "I was unable to determine when the api is deployed.",
@@ -390,6 +393,8 @@ ANSWERS = (
     "The api is deployed on Fridays, I found it in docs/api.md.",
     "I could not find the exact hour, but the api is deployed on Fridays.",
     "I could not find an owner. The api is deployed on Fridays.",
+    "It is impossible to deploy on Fridays.",
+    "The api key is missing from the config; add it under [auth].",
     "The service does not contain user data.",
     "The API does not provide pagination.",
     "Orders are not available on Sundays.",

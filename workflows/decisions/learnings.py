@@ -35,6 +35,8 @@ _NO_ANSWER = re.compile(
             |provide|help|complete|retrieve|conclude|establish|sure|certain|aware|able|have)\b
     |\b(?:could|can|was|were|is|are)(?:\s?not|n't)\s(?:be\s)?
         (?:found|determined|answered|located|identified|verified|confirmed|established|retrieved|specified|mentioned)\b
+    |\b(?:not\s|im)possible\sto\s(?:\w+\s){0,2}?(?:answer|determine|find|say|tell|know|verify|confirm)\b
+    |\b(?:i|we)\shave\sno\sway\sto\b|\b(?:information|answer|details)\b.*\b(?:is|are)\smissing\b
     |^(?:that\s|this\s|it\s|which\s|the\sanswer\s)?(?:is|remains|was)\s(?:unclear|unknown|not\s(?:clear|known|given))
     |\b(?:document\w*|docs|files?|texts?|sources?|context|pages?|readme|results?|search\w*|materials?|information|tools?)
         \s(?:do|does|did)(?:\snot|n't)\s(?:\w+\s)?(?:mention|say|state|specify|answer|tell|show|cover|reveal
