@@ -41,7 +41,8 @@ def _compacted(data: Data) -> list[Line]:
     if cut := cast("list[Any]", data.get("fields_cut") or []):
         lines.append(on_one_line(f"cut to be carried on: {', '.join(map(str, cut))}", 300))
     how = {"model": ", summed up by the model", "fallback": ", their calls counted"}
-    return [Line(" and ".join(lines) + how.get(str(data.get("summary")), ""), "quiet")]
+    tone = "bad" if data.get("messages_replaced") else "quiet"
+    return [Line(" and ".join(lines) + how.get(str(data.get("summary")), ""), tone)]
 
 
 def _asked(data: Data) -> list[Line]:
