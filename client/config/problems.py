@@ -12,10 +12,16 @@ from orga.workflows.types.text import meant_key
 Place = Callable[[tuple[str, ...]], str]
 """Says where a key was written: `orga.toml:12`, or the variable."""
 
+MAX_SHOWN = 20
+"""Problems of one file."""
+
 
 def explained(error: ValidationError, model: type[BaseModel], place: Place) -> list[str]:
-    """Return one line a problem."""
-    return [_line(details, model, place) for details in error.errors(include_url=False)]
+    """Return one line a problem, and how many are left out."""
+    found = error.errors(include_url=False)
+    left = len(found) - MAX_SHOWN
+    more = [f"and {left} more problems"] if left > 0 else []
+    return [*(_line(details, model, place) for details in found[:MAX_SHOWN]), *more]
 
 
 def nearest(key: str, known: list[str]) -> str:

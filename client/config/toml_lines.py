@@ -1,5 +1,6 @@
 """On which line of a TOML file a key stands: `tomllib` does not tell."""
 
+from functools import lru_cache
 from typing import Any, cast
 
 from orga.activities.adapters.toml_text import read_toml
@@ -11,19 +12,26 @@ def line_of(text: str, path: tuple[str, ...]) -> int | None:
     """
     best: tuple[int, int] | None = None
     inside: int | None = None
-    table: tuple[str, ...] = ()
-    for number, line in enumerate(text.splitlines(), start=1):
-        here = _header(line)
-        if here is not None:
-            table = here
-        else:
-            key = _key(line)
-            here = (*table, *key) if key else ()
-        if here and path[: len(here)] == here and (best is None or len(here) > best[0]):
+    for number, here in _keys(text):
+        if path[: len(here)] == here and (best is None or len(here) > best[0]):
             best = (len(here), number)
-        if here and here[: len(path)] == path:
+        if here[: len(path)] == path:
             inside = inside or number
     return best[1] if best else inside
+
+
+@lru_cache(maxsize=1)
+def _keys(text: str) -> list[tuple[int, tuple[str, ...]]]:
+    """Return the lines that open a table or set a key, each with its whole path."""
+    found: list[tuple[int, tuple[str, ...]]] = []
+    table: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), start=1):
+        header = _header(line)
+        table = table if header is None else header
+        key = _key(line) if header is None else ()
+        if key is not None:
+            found.append((number, (*table, *key)))
+    return found
 
 
 def _header(line: str) -> tuple[str, ...] | None:

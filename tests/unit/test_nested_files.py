@@ -90,3 +90,11 @@ def test_a_table_of_our_state_that_nests_too_deeply_is_named(tmp_path: Path) -> 
     (tmp_path / "trust.json").write_text("[" * 100_000)
     with pytest.raises(UnreadableTable, match=r"trust\.json: cannot be read"):
         read_table(tmp_path / "trust.json")
+
+
+def test_many_problems_of_a_file_are_cut(tmp_path: Path) -> None:
+    (tmp_path / "orga.toml").write_text("".join(f"a{number} = 1\n" for number in range(5_000)))
+    with pytest.raises(ConfigError) as raised:
+        load_config(folder=tmp_path, env={"ORGA_TRUST": "1"})
+    first, *_, last = lines = str(raised.value).splitlines()
+    assert (len(lines), ":1: a0: unknown key" in first, last) == (21, True, "and 4980 more problems")
