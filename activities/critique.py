@@ -6,13 +6,13 @@ from pydantic_core import to_json
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from orga.activities.conversations import Conversations
-from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
-from orga.activities.model_calls import ModelCalls, Models
-from orga.activities.model_context import model_context
+from orga.activities.models.conversations import Conversations
+from orga.activities.models.model_calls import ModelCalls, Models
+from orga.activities.models.model_context import model_context
 from orga.activities.ports import ModelRequest, Rebuilt
 from orga.activities.replies import normalised, text_alone
-from orga.activities.transcript import transcript
+from orga.activities.summarise import transcript
+from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.agents import Critic, CritiqueRequest, verdict_schema
 from orga.workflows.types.conversation import goes_last, latest_turn
 from orga.workflows.types.messages import Message, Reply

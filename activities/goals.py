@@ -7,15 +7,14 @@ from typing import Any, cast
 from pydantic_core import to_json
 from temporalio import activity
 
-from orga.activities.conversations import Conversations
-from orga.activities.fitted_arguments import with_fitted_arguments
-from orga.activities.gate import ArgumentErrors
-from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
-from orga.activities.model_calls import ModelCalls, Models
-from orga.activities.model_context import model_context
-from orga.activities.model_requests import model_request
+from orga.activities.gate.fitted_arguments import with_fitted_arguments
+from orga.activities.gate.gate import ArgumentErrors
+from orga.activities.models.conversations import Conversations
+from orga.activities.models.model_calls import ModelCalls, Models
+from orga.activities.models.model_context import model_context, model_request
 from orga.activities.replies import MAX_CALLS_BYTES, calls_room, normalised, text_alone
-from orga.workflows.types.goals.turns import (
+from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
+from orga.workflows.types.goals.requests import (
     GoalReply,
     GoalRequest,
     arguments_given,

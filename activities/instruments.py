@@ -8,9 +8,9 @@ from opentelemetry.metrics import get_meter
 from opentelemetry.util.types import Attributes
 
 from orga.workflows.types import telemetry_names as names
-from orga.workflows.types.breakers import PROVIDER_PREFIX, BreakerScope
-from orga.workflows.types.gate import Verdict
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.tool_calls.breakers import PROVIDER_PREFIX, BreakerScope
+from orga.workflows.types.tool_calls.gate import Verdict
 
 COUNTERS: dict[str, tuple[str, str]] = {
     names.ITERATION_COUNT: ("{iteration}", "Replies of models"),

@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, Protocol
 
-from orga.workflows.types.delegation import DelegateSpec
-from orga.workflows.types.gate import ApprovalTerms, ProposedStep, Purpose
 from orga.workflows.types.knowledge import Behalf
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.past import ForkInput, GoalForkInput
 from orga.workflows.types.questions import Notification
 from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
+from orga.workflows.types.tool_calls.delegation import DelegateSpec
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, ProposedStep, Purpose
+from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 
 Acted = Literal["no", "maybe", "yes"]
 """Whether a call that failed had its effect."""

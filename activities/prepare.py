@@ -1,16 +1,20 @@
 """The `prepare` activity: what a run works with, from the worker's configuration."""
 
 from datetime import timedelta
+from typing import Any
 
 from pydantic_core import to_json
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from orga.activities.conversations import Conversations
-from orga.activities.ports import Agents, OtherPlace
-from orga.workflows.types.names import GOAL_WORKFLOW
+from orga.activities.calls.activity import heartbeats
+from orga.activities.models.conversations import Conversations
+from orga.activities.ports import Agents, OtherPlace, Pasts
+from orga.workflows.types.names import GOAL_WORKFLOW, READ_PAST
+from orga.workflows.types.past import parse_fork, parse_goal_fork
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest, Setup
+from orga.workflows.types.state import AgentState
 
 MAX_SETUP_BYTES = 500_000
 """As JSON: every run of a chain carries it, beside its task, its state and its conversation."""
@@ -55,3 +59,20 @@ def _too_large(setup: Setup, size: int) -> str:
         f"agent {setup.agent!r}: what it works with has {size} bytes of JSON, over the limit of {MAX_SETUP_BYTES} "
         f"({sizes}); shorten it, or narrow the tools with tool_profile"
     )
+
+
+class PastActivities:
+    """Reads histories through a port."""
+
+    def __init__(self, pasts: Pasts) -> None:
+        self._pasts = pasts
+
+    @activity.defn(name=READ_PAST)
+    async def read_past(self, given: dict[str, Any]) -> AgentState:
+        """Return the past, bounded to what one payload takes; what the starter got wrong is final."""
+        try:
+            wish = parse_goal_fork(given) if activity.info().workflow_type == GOAL_WORKFLOW else parse_fork(given)
+            async with heartbeats(dict[str, str]):
+                return await self._pasts.shared(wish)
+        except InvalidInput as error:
+            raise ApplicationError(str(error), type="InvalidInput", non_retryable=True) from None

@@ -4,13 +4,12 @@ import time
 
 from temporalio import activity
 
-from orga.activities.conversations import Conversations
-from orga.activities.fitted_arguments import with_fitted_arguments
-from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
-from orga.activities.model_calls import ModelCalls, Models
-from orga.activities.model_context import model_context
-from orga.activities.model_requests import model_request
+from orga.activities.gate.fitted_arguments import with_fitted_arguments
+from orga.activities.models.conversations import Conversations
+from orga.activities.models.model_calls import ModelCalls, Models
+from orga.activities.models.model_context import model_context, model_request
 from orga.activities.replies import calls_room, normalised
+from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.context import ReasonRequest
 from orga.workflows.types.messages import Reply
 

@@ -2,20 +2,57 @@
 
 import time
 
+from pydantic_core import to_json
 from temporalio import activity
 
-from orga.activities.conversations import Conversations
-from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
-from orga.activities.model_calls import ModelCalls, Models
-from orga.activities.model_context import model_context
+from orga.activities.models.conversations import Conversations
+from orga.activities.models.model_calls import ModelCalls, Models
+from orga.activities.models.model_context import model_context
 from orga.activities.ports import ModelRequest, Rebuilt
 from orga.activities.replies import normalised, text_alone
-from orga.activities.sanitize import sanitized
-from orga.activities.transcript import transcript
-from orga.workflows.types.conversation import BYTES_PER_TOKEN, SummariseRequest
-from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.ranges import within
+from orga.activities.text.sanitize import sanitized
+from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
+from orga.workflows.types.conversation import BYTES_PER_TOKEN, SOURCE_CHARS, SummariseRequest
+from orga.workflows.types.messages import Message, Reply, within
+from orga.workflows.types.parts import ResultPart, TextPart, ToolCall, with_placeholders
 from orga.workflows.types.text import clip, delimited
+
+MAX_PART_BYTES = 4_000
+"""Of one message or one call; what is worth keeping of a longer one stands at its beginning."""
+
+
+def transcript(messages: tuple[Message, ...], salt: str = "") -> str:
+    """Return what was said, called and returned, in order, each part between two lines that it cannot forge.
+
+    Args:
+        messages: In order.
+        salt: What the authors of the texts could not know.
+    """
+    return "\n\n".join(part for message in messages for part in _parts(message, salt))
+
+
+def _parts(message: Message, salt: str) -> list[str]:
+    parts: list[str] = []
+    for part in with_placeholders(message.parts):
+        if isinstance(part, ToolCall):
+            parts.append(_part(f"call of {part.name} by the assistant", to_json(part.arguments).decode(), salt))
+        elif isinstance(part, (TextPart, ResultPart)) and part.text:
+            parts.append(_part(_speaker(message), part.text, salt))
+    return parts
+
+
+def _part(title: str, text: str, salt: str) -> str:
+    line = "".join(c if c.isprintable() else "?" for c in title[:SOURCE_CHARS])
+    return delimited(clip(text, MAX_PART_BYTES), line, salt)
+
+
+def _speaker(message: Message) -> str:
+    if message.summary:
+        return "summary of what came before"
+    if message.role == "tool":
+        return f"{'failure' if message.is_error else 'result'} of {message.tool or 'tool'}"
+    return message.role
+
 
 MAX_TASK_BYTES = 4_000
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, get_args, overload
 
 from orga.activities.ports import ToolContext, ToolError
-from orga.workflows.types.tools import Effect
+from orga.workflows.types.tool_calls.tools import Effect
 
 __all__ = ["ToolContext", "ToolError", "ToolMarks", "marks_of", "tool"]
 

@@ -8,8 +8,7 @@ from bench.figures import Figure, ratio_of
 from bench.rig import Rig
 from orga.activities.adapters.policy.cedar import CedarPolicies
 from orga.client.history.chain import RunHistory, histories, run_chain
-from orga.client.proof.audit import audited
-from orga.client.proof.rejudged import Rejudge
+from orga.client.proof.audit import Rejudge, audited
 from orga.client.proof.verify import verify
 
 MAX_RATIO = 1.3

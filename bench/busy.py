@@ -9,8 +9,8 @@ from temporalio.client import Client, WorkflowHistory
 
 from bench.ours import our_input
 from bench.script import MODEL, RESULT, TEXT
-from orga.activities.adapters.agents import ConfiguredAgents
-from orga.activities.adapters.policy.listed import ListedTools
+from orga.activities.adapters.agents.agents import ConfiguredAgents
+from orga.activities.adapters.policy.ladder import ListedTools
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.ports import ModelProvider, ModelRequest, ToolContext, ToolError
 from orga.client.workers.parts import Parts
@@ -18,7 +18,7 @@ from orga.worker import build_worker
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.setup import Setup
-from orga.workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 from orga.workflows.types.usage import Usage
 
 TASK_QUEUE = "bench-busy"

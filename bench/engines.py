@@ -12,9 +12,8 @@ from bench.ours import our_worker
 from bench.rig import Rig
 from bench.script import Script
 from orga.activities.adapters.policy.cedar import CedarPolicies
-from orga.activities.adapters.policy.listed import ListedTools
-from orga.activities.adapters.policy.opa_server import OpaServer
-from orga.activities.adapters.policy.opa_wasm import OpaWasm
+from orga.activities.adapters.policy.ladder import ListedTools
+from orga.activities.adapters.policy.opa import OpaServer, OpaWasm
 from orga.activities.ports import Judgement, PolicyEngine, Proposal
 from tests.support.parts.opa import bundle, running_opa
 

@@ -14,7 +14,7 @@ from bench.rig import Rig
 from bench.script import TOOL
 from orga.activities.ports import ModelProvider, ModelRequest
 from orga.testing import answers
-from orga.workflows.types.goals.turns import turn_asked_for
+from orga.workflows.types.goals.requests import turn_asked_for
 from orga.workflows.types.messages import Reply
 from tests.support.model.goals import a_step, asked_for, says, scored
 

@@ -11,12 +11,11 @@ from bench.figures import Figure
 from bench.ours import ReadFile, our_input
 from bench.rig import Rig
 from bench.script import MODEL, TOOL, Script
-from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
-from orga.activities.adapters.knowledge.recall_tool import RecallKnowledge
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
-from orga.activities.adapters.knowledge.store_tool import StoreKnowledge
-from orga.activities.adapters.policy.listed import ListedTools
+from orga.activities.adapters.knowledge.tools import RecallKnowledge, StoreKnowledge
+from orga.activities.adapters.policy.ladder import ListedTools
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.ports import Tool, ToolContext
 from orga.client.workers.parts import Parts
@@ -24,7 +23,7 @@ from orga.worker import build_worker
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.knowledge import KnowledgeItem
 from orga.workflows.types.setup import Setup
-from orga.workflows.types.tools import ToolOutput
+from orga.workflows.types.tool_calls.tools import ToolOutput
 
 TASK_QUEUE = "bench-knowing"
 SHORT, LONG = 20, 60

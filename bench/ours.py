@@ -7,17 +7,16 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from bench.script import MODEL, RESULT, TOOL
-from orga.activities.adapters.agents import ConfiguredAgents
-from orga.activities.adapters.policy.ladder import gate_execution
-from orga.activities.adapters.policy.listed import ListedTools
+from orga.activities.adapters.agents.agents import ConfiguredAgents
+from orga.activities.adapters.policy.ladder import ListedTools, gate_execution
 from orga.activities.adapters.schemas.arguments import find_argument_errors
-from orga.activities.model_calls import Models
+from orga.activities.models.model_calls import Models
 from orga.activities.ports import PolicyEngine, ToolContext
 from orga.client.workers.parts import Parts
 from orga.worker import build_worker
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.setup import Setup
-from orga.workflows.types.tools import ToolOutput, ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
 
 UNLIMITED_TOKENS = 10**9
 UNLIMITED_S = 3_600

@@ -27,9 +27,9 @@ from orga.client.config.workplace import folder_queue, own_queue, settle, workpl
 from orga.client.history.converter import data_converter
 from orga.client.server.embedded import ensure_server
 from orga.client.server.endpoint import Endpoint, Report, ServerUnavailable
-from orga.client.server.leases import lease
 from orga.client.server.pollers import identity_suffix, own_identity
 from orga.client.server.readiness import explain_failure
+from orga.client.server.record import lease
 from orga.client.server.resolve import connect_options, resolve_endpoint
 from orga.workflows.types.input import Workplace
 

@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Sequence
 
 from temporalio.client import Client
 
-from orga.client.cli.timeline import Timeline
-from orga.client.journal.checks import Check, Verification
+from orga.client.cli.inspect.journal import Timeline
+from orga.client.journal.laws import Check, Verification
 from orga.client.journal.reading import read_journal
 from orga.client.past.fork import fork
 from orga.client.past.rewind import rewind

@@ -1,7 +1,7 @@
 """AgentWorkflow: observe, reason, gate, act, until there is a reason to stop.
 
 `Lifecycle` runs what stands here: ahead of it the setup is prepared, behind it an ending becomes a result, or the next
-run goes on. Signals and updates come in at any time (`workflows/handlers.py`).
+run goes on. Signals and updates come in at any time (`workflows/lifecycle.py`).
 
 Once, ahead of the first iteration, what the task refers to is looked up. Then, each time:
 
@@ -42,23 +42,23 @@ from temporalio import workflow
 
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.begin import first_state
-from orga.workflows.decisions.calls import not_run
+from orga.workflows.decisions.continue_as_new import holding_up
 from orga.workflows.decisions.learnings import learnings
 from orga.workflows.decisions.limits import is_time_for_another
 from orga.workflows.decisions.observe import ClassifiedReply
 from orga.workflows.decisions.result import missing_output, result, with_gathered, with_output
-from orga.workflows.decisions.roll_over import holding_up
+from orga.workflows.decisions.tool_calls.calls import not_run
 from orga.workflows.lifecycle import Lifecycle, state_to_begin
 from orga.workflows.phases import act, gate, reason
-from orga.workflows.phases.control import pace
-from orga.workflows.phases.control.pace import checkpoint, enter, phase_span, wait_if_paused
+from orga.workflows.phases.control import visibility
 from orga.workflows.phases.control.run import Interrupted, RollOver, event_time
+from orga.workflows.phases.control.visibility import checkpoint, enter, phase_span, wait_if_paused
 from orga.workflows.phases.delegation import report_held
 from orga.workflows.phases.knowledge import persist_learnings, recall_context
 from orga.workflows.phases.prepare import hydrate
 from orga.workflows.phases.recovery import resolve_stuck_steps
+from orga.workflows.phases.review_stages import conclude, pass_stages
 from orga.workflows.phases.run import Run, reason_to_stop
-from orga.workflows.phases.stages import conclude, pass_stages
 from orga.workflows.types.control import Stop
 from orga.workflows.types.conversation import latest_turn
 from orga.workflows.types.input import AgentInput
@@ -122,7 +122,7 @@ class AgentLoop(Lifecycle[T]):
         else:  # what is done is done: however act ends, the reply is not put to the gate once more
             await self._act(gated)
         await wait_if_paused(run, may_roll_over=True)
-        pace.show_progress(run)
+        visibility.show_progress(run)
         if run.is_due:
             raise RollOver
         return run.end_if_outgrown()

@@ -8,8 +8,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from orga.workflows.types.given_messages import GivenMessage
-from orga.workflows.types.input import AgentInput, LoopConfig, handed_on, parse_input
-from orga.workflows.types.loop_settings import LoopSettings
+from orga.workflows.types.input import AgentInput, LoopConfig, LoopSettings, handed_on, parse_input
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import AgentResult

@@ -16,19 +16,19 @@ from typing import Any
 
 from temporalio import workflow
 
-from orga.workflows.decisions.control.answers import with_refused
+from orga.workflows.decisions.control.questions import with_refused
 from orga.workflows.decisions.goals.begin import first_goal, pursued
 from orga.workflows.decisions.goals.endings import goal_result, goal_status, has_found_something
 from orga.workflows.decisions.goals.override import with_override
 from orga.workflows.decisions.goals.pursue import with_guidance_seen
 from orga.workflows.lifecycle import Lifecycle, state_to_begin
-from orga.workflows.phases.control import pace
+from orga.workflows.phases.control import visibility
 from orga.workflows.phases.control.handlers import first_of
-from orga.workflows.phases.control.pace import show_details, wait_if_paused
 from orga.workflows.phases.control.run import Interrupted, RollOver, event_time, wall_time
+from orga.workflows.phases.control.visibility import show_details, wait_if_paused
 from orga.workflows.phases.goals.deliver import deliver
+from orga.workflows.phases.goals.goal_phases import STAGES
 from orga.workflows.phases.goals.run import GoalRun
-from orga.workflows.phases.goals.stages import STAGES
 from orga.workflows.phases.goals.summary import bring_best_effort, summarise
 from orga.workflows.phases.knowledge import persist_learnings
 from orga.workflows.phases.prepare import hydrate
@@ -98,7 +98,7 @@ class GoalWorkflow(Lifecycle[GoalResult]):
             except Interrupted:
                 continue
             await wait_if_paused(run, may_roll_over=True)
-            pace.show_progress(run)
+            visibility.show_progress(run)
             show_details(run)
             if run.is_due:
                 raise RollOver

@@ -13,20 +13,79 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.begin import with_definitions
+from orga.workflows.decisions.continue_as_new import carried, cut_parts
 from orga.workflows.decisions.control.interventions import reopened, with_over
-from orga.workflows.decisions.roll_over import carried, cut_parts
-from orga.workflows.handlers import Handlers
-from orga.workflows.phases.control import pace
-from orga.workflows.phases.control.failures import failure_message, failure_text
+from orga.workflows.decisions.limits import extended, extension
+from orga.workflows.decisions.result import parsed_page, shown_conversation, status
+from orga.workflows.decisions.tool_calls import recovery
+from orga.workflows.decisions.tool_calls.delegation import with_delegate_held
+from orga.workflows.phases.control import visibility
+from orga.workflows.phases.control.failure_text import failure_message, failure_text
+from orga.workflows.phases.control.handlers import ControlHandlers, first_of
 from orga.workflows.phases.control.lifetime import Resets, Watch, Watches, continue_as_new, run_to_an_end, tell_end
-from orga.workflows.phases.control.run import Interrupted, RollOver
+from orga.workflows.phases.control.run import Interrupted, RollOver, wall_time
+from orga.workflows.phases.control.visibility import show_details
 from orga.workflows.phases.failures import is_invalid_input, is_out_of_time
 from orga.workflows.phases.prepare import prepare_setup, take_past
 from orga.workflows.phases.run import Run, name_run, show_start
 from orga.workflows.types.control import Stop
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.status import AgentResult
+from orga.workflows.types.status import AgentResult, AgentStatus, ShownMessage
+
+
+class Handlers(ControlHandlers[Run]):
+    """The agent's."""
+
+    @workflow.signal
+    def delegate_held(self, *held: Any) -> None:
+        """Stop or go on with the clock; sent by a delegated run that a person holds up."""
+        self._run.change(with_delegate_held, held, self._run.heard())
+        show_details(self._run)
+
+    @workflow.update
+    def extend_budget(self, *limits: Any) -> dict[str, float]:
+        """Raise limits of this run; return those that hold now."""
+        self._run.heard()
+        raised = extension(self._run.state, first_of(limits))
+        self._run.change(extended, raised)
+        return self._run.state.extended
+
+    @extend_budget.validator
+    def _raises_a_limit(self, *limits: Any) -> None:
+        self.refuse_when_over()
+        extension(self._run.state, first_of(limits))
+
+    @workflow.update
+    def requeue(self, *letter_id: Any) -> None:
+        """Send a dead letter again, before the next reasoning step."""
+        self._run.heard()
+        self._run.change(recovery.requeued, recovery.parsed_letter_id(first_of(letter_id)))
+
+    def refuse_requeue(self) -> None:
+        """Refuse to send a letter again where nothing would send it.
+
+        Raises:
+            ValueError: With what to do first.
+        """
+
+    @requeue.validator
+    def _is_a_dead_letter(self, *letter_id: Any) -> None:
+        self.refuse_when_over()
+        self.refuse_requeue()
+        recovery.requeued(self._run.state, recovery.parsed_letter_id(first_of(letter_id)))
+
+    @workflow.query
+    def status(self) -> AgentStatus:
+        """Where the run stands, while it goes on by the clock of the worker that is asked."""
+        is_over = self._run.state.is_over
+        return status(self._run.state, self._run.now if is_over else wall_time())
+
+    @workflow.query
+    def conversation(self, *page: Any) -> list[ShownMessage]:
+        """The messages as the model would see them; of a long conversation a page: `{"offset": 0, "limit": 100}`."""
+        return shown_conversation(self._run.state, parsed_page(first_of(page)))
+
 
 T = TypeVar("T", bound=AgentResult)
 S = TypeVar("S", bound=AgentState)
@@ -71,7 +130,7 @@ class Lifecycle(Handlers, Generic[T]):
 
     def go_on(self) -> None:
         """Go on behind an end that was not told yet: guidance came."""
-        pace.show_goes_on(self._run)
+        visibility.show_goes_on(self._run)
 
     def begin(self, run: Run, problem: str, *others: Watch) -> None:
         """Take the run, and what is wrong with its input; `others` is watched beside its loop."""
@@ -95,7 +154,7 @@ class Lifecycle(Handlers, Generic[T]):
 
     async def _until_ended(self) -> T:
         run = self._run
-        pace.show_details(run)
+        visibility.show_details(run)
         if run.state.setup is None:
             await self._prepare()
         if run.state.setup is None:
@@ -159,7 +218,7 @@ class Lifecycle(Handlers, Generic[T]):
         run = self._run
         run.change(observe.with_stop, *stop)
         run.change(with_over)
-        pace.show_details(run)
+        visibility.show_details(run)
         if run.state.setup is not None:
-            pace.show_end(run, stop[0])
+            visibility.show_end(run, stop[0])
         return self.result(stop)

@@ -16,15 +16,15 @@ from temporalio import workflow
 
 from orga.workflows.agent import AgentLoop
 from orga.workflows.decisions import observe
+from orga.workflows.decisions.continue_as_new import MAX_CARRIED_BYTES, weight
 from orga.workflows.decisions.control.interventions import reopened, signal_text
-from orga.workflows.decisions.roll_over import MAX_CARRIED_BYTES, weight
 from orga.workflows.decisions.sessions import messages, turns
-from orga.workflows.decisions.sessions.begin import first_session, opened
-from orga.workflows.decisions.sessions.shown import session_result, session_status
+from orga.workflows.decisions.sessions.details import session_result, session_status
+from orga.workflows.decisions.sessions.turns import first_session, opened
 from orga.workflows.lifecycle import state_to_begin
 from orga.workflows.phases.control.handlers import first_of
-from orga.workflows.phases.control.pace import show_details, show_phase, show_spent, wait_if_paused, withdraw_all
 from orga.workflows.phases.control.run import RollOver, event_time, wall_time
+from orga.workflows.phases.control.visibility import show_details, show_phase, show_spent, wait_if_paused, withdraw_all
 from orga.workflows.phases.knowledge import persist_learnings
 from orga.workflows.phases.sessions.run import SessionRun
 from orga.workflows.types.control import Stop

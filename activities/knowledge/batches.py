@@ -1,8 +1,10 @@
 """Many things a part at a time, so that no transaction is long and memory stays bounded."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
+
+from orga.workflows.types.knowledge import StoredItem
 
 T = TypeVar("T")
 
@@ -15,3 +17,16 @@ def batches(items: Iterable[T], size: int = BATCH) -> Iterator[list[T]]:
     rest = iter(items)
     while batch := list(islice(rest, size)):
         yield batch
+
+
+PAGE = 200
+"""Items that are in memory at once."""
+
+
+async def paged(next_page: Callable[[str], Awaitable[list[StoredItem]]]) -> AsyncIterator[StoredItem]:
+    """Yield the items of each page; `next_page` reads the one behind an id, an empty one at the end."""
+    after = ""
+    while page := await next_page(after):
+        for item in page:
+            yield item
+        after = page[-1].id

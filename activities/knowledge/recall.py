@@ -5,16 +5,14 @@ from pathlib import Path
 
 from temporalio import activity
 
-from orga.activities.conversations import Conversations
-from orga.activities.error_text import error_text
-from orga.activities.knowledge.places import named_places
+from orga.activities.calls.activity import error_text, log_iteration, own_run
+from orga.activities.knowledge.conventions import named_places
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
 from orga.activities.knowledge.ranking import CANDIDATES
 from orga.activities.knowledge.shown import BLOCK_LINE, MAX_ITEM_CHARS, shown
-from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
-from orga.activities.log_context import log_iteration
-from orga.activities.own_run import own_run
-from orga.activities.sanitize import sanitized
+from orga.activities.models.conversations import Conversations
+from orga.activities.text.sanitize import sanitized
+from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.knowledge import Recall, Recalled
 from orga.workflows.types.names import RECALL_CONTEXT
 from orga.workflows.types.recall import RecalledContext, RecallRequest, recall_id

@@ -2,14 +2,74 @@
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
-from orga.client.cli.of_run import OfRun
-from orga.client.cli.plain_flags import with_plain_flags
 from orga.isolated import loading
+
+C = TypeVar("C", bound=Any)
+
+HELP = ["--help", "-h"]
+
+
+def with_plain_flags(command: C) -> C:
+    """Return the command, and all in its group, with `-h` for `--help` and flags whose help names no type."""
+    command.context_settings = {**command.context_settings, "help_option_names": HELP}
+    helping = command.get_help_option(command.context_class(command, help_option_names=HELP))
+    for option in (*command.params, *([helping] if helping else [])):
+        if getattr(option, "is_flag", False):
+            option.metavar = ""
+    for inner in getattr(command, "commands", {}).values():
+        with_plain_flags(inner)
+    return command
+
+
+NEWEST = "\0newest"
+"""In place of an id: what `--last` stands for. Nobody can type it."""
+
+ARGUMENT = "run"
+"""What the argument is called that takes a run."""
+
+OPTION = "--last"
+
+
+class OfRun(TyperCommand):
+    """Takes `--last` where it takes a run; other commands are left as they are."""
+
+    def __init__(self, *arguments: Any, **extra: Any) -> None:
+        super().__init__(*arguments, **extra)
+        places = [at for at, each in enumerate(self.params) if isinstance(each, TyperArgument)]
+        self._takes_run = any(self.params[at].name == ARGUMENT for at in places)
+        if self._takes_run:
+            self.params.insert(max(places) + 1, _option(_HELP_OF.get(str(self.name), _HELP)))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the newest run in the place of the ID, which comes first."""
+        if self._takes_run and OPTION in args:
+            given, _, _ = self.make_parser(ctx).parse_args(args=[*args])
+            args = [NEWEST, *args] if given.get(_NAME) else args
+        return super().parse_args(ctx, args)
+
+
+_NAME = "last"
+
+
+_HELP = "In place of ID: the newest run of this folder."
+
+_HELP_OF = {"chat": "In place of ID: the newest session of this folder that has not ended."}
+"""Of the command that takes another run for it."""
+
+
+def _option(told: str) -> Any:
+    def declared(last: Annotated[bool, typer.Option(OPTION, help=told)] = False) -> None: ...
+
+    alone = typer.Typer(add_completion=False)
+    alone.command()(declared)
+    [option] = typer.main.get_command(alone).params
+    option.expose_value = False
+    return option
 
 
 class Command(NamedTuple):
@@ -28,13 +88,13 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     "Runs": (
         Command(
             "run",
-            "orga.client.cli.run:run",
+            "orga.client.cli.start.run:run",
             "Start an agent on a task and follow it: answer on stdout, progress on stderr.",
             True,
         ),
         Command(
             "goal",
-            "orga.client.cli.goal:goal",
+            "orga.client.cli.start.goal:goal",
             "Pursue a goal: plan, carry out, evaluate, decide, until a final answer can be given.",
             True,
         ),
@@ -45,43 +105,43 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         ),
         Command(
             "attach",
-            "orga.client.cli.attach:attach",
+            "orga.client.cli.start.run:attach",
             "Follow a run from its beginning to its end, as `orga run` does; works itself when no worker polls.",
         ),
         Command(
             "list",
-            "orga.client.cli.list_runs:list_runs",
+            "orga.client.cli.inspect.runs:list_runs",
             "List runs, newest first: what they are for, where they stand, what they cost, in which folder.",
         ),
         Command(
             "status",
-            "orga.client.cli.status:status",
+            "orga.client.cli.inspect.status:status",
             "Show where a run stands: phase, budgets, what waits for a person, open circuits, delegates, dead letters.",
         ),
         Command(
             "conversation",
-            "orga.client.cli.conversation:conversation",
+            "orga.client.cli.inspect.conversation:conversation",
             "Show what the model would see now: instructions, task, calls, results; no worker is needed.",
         ),
         Command(
             "open",
-            "orga.client.cli.open_run:open_run",
+            "orga.client.cli.inspect.conversation:open_run",
             "Open a run in the Temporal UI, in your browser, and write the address.",
         ),
         Command(
             "journal",
-            "orga.client.cli.journal:journal",
+            "orga.client.cli.inspect.journal:journal",
             "Show the journal of a run, live or ended; no worker is needed.",
         ),
         Command(
             "steps",
-            "orga.client.cli.steps:steps",
+            "orga.client.cli.inspect.steps:steps",
             "Show what each phase of a goal brought: steps, scores, decisions, time, what it heard and what went "
             "wrong.",
         ),
         Command(
             "verify",
-            "orga.client.cli.verify:verify",
+            "orga.client.cli.inspect.verify:verify",
             "Replay every history of a run, rebuild contexts and journal from it, count its result anew; no worker is "
             "needed.",
         ),
@@ -94,33 +154,33 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     "Steering a run": (
         Command(
             "steer",
-            "orga.client.cli.intervene:steer",
+            "orga.client.cli.steer.intervene:steer",
             "Guide the next reasoning step of a run; guidance is kept in order and never lost.",
         ),
         Command(
             "add-context",
-            "orga.client.cli.intervene:add_context",
+            "orga.client.cli.steer.intervene:add_context",
             "Add to what the agent knows for the rest of the run.",
         ),
         Command(
             "pause",
-            "orga.client.cli.intervene:pause",
+            "orga.client.cli.steer.intervene:pause",
             "Stop a run before its next phase; its clock and budgets stand still.",
         ),
-        Command("resume", "orga.client.cli.intervene:resume", "Let a paused run go on."),
+        Command("resume", "orga.client.cli.steer.intervene:resume", "Let a paused run go on."),
         Command(
             "abort",
-            "orga.client.cli.intervene:abort",
+            "orga.client.cli.steer.intervene:abort",
             "Cancel what a run does right now and end it; its result keeps all that was gathered.",
         ),
         Command(
             "rewind",
-            "orga.client.cli.rewind:rewind",
+            "orga.client.cli.steer.rewind:rewind",
             "Let a run, live or ended, go on from the end of an earlier iteration, with the clock it had then.",
         ),
         Command(
             "fork",
-            "orga.client.cli.fork:fork",
+            "orga.client.cli.steer.fork:fork",
             "Start a run that shares another's past up to an iteration, print its id, and leave; the other is left "
             "alone.",
         ),
@@ -128,113 +188,115 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     "Deciding for a run": (
         Command(
             "inbox",
-            "orga.client.cli.inbox:inbox",
+            "orga.client.cli.inspect.inbox:inbox",
             "Show what waits for a person in all runs, oldest run first, each with the command that decides it.",
         ),
         Command(
             "answer",
-            "orga.client.cli.answer:answer",
+            "orga.client.cli.steer.resolve:answer",
             "Answer the question that a run or a goal waits with; it goes on by that.",
         ),
         Command(
             "override",
-            "orga.client.cli.override:override",
+            "orga.client.cli.steer.override:override",
             "Have this done in place of the step of a goal that is due next; what runs already goes on.",
         ),
         Command(
             "approve",
-            "orga.client.cli.approve:approve",
+            "orga.client.cli.steer.approve:approve",
             "Let calls run that wait for a yes; APPROVAL may be left out where the run holds only one.",
         ),
         Command(
             "deny",
-            "orga.client.cli.approve:deny",
+            "orga.client.cli.steer.approve:deny",
             "Turn calls down that wait for a yes; the model reads the reason and goes on.",
         ),
         Command(
             "resolve",
-            "orga.client.cli.resolve:resolve",
+            "orga.client.cli.steer.resolve:resolve",
             "Decide what a run waits for; its ESCALATION may be left out where only one waits.",
         ),
         Command(
             "extend",
-            "orga.client.cli.extend:extend",
+            "orga.client.cli.steer.resolve:extend",
             "Raise limits of a live run; one that waits for more budget goes on.",
         ),
         Command(
             "requeue",
-            "orga.client.cli.requeue:requeue",
+            "orga.client.cli.steer.requeue:requeue",
             "Send a dead letter again, through the gate and under its old idempotency key; the model reads what came "
             "of it.",
         ),
-        Command("notify", "orga.client.cli.notify:app", "A webhook tells people what waits for them: try it."),
+        Command(
+            "notify", "orga.client.cli.workbench.notify:app", "A webhook tells people what waits for them: try it."
+        ),
     ),
     "Settings": (
         Command(
             "init",
-            "orga.client.cli.init:init",
+            "orga.client.cli.workbench.init:init",
             "Write a first, commented orga.toml; an existing one is never overwritten.",
         ),
         Command(
             "config",
-            "orga.client.cli.config:app",
+            "orga.client.cli.workbench.config:app",
             "The configuration that holds here: each value, and where it comes from.",
         ),
         Command(
             "agents",
-            "orga.client.cli.agents:agents",
+            "orga.client.cli.workbench.config:agents",
             "Show the agents of this configuration: model, tools, whom they may delegate to; nothing is started.",
         ),
         Command(
             "models",
-            "orga.client.cli.models:models",
+            "orga.client.cli.workbench.config:models",
             "Show the models that this configuration names, then one of each provider, with what is lacking to ask it.",
         ),
         Command(
             "completion",
-            "orga.client.cli.completion:completion",
+            "orga.client.cli.main:completion",
             "Write the script that lets the Tab key complete commands and options; your shell reads it at its start.",
         ),
     ),
     "Server and workers": (
         Command(
             "dev",
-            "orga.client.cli.dev:dev",
+            "orga.client.cli.workbench.server:dev",
             "Run server and worker until Ctrl-C, their logs side by side; a worker that dies is started again.",
         ),
         Command(
             "server",
-            "orga.client.cli.server:server",
+            "orga.client.cli.workbench.server:server",
             "Keep the embedded Temporal server up until Ctrl-C, and show its address and its UI.",
         ),
         Command(
             "worker",
-            "orga.client.cli.worker:worker",
+            "orga.client.cli.workbench.server:worker",
             "Run a worker: it carries out runs, until Ctrl-C or SIGTERM, then it finishes what it does.",
         ),
         Command(
             "logs",
-            "orga.client.cli.logs:logs",
+            "orga.client.cli.workbench.server:logs",
             "Show the log of a worker that a command brought along, or of the embedded server.",
         ),
         Command(
             "setup",
-            "orga.client.cli.setup:setup",
+            "orga.client.cli.workbench.doctor:setup",
             "Register the search attributes on the configured server; the embedded one has them already.",
         ),
         Command(
             "doctor",
-            "orga.client.cli.doctor:doctor",
+            "orga.client.cli.workbench.doctor:doctor",
             "Check configuration, folder, server, search attributes, workers, agents, tools and models.",
         ),
         Command(
             "trust",
-            "orga.client.cli.trust:trust",
+            "orga.client.cli.workbench.trust:trust",
             "Trust a configuration as it stands: it may then run code, use your keys, and widen what agents may do.",
         ),
         Command(
             "demo",
-            "orga.client.cli.demo:demo",
+            "orga.client.cli.workbench.demo:demo",
             "Ask an agent a question about this project and watch it find out: live view, answer, journal.",
         ),
     ),
@@ -260,7 +322,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         ),
         Command(
             "audit",
-            "orga.client.cli.audit.app:app",
+            "orga.client.cli.audit.runs:app",
             "What other policies would have said to all that past runs have proposed; keys for exported journals.",
         ),
     ),
@@ -275,7 +337,7 @@ def begin_worker(arguments: Sequence[str]) -> None:
     """Begin the worker that a command line will need, before all else: it loads what it is made of meanwhile."""
     names = [each.name for panel in COMMANDS.values() for each in panel if each.begins_worker]
     if arguments and arguments[0] in names and not WITHOUT_WORKER.intersection(arguments):
-        import_module("orga.client.workers.ahead").begin_ahead()
+        import_module("orga.client.workers.early_start").begin_ahead()
 
 
 class _Later(TyperCommand):

@@ -5,14 +5,16 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
 
 from orga.client.cli.commands import begin_worker, with_commands
-from orga.client.cli.exit_codes import ExitCode
-from orga.client.cli.output import alarm, hush, result
+from orga.client.cli.exit_codes import ExitCode, UsageError
+from orga.client.cli.shown.text import alarm, document, hush, result
 
 app = typer.Typer(
     name="orga",
@@ -56,7 +58,6 @@ def main() -> None:
 
 
 def _completed(asked: str) -> int:
-    from orga.client.cli.completion import complete_words
 
     return complete_words(asked)
 
@@ -69,7 +70,7 @@ def run_command(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:  # also while an error is put into words, which loads modules
         return 130
     finally:
-        if ahead := sys.modules.get("orga.client.workers.ahead"):
+        if ahead := sys.modules.get("orga.client.workers.early_start"):
             usual = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command is over, and what it began is to end
             ahead.dismiss()
             signal.signal(signal.SIGINT, usual)
@@ -87,7 +88,9 @@ def _run(arguments: Sequence[str]) -> int:
         _to_nowhere()
         return BROKEN_PIPE
     except Exception as error:
-        from orga.client.cli.failing import ended_by  # it knows the errors of all commands, and loads their modules
+        from orga.client.cli.command_errors import (
+            ended_by,  # it knows the errors of all commands, and loads their modules
+        )
 
         return ended_by(error, lambda: _run(arguments))
 
@@ -153,3 +156,55 @@ def _to_nowhere() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):
         os.dup2(nowhere, descriptor)
+
+
+VARIABLE = "_ORGA_COMPLETE"
+"""Set by the shell when it asks what may follow."""
+
+
+class Shell(StrEnum):
+    """Shells that it is there for."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def completion(
+    shell: Annotated[Shell | None, typer.Argument(metavar="SHELL", help="bash, zsh or fish; yours without.")] = None,
+) -> int:
+    """Write the script that lets the Tab key complete commands and options; your shell reads it at its start.
+
+    For bash: orga completion bash >> ~/.bashrc
+
+    For zsh, behind compinit: orga completion zsh >> ~/.zshrc
+
+    For fish: orga completion fish > ~/.config/fish/completions/orga.fish
+
+    Example: source <(orga completion bash)
+    """
+    from typer._completion_shared import get_completion_script
+
+    document(get_completion_script(prog_name="orga", complete_var=VARIABLE, shell=shell or _own_shell()))
+    return 0
+
+
+def complete_words(instruction: str) -> int:
+    """Answer a shell's question for what may follow, on stdout; whatever goes wrong, nothing follows."""
+    from typer._completion_classes import completion_init
+    from typer.completion import shell_complete
+
+    from orga.client.cli.commands import with_commands
+
+    completion_init()
+    try:
+        return shell_complete(with_commands(app), {}, "orga", VARIABLE, instruction)
+    except Exception:  # a message would land amid what the person types
+        return 1
+
+
+def _own_shell() -> Shell:
+    name = Path(os.environ.get("SHELL", "")).name
+    if name not in {*Shell}:
+        raise UsageError(f"your shell is not known ({name or 'SHELL is not set'}); name it: {', '.join(Shell)}")
+    return Shell(name)

@@ -1,12 +1,18 @@
 """Arguments and options that several commands share."""
 
+import re
+import sys
+from datetime import datetime, timedelta
+from getpass import getuser
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from orga.client.cli.exit_codes import UsageError
 from orga.client.errors import RunNotFound
 from orga.client.runs.ids import MAX_ID_BYTES
+from orga.workflows.types.text import as_line
 
 
 def _possible(run_id: str) -> str:
@@ -87,3 +93,51 @@ Trusted = Annotated[
     list[str] | None,
     typer.Option(metavar="KEY=VALUE", help="A fact that policies may rely on; no model can write it."),
 ]
+
+
+def login_name() -> str:
+    """Return the user's login name; a container may have none."""
+    try:
+        return getuser()
+    except (KeyError, OSError):
+        return ""
+
+
+_UNITS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_LENGTH = re.compile(r"(?:[0-9]{1,9}[wdhms])+")
+_PART = re.compile(r"(\d+)([wdhms])")
+
+
+def length_of(text: str, option: str) -> timedelta:
+    """Return what `90s`, `5m`, `1h30m`, `2d` or `1w` stands for.
+
+    Raises:
+        UsageError: Something else.
+    """
+    if not _LENGTH.fullmatch(text):
+        raise UsageError(f"{option} {as_line(text)!r}: write a length of time as 90s, 5m, 1h30m, 2d or 1w")
+    return timedelta(seconds=sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(text)))
+
+
+def time_of(text: str, option: str) -> datetime:
+    """Return a time, without a zone where none is written.
+
+    Raises:
+        UsageError: It is none.
+    """
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{option} {as_line(text)!r}: write a time as 2026-12-31T18:00, or with +01:00") from None
+
+
+def task_text(task: str) -> str:
+    """Return the task; `-` stands for what comes on standard input."""
+    if task != "-":
+        return task
+    if sys.stdin.isatty():
+        sys.stderr.write("reading the task from standard input; end it with Ctrl-D\n")
+    try:
+        return sys.stdin.buffer.read().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"the task on standard input is not UTF-8 text (byte {error.start})") from None

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
-from orga.activities.adapters.deliveries.file import FileDelivery
+from orga.activities.adapters.deliveries.local import FileDelivery, MemoryDelivery
 from orga.activities.adapters.deliveries.mail import EmailDelivery, MailSettings
-from orga.activities.adapters.deliveries.memory import MemoryDelivery
 from orga.activities.adapters.deliveries.posted import (
     PostedDelivery,
     discord_form,
@@ -18,8 +17,8 @@ from orga.activities.adapters.webhook.post import Post
 from orga.activities.adapters.webhook.signature import SigningKey
 from orga.activities.deliver import DeliveryChannel
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.client.config.delivery_config import DeliveryConfig
 from orga.client.config.notify_settings import REMEDY, encrypted
+from orga.client.config.sections import DeliveryConfig
 from orga.workflows.types.goals.deliveries import Channel, DeliveryKind
 
 Environment = Mapping[str, str]

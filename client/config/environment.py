@@ -1,12 +1,32 @@
 """`ORGA_SECTION__KEY` variables: settings that win over the file's."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from types import NoneType
+from typing import Any, cast, get_origin
 
 from orga.client.config.sections import OrgaConfig
-from orga.client.config.text_values import from_text
-from orga.workflows.types.record import annotation_at
+from orga.workflows.types.record import annotation_at, is_model, kinds_of
+
+
+def from_text(annotation: Any, text: str) -> Any:
+    """Return what `text` stands for: `null`, JSON for lists and tables, `a,b` for lists, else the text for pydantic."""
+    kinds = kinds_of(annotation)
+    if text == "null" and NoneType in kinds:
+        return None
+    is_list = any(get_origin(kind) is tuple for kind in kinds)
+    if text.lstrip().startswith(("[", "{")) and (is_list or any(_is_table(kind) for kind in kinds)):
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+    return [part.strip() for part in text.split(",") if part.strip()] if is_list else text
+
+
+def _is_table(kind: Any) -> bool:
+    return is_model(kind) or get_origin(kind) is dict
+
 
 PREFIX = "ORGA_"
 SEPARATOR = "__"

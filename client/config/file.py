@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,7 +14,6 @@ from orga.client.config.environment import Setting, bare_sections, merged, setti
 from orga.client.config.policy_folder import with_policy_folder
 from orga.client.config.problems import Place, explained
 from orga.client.config.sections import OrgaConfig
-from orga.client.config.toml_lines import line_of
 from orga.client.config.trust.check import (
     Asked,
     Untrusted,
@@ -29,6 +29,57 @@ from orga.client.config.trust.check import (
 from orga.client.config.trust.risks import Around, Risk, risks
 from orga.client.errors import ConfigError
 from orga.client.user_path import user_path
+
+
+def line_of(text: str, path: tuple[str, ...]) -> int | None:
+    """Return the line, from 1, of the key at `path`, or of the nearest table around it, else the first inside it; None
+    when there is none.
+    """
+    best: tuple[int, int] | None = None
+    inside: int | None = None
+    for number, here in _keys(text):
+        if path[: len(here)] == here and (best is None or len(here) > best[0]):
+            best = (len(here), number)
+        if here[: len(path)] == path:
+            inside = inside or number
+    return best[1] if best else inside
+
+
+@lru_cache(maxsize=1)
+def _keys(text: str) -> list[tuple[int, tuple[str, ...]]]:
+    """Return the lines that open a table or set a key, each with its whole path."""
+    found: list[tuple[int, tuple[str, ...]]] = []
+    table: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), start=1):
+        header = _header(line)
+        table = table if header is None else header
+        key = _key(line) if header is None else ()
+        if key is not None:
+            found.append((number, (*table, *key)))
+    return found
+
+
+def _header(line: str) -> tuple[str, ...] | None:
+    return _single_path(line) if line.lstrip().startswith("[") else None
+
+
+def _key(line: str) -> tuple[str, ...] | None:
+    name, equals, _ = line.partition("=")
+    return _single_path(f"{name} = 0") if equals else None
+
+
+def _single_path(toml: str) -> tuple[str, ...] | None:
+    """Return the only path that this piece of TOML opens, or None where it is no such piece."""
+    try:
+        table: Any = read_toml(toml)
+    except ValueError:
+        return None
+    path: list[str] = []
+    while isinstance(table, dict) and len(cast("dict[str, Any]", table)) == 1:
+        name, table = next(iter(cast("dict[str, Any]", table).items()))
+        path.append(name)
+    return tuple(path) or None
+
 
 FILE_NAME = "orga.toml"
 VARIABLE = "ORGA_CONFIG"

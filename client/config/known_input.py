@@ -12,7 +12,7 @@ from orga.workflows.types.input import AgentInput
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.sessions.input import SessionInput
-from orga.workflows.types.tools import matches
+from orga.workflows.types.tool_calls.tools import matches
 
 Environment = Mapping[str, str]
 
@@ -45,7 +45,7 @@ def refuse_unknown(wanted: Wanted, config: OrgaConfig) -> None:
     Raises:
         InvalidInput: As the worker would say it.
     """
-    from orga.activities.adapters.agent_problems import listed_tools, tools_of_delegates
+    from orga.activities.adapters.agents.agent_problems import listed_tools, tools_of_delegates
     from orga.workflows.types.text import there_are
 
     agent = require_agent(wanted, config)
@@ -73,7 +73,7 @@ def _refuse_deliveries(wanted: Wanted, config: OrgaConfig) -> None:
 def _refuse_pipeline(wanted: Wanted, config: OrgaConfig) -> None:
     if wanted.pipeline is None:
         return
-    from orga.activities.adapters.pipelines import require_pipeline
+    from orga.activities.adapters.agents.pipelines import require_pipeline
     from orga.workflows.decisions.goals.pipelines.plans import inputs_problem
 
     pipeline = require_pipeline(wanted.pipeline, wanted.agent, config.pipelines)
@@ -97,8 +97,8 @@ def misspelt_tools(config: OrgaConfig) -> list[tuple[str, str]]:
     A function, a manifest or an MCP server may bring a tool of any name: then only what is near to a known one counts.
     """
     from orga.activities.adapters.tools.catalog import builtin_specs
-    from orga.workflows.types.loop_tools import LOOP_TOOLS
     from orga.workflows.types.text import close_to, there_are
+    from orga.workflows.types.tool_calls.loop_tools import LOOP_TOOLS
 
     functions = [path.rpartition(":")[2] for path in config.tools.python]
     known = sorted({*builtin_specs(), *LOOP_TOOLS, *KNOWLEDGE_TOOLS, *functions})
@@ -129,7 +129,7 @@ def require_agent(wanted: Wanted, config: OrgaConfig) -> AgentConfig:
     Raises:
         InvalidInput: There is none; the text names those that there are.
     """
-    from orga.activities.adapters.agents import with_default
+    from orga.activities.adapters.agents.agents import with_default
     from orga.workflows.types.text import there_are
 
     agents = with_default(config.agents)
@@ -144,8 +144,8 @@ def models_of(wanted: Wanted, agent: AgentConfig, config: OrgaConfig, env: Envir
     Raises:
         InvalidInput: A tier that there is not, or that has no models.
     """
+    from orga.activities.adapters.agents.tiers import ModelChoice
     from orga.activities.adapters.models.settings import default_model
-    from orga.activities.adapters.tiers import ModelChoice
 
     choice = ModelChoice(config.models.default or default_model(env), config.models.tiers, config.goals.tiers)
     return choice.chosen(agent, wanted.model, is_goal=wanted.is_goal).models

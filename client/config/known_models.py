@@ -1,7 +1,9 @@
 """What can be said of a model by its name, the environment and the configuration alone, before anybody is asked."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
+from orga.client.config.sections import ModelsConfig
 from orga.client.errors import ConfigError
 from orga.workflows.types.text import close_to
 from orga.workflows.types.tiers import PROVIDERS
@@ -45,3 +47,16 @@ def model_problem(name: str, env: Mapping[str, str], base_urls: Mapping[str, str
     if provider == "offline" and f"{provider}:{model.strip()}" != EMBEDDED_MODEL:
         return f"'{provider}:{model.strip()}' names no model: the offline one is {EMBEDDED_MODEL}"
     return ""
+
+
+class Priced(Protocol):
+    """What knows prices."""
+
+    def is_priced(self, name: str) -> bool:
+        """Return whether the cost of a model's replies will be known."""
+        ...
+
+
+def is_priced(config: ModelsConfig, models: Priced) -> Callable[[str], bool]:
+    """Return the question; with `unpriced = "allow"` nobody minds."""
+    return models.is_priced if config.unpriced == "refuse" else lambda model: True

@@ -12,9 +12,9 @@ from orga.activities.adapters.manifests.manifest import Manifest
 from orga.activities.adapters.problem import Problem
 from orga.activities.adapters.toml_text import read_toml
 from orga.activities.adapters.tools.catalog import builtin_specs
+from orga.client.config.file import line_of
 from orga.client.config.problems import reason
 from orga.client.config.sections import OrgaConfig
-from orga.client.config.toml_lines import line_of
 
 MAX_BYTES = 500_000
 SHOW_ONE = "see docs/tool-manifests.md; `orga tools new NAME` writes one that works"

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from orga.activities.adapters.agents import with_default
+from orga.activities.adapters.agents.agents import with_default
 from orga.activities.adapters.models.settings import DEFAULTS, SITES, default_model
 from orga.activities.adapters.policy.ladder import engine_name
-from orga.activities.environment_secrets import secret_values
-from orga.activities.known_secrets import HIDDEN, MIN_GUESSED_CHARS, KnownSecrets
+from orga.activities.text.secrets import HIDDEN, MIN_GUESSED_CHARS, KnownSecrets, secret_values
 from orga.client.config.file import ConfigSources
 from orga.client.config.policy_settings import policy_settings
 from orga.client.config.sections import OrgaConfig

@@ -5,7 +5,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from orga.client.config.sections import OrgaConfig
-from orga.workflows.types.gate import RULES, policy_text
+from orga.workflows.types.tool_calls.gate import RULES, policy_text
 
 FOLDER = "policies"
 

@@ -1,25 +1,190 @@
 """`orga.toml`: what its sections hold. Finding and reading the file is `orga.client.config.file`'s work."""
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, NamedTuple, Self, cast
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
-from orga.client.config.delivery_config import DeliveryConfig
-from orga.client.config.knowledge_config import KnowledgeConfig
-from orga.client.config.prompt_config import PromptsConfig
+from orga.activities.adapters.knowledge.embedders.names import checked_embedder
+from orga.own_code import set_aside
+from orga.workflows.decisions.goals.templates import template_problem
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.breakers import CircuitOptions
-from orga.workflows.types.goals.deliveries import MAX_DELIVERIES, DeliveryName
+from orga.workflows.types.goals.deliveries import GOAL_ID, MAX_DELIVERIES, DeliveryKind, DeliveryName
 from orga.workflows.types.goals.pipelines import Pipeline, PipelineName
-from orga.workflows.types.mcp import McpServer
+from orga.workflows.types.goals.prompts import PROMPTS, PromptName, PromptTemplates
 from orga.workflows.types.questions import NotifyEvent
 from orga.workflows.types.record import Border, replace_fields
-from orga.workflows.types.sandbox import ConfiguredPath, PathOrGlob, Sandbox
 from orga.workflows.types.tiers import GoalTiers, ModelTiers, tier_in
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.breakers import CircuitOptions
+from orga.workflows.types.tool_calls.mcp import McpServer, Variable
+from orga.workflows.types.tool_calls.sandbox import ConfiguredPath, PathOrGlob, Sandbox
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from orga.workflows.types.usage import ModelPrice
+
+Address = Annotated[str, Field(pattern=r"^[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,190}$")]
+
+
+class _Keys(NamedTuple):
+    """What a kind needs, and what it may have beside that."""
+
+    needed: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+
+
+_KEYS: Mapping[DeliveryKind, _Keys] = {
+    "file": _Keys(("path",)),
+    "memory": _Keys(()),
+    "webhook": _Keys(("secret_from",), ("url", "url_from", "allow_http")),
+    "telegram": _Keys(("token_from", "chat_id"), ("url", "allow_http")),
+    "discord": _Keys(("url_from",), ("allow_http",)),
+    "slack": _Keys(("url_from",), ("allow_http",)),
+    "email": _Keys(("host", "sender", "to"), ("port", "security", "username", "password_from")),
+}
+
+
+class DeliveryConfig(Border):
+    """One channel; which keys it has its kind says."""
+
+    kind: DeliveryKind
+    """Which keys the channel has, and how it is reached."""
+    default: bool = False
+    """Whether it gets the answers of goals that name no delivery."""
+    path: str | None = Field(default=None, min_length=1, max_length=1_000)
+    """`file`: below the root of the file tools, with `{goal_id}` in it."""
+    url: str | None = Field(default=None, pattern=r"^https?://[^/\s]+", max_length=2_000)
+    """`webhook`: its address. `telegram`: the server of the Bot API; null: `https://api.telegram.org`."""
+    url_from: Variable | None = None
+    """The variable that holds an address which is a secret itself: `webhook`, `discord`, `slack`."""
+    allow_http: bool = False
+    """Let answers go through a network in the clear."""
+    secret_from: Variable | None = None
+    """`webhook`: the variable that holds what signs, as for `[notify]`."""
+    token_from: Variable | None = None
+    """`telegram`: the variable that holds the bot's token."""
+    chat_id: int | str | None = None
+    """`telegram`: the chat's number, or `@name` of a channel."""
+    host: str | None = Field(default=None, pattern=r"^[A-Za-z0-9.:-]{1,253}$")
+    """`email`: the mail server."""
+    port: int | None = Field(default=None, ge=1, le=65_535)
+    """Null: 587, of `tls` 465, of `none` 25."""
+    security: Literal["starttls", "tls", "none"] = "starttls"
+    """`email`: how the connection is kept private."""
+    username: str | None = Field(default=None, min_length=1, max_length=300)
+    """`email`: who logs in; with `password_from`."""
+    password_from: Variable | None = None
+    """The variable that holds the password."""
+    sender: Address | None = None
+    """`email`: the sender's address."""
+    to: tuple[Address, ...] = Field(default=(), max_length=50)
+    """`email`: the addresses that get it."""
+
+    @model_validator(mode="after")
+    def _has_the_keys_of_its_kind(self) -> "DeliveryConfig":
+        keys, given = _KEYS[self.kind], self.model_fields_set - {"kind", "default"}
+        if missing := [key for key in keys.needed if not getattr(self, key)]:
+            raise ValueError(f'kind "{self.kind}" needs {", ".join(missing)}')
+        if extra := sorted(given - {*keys.needed, *keys.optional}):
+            allowed = ", ".join((*keys.needed, *keys.optional))
+            raise ValueError(f'{", ".join(extra)}: not of kind "{self.kind}"; it has {allowed}')
+        if self.kind == "webhook" and (self.url is None) == (self.url_from is None):
+            raise ValueError('kind "webhook" needs either a url or url_from')
+        if self.kind == "email" and (self.username is None) != (self.password_from is None):
+            raise ValueError("username and password_from go together")
+        return self
+
+    @model_validator(mode="after")
+    def _names_each_goal(self) -> "DeliveryConfig":
+        if self.path is None:
+            return self
+        rest = self.path.replace(GOAL_ID, "")
+        if GOAL_ID not in self.path or "{" in rest or "}" in rest:
+            raise ValueError(f"path: needs {GOAL_ID} and no other braces, or goals would replace each other's answers")
+        if self.path.startswith("/") or ".." in self.path.split("/"):
+            raise ValueError("path: has to lie below the root of the file tools, as answers/{goal_id}.md does")
+        return self
+
+    @property
+    def variables(self) -> set[str]:
+        """The variables that hold its secrets."""
+        named = (self.url_from, self.secret_from, self.token_from, self.password_from)
+        return {variable for variable in named if variable}
+
+
+class PromptsConfig(Border):
+    """A template for each prompt; an empty one takes the default."""
+
+    planning: str = ""
+    """Asks for the plan."""
+    execution: str = ""
+    """Asks for the arguments of a step."""
+    evaluation: str = ""
+    """Asks for the scores of what a step brought."""
+    decision: str = ""
+    """Asks what is done next."""
+    summary: str = ""
+    """Asks for the final answer."""
+    compression: str = ""
+    """Asks for a shorter memory."""
+
+    @field_validator("*")
+    @classmethod
+    def _makes_a_prompt(cls, text: str, info: ValidationInfo) -> str:
+        if not text.strip():
+            return ""
+        if problem := template_problem(cast("PromptName", info.field_name), text):
+            raise ValueError(problem)
+        return text
+
+    @property
+    def templates(self) -> PromptTemplates | None:
+        """The templates that runs record; None where all are the default ones."""
+        given: dict[PromptName, str] = {name: text for name in PROMPTS if (text := getattr(self, name))}
+        return PromptTemplates.of(given)
+
+
+DSN_VARIABLE = "ORGA_KNOWLEDGE_DSN"
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
+
+
+def _variable(name: object) -> object:
+    """Let a name pass; whatever else stands there may hold a password and is not repeated."""
+    if isinstance(name, str) and not _VARIABLE.fullmatch(name):
+        raise ValueError(
+            f'has to name the variable of the environment that holds the address, as dsn = "{DSN_VARIABLE}" does; the '
+            "address itself is a secret and stands in no file"
+        )
+    return name
+
+
+def _embedder(name: object) -> object:
+    return checked_embedder(name) if isinstance(name, str) else name
+
+
+class KnowledgeConfig(Border):
+    """The section. A run that has `knowledge` uses it."""
+
+    backend: Literal["sqlite", "postgres"] = "sqlite"
+    """`postgres`: one store for the workers of several machines; it needs pgvector, and the extra `postgres` here."""
+    path: ConfiguredPath | None = None
+    """`sqlite`: the file, relative to the file that says so. Null: a file for this folder among orga's own state."""
+    dsn: Annotated[str, BeforeValidator(_variable)] = DSN_VARIABLE
+    """`postgres`: the variable that holds the address, `postgresql://user:password@host/database`."""
+    embedder: Annotated[str, BeforeValidator(_embedder), Field(max_length=300)] = "hashing"
+    """What makes vectors of texts: `hashing`, `wordllama` (the extra `embeddings`), or `provider:model`, as
+    `openai:text-embedding-3-small` and `ollama:nomic-embed-text`."""
+
 
 ServerName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,23}$")]
 """Without an underscore, which stands between it and the tool's own name."""
@@ -278,3 +443,8 @@ class OrgaConfig(Border):
         config = self.model_copy()
         config._file = path
         return config
+
+
+def tool_folders(config: OrgaConfig) -> list[Path]:
+    """Return the file's own folder, the working directory without a file, and what was taken off `sys.path`."""
+    return [config.file.parent if config.file else Path.cwd(), *set_aside]

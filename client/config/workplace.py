@@ -31,7 +31,7 @@ from orga.workflows.types.input import (
     workplace_of,
 )
 from orga.workflows.types.names import TASK_QUEUE
-from orga.workflows.types.sandbox import can_exist
+from orga.workflows.types.tool_calls.sandbox import can_exist
 
 MARK_CHARS = 10
 MODELS_CHARS = 8

@@ -9,7 +9,7 @@ from temporalio.client import Client, WorkflowHistory
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound, ServerLost
-from orga.client.server.lacking import is_lost
+from orga.client.server.server_errors import is_lost
 from orga.workflows.types.names import RUNS
 
 _OTHER_RUNS = {

@@ -83,7 +83,7 @@ async def _each(events: Iterable[HistoryEvent]) -> AsyncGenerator[HistoryEvent]:
 
 
 class WorkflowHistory:
-    """The history behind `orga.activities.conversations`: a run's own, read through the worker's client."""
+    """The history behind `orga.activities.models.conversations`: a run's own, read through the worker's client."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

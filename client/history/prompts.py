@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from orga.activities.model_requests import model_request
+from orga.activities.models.model_context import model_request
 from orga.activities.ports import ModelRequest, Rebuilt
 from orga.client.errors import OrgaError
 from orga.client.history.chain import RunChain, run_chain, unreadable

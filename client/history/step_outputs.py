@@ -12,13 +12,13 @@ from orga.client.history.chain import run_chain, unreadable
 from orga.client.history.events import happenings
 from orga.workflows.decisions.recount import ContextFold
 from orga.workflows.types.control import Note
-from orga.workflows.types.delegation import delegated_place
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.names import GOAL_WORKFLOW, OWN_ACTIVITIES, READ_PAST
 from orga.workflows.types.status import Happening
 from orga.workflows.types.text import there_are, undelimited
-from orga.workflows.types.tools import ToolOutput
+from orga.workflows.types.tool_calls.delegation import delegated_place
+from orga.workflows.types.tool_calls.tools import ToolOutput
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from pydantic import ValidationError
 
 from orga.client.errors import OrgaError
 from orga.client.journal.head import SealedHead, misfits
+from orga.client.journal.laws import Check
 from orga.client.server.drafts import write_whole
-from orga.workflows.decisions.journal_entries import canonical_line, first_break
+from orga.workflows.decisions.journal.entries import canonical_line, first_break
 from orga.workflows.types.json_text import each_once
 from orga.workflows.types.status import JournalEntry
 
@@ -93,3 +94,27 @@ def _require_canonical(path: Path, content: bytes, file: JournalFile) -> None:
 
 def _changed(path: Path, number: int) -> NoJournal:
     return NoJournal(f"{path}:{number + 1} is no journal entry: entry {number} was changed, or {HOW}")
+
+
+def export_check(workflow_id: str, exported: Sequence[JournalEntry], entries: Sequence[JournalEntry]) -> Check:
+    """Compare entry by entry. The export of a live run may end early, that of one that has ended may not."""
+
+    def found(ok: bool, detail: str) -> Check:
+        return Check("export", workflow_id, ok, detail)
+
+    if (broken := first_break(exported)) is not None:
+        return found(False, f"its chain breaks at entry {broken}: it or one before it was changed")
+    for entry, recorded in zip(exported, entries, strict=False):
+        if entry.hash != recorded.hash:
+            return found(False, f"entry {entry.sequence} differs from the history in {_differing(entry, recorded)}")
+    if len(exported) > len(entries):
+        return found(False, f"it has {len(exported)} entries, the run {len(entries)}")
+    has_ended = bool(entries) and entries[-1].event == "Terminated"
+    if len(exported) < len(entries) and has_ended:
+        return found(False, f"it ends after {len(exported)} of {len(entries)} entries: the tail is missing")
+    return found(True, f"{len(exported)} of {len(entries)} entries, unchanged")
+
+
+def _differing(entry: JournalEntry, recorded: JournalEntry) -> str:
+    fields = [name for name in JournalEntry.model_fields if name != "hash"]
+    return ", ".join(name for name in fields if getattr(entry, name) != getattr(recorded, name)) or "hash"

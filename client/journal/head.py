@@ -8,9 +8,9 @@ from typing import Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from orga.client.journal.checks import Check
+from orga.client.journal.laws import Check
 from orga.client.journal.signing import is_signed, key_id
-from orga.workflows.decisions.journal_entries import GENESIS
+from orga.workflows.decisions.journal.entries import GENESIS
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.status import JournalEntry
 

@@ -1,10 +1,150 @@
 """What must hold in every journal, as far as the journal itself can show it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
 
-from orga.client.journal.effects import effect_faults
+from orga.workflows.decisions.review_stages import (
+    ANSWER_STAGES,
+    BEHIND_THE_GATE,
+    CALL_STAGES,
+    Standings,
+    is_told_by_asker,
+    told_word,
+)
 from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED
 from orga.workflows.types.status import JournalEntry
+from orga.workflows.types.tool_calls.delegation import delegated_place
+from orga.workflows.types.tool_calls.gate import APART, place_of
+from orga.workflows.types.tool_calls.loop_tools import CALL_ENDS
+
+NOT_RUN = "not_run"
+DONE = frozenset({"ok", "failed"})
+"""Outcomes of a call in place of another: what was begun for certain."""
+
+_ANEW = frozenset({"held", "denied"})
+
+
+def effect_faults(entries: Sequence[JournalEntry]) -> list[str]:
+    """Return what was carried out without what must stand before it, and words that cannot follow those before them."""
+    runs: dict[str, _Reply] = {}
+    faults: list[str] = []
+    for entry in entries:
+        run = str(entry.data.get("run", ""))
+        if entry.event == "ReasoningComplete":
+            runs[run] = _Reply(entry)
+        elif run in runs:
+            faults += [f"entry {entry.sequence} {fault}" for fault in runs[run].read(entry)]
+    return faults
+
+
+class _Reply:
+    """The reply of a run that is at hand, and where all stands that was judged since."""
+
+    def __init__(self, entry: JournalEntry) -> None:
+        ids = [str(each["call_id"]) for each in _objects(entry.data.get("actions")) if "call_id" in each]
+        self._places = {call_id: f"{entry.iteration}.{index}" for index, call_id in enumerate(ids)}
+        self._answer = "" if ids else str(entry.iteration)
+        self._calls = Standings[str](CALL_STAGES, self._places.values())
+        self._answers = Standings[str](ANSWER_STAGES)
+        self._begun: set[str] = set()
+        self._told_by_askers: set[str] = set()
+
+    def read(self, entry: JournalEntry) -> Iterable[str]:
+        """Take in an entry behind the reply, and yield what is wrong with it."""
+        data = entry.data
+        match entry.event:
+            case "PolicyEvaluated":
+                self._judged(data)
+            case "ApprovalRequested":
+                self._asked(data)
+            case "ApprovalResolved" if str(data.get("id")) in self._told_by_askers:
+                pass
+            case event if (word := told_word(event, data)) is not None:
+                yield from self._heard(data, word)
+            case "Terminated" if data.get("reason") == "completed" and self._answer:
+                if lacks := self._answers.lacks(self._answer):
+                    yield f"ends with the answer of iteration {self._answer}, which lacks {lacks}"
+            case _:
+                for place in _begun(entry, self._places):
+                    yield from self._carried_out(place)
+
+    def _judged(self, data: dict[str, Any]) -> None:
+        places = [str(place) for place in data.get("places", ())]
+        verdicts: list[Any] = ["deny"] * len(places) if "error" in data else _decisions(data)
+        for place, decision in zip(places, verdicts, strict=False):
+            if place in APART:
+                continue
+            standings = self._of(place)
+            if "calls" not in data or (self._is_part(place) and standings.of(place) in _ANEW):
+                standings.begin(place)
+            standings.hear(place, decision)
+
+    def _asked(self, data: dict[str, Any]) -> None:
+        """People hold the run up; of a pause a journal doesn't tell whether any time went by."""
+        if is_told_by_asker(data):
+            self._told_by_askers.add(str(data.get("id")))
+        if data.get("kind") == "budget" or data.get("place") in self._places.values():
+            self._calls.hold_up()
+
+    def _heard(self, data: dict[str, Any], word: Any) -> Iterable[str]:
+        place = str(data.get("place", ""))
+        if word not in BEHIND_THE_GATE or not self._of(place).hear(place, word):
+            yield f"says {word!r} of {place or 'nothing'}: what was said of it before does not let that follow"
+
+    def _carried_out(self, place: str) -> Iterable[str]:
+        if place in self._begun:
+            return
+        self._begun.add(place)
+        if lacks := self._calls.lacks(place):
+            yield f"shows {place} carried out, which lacks {lacks}"
+
+    def _of(self, place: str) -> Standings[str]:
+        return self._answers if place.isdecimal() else self._calls
+
+    def _is_part(self, place: str) -> bool:
+        return not place.isdecimal() and place not in self._places.values()
+
+
+def _begun(entry: JournalEntry, places: dict[str, str]) -> Iterator[str]:
+    """Yield the places of the calls, or parts of calls, that an entry shows to be carried out."""
+    data = entry.data
+    match entry.event:
+        case "ToolsDispatched":
+            yield from (_place(each, places) for each in _objects(data.get("tools")))
+        case "ObservationsCollected":
+            yield from (
+                _place(each, places) for each in _objects(data.get("outcomes")) if each.get("outcome") != NOT_RUN
+            )
+        case "DelegationStarted":
+            yield place_of(delegated_place(str(data.get("workflow_id"))))
+        case "RecoveryTriggered":
+            yield from (str(each.get("place")) for each in _done(data))
+        case event if event in CALL_ENDS and "calls" in data:
+            yield from (f"{data.get('place')}.{str(each.get('call_id')).rpartition('.')[2]}" for each in _done(data))
+        case event if event in CALL_ENDS and "place" in data:
+            yield str(data.get("place"))
+        case _:
+            pass
+
+
+def _done(data: dict[str, Any]) -> list[dict[str, Any]]:
+    return [each for each in _objects(data.get("calls")) if each.get("outcome") in DONE]
+
+
+def _place(told: dict[str, Any], places: dict[str, str]) -> str:
+    call_id = str(told.get("call_id"))
+    return places.get(call_id, f"{call_id!r}, a call of no reply")
+
+
+def _decisions(data: dict[str, Any]) -> list[Any]:
+    return [each.get("decision") for each in _objects(data.get("verdicts"))]
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    return [each for each in items if isinstance(each, dict)]
+
 
 PAST_MISSING = "PastMissing"
 BEGINNINGS = ("Started", PAST_MISSING)
@@ -83,3 +223,30 @@ def _of_delegates(entries: Sequence[JournalEntry]) -> list[str]:
         for entry in ended
         if entry.data.get("workflow_id") not in started
     ]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    """`replay`, `gate`, `permits`, `decisions`, `ending`, `contexts`, `journal`, `counters`, `export`, `head`,
+    `delegate`."""
+    workflow_id: str
+    ok: bool
+    detail: str
+    run_id: str = ""
+    """Empty for what is about the whole chain."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """All checks of a run and of the runs that it delegated to."""
+
+    workflow_id: str
+    checks: tuple[Check, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return all(check.ok for check in self.checks)

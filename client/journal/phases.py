@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from orga.workflows.decisions.goals.replies import memory_in
-from orga.workflows.types.gate import PLAN
-from orga.workflows.types.goals.turns import said_in_turn
+from orga.workflows.types.goals.requests import said_in_turn
 from orga.workflows.types.status import JournalEntry
+from orga.workflows.types.tool_calls.gate import PLAN
 
 ASK = "ask"
 

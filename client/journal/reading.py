@@ -10,7 +10,7 @@ from temporalio.service import RPCError
 from orga.client.errors import RunNotFound
 from orga.client.history.chain import RunChain, run_chain, unreadable, was_reset
 from orga.client.history.events import happenings
-from orga.workflows.decisions.journal import JournalFold
+from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.types.control import Note
 from orga.workflows.types.status import Happening, JournalEntry
 

@@ -20,12 +20,12 @@ from orga.workflows.decisions.begin import state_in
 from orga.workflows.decisions.control.interventions import signal_text
 from orga.workflows.decisions.result import call_summary
 from orga.workflows.types.control import REWOUND
-from orga.workflows.types.delegation import delegated_place
-from orga.workflows.types.loop_tools import RUN_TOOL
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import one_line
-from orga.workflows.types.tools import ToolRequest, ToolSpec
+from orga.workflows.types.tool_calls.delegation import delegated_place
+from orga.workflows.types.tool_calls.loop_tools import RUN_TOOL
+from orga.workflows.types.tool_calls.tools import ToolRequest, ToolSpec
 
 TEXT_CHARS = 300
 IN_FLIGHT = "not known to have ended"

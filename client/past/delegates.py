@@ -14,7 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from orga.client.errors import OrgaError, RunEnded, RunNotFound
 from orga.client.history.chain import histories, run_chain
 from orga.client.runs.exchange import Exchange
-from orga.workflows.types.delegation import delegated_place
+from orga.workflows.types.tool_calls.delegation import delegated_place
 
 GRACE_S = 75.0
 """For all of them to end: what is in flight has five seconds, then a run has 60 to take back what it did."""

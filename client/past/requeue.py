@@ -2,21 +2,27 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from temporalio.client import Client
 
+from orga.activities.deliver import MAY_HAVE_ARRIVED
+from orga.activities.ports import RunKey
 from orga.client.errors import OrgaError
 from orga.client.history.boundaries import NoSuchIteration
 from orga.client.history.chain import histories, run_chain
+from orga.client.history.events import happenings
 from orga.client.history.values import values_of
 from orga.client.past.fork import fork
 from orga.client.past.replayed_state import replayed_state
 from orga.client.runs.agents import AgentHandle
+from orga.client.runs.redeliveries import Sending, last_sending
 from orga.workflows.decisions.limits import LIMITS
-from orga.workflows.types.names import AGENTS
-from orga.workflows.types.recovery import DeadLetter
+from orga.workflows.types.goals.deliveries import DeliveryRequest
+from orga.workflows.types.goals.result import GoalResult
+from orga.workflows.types.names import AGENTS, DELIVER, GOAL_WORKFLOW
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.tool_calls.recovery import DeadLetter
 
 
 @dataclass(frozen=True)
@@ -65,3 +71,46 @@ async def requeue_in_fork(
     except NoSuchIteration:  # it was terminated in the middle of that one
         before = max(state.iteration - 1, 0)
         return await fork(client, ended.workflow_id, before, changes=changes, requeue=letter_ids, new_id=new_id)
+
+
+class Undelivered(NamedTuple):
+    """An answer that a channel has not taken."""
+
+    run: RunKey
+    request: DeliveryRequest
+    may_have_arrived: bool
+    """Whether it is not known that each attempt failed plainly."""
+    last: Sending
+    """The newest time that it was sent again."""
+
+
+async def undelivered(client: Client, goal_id: str) -> dict[str, Undelivered]:
+    """Return what was given up, by channel.
+
+    Raises:
+        RunNotFound: No goal has this id.
+        NotAnAgent: The id belongs to a workflow of another type.
+    """
+    run = RunKey(goal_id, (await run_chain(client, goal_id, kinds=(GOAL_WORKFLOW,))).run_ids[-1])
+    found: dict[str, DeliveryRequest] = {}
+    failed_plainly: set[str] = set()
+    async for happening in happenings(client, goal_id, run.run_id):
+        if happening.name == DELIVER and happening.kind == "scheduled":
+            found[happening.key] = DeliveryRequest.model_validate(happening.value)
+        elif happening.name == DELIVER and happening.kind == "finished":
+            del found[happening.key]
+        elif happening.kind == "workflow_completed":
+            told = GoalResult.model_validate(happening.value).deliveries
+            failed_plainly = {each.name for each in told if _is_plain(each.error)}
+    return {
+        request.name: Undelivered(
+            run, request, request.name not in failed_plainly, await last_sending(client, run, request.name)
+        )
+        for request in found.values()
+    }
+
+
+def _is_plain(error: str) -> bool:
+    """Return whether it begins with the kind of a failure that says so; what took too long or was cut off has none."""
+    kind, colon, _ = error.partition(": ")
+    return bool(colon) and kind.isidentifier() and kind != MAY_HAVE_ARRIVED

@@ -1,31 +1,190 @@
 """Rewinding a run: it goes on from the end of an earlier iteration, as if nothing had happened since."""
 
-from collections.abc import AsyncGenerator
+import uuid
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
-from temporalio.api.enums.v1 import EventType
+from google.protobuf.field_mask_pb2 import FieldMask
+from temporalio.api.common.v1 import Payloads, WorkflowExecution
+from temporalio.api.deployment.v1 import WorkerDeploymentVersion
+from temporalio.api.enums.v1 import EventType, ResetReapplyExcludeType
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.workflow.v1 import PostResetOperation, VersioningOverride, WorkflowExecutionOptions
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest, UpdateWorkflowExecutionOptionsRequest
 from temporalio.client import Client
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.errors import OrgaError
 from orga.client.history.boundaries import Boundary, NoSuchIteration, boundary_at, boundary_of
 from orga.client.history.chain import RunHistory, histories, run_chain
-from orga.client.history.values import values_of
+from orga.client.history.values import RunValues, values_of
 from orga.client.past import delegates
 from orga.client.past.aftermath import Effect, Sent, effects_after, events_after, sent_after
 from orga.client.past.delegates import Delegate
-from orga.client.past.resets import finished, reset, reset_from
-from orga.client.past.standstill import stands_still, standstill
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.exchange import check_length
 from orga.client.runs.kinds import kind_of
-from orga.client.server.lacking import reason_of
+from orga.client.server.server_errors import reason_of
 from orga.workflows.types.control import MAX_LINE_CHARS, MAX_LINES, REWOUND, Rewind
 from orga.workflows.types.goals.result import GoalResult
-from orga.workflows.types.loop_tools import loop_tool
 from orga.workflows.types.names import SET_BACK
 from orga.workflows.types.text import clean_text, one_line
+from orga.workflows.types.tool_calls.loop_tools import loop_tool
+
+_OVERRIDE = FieldMask(paths=["versioning_override"])
+_PINNED = VersioningOverride.PinnedOverride(
+    behavior=VersioningOverride.PinnedOverrideBehavior.PINNED_OVERRIDE_BEHAVIOR_PINNED,
+    version=WorkerDeploymentVersion(deployment_name="orga-held", build_id="held"),
+)
+_STILL = WorkflowExecutionOptions(versioning_override=VersioningOverride(pinned=_PINNED))
+_FREE = WorkflowExecutionOptions()
+
+
+class StandsStill(OrgaError):
+    """The server did not let a run go on that stands still."""
+
+    def __init__(self, workflow_id: str, error: RPCError) -> None:
+        super().__init__(
+            f"run {workflow_id!r} stands still, since the server answers {error.status.name.lower()}: {error.message}; "
+            "rewind it again with the same command: that lets it go on"
+        )
+
+
+def after_reset() -> PostResetOperation:
+    """Return what makes a run stand still from its reset on."""
+    update = PostResetOperation.UpdateWorkflowOptions(workflow_execution_options=_STILL, update_mask=_OVERRIDE)
+    return PostResetOperation(update_workflow_options=update)
+
+
+async def stands_still(client: Client, workflow_id: str) -> bool:
+    """Return whether nobody has let the run go yet: whoever was to do so may have died."""
+    described = await client.get_workflow_handle(workflow_id).describe()
+    versioning = described.raw_description.workflow_execution_info.versioning_info
+    return versioning.versioning_override.pinned.version == _PINNED.version
+
+
+async def let_go(client: Client, workflow_id: str, run_id: str = "") -> None:
+    """Let the run go on, the latest one unless another is named; nothing happens to one that has ended.
+
+    Raises:
+        StandsStill: The server did not take it, tried several times.
+    """
+    try:
+        await _update(client, workflow_id, run_id, _FREE)
+    except RPCError as error:
+        raise StandsStill(workflow_id, error) from error
+
+
+@asynccontextmanager
+async def standstill(client: Client, workflow_id: str) -> AsyncGenerator[None]:
+    """Hold a run still, and whatever it is reset to; one that has ended does nothing anyway."""
+    try:
+        await _update(client, workflow_id, "", _STILL)
+        yield
+    finally:
+        await let_go(client, workflow_id)
+
+
+async def _update(client: Client, workflow_id: str, run_id: str, options: WorkflowExecutionOptions) -> None:
+    request = UpdateWorkflowExecutionOptionsRequest(
+        namespace=client.namespace,
+        workflow_execution=WorkflowExecution(workflow_id=workflow_id, run_id=run_id),
+        workflow_execution_options=options,
+        update_mask=_OVERRIDE,
+    )
+    try:
+        await client.workflow_service.update_workflow_execution_options(request, retry=True)
+    except RPCError as error:
+        if error.status != RPCStatusCode.NOT_FOUND:
+            raise
+
+
+_NEVER_AGAIN = (ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_CANCEL_REQUEST,)
+"""A cancellation would end the run where it ended before."""
+_INTERVENTIONS = (
+    ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_SIGNAL,
+    ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_UPDATE,
+)
+
+
+def reset_from(events: Sequence[HistoryEvent]) -> str:
+    """Return the run that one was reset from which has not gone on since, or nothing."""
+    reset_by = _reset_by(events)
+    return reset_by.workflow_task_failed_event_attributes.base_run_id if reset_by else ""
+
+
+async def finished(client: Client, boundary: Boundary, signal: str, argument: Any) -> str:
+    """Send the signal to a run that stands at the boundary since a reset was cut short; return its id, or nothing."""
+    run = client.get_workflow_handle(boundary.workflow_id)
+    history = await run.fetch_history()
+    events = history.events
+    reset_by = _reset_by(events)
+    if reset_by is None or reset_by.event_id != boundary.event_id:
+        return ""
+    signals = [e.workflow_execution_signaled_event_attributes for e in events[reset_by.event_id :]]
+    own = values_of(client, history).own
+    sent = [await own.decode(s.input.payloads) for s in signals if s.signal_name == signal]
+    if [argument] not in sent:
+        await run.signal(signal, argument)
+    return (await run.describe()).run_id
+
+
+def _reset_by(events: Sequence[HistoryEvent]) -> HistoryEvent | None:
+    """Return the event that a reset left behind, unless the run has gone on since."""
+    for event in reversed(events):
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+            return None
+        if event.workflow_task_failed_event_attributes.base_run_id:
+            return event
+    return None
+
+
+async def reset(client: Client, boundary: Boundary, signal: str, argument: Any, *, keeps_interventions: bool) -> str:
+    """Let the run go on from the boundary, live or closed, and return the id of the new run.
+
+    Its first workflow task sees the signal, behind the interventions that the server delivers again. Servers that
+    cannot send it with the reset (1.29 cannot) let the run stand still meanwhile.
+    """
+    own = RunValues(client.data_converter, client.namespace, boundary.workflow_id).own
+    payloads = Payloads(payloads=await own.encode([argument]))
+    with_signal = PostResetOperation(
+        signal_workflow=PostResetOperation.SignalWorkflow(signal_name=signal, input=payloads)
+    )
+    try:
+        return await _reset(client, boundary, with_signal, keeps_interventions=keeps_interventions)
+    except RPCError as error:
+        if error.status != RPCStatusCode.INVALID_ARGUMENT or "post reset operation" not in error.message:
+            raise
+    run_id = await _reset(client, boundary, after_reset(), keeps_interventions=keeps_interventions)
+    try:
+        await client.get_workflow_handle(boundary.workflow_id, run_id=run_id).signal(signal, argument)
+    finally:
+        await let_go(client, boundary.workflow_id, run_id)
+    return run_id
+
+
+async def _reset(
+    client: Client, boundary: Boundary, operation: PostResetOperation, *, keeps_interventions: bool
+) -> str:
+    excluded: Sequence[ResetReapplyExcludeType.ValueType] = _NEVER_AGAIN
+    if not keeps_interventions:
+        excluded = (*_NEVER_AGAIN, *_INTERVENTIONS)
+    response = await client.workflow_service.reset_workflow_execution(
+        ResetWorkflowExecutionRequest(
+            namespace=client.namespace,
+            workflow_execution=WorkflowExecution(workflow_id=boundary.workflow_id, run_id=boundary.run_id),
+            reason=f"orga: to the end of iteration {boundary.iteration}",
+            workflow_task_finish_event_id=boundary.event_id,
+            request_id=str(uuid.uuid4()),
+            reset_reapply_exclude_types=excluded,
+            post_reset_operations=[operation],
+            identity=client.identity,
+        ),
+        retry=True,
+    )
+    return response.run_id
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orga.client.errors import OrgaError
-from orga.workflows.types.gate import PLAN
 from orga.workflows.types.status import JournalEntry
+from orga.workflows.types.tool_calls.gate import PLAN
 
 _PLACE = re.compile(r"(\d+)(?:\.(\d+))?")
 

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from orga.activities.adapters.agents import with_default
-from orga.activities.adapters.loop_tools import LISTED_TOOLS, delegate_tool
+from orga.activities.adapters.agents.agents import with_default
+from orga.activities.adapters.agents.loop_tools import LISTED_TOOLS, delegate_tool
 from orga.activities.adapters.policy.cedar_names import Vocabulary
 from orga.client.config.sections import OrgaConfig
 from orga.client.policies.cases import case_files, read_cases
-from orga.client.workers.available_tools import available_tools
-from orga.workflows.types.loop_tools import loop_tool, tool_needing
-from orga.workflows.types.tools import ToolOptions, ToolSpec
+from orga.client.workers.tools import available_tools
+from orga.workflows.types.tool_calls.loop_tools import loop_tool, tool_needing
+from orga.workflows.types.tool_calls.tools import ToolOptions, ToolSpec
 
 _OF_THE_LOOP = (delegate_tool(()), *LISTED_TOOLS)
 

@@ -10,7 +10,7 @@ from orga.client.history.chain import RunHistory
 from orga.client.history.events import read_events
 from orga.client.history.values import values_of
 from orga.client.journal.reading import past_missing
-from orga.workflows.decisions.journal import JournalFold
+from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.decisions.recount import ContextFold, Recount
 from orga.workflows.types.names import TURNS
 from orga.workflows.types.status import Happening, JournalEntry

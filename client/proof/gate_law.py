@@ -9,11 +9,11 @@ from temporalio.client import WorkflowHistory
 
 from orga.client.history.values import RunValues
 from orga.client.proof.gate_record import Fact, GateRecord, Judged, Started, carried_out
-from orga.workflows.decisions.stages import CALL_STAGES, Standings
-from orga.workflows.types.delegation import delegate_arguments
-from orga.workflows.types.gate import ANEW, Verdict
-from orga.workflows.types.loop_tools import loop_tool
+from orga.workflows.decisions.review_stages import CALL_STAGES, Standings
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.tool_calls.delegation import delegate_arguments
+from orga.workflows.types.tool_calls.gate import ANEW, Verdict
+from orga.workflows.types.tool_calls.loop_tools import loop_tool
 
 _BY_A_PERSON = re.compile(r"\.r\d+$")
 """What a person has tried once more: the same call at the same place, under the verdict that it has."""

@@ -14,10 +14,10 @@ from temporalio.client import WorkflowHistory
 from temporalio.converter import DataConverter, PayloadConverter
 
 from orga.client.history.values import RunValues
-from orga.workflows.types.delegation import delegate_arguments, delegated_place
-from orga.workflows.types.gate import GateRequest, Verdict, Verdicts
-from orga.workflows.types.loop_tools import RUN_TOOL
 from orga.workflows.types.names import OWN_ACTIVITIES
+from orga.workflows.types.tool_calls.delegation import delegate_arguments, delegated_place
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict, Verdicts
+from orga.workflows.types.tool_calls.loop_tools import RUN_TOOL
 
 GATE = "gate"
 

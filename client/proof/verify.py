@@ -3,26 +3,68 @@
 from collections.abc import Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from temporalio.api.enums.v1 import WorkflowTaskFailedCause
 from temporalio.client import Client
 
-from orga.activities.permits import PermitKeys
+from orga.activities.gate.permits import PermitKeys, Place
 from orga.client.errors import NotAnAgent, RunNotFound
 from orga.client.history.chain import RunHistory, histories, run_chain
 from orga.client.history.values import values_of
-from orga.client.journal.checks import Check, Verification
-from orga.client.journal.exports import export_check
+from orga.client.journal.file import export_check
 from orga.client.journal.head import SealedHead, head_check
-from orga.client.journal.laws import law_faults
+from orga.client.journal.laws import Check, Verification, law_faults
 from orga.client.journal.reading import read_journal
-from orga.client.proof.decisions import DecisionRecord, PlanRecord, fault_of, recorded_decisions
 from orga.client.proof.folded import ChainFolds
 from orga.client.proof.gate_law import breaches
-from orga.client.proof.gate_record import GateRecord, Judged
-from orga.client.proof.permits import permit_fault
-from orga.client.proof.replay import Replayed, difference, ending_of, progress, recorded_ending, replayed
+from orga.client.proof.gate_record import Fact, GateRecord, Judged, Started, carried_out
+from orga.client.proof.replay import (
+    DecisionRecord,
+    PlanRecord,
+    Replayed,
+    difference,
+    ending_of,
+    fault_of,
+    progress,
+    recorded_decisions,
+    recorded_ending,
+    replayed,
+)
 from orga.client.runners.wrapped import Observer
 from orga.client.server.endpoint import Report
 from orga.workflows.types.status import JournalEntry
+from orga.workflows.types.tool_calls.gate import place_of
+
+_RESET = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
+
+
+async def permit_fault(client: Client, run: RunHistory, facts: Sequence[Fact], keys: PermitKeys) -> tuple[int, str]:
+    """Return how many calls have been looked at, and which of them bear no valid permit.
+
+    Args:
+        client: That the history is from.
+        run: It.
+        facts: What a replay of it showed; local calls stand nowhere else.
+        keys: Of the workers that the run had.
+    """
+    recorded = [
+        each for each in await carried_out(run.history, values_of(client, run.history)) if each.kind == "activity"
+    ]
+    local = [fact for fact in facts if isinstance(fact, Started) and fact.kind == "local"]
+    executions = _executions(run)
+
+    def is_signed(call: Started) -> bool:
+        where = (Place(client.namespace, run.history.workflow_id, each, place_of(call.place)) for each in executions)
+        return any(keys.is_valid(call.permit, place, call.name, call.arguments) for place in where)
+
+    unsigned = [f"{call.place} {call.name}: no valid permit" for call in (*recorded, *local) if not is_signed(call)]
+    return len(recorded) + len(local), "; ".join(unsigned)
+
+
+def _executions(run: RunHistory) -> list[str]:
+    """Return the ids of the executions that the history is of: what was before a reset was another's."""
+    failed = (event.workflow_task_failed_event_attributes for event in run.events)
+    return [run.run_id, *(each.base_run_id for each in failed if each.cause == _RESET and each.base_run_id)]
+
 
 SHOWN_FAULTS = 5
 

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from orga.client.journal.checks import Check, Verification
 from orga.client.journal.file import JournalFile
 from orga.client.journal.head import head_check
-from orga.client.journal.laws import has_ended, law_faults
-from orga.workflows.decisions.journal_entries import first_break
+from orga.client.journal.laws import Check, Verification, has_ended, law_faults
+from orga.workflows.decisions.journal.entries import first_break
 
 HISTORY = "only the run's history on its server shows it: orga verify ID --journal FILE"
 IMPOSSIBLE = (

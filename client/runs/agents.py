@@ -14,7 +14,7 @@ from orga.client.errors import RunFailed
 from orga.client.runs.exchange import Exchange, translated
 from orga.client.runs.ids import MAX_ID_BYTES, id_taken, reuse_policy
 from orga.client.runs.kinds import kind_of
-from orga.client.runs.worker_beside import refuse_by_worker
+from orga.client.runs.local_worker import refuse_by_worker
 from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.questions import Choice, Resolution

@@ -1,8 +1,9 @@
 """What is said to a run and what it answers: signals, queries and updates, their failures as ours."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic_core import to_json
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus, WorkflowHandle
@@ -27,10 +28,44 @@ from orga.client.errors import (
 )
 from orga.client.history.bounded_arguments import MAX_UPDATE_BYTES
 from orga.client.runs.failing_tasks import failing_task
-from orga.client.runs.hedged import hedged
-from orga.client.server.lacking import is_lost, reason_of
 from orga.client.server.pollers import may_be_polled
+from orga.client.server.server_errors import is_lost, reason_of
 from orga.workflows.decisions.control.interventions import MAX_SIGNAL_BYTES
+
+T = TypeVar("T")
+
+ASKED_AGAIN_AFTER = timedelta(seconds=3)
+"""A worker that has the run at hand answers within milliseconds; one that replays it first, within seconds."""
+
+
+async def hedged(
+    ask: Callable[[timedelta], Awaitable[T]], within: timedelta, after: timedelta = ASKED_AGAIN_AFTER
+) -> T:
+    """Return the first answer to a question that is asked once more after a while.
+
+    Args:
+        ask: Asks, and gives up after the time it gets.
+        within: How long all of it may take.
+        after: How long the first may wait alone.
+
+    Raises:
+        Exception: As the first raises, once no other answer can come.
+    """
+    asked = [asyncio.ensure_future(ask(within))]
+    try:
+        await asyncio.wait(asked, timeout=after.total_seconds())
+        if not asked[0].done():
+            asked.append(asyncio.ensure_future(ask(within - after)))
+        for answer in asyncio.as_completed(asked):
+            try:
+                return await answer
+            except Exception:
+                continue
+        return await asked[0]
+    finally:
+        for question in asked:
+            question.cancel()
+
 
 ANSWER_TIMEOUT = timedelta(seconds=10)
 

@@ -13,10 +13,10 @@ from temporalio.service import RPCError
 
 from orga.client.config.workplace import home_of, worker_command
 from orga.client.errors import OrgaError
-from orga.client.runs.asking import AT_ONCE, Asked, Asking
-from orga.client.runs.failed_deliveries import FailedDelivery, failed_deliveries
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
-from orga.client.server.lacking import reason_of
+from orga.client.runs.listing import AT_ONCE, Asked, Asking
+from orga.client.runs.redeliveries import FailedDelivery, failed_deliveries
+from orga.client.server.server_errors import reason_of
 from orga.workflows.types.names import AGENT, RUNS, WAITING
 from orga.workflows.types.questions import QuestionKind, ShownQuestion
 from orga.workflows.types.status import AgentStatus

@@ -14,16 +14,50 @@ from orga.client.config.workplace import home_of, worker_command
 from orga.client.errors import OrgaError
 from orga.client.history.chain import read_start
 from orga.client.history.values import RunValues, decoded
-from orga.client.runs.agents import SUMMARY_CHARS
-from orga.client.runs.asking import Asked, Asking
+from orga.client.runs.agents import SUMMARY_CHARS, AgentHandle
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
 from orga.client.runs.newest import newest_of, quoted, replaced
-from orga.client.server.lacking import reason_of
+from orga.client.server.pollers import may_be_polled
+from orga.client.server.server_errors import reason_of
 from orga.workflows.types import names as known
 from orga.workflows.types.names import RUNS
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.status import AgentResult
+from orga.workflows.types.status import AgentResult, AgentStatus
 from orga.workflows.types.text import one_line
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A run to ask."""
+
+    id: str
+    task_queue: str
+
+
+class Asking:
+    """Looks once at each task queue whether a worker polls it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._polled: dict[str, bool] = {}
+
+    async def statuses(self, runs: Sequence[Asked]) -> list[AgentStatus | None]:
+        """Return the status of each run, in order; None where there is no answer."""
+        for queue in {run.task_queue for run in runs} - self._polled.keys():
+            self._polled[queue] = await may_be_polled(self._client, queue)
+        found: list[AgentStatus | None] = []
+        for start in range(0, len(runs), AT_ONCE):
+            found += await asyncio.gather(*map(self._status, runs[start : start + AT_ONCE]))
+        return found
+
+    async def _status(self, run: Asked) -> AgentStatus | None:
+        if not self._polled[run.task_queue]:
+            return None
+        try:
+            return await AgentHandle(self._client, run.id).status()
+        except OrgaError:
+            return None
+
 
 LIVE = "running"
 """How the state of a run begins that has not ended."""

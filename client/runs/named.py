@@ -11,7 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.errors import AmbiguousRun, RunNotFound
 from orga.client.runs.newest import newest_of, quoted
-from orga.client.server.lacking import is_lacking
+from orga.client.server.server_errors import is_lacking
 from orga.workflows.types.names import RUNS, SESSION_WORKFLOW
 
 HEADS = ("agent-", "goal-", "session-")

@@ -6,17 +6,27 @@ terminated with what came of it. One that is never told of ends by its time: its
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, WorkflowHistoryEventFilterType
+from temporalio.client import (
+    Client,
+    WorkflowExecution,
+    WorkflowExecutionStatus,
+    WorkflowHandle,
+    WorkflowHistoryEventFilterType,
+)
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.activities.ports import NotifyError, RunKey
 from orga.client.errors import OrgaError
+from orga.client.runs.newest import replaced
+from orga.workflows.types.goals.deliveries import Delivered
+from orga.workflows.types.goals.result import GoalResult
+from orga.workflows.types.names import DEAD_LETTERS, GOAL_WORKFLOW
 
 REDELIVERY = "OrgaRedelivery"
 """The type of these executions."""
@@ -108,3 +118,41 @@ async def _outcome(client: Client, sending_id: str) -> Outcome | None:
 def _id(goal: RunKey, name: str, number: int) -> str:
     known = sha256("\0".join((goal.workflow_id, goal.run_id, name)).encode("utf-8", "replace")).hexdigest()
     return f"redelivery-{known[:32]}-{number}"
+
+
+TOLD_FOR = timedelta(days=7)
+"""Since the end of the goal."""
+
+
+class FailedDelivery(NamedTuple):
+    """An answer that a channel has not taken."""
+
+    goal: WorkflowExecution
+    delivery: Delivered
+    told_until: datetime
+
+
+async def failed_deliveries(client: Client) -> AsyncGenerator[FailedDelivery]:
+    """Yield what was not delivered lately, the goals that ended last first.
+
+    Raises:
+        RPCError: The server does not list runs.
+    """
+    since = (datetime.now(UTC) - TOLD_FOR).isoformat()
+    query = (
+        f"WorkflowType = '{GOAL_WORKFLOW}' AND ExecutionStatus = 'Completed' AND {DEAD_LETTERS.name} > 0 "
+        f"AND CloseTime > '{since}'"
+    )
+    async for goal in client.list_workflows(query):
+        if await replaced(client, [goal]):
+            continue
+        for each in await not_taken(client, goal):
+            if (await last_sending(client, RunKey(goal.id, goal.run_id), each.name)).outcome == "delivered":
+                continue
+            yield FailedDelivery(goal, each, (goal.close_time or goal.start_time) + TOLD_FOR)
+
+
+async def not_taken(client: Client, goal: WorkflowExecution) -> list[Delivered]:
+    """Return the deliveries that failed, of a goal that has completed."""
+    ended = await client.get_workflow_handle(goal.id, run_id=goal.run_id).result()
+    return [each for each in GoalResult.model_validate(ended).deliveries if each.status == "failed"]

@@ -17,7 +17,7 @@ from orga.client.config.workplace import settled
 from orga.client.errors import ScheduleTaken
 from orga.client.runs.agents import SUMMARY_CHARS, run_id_of
 from orga.client.runs.ids import MAX_ID_BYTES
-from orga.client.runs.worker_beside import refuse_by_worker
+from orga.client.runs.local_worker import refuse_by_worker
 from orga.client.schedules.handle import ScheduleHandle, schedule_error
 from orga.client.schedules.timing import CATCH_UP, NO_TIME, Overlap, Timing, timing
 from orga.workflows.types.goals.input import GoalInput, parse_goal

@@ -14,7 +14,7 @@ from temporalio.client import (
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.errors import NotAnAgent, OrgaError, ScheduleNotFound
-from orga.client.server.lacking import reason_of
+from orga.client.server.server_errors import reason_of
 from orga.workflows.types.names import RUNS
 from orga.workflows.types.text import clean_text
 

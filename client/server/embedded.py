@@ -1,19 +1,167 @@
 """The embedded server: one for each user of a machine, shared by all commands, gone when none uses it."""
 
 import asyncio
+import os
+import signal
+import subprocess
 import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from temporalio.client import Client
 
 from orga.client.server.endpoint import Endpoint, Report, ServerUnavailable
-from orga.client.server.home import Home, prepared_home, server_home
-from orga.client.server.launch import launched
+from orga.client.server.home import (
+    Home,
+    UnreadableTable,
+    cache_folder,
+    prepared_home,
+    read_table,
+    server_home,
+    write_table,
+)
 from orga.client.server.locate import locate
-from orga.client.server.locks import is_held
+from orga.client.server.locks import is_held, taken
+from orga.client.server.ports import Claim, claimed_port, number_lock
 from orga.client.server.readiness import why_silent
 from orga.client.server.record import ServerRecord, read_record
-from orga.client.server.search_attributes import register
-from orga.client.server.stopping import stop_server
+from orga.client.server.search_attributes import register, type_name
+from orga.own_code import ROOT
+from orga.start import module_command
+from orga.workflows.types.names import KEYS
+
+TERMINATE_TIMEOUT_S = 10.0
+
+
+def stop_server(home: Home) -> ServerRecord | None:
+    """Stop the server that runs, or that a killed supervisor left, and clean up its record; return that.
+
+    The held lock proves that the recorded process is the server and not another one under its old number.
+    A removed record tells a supervisor that the end of the server is wanted.
+    """
+    record: ServerRecord | None = None
+    deadline = time.monotonic() + TERMINATE_TIMEOUT_S
+    while is_held(home.server_lock):
+        if found := read_record(home.record):
+            record = found
+            home.record.unlink(missing_ok=True)
+            deadline = time.monotonic() + TERMINATE_TIMEOUT_S
+            _send(record.pid, signal.SIGTERM)
+        elif time.monotonic() > deadline:
+            _send(_known(record, home).pid, signal.SIGKILL)
+        time.sleep(0.05)
+    record = record or read_record(home.record)
+    home.record.unlink(missing_ok=True)
+    return record
+
+
+def _known(record: ServerRecord | None, home: Home) -> ServerRecord:
+    if record is None:
+        raise ServerUnavailable(
+            f"a Temporal server runs, but {home.record} does not say which",
+            f"end the process that holds {home.server_lock}",
+        )
+    return record
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+PORT = 7233
+UI_PORT = 8233
+
+DYNAMIC_CONFIG = (
+    "history.transferProcessorMaxPollRPS=10000",  # a lone run waits 45 ms less for each activity
+    "system.enableActivityEagerExecution=true",  # without it 1 activity in 100 starts 2 s late
+)
+
+ENVIRONMENT = ("HOME", "PATH", "LANG", "TMPDIR", "XDG_CACHE_HOME")
+"""All that the server sees of our environment: it outlives the command whose keys stand there."""
+
+
+def launched(home: Home, executable: Path, idle_s: float) -> bool:
+    """Start supervisor and server after clearing what killed ones left; False when another supervisor lives.
+
+    The lock is taken here and lives on in the supervisor, which inherits it: there is no moment without it. The same
+    holds for the claims of the ports.
+
+    Raises:
+        ServerUnavailable: No port is free, or what was left cannot be stopped.
+    """
+    lock = taken(home.supervisor_lock)
+    if lock is None:
+        return False
+    try:
+        with _claimed_ports(home) as (port, ui_port):
+            place = ["--home", str(home.folder), "--idle-s", str(idle_s)]
+            place += ["--port", str(port.port), "--ui-port", str(ui_port.port)]
+            command = module_command("orga.client.server.supervisor", *place, "--", str(executable), *_flags(home))
+            _run_detached(command, home.log, (lock, port.descriptor, ui_port.descriptor))
+    finally:
+        os.close(lock)
+    return True
+
+
+@contextmanager
+def _claimed_ports(home: Home) -> Generator[list[Claim]]:
+    """Stop a server that was left, and claim the ports of the last one: clients and links find the next server there.
+
+    The numbers are locked before it ends, so that no other server of ours takes them in between.
+    """
+    locks, numbers = cache_folder() / "ports", _last_ports(home)
+    held = [number_lock(number, locks) for number in numbers]
+    claims = list[Claim]()
+    try:
+        stop_server(home)
+        for number in numbers:
+            claims.append(claimed_port(number, locks, lock=held.pop(0)))
+        server, ui = (str(claim.port) for claim in claims)
+        write_table(home.ports, {"server": server, "ui": ui})
+        yield claims
+    finally:
+        for descriptor in (*(claim.descriptor for claim in claims), *(lock for lock in held if lock is not None)):
+            os.close(descriptor)
+
+
+def _last_ports(home: Home) -> tuple[int, int]:
+    if left := read_record(home.record):
+        return left.port, left.ui_port
+    try:
+        kept = read_table(home.ports)
+        return int(kept["server"]), int(kept["ui"])
+    except (UnreadableTable, KeyError, ValueError):
+        return PORT, UI_PORT
+
+
+def _flags(home: Home) -> list[str]:
+    flags = ["--db-filename", str(home.database), "--log-level", "warn"]
+    for setting in DYNAMIC_CONFIG:
+        flags += ["--dynamic-config-value", setting]
+    for key in KEYS:
+        flags += ["--search-attribute", f"{key.name}={type_name(key)}"]
+    return flags
+
+
+def _run_detached(command: list[str], log: Path, inherited: tuple[int, ...]) -> None:
+    if log.exists():
+        log.replace(log.with_suffix(".log.1"))
+    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as output:
+        subprocess.run(
+            command,
+            cwd=ROOT,
+            env={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            pass_fds=inherited,
+            umask=0o077,
+            check=True,
+        )
+
 
 IDLE_S = 300.0
 START_TIMEOUT_S = 60.0

@@ -10,7 +10,7 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, Describe
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from orga.client.server.lacking import is_lacking
+from orga.client.server.server_errors import is_lacking
 from orga.workflows.types.input import Workplace
 
 MARK = "#"

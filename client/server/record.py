@@ -4,11 +4,16 @@ It is a note, no proof: that the server lives is told by its lock.
 """
 
 import json
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from orga.client.server.drafts import write_whole
 from orga.client.server.endpoint import Endpoint
+from orga.client.server.home import Home, prepared_home
+from orga.client.server.locks import taken, waited_for
 
 
 @dataclass(frozen=True)
@@ -41,3 +46,22 @@ def read_record(path: Path) -> ServerRecord | None:
 def write_record(path: Path, record: ServerRecord) -> None:
     """Replace the record as a whole: a reader never sees half of it."""
     write_whole(path, json.dumps(asdict(record), indent=1).encode())
+
+
+@contextmanager
+def lease() -> Generator[None]:
+    """Keep the embedded server up. Take it before `ensure_server`.
+
+    While an idle server is being stopped this waits, for a second or two, until it is gone; `ensure_server` then
+    starts the next one.
+    """
+    descriptor = waited_for(prepared_home().leases_lock, shared=True)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def unleased(home: Home) -> int | None:
+    """Return a lock that keeps new leases waiting, or None while there are any."""
+    return taken(home.leases_lock)

@@ -9,7 +9,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.errors import OrgaError
 from orga.client.server.endpoint import Report
-from orga.client.server.lacking import is_lacking
+from orga.client.server.server_errors import is_lacking
 from orga.workflows.types.names import KEYS
 
 WITHOUT = "runs go on without them, and cannot be found by agent, phase, cost or what they wait for"

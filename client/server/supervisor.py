@@ -20,10 +20,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from orga.client.server.home import Home
-from orga.client.server.leases import unleased
 from orga.client.server.locks import waited_for
 from orga.client.server.ports import HOST
-from orga.client.server.record import ServerRecord, read_record, write_record
+from orga.client.server.record import ServerRecord, read_record, unleased, write_record
 from orga.client.server.ui import Api, served
 
 POLL_S = 0.5

@@ -1,5 +1,7 @@
 """The global providers of OpenTelemetry, sending to one collector by OTLP over HTTP."""
 
+import logging
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -14,7 +16,31 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from temporalio.contrib.opentelemetry import ReplaySafeMeterProvider, create_tracer_provider
 
 from orga.client.config.sections import TelemetryConfig
-from orga.client.telemetry.silence import one_warning
+
+_EXPORTERS = tuple(f"opentelemetry.exporter.otlp.proto.http.{kind}_exporter" for kind in ("trace", "metric"))
+_log = logging.getLogger(__name__)
+
+
+class _First(logging.Filter):
+    def __init__(self, endpoint: str) -> None:
+        super().__init__()
+        self._endpoint = re.sub(r"//[^/@]*@", "//", endpoint)
+        self._said = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Drop the record; the first is told in our words."""
+        if not self._said:
+            self._said = True
+            _log.warning("the collector at %s takes no telemetry: it is lost; runs go on", self._endpoint)
+        return False
+
+
+def one_warning(endpoint: str) -> None:
+    """Hush the exporters of this process for good, the retries that outlive a shutdown included."""
+    first = _First(endpoint)
+    for name in _EXPORTERS:
+        logging.getLogger(name).addFilter(first)
+
 
 EXPORT_S = 5.0
 """One export with its retries; spans that come meanwhile wait in a bounded queue."""

@@ -4,16 +4,82 @@ For people an exception follows, on lines that no record begins like.
 """
 
 import logging
+import os
+import re
 import sys
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any, TextIO
 
 import structlog
-from structlog.typing import EventDict, Processor
+from structlog.typing import EventDict, ExcInfo, Processor
 from temporalio import activity, workflow
+from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 
-from orga.client.telemetry.log_lines import for_people, json_line
-from orga.client.telemetry.log_secrets import SecretMask
+from orga.activities.text.secrets import HIDDEN, KnownSecrets
+from orga.workflows.types.text import as_line
+
+_CREDENTIAL = re.compile(r"(?i)\b(?:bearer|basic)\s+[\w\-.~+/=]{8,}|(?<=://)[^/\s@\"]+(?=@)")
+
+
+@dataclass(frozen=True)
+class SecretMask:
+    """What to hide."""
+
+    secrets: KnownSecrets
+
+    @classmethod
+    def of_environment(cls, environment: Mapping[str, str] = os.environ, also: Iterable[str] = ()) -> "SecretMask":
+        """Take the variables that name secrets, and those that are named."""
+        return cls(KnownSecrets.of_environment(environment, also))
+
+    def hidden(self, line: str) -> str:
+        """Return the line without them."""
+        return _CREDENTIAL.sub(HIDDEN, self.secrets.hidden(line))
+
+
+BESIDE = "  | "
+"""Before each line of a traceback: no record begins so."""
+
+_ON_ITS_OWN_LINE = ("stack", "exception")
+"""Fields that the console renderer writes below the record."""
+
+Hide = Callable[[str], str]
+"""Takes secrets out of a text; before its line breaks are escaped, since a secret may have some."""
+
+_json = structlog.processors.JSONRenderer(default=str, ensure_ascii=False)
+
+
+def json_line(logger: Any, method: str, event: EventDict) -> str:
+    """Return the record as one line of JSON; what would not show, or ends a line for some, is escaped within it."""
+    return as_line(str(_json(logger, method, event)))
+
+
+def for_people(hide: Hide, *, colors: bool) -> list[Processor]:
+    """Return the processors that make a record text."""
+
+    def with_visible_fields(logger: Any, method: str, event: EventDict) -> EventDict:
+        said: dict[str, Any] = {"event": str(event.pop("event", "")), **event}
+        shown = {as_line(key): value if key == "exc_info" else _visible(value, hide) for key, value in said.items()}
+        return shown | {key: f"{BESIDE}{shown[key]}" for key in _ON_ITS_OWN_LINE if key in shown}
+
+    def write_traceback(stream: TextIO, exc_info: ExcInfo) -> None:
+        text = StringIO()
+        structlog.dev.plain_traceback(text, exc_info)  # a rich one shows the values of local variables
+        for line in hide(text.getvalue().removeprefix("\n")).split("\n"):
+            stream.write(f"\n{BESIDE}{as_line(line)}")
+
+    return [with_visible_fields, structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=write_traceback)]
+
+
+def _visible(value: Any, hide: Hide) -> Any:
+    """Return the value, as text where its own would break the line or not show."""
+    text = value if isinstance(value, str) else repr(value)
+    shown = as_line(hide(text))
+    return value if shown == text else shown
+
 
 _FIRST = ("timestamp", "level", "logger", "message", "workflow_id", "run_id", "iteration")
 
@@ -93,3 +159,31 @@ def _run_of(record: logging.LogRecord) -> tuple[str | None, str | None]:
 
 def _ordered(logger: Any, method: str, event: EventDict) -> EventDict:
     return {**{key: event[key] for key in _FIRST if key in event}, **event}
+
+
+CORE_LEVEL, OTHER_LEVEL = "WARN", "ERROR"
+"""As the SDK has it."""
+
+
+_RETRIES = "::temporalio_client::retry"
+"""How the name of a logger ends by which the core tells each time that it asks a server again."""
+
+
+def _is_no_retry(record: logging.LogRecord) -> bool:
+    return not record.name.endswith(_RETRIES)
+
+
+def forward_core_logs(*, with_retries: bool = True) -> None:
+    """Forward them in this process; for programs of ours, before they connect. One that has a runtime keeps it.
+
+    Args:
+        with_retries: Whether it tells each time that it asks a server again. A command does not: that would stand amid
+            what it shows, and it says itself that the server is away.
+    """
+    logger = logging.getLogger("temporalio")
+    if not with_retries:
+        logger.addFilter(_is_no_retry)
+    forwarding = LogForwardingConfig(logger)
+    logs = LoggingConfig(TelemetryFilter(core_level=CORE_LEVEL, other_level=OTHER_LEVEL), forwarding=forwarding)
+    with suppress(RuntimeError):
+        Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=logs)))

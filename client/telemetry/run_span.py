@@ -19,7 +19,7 @@ from temporalio.worker import (
 )
 
 from orga.activities.instruments import count, record
-from orga.workflows.phases.control.pace import opened
+from orga.workflows.phases.control.visibility import opened
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.status import AgentResult
 

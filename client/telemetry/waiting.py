@@ -12,7 +12,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from orga.client.runs.inbox import WAITING_RUNS
-from orga.client.server.lacking import is_lacking, reason_of
+from orga.client.server.server_errors import is_lacking, reason_of
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.names import WAITING, WAITING_SINCE
 

@@ -18,13 +18,25 @@ from orga.client.server.locate import locate
 from orga.client.server.search_attributes import register
 from orga.client.testing.at_work import AtWork, Ran
 from orga.client.testing.fake_tools import FakeTool
-from orga.client.testing.plugin import PluginUnderTest
 from orga.client.testing.script import Asked, ScriptedModels
 from orga.client.testing.skipping_server import skipping_server
 from orga.client.workers.application import with_our_values
 from orga.client.workers.in_code import Agent, Function
+from orga.client.workers.plugin import OrgaPlugin
+from orga.client.workers.test_doubles import ModelsInPlace, StandIns, ToolInPlace
 from orga.workflows.types.input import AgentInput
-from orga.workflows.types.mcp import McpServer
+from orga.workflows.types.tool_calls.mcp import McpServer
+
+
+class PluginUnderTest(OrgaPlugin):
+    """Adds agents to a worker as `OrgaPlugin` does, and asks and calls what stands in."""
+
+    _shutdown_grace = timedelta(0)
+
+    def __init__(self, models: ModelsInPlace, fakes: Sequence[ToolInPlace], **given: Any) -> None:
+        super().__init__(**given)
+        self._stand_ins = StandIns(models, fakes)
+
 
 BUILD = "test"
 """Without one the SDK reads all modules from disk, for two seconds."""

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from orga.activities.adapters.tools.function_outcome import settled
+from orga.activities.adapters.tools.python_function import settled
 from orga.activities.ports import Tool, ToolContext, ToolError
-from orga.workflows.types.tools import Effect, ToolOptions, ToolOutput, ToolSpec
+from orga.workflows.types.tool_calls.tools import Effect, ToolOptions, ToolOutput, ToolSpec
 
 NO_OPTIONS = ToolOptions()
 

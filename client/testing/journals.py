@@ -15,7 +15,7 @@ from orga.client.journal.reading import read_journal
 from orga.client.runs.agents import AgentHandle
 from orga.client.testing.recorded import recorded_history
 from orga.client.workers.application import with_our_values
-from orga.workflows.decisions.journal import JournalFold
+from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.types.status import JournalEntry
 
 

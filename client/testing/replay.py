@@ -1,23 +1,122 @@
 """Replay of recorded histories against the code of today."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.converter import DataConverter
-from temporalio.worker import Plugin, Replayer
+from temporalio.plugin import SimplePlugin
+from temporalio.worker import Plugin, Replayer, ReplayerConfig
 from temporalio.workflow import _Definition
 
 from orga.client.config.sections import OrgaConfig
 from orga.client.errors import OrgaError
 from orga.client.history.chain import histories, run_chain
 from orga.client.runners.workflows import WORKFLOWS
-from orga.client.runners.wrapped import REPLAY_BUILD
+from orga.client.runners.wrapped import REPLAY_BUILD, ObservedRunner
 from orga.client.runs.agents import AgentHandle
-from orga.client.testing.differing import LastTask, difference_from
 from orga.client.testing.recorded import NoHistory, recorded_history
 from orga.client.workers.plugin import OrgaPlugin
+from orga.workflows.types.text import one_line
+
+MESSAGE_CHARS = 500
+
+_MESSAGE = re.compile(r'message: "((?:[^"\\]|\\.)*)"')
+_NUMBER = re.compile(r"HistoryEvent\(id: (\d+)")
+_NAME = re.compile(r"event '([^']*)'")
+_NAMES = ("activity_type", "workflow_type", "activity_id", "timer_id", "marker_name", "signal_name")
+"""Fields of events that say what one is about."""
+
+_LINE = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+class LastTask:
+    """Keeps the last workflow task that a replayer has carried out."""
+
+    def __init__(self) -> None:
+        self.events_before = 0
+        """How many events of the history the task knew."""
+        self.commands: Sequence[str] = ()
+        self.failure = ""
+
+    @property
+    def plugin(self) -> SimplePlugin:
+        """The last plugin of a replayer, which shows its tasks."""
+        return _Watching(self)
+
+    def see(self, activation: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
+        """Take in a task, and what workflow code made of it; an eviction is none."""
+        if all(job.HasField("remove_from_cache") for job in activation.jobs):
+            return
+        self.events_before = activation.history_length
+        self.commands = [_shown(command) for command in completion.successful.commands]
+        failed = completion.failed.failure
+        where = _LINE.findall(failed.stack_trace)
+        self.failure = failed.message + (f" ({where[-1][0]}:{where[-1][1]})" if where else "")
+
+
+def difference_from(history: WorkflowHistory, last: LastTask, failure: Exception) -> str:
+    """Return where the code of today parts from the history: the first event that differs, and what came instead."""
+    if last.failure:
+        return f"behind event {last.events_before} the code of today fails: {last.failure}"
+    found = _MESSAGE.search(str(failure))
+    said = one_line(found.group(1) if found else str(failure), MESSAGE_CHARS)
+    event = _first_differing(history.events, last, said)
+    there = (
+        f"behind event {last.events_before}" if event is None else f"event {event.event_id}, {_told(event)}, differs"
+    )
+    does = ", ".join(last.commands) or "nothing"
+    return f"{there}: the code of today does {does} in this task ({said})"
+
+
+def _first_differing(events: Sequence[HistoryEvent], last: LastTask, said: str) -> HistoryEvent | None:
+    """Return the event that the SDK names by its number, or the first of the task's that bears the name it tells."""
+    if number := _NUMBER.search(said):
+        return next((event for event in events if event.event_id == int(number.group(1))), None)
+    names = set(_NAME.findall(said))
+    return next((e for e in events if e.event_id > last.events_before and names & set(_names_in(e))), None)
+
+
+def _told(event: HistoryEvent) -> str:
+    kind = EventType.Name(event.event_type).removeprefix("EVENT_TYPE_").title().replace("_", "")
+    return " ".join((kind, *_names_in(event)[:1]))
+
+
+def _names_in(event: HistoryEvent) -> list[str]:
+    """Return what the event is about: the activity, the child workflow, the ids of either."""
+    attributes = getattr(event, event.WhichOneof("attributes") or "", None)
+    found = [getattr(attributes, key, "") for key in _NAMES]
+    return [str(getattr(each, "name", each)) for each in found if getattr(each, "name", each)]
+
+
+def _shown(command: Any) -> str:
+    kind = command.WhichOneof("variant")
+    value = getattr(command, kind)
+    name = next(
+        (getattr(value, key) for key in ("activity_type", "workflow_type", "patch_id") if hasattr(value, key)), ""
+    )
+    return f"{kind} {name}".strip()
+
+
+class _Watching(SimplePlugin):
+    """Puts a watched runner around each of a replayer's, also that of workflows without a sandbox."""
+
+    def __init__(self, last: LastTask) -> None:
+        super().__init__("orga.testing.LastTask")  # pyright: ignore[reportUnknownMemberType]
+        self._last = last
+
+    def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
+        given = cast("dict[str, Any]", config)
+        for name in ("workflow_runner", "unsandboxed_workflow_runner"):
+            given[name] = ObservedRunner(given[name], self._last.see)
+        return config
+
 
 Recorded = WorkflowHistory | AgentHandle | WorkflowHandle[Any, Any] | Path | str
 

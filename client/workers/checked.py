@@ -8,30 +8,29 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from orga.activities.adapters.agent_problems import agent_problems, cost_refusal
-from orga.activities.adapters.agents import with_default
+from orga.activities.adapters.agents.agent_problems import agent_problems, cost_refusal
+from orga.activities.adapters.agents.agents import with_default
+from orga.activities.adapters.agents.pipelines import pipeline_problems
+from orga.activities.adapters.agents.tiers import ChosenModels, ModelChoice
 from orga.activities.adapters.mcp.names import is_of_some_server
 from orga.activities.adapters.mcp.settings import server_settings
 from orga.activities.adapters.models.registry import ModelRegistry, default_model
-from orga.activities.adapters.pipelines import pipeline_problems
 from orga.activities.adapters.policy.ladder import PolicySettings, engine_name, policy_engine
 from orga.activities.adapters.policy.problems import BrokenPolicies
-from orga.activities.adapters.tiers import ChosenModels, ModelChoice
 from orga.activities.adapters.tools.catalog import ToolCatalog
+from orga.activities.gate.permits import permit_keys
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.activities.permits import permit_keys
-from orga.client.config.model_prices import is_priced
+from orga.client.config.known_models import is_priced
 from orga.client.config.notify_settings import notify_settings
 from orga.client.config.policy_settings import policy_settings
 from orga.client.config.sections import OrgaConfig
-from orga.client.config.trust.writable_rules import writable_rules
-from orga.client.workers.deliveries import configured_deliveries
+from orga.client.config.trust.rules_in_use import writable_rules
 from orga.client.workers.knowledge import configured_store
-from orga.client.workers.parts import configured_parts
+from orga.client.workers.parts import configured_deliveries, configured_parts
 from orga.client.workers.tools import worker_tools
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.gate import PERMIT_KEY
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.gate import PERMIT_KEY
+from orga.workflows.types.tool_calls.tools import ToolSpec
 
 Environment = Mapping[str, str]
 

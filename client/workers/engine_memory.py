@@ -18,12 +18,11 @@ from orga.client.history.values import values_of
 from orga.client.past.aftermath import recorded_setup
 from orga.client.runs.newest import newest_of, quoted
 from orga.client.server.endpoint import ServerUnavailable
-from orga.client.server.home import server_home
+from orga.client.server.home import read_table, server_home, write_table
 from orga.client.server.pollers import pollers, short_policy, shown_policy
-from orga.client.server.state_table import read_table, write_table
-from orga.workflows.types.gate import is_weaker, judges_by, policy_text
 from orga.workflows.types.names import RUNS
 from orga.workflows.types.setup import Setup
+from orga.workflows.types.tool_calls.gate import is_weaker, judges_by, policy_text
 
 _LOOKED_AT = 50
 """Events: what a run works with stands at its beginning."""

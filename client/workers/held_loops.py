@@ -5,9 +5,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from orga.client.server.endpoint import ServerUnavailable
-from orga.client.server.home import server_home
+from orga.client.server.home import UnreadableTable, read_table, server_home, write_table
 from orga.client.server.pollers import MARK, may_live, own_identity
-from orga.client.server.state_table import UnreadableTable, read_table, write_table
 
 
 def remember_hold(held: object) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from orga.activities.adapters.agent_problems import agent_problems
+from orga.activities.adapters.agents.agent_problems import agent_problems
 from orga.activities.adapters.mcp.names import is_of_some_server
 from orga.activities.adapters.tools.python_function import PythonFunction
 from orga.activities.ports import Tool
@@ -19,14 +19,13 @@ from orga.client.config.known_models import misnamed
 from orga.client.config.sections import OrgaConfig, PolicyConfig
 from orga.client.errors import ConfigError
 from orga.workflows.types.agents import DEFAULT_INSTRUCTIONS, READ_ONLY_TOOLS, AgentConfig, Critic
-from orga.workflows.types.decision_checks import CheckedDecision
-from orga.workflows.types.delegation import Delegate
-from orga.workflows.types.input import LoopConfig
-from orga.workflows.types.loop_settings import LoopSettings
-from orga.workflows.types.mcp import McpServer
+from orga.workflows.types.input import LoopConfig, LoopSettings
 from orga.workflows.types.record import problems
 from orga.workflows.types.tiers import PREFIX
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.decision import CheckedDecision
+from orga.workflows.types.tool_calls.delegation import Delegate
+from orga.workflows.types.tool_calls.mcp import McpServer
+from orga.workflows.types.tool_calls.tools import ToolSpec
 
 Function = Callable[..., Any] | Tool
 """A function for agents: plain, marked by `@tool`, or any `@activity.defn`, methods of objects too; or a whole tool."""

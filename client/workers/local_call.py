@@ -8,16 +8,16 @@ from typing import Any, cast
 from uuid import uuid4
 
 from orga.activities.adapters.schemas.arguments import find_argument_errors
-from orga.activities.error_text import error_text
-from orga.activities.gate import GateActivities
-from orga.activities.known_secrets import KnownSecrets
+from orga.activities.calls.activity import error_text
+from orga.activities.gate.gate import GateActivities
 from orga.activities.ports import PolicyEngine, Tool, ToolContext, ToolError
-from orga.activities.sanitize import sanitized
-from orga.workflows.types.gate import GateRequest, Verdict
+from orga.activities.text.sanitize import sanitized
+from orga.activities.text.secrets import KnownSecrets
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.text import clean_text, clip
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
+from orga.workflows.types.tool_calls.tools import ToolSpec
 
 MAX_ERROR_BYTES = 4_000
 

@@ -5,37 +5,61 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.mcp.settings import secret_variables
 from orga.activities.adapters.models.registry import ModelRegistry, default_model
 from orga.activities.adapters.policy.ladder import engine_name, gate_execution, policy_engine, policy_version
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.adapters.tools.catalog import ToolCatalog
+from orga.activities.adapters.tools.root import Root
 from orga.activities.adapters.webhook.sender import Link, Webhook, no_link
-from orga.activities.breakers import WorkerBreakers
+from orga.activities.circuits import WorkerBreakers
 from orga.activities.deliver import DeliveryChannel
-from orga.activities.gate import ArgumentErrors
+from orga.activities.gate.gate import ArgumentErrors
+from orga.activities.gate.permits import PermitKeys, permit_keys
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
-from orga.activities.model_calls import Models
-from orga.activities.permits import PermitKeys, permit_keys
+from orga.activities.models.model_calls import Models
 from orga.activities.ports import Agents, Notifier, PolicyEngine, Tool, ToolSource
-from orga.client.config.delivery_settings import told_channels
+from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
+from orga.client.config.delivery_settings import delivery_channels, told_channels
+from orga.client.config.known_models import is_priced
 from orga.client.config.mcp_servers import configured_servers
-from orga.client.config.model_prices import is_priced
 from orga.client.config.notify_settings import ADDRESS, notify_settings
 from orga.client.config.policy_folder import policy_place
 from orga.client.config.policy_settings import policy_settings
 from orga.client.config.sections import OrgaConfig
-from orga.client.workers.build import build_id
-from orga.client.workers.deliveries import configured_deliveries
+from orga.client.config.trust.rules_in_use import rules_in_use
+from orga.client.workers.deployment import build_id
 from orga.client.workers.knowledge import configured_store
-from orga.client.workers.stand_ins import KnownModels, StandIns
+from orga.client.workers.test_doubles import KnownModels, StandIns
 from orga.client.workers.tools import manifest_secrets, worker_tools
-from orga.workflows.types.breakers import CircuitOptions
 from orga.workflows.types.input import Workplace
+from orga.workflows.types.names import LOOP_VERSION
 from orga.workflows.types.setup import Setup
-from orga.workflows.types.versions import LOOP_VERSION
+from orga.workflows.types.tool_calls.breakers import CircuitOptions
+
+
+def configured_deliveries(
+    config: OrgaConfig, root: Path, env: Mapping[str, str], store: KnowledgeStore | None = None
+) -> dict[str, DeliveryChannel]:
+    """Return the channels that the config names; files are written under the limits of the file tools.
+
+    Args:
+        config: As it was read.
+        root: Of the file tools.
+        env: Holds the secrets of channels.
+        store: That of the worker; the configured one without.
+
+    Raises:
+        ValueError: One cannot be used; the text names it.
+    """
+    return delivery_channels(
+        config.goals.deliveries,
+        lambda: Root(root, rules_in_use(config, root, env)),
+        lambda: store or configured_store(config, env, root),
+        env,
+    )
+
 
 _log = logging.getLogger(__name__)
 

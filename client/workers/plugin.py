@@ -29,7 +29,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 from orga.activities.ports import Agents
 from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
-from orga.client.config.trust.writable_rules import writable_rules
+from orga.client.config.trust.rules_in_use import writable_rules
 from orga.client.config.workplace import workplace
 from orga.client.connect import UpdateReasons, page_of
 from orga.client.errors import ConfigError
@@ -42,10 +42,10 @@ from orga.client.workers.engine_memory import change_of_engine, recorded_engine,
 from orga.client.workers.in_code import Agent, Function, InCode
 from orga.client.workers.parts import Parts, configured_parts
 from orga.client.workers.registered import HEARTBEAT_THROTTLE, WORKFLOW_TASKS, beside, registered
-from orga.client.workers.stand_ins import StandIns
+from orga.client.workers.test_doubles import StandIns
 from orga.own_code import seal
-from orga.workflows.types.mcp import McpServer
 from orga.workflows.types.setup import PrepareRequest, Setup
+from orga.workflows.types.tool_calls.mcp import McpServer
 
 _log = logging.getLogger(__name__)
 

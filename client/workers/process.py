@@ -12,7 +12,7 @@ from temporalio.client import Client
 from orga.client.config.worker_order import POLLS, WorkerOrder
 from orga.client.errors import OrgaError
 from orga.client.server.pollers import is_of_process, pollers
-from orga.client.workers.ahead import Begun, begin_writing, take_or_begin
+from orga.client.workers.early_start import Begun, begin_writing, take_or_begin
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 15.0

@@ -10,20 +10,17 @@ from temporalio.client import Client
 from temporalio.worker import Interceptor
 
 from orga.activities.adapters.repaired_json import repaired_json
-from orga.activities.conversations import Conversations
+from orga.activities.calls.tools import source_activity, tool_activities
+from orga.activities.circuits import GuardedModels, ToolCircuits
 from orga.activities.critique import CritiqueActivities
-from orga.activities.deliver import DeliverActivities
-from orga.activities.gate import GateActivities
+from orga.activities.deliver import DeliverActivities, NotifyActivities
+from orga.activities.gate.gate import GateActivities
 from orga.activities.goals import GoalActivities
 from orga.activities.knowledge.recall import RecallActivities
-from orga.activities.model_circuits import GuardedModels
-from orga.activities.notify import NotifyActivities
-from orga.activities.past import PastActivities
-from orga.activities.prepare import PrepareActivities
+from orga.activities.models.conversations import Conversations
+from orga.activities.prepare import PastActivities, PrepareActivities
 from orga.activities.reason import ReasonActivities
 from orga.activities.summarise import SummariseActivities
-from orga.activities.tool_circuits import ToolCircuits
-from orga.activities.tools import source_activity, tool_activities
 from orga.activities.watchdog import NamedTasks, Watchdog
 from orga.client.history.events import WorkflowHistory
 from orga.client.past.shared import RunPasts

@@ -19,12 +19,12 @@ from orga.client.config.policy_folder import starter_policy
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.workplace import settle
 from orga.client.connect import connection
-from orga.client.runs.worker_beside import check_by
+from orga.client.runs.local_worker import check_by
 from orga.client.telemetry.start import telemetry
-from orga.client.workers.build import build_id
+from orga.client.workers.deployment import build_id
 from orga.client.workers.in_code import Agent, Function
 from orga.client.workers.plugin import OrgaPlugin
-from orga.workflows.types.mcp import McpServer
+from orga.workflows.types.tool_calls.mcp import McpServer
 
 GRACE_OF_A_SCRIPT = timedelta(seconds=5)
 """What calls in flight get to end in when the block is left: somebody waits for the end of the script."""

@@ -1,23 +1,26 @@
 """The tools that a worker has of its own, and where each comes from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orga.activities.adapters.knowledge.recall_tool import RecallKnowledge
-from orga.activities.adapters.knowledge.store_tool import StoreKnowledge
+from orga.activities.adapters.knowledge.tools import RecallKnowledge, StoreKnowledge
 from orga.activities.adapters.manifests.build import manifest_tool, secret_variables
+from orga.activities.adapters.mcp.names import server_of
 from orga.activities.adapters.mcp.settings import own_options
 from orga.activities.adapters.rules import Rules
-from orga.activities.adapters.tools.catalog import builtin_tools, with_options
-from orga.activities.adapters.tools.github_api import GitHubSettings
+from orga.activities.adapters.tools.catalog import ToolCatalog, builtin_tools, with_options
+from orga.activities.adapters.tools.github import GitHubSettings
 from orga.activities.adapters.tools.python_function import load_function
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.activities.ports import Tool
+from orga.activities.ports import Tool, ToolContext
 from orga.client.config.manifests import ManifestFile, manifests_of
-from orga.client.config.sections import OrgaConfig
-from orga.client.config.tool_folders import tool_folders
+from orga.client.config.mcp_servers import configured_servers
+from orga.client.config.sections import OrgaConfig, tool_folders
 from orga.client.config.trust.rules_in_use import rules_in_use
+from orga.client.workers.knowledge import configured_store
+from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
 
 BUILT_IN = "built-in"
 IN_CODE = "given in code"
@@ -86,3 +89,41 @@ def _of_manifest(file: ManifestFile, config: OrgaConfig, root: Path, env: Mappin
         return manifest_tool(file.manifest, root, env, config.tools.web.allow_hosts, rules)
     except ValueError as error:
         raise ValueError(f"{file.path}: {error}") from error
+
+
+@asynccontextmanager
+async def available_tools(
+    config: OrgaConfig, root: Path, env: Mapping[str, str], say: Callable[[str], None]
+) -> AsyncGenerator[list[WorkerTool]]:
+    """Yield the tools, ready to be called; `say` is told of servers that cannot be reached.
+
+    Raises:
+        ValueError: Something in the config cannot be had, or two tools have one name.
+    """
+    own = worker_tools(config, root, env, configured_store(config, env, root))
+    configured = configured_servers(config, ToolCatalog(each.tool for each in own), env)
+    if configured is None:
+        yield own
+        return
+    async with configured as servers:
+        found = await servers.specs([f"{name}_*" for name in config.mcp.servers])
+        for name in config.mcp.servers:
+            missing = servers.absent(f"{name}_*")
+            if missing and missing.for_now:
+                say(missing.why)
+        yield own + [
+            WorkerTool(_Offered(spec, tool), f"MCP server {server_of(name, config.mcp.servers)}")
+            for name, spec in found.items()
+            if (tool := servers.tool(name, spec.digest))
+        ]
+
+
+class _Offered:
+    """A server's tool with the definition that it has now."""
+
+    def __init__(self, spec: ToolSpec, tool: Tool) -> None:
+        self.spec = spec
+        self._tool = tool
+
+    async def call(self, arguments: dict[str, object], context: ToolContext) -> ToolOutput:
+        return await self._tool.call(arguments, context)

@@ -10,7 +10,7 @@ from temporalio.client import Client
 
 from orga.activities.ports import ToolError
 from orga.testing import FakeTool
-from orga.workflows.types.breakers import BreakerOptions
+from orga.workflows.types.tool_calls.breakers import BreakerOptions
 from tests.support.crash.stage import Case, Outcome, Outcomes, dies, outcome_of, played
 from tests.support.crash.worker import Backstage
 

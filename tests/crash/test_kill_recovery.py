@@ -11,7 +11,7 @@ from temporalio.client import Client
 
 from orga.activities.ports import ToolError
 from orga.testing import FakeTool
-from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tool_calls.recovery import Recovery
 from tests.support.crash.stage import Case, Outcome, Outcomes, Stage, dies, outcome_of, played
 from tests.support.crash.worker import Backstage
 from tests.support.runs.questions import updated

@@ -10,7 +10,7 @@ from temporalio.client import Client
 
 from orga.activities.ports import ToolError
 from orga.testing import FakeTool
-from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tool_calls.recovery import Recovery
 from tests.support.crash.stage import (
     EVERY_ITERATION,
     PATIENCE,

@@ -8,7 +8,7 @@ from temporalio.client import Client
 
 from orga.activities.ports import Judgement, Proposal
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.gate import ApprovalTerms
+from orga.workflows.types.tool_calls.gate import ApprovalTerms
 from tests.support.runs.approvals import pending, yes
 from tests.support.runs.loop import Loop, Ran, a_loop
 from tests.support.runs.questions import told, updated

@@ -11,8 +11,8 @@ from temporalio.service import RPCError
 from orga.activities.ports import Judgement, Proposal
 from orga.client.journal.reading import read_journal
 from orga.testing import FakeTool, answers
-from orga.workflows.types.gate import ApprovalTerms
 from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.tool_calls.gate import ApprovalTerms
 from tests.support.runs.approvals import pending
 from tests.support.runs.loop import a_loop
 from tests.support.runs.questions import updated

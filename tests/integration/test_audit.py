@@ -13,8 +13,7 @@ from orga.activities.ports import Judgement, PolicyEngine, Proposal
 from orga.client.errors import OrgaError, RunNotFound
 from orga.client.history.chain import RunHistory
 from orga.client.proof import audit as auditing
-from orga.client.proof.audit import RunAudit, audited, counts
-from orga.client.proof.rejudged import Rejudge, Rejudged
+from orga.client.proof.audit import Rejudge, Rejudged, RunAudit, audited, counts
 from orga.testing import FakeTool, answers, calls
 from tests.support.hold import Hold
 from tests.support.runs.approvals import Asks, pending, yes

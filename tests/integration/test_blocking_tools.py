@@ -14,7 +14,7 @@ from orga.activities.adapters.tools.python_function import PythonFunction, load_
 from orga.activities.ports import Tool, ToolContext
 from orga.activities.replies import MAX_CALLS
 from orga.testing import FakeTool, ScriptedModel, answers, calls
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import PATIENCE_S, Hold, until
 from tests.support.programs.processes import begun, is_alive, is_running
 from tests.support.runs.loop import a_loop

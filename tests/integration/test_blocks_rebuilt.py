@@ -6,7 +6,7 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
-from orga.activities.cache import ByteCache
+from orga.activities.models.conversations import ByteCache
 from orga.activities.ports import ModelRequest
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, ScriptedModel, answers, calls

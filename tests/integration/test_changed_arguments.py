@@ -8,9 +8,9 @@ from temporalio.client import Client
 from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.text import undelimited
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.runs.approvals import pending, yes
 from tests.support.runs.critics import a_person
 from tests.support.runs.loop import a_loop

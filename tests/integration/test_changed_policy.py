@@ -9,10 +9,10 @@ from orga.activities.adapters.policy.ladder import gate_execution
 from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
 from orga.client.testing.script import USAGE
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.gate import ApprovalTerms
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.recovery import Recovery
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.gate import ApprovalTerms
+from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import Hold, until
 from tests.support.runs.critics import a_critic, a_person, criticised, verdict
 from tests.support.runs.delegates import a_cast, agent, delegates, leading

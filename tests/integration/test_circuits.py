@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.adapters.agents import ConfiguredAgents
-from orga.activities.adapters.policy.listed import ListedTools
+from orga.activities.adapters.agents.agents import ConfiguredAgents
+from orga.activities.adapters.policy.ladder import ListedTools
 from orga.activities.adapters.schemas.arguments import find_argument_errors
-from orga.activities.breakers import WorkerBreakers, monotonic_time
+from orga.activities.circuits import WorkerBreakers, monotonic_time
 from orga.activities.ports import ModelError, ToolContext, ToolError
 from orga.client.testing.script import ScriptedModels, Step
 from orga.client.workers.parts import Parts
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.worker import build_worker
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.breakers import BreakerOptions, CircuitOptions
 from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.breakers import BreakerOptions, CircuitOptions
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import Hold, happens, until
 from tests.support.runs.circuits import Clock
 from tests.support.runs.loop import WORKER_FACTS, Loop

@@ -11,7 +11,7 @@ from temporalio.client import Client
 from orga.activities.ports import ModelRequest, ToolContext, ToolError
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.runs.loop import Deny, a_loop
 
 KINDS = ["works"] * 6 + ["fails"] * 2 + ["breaks"] * 2 + ["denied"] * 2 + ["hangs"] * 2

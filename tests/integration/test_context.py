@@ -10,7 +10,7 @@ import pytest
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowHistory
 
-from orga.activities.conversations import Conversations
+from orga.activities.models.conversations import Conversations
 from orga.activities.ports import HistorySource, ModelRequest, RunKey
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Message, Reply

@@ -12,7 +12,7 @@ from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
 from orga.client.server.search_attributes import register
 from orga.runs import openai_messages, verify
 from orga.testing import FakeTool, ScriptedModel, answers, calls
-from orga.workflows.decisions.calls import idempotency_key
+from orga.workflows.decisions.tool_calls.calls import idempotency_key
 from orga.workflows.types.given_messages import GIVEN_MESSAGES
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.setup import Setup

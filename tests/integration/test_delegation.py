@@ -7,8 +7,8 @@ from temporalio.client import Client
 
 from orga.activities.ports import Judgement, Proposal
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.delegation import DelegateSpec
 from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.tool_calls.delegation import DelegateSpec
 from tests.support.runs.delegates import PAIR, a_cast, agent, children_of, delegates, leading, led, result_of, shown
 from tests.support.runs.loop import Deny
 from tests.support.runs.questions import updated, waiting

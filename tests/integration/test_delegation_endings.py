@@ -9,7 +9,7 @@ from temporalio.client import Client, WorkflowFailureError
 
 from orga.activities.ports import ToolContext
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import PATIENCE_S, Hold, happens
 from tests.support.runs.delegates import PAIR, a_cast, agent, children_of, delegates, leading, led, result_of
 from tests.support.runs.sagas import Ledger, book, pay, saga

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from temporalio.client import Client, WorkflowExecutionStatus
 
-from orga.client.past.resets import reset
-from orga.client.past.rewind import plan_rewind, rewind
+from orga.client.past.rewind import plan_rewind, reset, rewind
 from orga.client.runs.agents import AgentHandle
 from orga.client.testing.script import Step
 from orga.testing import FakeTool, answers, calls

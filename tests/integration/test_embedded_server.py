@@ -18,10 +18,9 @@ from temporalio.testing import WorkflowEnvironment
 from orga.client.server.embedded import ensure_server, running, stop
 from orga.client.server.endpoint import Endpoint, ServerUnavailable
 from orga.client.server.home import Home
-from orga.client.server.leases import lease
 from orga.client.server.locks import is_held
 from orga.client.server.readiness import wait_ready
-from orga.client.server.record import ServerRecord, read_record
+from orga.client.server.record import ServerRecord, lease, read_record
 from orga.client.server.resolve import resolve_endpoint
 from orga.client.server.search_attributes import SearchAttributesRefused, missing, register
 from orga.own_code import ROOT
@@ -31,7 +30,7 @@ from tests.support.parts.temporal import temporal_cli
 OTHER_COMMAND = """
 import asyncio
 from orga.client.server.embedded import ensure_server
-from orga.client.server.leases import lease
+from orga.client.server.record import lease
 with lease():
     print(asyncio.run(ensure_server(lambda line: None)).address, flush=True)
     input()

@@ -7,18 +7,18 @@ from contextlib import asynccontextmanager
 import pytest
 from temporalio.client import Client
 
-from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.agents.agents import ConfiguredAgents
+from orga.activities.adapters.agents.tiers import NO_GOAL_TIERS
 from orga.activities.adapters.models.registry import ModelRegistry
-from orga.activities.adapters.policy.listed import ListedTools
+from orga.activities.adapters.policy.ladder import ListedTools
 from orga.activities.adapters.schemas.arguments import find_argument_errors
-from orga.activities.adapters.tiers import NO_GOAL_TIERS
 from orga.client.workers.parts import Parts
 from orga.testing import FakeTool, ScriptedModel, answers
 from orga.worker import build_worker
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.breakers import CircuitOptions
-from orga.workflows.types.delegation import Delegate
 from orga.workflows.types.tiers import GoalTiers, ModelTiers
+from orga.workflows.types.tool_calls.breakers import CircuitOptions
+from orga.workflows.types.tool_calls.delegation import Delegate
 from orga.workflows.types.usage import ModelPrice
 from tests.support.model.chat_server import Calls, Says, chat_server
 from tests.support.model.goals import a_step, says, scored

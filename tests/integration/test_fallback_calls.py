@@ -9,8 +9,8 @@ from temporalio.client import Client
 from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.recovery import Recovery
-from orga.workflows.types.tools import Effect, ToolOptions
+from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.tools import Effect, ToolOptions
 from tests.support.hold import Hold
 from tests.support.runs.loop import WORKER_FACTS, Deny, Ran, a_loop
 

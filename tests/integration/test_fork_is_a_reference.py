@@ -15,8 +15,8 @@ from orga.client.past.requeue import remains, requeue_in_fork
 from orga.client.proof.verify import verify
 from orga.client.runs.agents import AgentHandle
 from orga.testing import FakeTool, ScriptedModel, answers, calls
-from orga.workflows.types.recovery import Recovery
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import Hold
 from tests.support.runs.critics import BAD, a_critic, criticised, evaluations, verdict
 from tests.support.runs.loop import Loop, Ran, a_loop

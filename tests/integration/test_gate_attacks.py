@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
+from orga.activities.gate.gate import UNFIT
 from orga.activities.ports import Judgement, Proposal
-from orga.activities.recordable import UNFIT
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.gate import ApprovalTerms
+from orga.workflows.types.tool_calls.gate import ApprovalTerms
 from tests.support.hold import Hold
 from tests.support.runs.loop import WORKER_FACTS, a_loop
 from tests.support.runs.questions import told, updated, waiting

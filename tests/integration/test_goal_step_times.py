@@ -6,7 +6,7 @@ from temporalio.client import Client
 from orga.testing import FakeTool, answers
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.input import LoopConfig
-from orga.workflows.types.tools import REPORT_S, ToolOptions
+from orga.workflows.types.tool_calls.tools import REPORT_S, ToolOptions
 from tests.support.model.goals import GoalModel, a_step, says, scored
 from tests.support.runs.delegates import a_cast, agent, delegates
 from tests.support.runs.goals import ended, start

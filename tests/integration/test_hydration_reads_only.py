@@ -9,8 +9,8 @@ from orga.activities.ports import ToolContext, ToolError
 from orga.testing import FakeTool, answers
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.input import LoopConfig
-from orga.workflows.types.recovery import Recovery
-from orga.workflows.types.tools import Effect, ToolOptions
+from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.tools import Effect, ToolOptions
 from tests.support.runs.critics import a_critic, criticised
 from tests.support.runs.loop import a_loop
 

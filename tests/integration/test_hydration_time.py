@@ -10,7 +10,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from orga.activities.ports import ToolContext, ToolError
 from orga.testing import FakeTool, ScriptedModel, answers
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.loop import a_loop
 

@@ -12,9 +12,9 @@ from orga.client.server.search_attributes import register
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.names import DEAD_LETTERS, WAITING
-from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.setup import Setup
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import until
 from tests.support.runs.delivered import a_hook, a_room, finds, told
 from tests.support.runs.goals import ended, start

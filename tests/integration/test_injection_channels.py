@@ -8,7 +8,7 @@ from temporalio.client import Client
 from orga.activities.ports import Judgement, Proposal, ToolError
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.hydration import CONTEXT_BLOCK
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.runs.delegates import Cast, agent, delegates
 from tests.support.runs.loop import a_loop
 

@@ -9,7 +9,7 @@ from temporalio.client import Client, WorkflowHandle
 
 from orga.activities.adapters.policy.cedar import CedarPolicies
 from orga.activities.ports import ModelRequest, ToolContext
-from orga.activities.sanitize import sanitized
+from orga.activities.text.sanitize import sanitized
 from orga.client.testing.script import USAGE, Step
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.agents import AgentConfig

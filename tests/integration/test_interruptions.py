@@ -11,7 +11,7 @@ from temporalio.client import Client
 from orga.activities.ports import ToolContext
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.status import ShownMessage
-from orga.workflows.types.tools import Effect
+from orga.workflows.types.tool_calls.tools import Effect
 from tests.support.hold import PATIENCE_S, Hold, happens
 from tests.support.runs.loop import Loop, Ran, a_loop, a_worker
 

@@ -7,8 +7,8 @@ from temporalio.client import Client
 from orga.activities.ports import ToolContext, ToolError
 from orga.client.policies.explained import explanations
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.recovery import Recovery
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import Hold
 from tests.support.runs.approvals import Asks, pending, yes
 from tests.support.runs.critics import a_critic, a_person, criticised, verdict

@@ -7,10 +7,10 @@ from temporalio.client import Client
 
 from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.decisions.calls import idempotency_key
+from orga.workflows.decisions.tool_calls.calls import idempotency_key
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.recovery import Recovery
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import Hold
 from tests.support.runs.loop import a_loop
 from tests.support.runs.questions import updated

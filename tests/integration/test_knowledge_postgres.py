@@ -11,8 +11,7 @@ from psycopg import sql
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
 from orga.activities.adapters.knowledge.postgres.address import address
 from orga.activities.adapters.knowledge.postgres.candidates import NEAREST
-from orga.activities.adapters.knowledge.postgres.rows import bits
-from orga.activities.adapters.knowledge.postgres.schema import MIGRATIONS, VERSION
+from orga.activities.adapters.knowledge.postgres.schema import MIGRATIONS, VERSION, bits
 from orga.activities.adapters.knowledge.postgres.store import PostgresStore
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.workflows.types.knowledge import Erasure

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orga.activities.adapters.knowledge.recall_tool import RecallKnowledge
+from orga.activities.adapters.knowledge.tools import RecallKnowledge
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.knowledge.recall import look_up
 from orga.activities.knowledge.scopes import may_recall

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.conversations import Conversations
+from orga.activities.models.conversations import Conversations
 from orga.activities.ports import ModelRequest
 from orga.activities.replies import calls_room
 from orga.client.runs.agents import AgentHandle
@@ -15,7 +15,7 @@ from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.decisions.conversation import bytes_for, size_of
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from orga.workflows.types.usage import Usage
 from tests.support.runs.loop import WORKER_FACTS, Ran, a_loop
 

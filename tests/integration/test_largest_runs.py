@@ -12,7 +12,7 @@ from orga.testing import FakeTool, ScriptedModel, answers
 from orga.workflows.decisions.carried_parts import BEGIN_BYTES, MAX_CARRIED_BYTES
 from orga.workflows.types.input import MAX_TASK_BYTES, MAX_TRUSTED_BYTES
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import until
 from tests.support.runs.approvals import Asks, pending, yes
 from tests.support.runs.loop import WORKER_FACTS, a_loop

@@ -9,7 +9,7 @@ from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.json_text import answer_json
 from orga.workflows.types.messages import Message
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.one_thread import one_thread
 
 __all__ = ["one_thread"]

@@ -10,7 +10,7 @@ from temporalio.client import Client, WorkflowHandle
 
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.replay.record import SCENARIOS
 from tests.support.runs.approvals import Asks, pending, yes
 from tests.support.runs.looked_at import looked_at

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-from orga.activities.adapters.policy.allow_all import AllowAll
+from orga.activities.adapters.policy.ladder import AllowAll
 from orga.client.config.sections import OrgaConfig
 from orga.client.workers.parts import configured_tools
 from orga.testing import answers, calls

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from orga.activities.adapters.mcp import http_server, listing
+from orga.activities.adapters.mcp import connection, http_server
+from orga.activities.adapters.mcp.connection import MAX_PAGES
 from orga.activities.adapters.mcp.failures import REFUSED, SERVER_FAILED
-from orga.activities.adapters.mcp.listing import MAX_PAGES
 from orga.activities.ports import ToolError
-from orga.workflows.types.mcp import McpServer
-from orga.workflows.types.tools import PROCESS_CRASHED
+from orga.workflows.types.tool_calls.mcp import McpServer
+from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED
 from tests.support.mcp.hostile_http import hostile_http
 from tests.support.mcp.sources import called, hostile, received, source_of
 
@@ -165,7 +165,7 @@ async def test_a_list_without_end_ends(tmp_path: Path) -> None:
 
 
 async def test_pages_that_are_large_together_end_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "MAX_BYTES", 1_000_000)
+    monkeypatch.setattr(connection, "MAX_BYTES", 1_000_000)
     async with source_of(s=hostile(tmp_path, "pages", "heavy")) as source:
         descriptions = [spec.description for spec in (await source.specs(["s_*"])).values()]
     assert len(descriptions) == 5

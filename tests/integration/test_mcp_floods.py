@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from orga.activities.ports import ToolError
-from orga.workflows.types.mcp import McpServer
-from orga.workflows.types.tools import PROCESS_CRASHED
+from orga.workflows.types.tool_calls.mcp import McpServer
+from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED
 from tests.support.mcp.floods import FLOODS, flood
 from tests.support.mcp.hostile_http import hostile_http
 from tests.support.mcp.sources import called, hostile, source_of

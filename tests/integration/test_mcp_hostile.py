@@ -14,8 +14,8 @@ import pytest
 from orga.activities.adapters.mcp import connection, keeper
 from orga.activities.adapters.mcp.failures import BAD_RESULT, CHANGED, REPORTED, UNAVAILABLE
 from orga.activities.ports import ToolContext, ToolError
-from orga.workflows.types.mcp import McpServer
-from orga.workflows.types.tools import PROCESS_CRASHED
+from orga.workflows.types.tool_calls.mcp import McpServer
+from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED
 from tests.support.hold import PATIENCE_S, until
 from tests.support.mcp.sources import a_definition, called, defined, hostile, received, source_of
 from tests.support.programs.processes import begun, is_running

@@ -8,8 +8,8 @@ import pytest
 from orga.activities.adapters.mcp.failures import CHANGED
 from orga.activities.adapters.mcp.servers import McpServers
 from orga.activities.ports import ToolError
-from orga.workflows.types.mcp import McpServer
-from orga.workflows.types.tools import PROCESS_CRASHED
+from orga.workflows.types.tool_calls.mcp import McpServer
+from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED
 from tests.support.mcp.scripted_http import TOOL, done, listed, scripted_http
 from tests.support.mcp.sources import source_of
 from tests.support.tools.calls import CONTEXT

@@ -14,10 +14,10 @@ from temporalio.client import Client, WorkflowFailureError, WorkflowHistory
 from orga.activities.adapters.mcp import connection
 from orga.activities.ports import ModelRequest
 from orga.testing import FakeTool, ScriptedModel, answers, calls
-from orga.workflows.types.breakers import BreakerOptions
-from orga.workflows.types.mcp import McpServer
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.breakers import BreakerOptions
+from orga.workflows.types.tool_calls.mcp import McpServer
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import until
 from tests.support.mcp.loop import an_mcp_loop
 from tests.support.mcp.sources import a_definition, defined, hostile, received

@@ -11,7 +11,7 @@ import pytest
 from orga.activities.adapters.mcp.failures import REFUSED, REPORTED, UNAVAILABLE
 from orga.activities.adapters.mcp.servers import McpServers
 from orga.activities.ports import ToolContext, ToolError
-from orga.workflows.types.mcp import McpServer
+from orga.workflows.types.tool_calls.mcp import McpServer
 from tests.support.hold import until
 from tests.support.mcp import http_servers as mcp_http
 from tests.support.mcp.sources import called, source_of

@@ -5,11 +5,11 @@ from functools import partial
 import pytest
 from temporalio.client import Client
 
-from orga.activities.conversations import Conversations
+from orga.activities.models.conversations import Conversations
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types import telemetry_names as names
-from orga.workflows.types.recovery import Recovery
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.runs.loop import Deny, a_loop
 from tests.support.web.otlp_receiver import Receiver
 from tests.support.web.telemetry import collector, connected, fresh_globals, started

@@ -14,7 +14,7 @@ from orga.activities.watchdog import Watchdog
 from orga.client.testing.script import Step
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.integration.test_hostile_replies import REPLIES
 from tests.support.hold import until
 from tests.support.programs.standstill import LIMIT_S, longest_pause

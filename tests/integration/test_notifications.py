@@ -11,8 +11,8 @@ from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.names import NOTIFY
-from orga.workflows.types.recovery import Recovery
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import until
 from tests.support.runs.approvals import Asks, pending, yes
 from tests.support.runs.loop import WORKER_FACTS

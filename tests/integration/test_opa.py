@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.policy.opa_server import OpaServer
-from orga.activities.adapters.policy.opa_wasm import OpaWasm
+from orga.activities.adapters.policy.opa import OpaServer, OpaWasm
 from orga.activities.ports import Judgement, PolicyEngine, Proposal
-from orga.workflows.types.gate import ApprovalTerms
+from orga.workflows.types.tool_calls.gate import ApprovalTerms
 from tests.support.parts.opa import bundle, opa, running_opa
 from tests.support.values.policies import a_tool_proposal, an_answer
 

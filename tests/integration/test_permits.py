@@ -16,7 +16,7 @@ from temporalio.api.workflowservice.v1 import RespondActivityTaskCompletedByIdRe
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.worker import Worker
 
-from orga.activities.permits import PermitKeys
+from orga.activities.gate.permits import PermitKeys
 from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
 from orga.client.past.requeue import remains, requeue_in_fork
 from orga.client.past.rewind import rewind
@@ -24,8 +24,8 @@ from orga.client.proof.verify import verify
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.worker import build_worker
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.recovery import Recovery
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import Hold
 from tests.support.runs.approvals import Asks, pending, yes
 from tests.support.runs.loop import WORKER_FACTS, Loop, Ran, parts_of

@@ -8,7 +8,7 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.ports import ModelRequest
-from orga.client.cli.plan_lines import step_lines
+from orga.client.cli.shown.status_text import step_lines
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply
 from tests.support.hold import until

@@ -3,7 +3,7 @@
 import pytest
 from temporalio.client import Client, WorkflowFailureError
 
-from orga.client.cli.phase_rows import table
+from orga.client.cli.inspect.steps import table
 from orga.client.history.prompts import NoPrompt, prompt_of
 from orga.client.journal.phases import goal_phases
 from orga.client.journal.reading import read_journal

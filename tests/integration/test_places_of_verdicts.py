@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.gate import GateActivities
-from orga.client.proof.audit import audited
-from orga.client.proof.rejudged import Rejudge
+from orga.activities.gate.gate import GateActivities
+from orga.client.proof.audit import Rejudge, audited
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.gate import GateRequest, Verdicts
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdicts
 from tests.support.runs.approvals import Asks, pending, yes
 from tests.support.runs.critics import a_critic, criticised, verdict
 from tests.support.runs.loop import Deny, Ran, a_loop

@@ -11,9 +11,8 @@ from pydantic_core import to_json
 from temporalio.client import Client, WorkflowUpdateFailedError
 
 from orga.activities.adapters.policy.cedar import CedarPolicies
-from orga.activities.adapters.policy.ladder import gate_execution
-from orga.activities.adapters.policy.listed import ListedTools
-from orga.activities.adapters.policy.opa_server import OpaServer
+from orga.activities.adapters.policy.ladder import ListedTools, gate_execution
+from orga.activities.adapters.policy.opa import OpaServer
 from orga.activities.ports import PolicyEngine
 from orga.client.journal.phases import goal_phases
 from orga.client.journal.reading import read_journal

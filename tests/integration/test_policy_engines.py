@@ -14,8 +14,7 @@ from temporalio.client import Client
 
 from orga.activities.adapters.policy.cedar import CedarPolicies
 from orga.activities.adapters.policy.ladder import gate_execution
-from orga.activities.adapters.policy.opa_server import OpaServer
-from orga.activities.adapters.policy.opa_wasm import OpaWasm
+from orga.activities.adapters.policy.opa import OpaServer, OpaWasm
 from orga.activities.ports import PolicyEngine
 from orga.client.policies.explained import Explanation, NoSuchVerdict, explanations
 from orga.client.testing.script import Step

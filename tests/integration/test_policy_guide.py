@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orga.activities.adapters.policy.opa_server import OpaServer
-from orga.activities.adapters.policy.opa_wasm import OpaWasm
+from orga.activities.adapters.policy.opa import OpaServer, OpaWasm
 from orga.activities.ports import Judgement
 from tests.support.parts.opa import bundle, running_opa
 from tests.support.programs.inline_command import an_inline_orga

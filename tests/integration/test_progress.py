@@ -9,9 +9,9 @@ from temporalio.client import Client, WorkflowHandle
 
 from orga.activities.ports import ModelRequest, ToolContext, ToolError
 from orga.testing import FakeTool, ScriptedModel, answers, calls
-from orga.workflows.types.breakers import BreakerOptions
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.breakers import BreakerOptions
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.runs.loop import Ran, a_loop
 from tests.support.runs.questions import updated, waiting
 

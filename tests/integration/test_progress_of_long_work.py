@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 from temporalio.client import Client
 
-from orga.client.proof.audit import audited
-from orga.client.proof.rejudged import Rejudge
+from orga.client.proof.audit import Rejudge, audited
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, answers, calls
 from tests.support.programs.orga_command import COMMAND, Orga, an_orga

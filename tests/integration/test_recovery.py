@@ -8,10 +8,10 @@ from temporalio.client import Client, WorkflowUpdateFailedError
 from orga.activities.ports import ToolContext, ToolError
 from orga.client.history.events import UNRECORDED
 from orga.testing import FakeTool, ScriptedModel, answers, calls
-from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.text import undelimited
-from orga.workflows.types.tools import Effect, ToolOptions
+from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.tools import Effect, ToolOptions
 from tests.support.runs.loop import WORKER_FACTS, Deny, Ran, a_loop
 from tests.support.runs.questions import told, updated, waiting
 

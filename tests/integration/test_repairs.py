@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 from temporalio.client import Client
 
-from orga.activities.adapters.models.blocks import block_part
+from orga.activities.adapters.models.reply import block_part
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply
 from tests.support.runs.loop import Deny, a_loop

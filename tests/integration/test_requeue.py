@@ -11,8 +11,8 @@ from orga.client.errors import NoAnswer, NotTakenYet, Refused, RunEnded
 from orga.client.past.requeue import remains, requeue_in_fork
 from orga.client.runs.agents import AgentHandle
 from orga.testing import FakeTool, ScriptedModel, answers, calls
-from orga.workflows.types.recovery import Recovery
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.runs.loop import a_loop, a_worker
 from tests.support.runs.questions import waiting
 from tests.support.runs.rewound import ended

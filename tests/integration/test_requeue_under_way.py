@@ -9,8 +9,8 @@ from orga.activities.ports import ToolContext, ToolError
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.recovery import Recovery
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import Hold, happens
 from tests.support.runs.loop import a_loop
 from tests.support.runs.questions import stands_still, told, updated

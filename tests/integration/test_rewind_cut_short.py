@@ -6,8 +6,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.past.rewind import rewind
-from orga.client.past.standstill import StandsStill, let_go, stands_still
+from orga.client.past.rewind import StandsStill, let_go, rewind, stands_still
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from tests.support.hold import Hold
 from tests.support.runs.delegates import a_cast, agent, delegates, leading
@@ -35,7 +34,7 @@ async def test_a_run_that_was_not_let_go_goes_on_by_the_same_command(
     async with a_loop(client, provider, FakeTool("look")) as loop:
         first = await loop.run()
         with monkeypatch.context() as patch:
-            patch.setattr("orga.client.past.resets.let_go", _dies)
+            patch.setattr("orga.client.past.rewind.let_go", _dies)
             if not is_told:
                 patch.setattr("temporalio.client.WorkflowHandle.signal", _dies)
             with pytest.raises(ConnectionError):
@@ -58,7 +57,7 @@ async def test_a_run_that_was_not_let_go_can_be_rewound_further(
     async with a_loop(client, provider, FakeTool("look")) as loop:
         first = await loop.run()
         with monkeypatch.context() as patch:
-            patch.setattr("orga.client.past.resets.let_go", _dies)
+            patch.setattr("orga.client.past.rewind.let_go", _dies)
             with pytest.raises(ConnectionError):
                 await rewind(client, first.handle.id, 1)
         ran = await ended(client, await rewind(client, first.handle.id, 0))
@@ -76,7 +75,7 @@ async def test_a_run_that_waits_for_its_delegates_goes_on_by_the_same_command(
         handle = await leading(loop)
         await hold.reached()
         with monkeypatch.context() as patch:
-            patch.setattr("orga.client.past.standstill.let_go", _dies)
+            patch.setattr("orga.client.past.rewind.let_go", _dies)
             patch.setattr("orga.client.past.rewind.reset", _dies)
             with pytest.raises(ConnectionError):
                 await rewind(client, handle.id, 0)
@@ -93,6 +92,6 @@ async def test_a_server_that_does_not_let_a_run_go_is_told_with_the_way_out(
     async def refuses(*_: Any) -> None:
         raise RPCError("try later", RPCStatusCode.UNAVAILABLE, b"")
 
-    monkeypatch.setattr("orga.client.past.standstill._update", refuses)
+    monkeypatch.setattr("orga.client.past.rewind._update", refuses)
     with pytest.raises(StandsStill, match=r"unavailable: try later; rewind it again with the same command"):
         await let_go(client, "agent-1")

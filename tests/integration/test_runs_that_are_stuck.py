@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
-from orga.client.cli.checks import _runs  # pyright: ignore[reportPrivateUsage]
-from orga.client.cli.history_status import history_status
-from orga.client.cli.inbox import lines_of
+from orga.client.cli.inspect.inbox import lines_of
+from orga.client.cli.inspect.status import history_status
+from orga.client.cli.workbench.doctor import _runs  # pyright: ignore[reportPrivateUsage]
 from orga.client.errors import TaskFails
 from orga.client.journal.reading import read_journal
 from orga.client.runs.agents import AgentHandle

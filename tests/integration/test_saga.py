@@ -6,8 +6,8 @@ from typing import Any
 from temporalio.client import Client
 
 from orga.testing import ScriptedModel, answers, calls
-from orga.workflows.types.recovery import Recovery
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.runs.loop import Ran, a_loop
 from tests.support.runs.questions import told
 from tests.support.runs.sagas import (

@@ -9,8 +9,8 @@ from temporalio.client import Client
 
 from orga.activities.ports import ToolContext, ToolError
 from orga.testing import FakeTool, answers
-from orga.workflows.types.breakers import BreakerOptions
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.breakers import BreakerOptions
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.runs.questions import told
 from tests.support.runs.sagas import Ledger, an_agency, book, pay, saga
 

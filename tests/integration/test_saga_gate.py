@@ -7,7 +7,7 @@ from temporalio.client import Client
 
 from orga.activities.ports import Judgement, Proposal
 from orga.testing import answers
-from orga.workflows.types.gate import ApprovalTerms
+from orga.workflows.types.tool_calls.gate import ApprovalTerms
 from tests.support.runs.approvals import pending, yes
 from tests.support.runs.loop import Deny
 from tests.support.runs.questions import told, updated

@@ -12,8 +12,8 @@ from orga.activities.adapters.tools.python_function import PythonFunction
 from orga.activities.ports import Tool
 from orga.testing import answers
 from orga.workflows.phases import saga as saga_phase
-from orga.workflows.types.recovery import Recovery
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import PATIENCE_S, Hold, until
 from tests.support.runs.questions import told
 from tests.support.runs.sagas import Ledger, an_agency, book, compensations, fails, look, pay, saga

@@ -8,7 +8,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from orga.testing import answers
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import until
 from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.loop import Ran, a_loop

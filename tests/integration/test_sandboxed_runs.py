@@ -10,7 +10,7 @@ from temporalio.client import Client
 from orga.activities.adapters.tools.root import Root
 from orga.activities.adapters.tools.run_command import RunCommand
 from orga.testing import ScriptedModel, answers, calls
-from orga.workflows.types.sandbox import Isolation, Limits, Sandbox
+from orga.workflows.types.tool_calls.sandbox import Isolation, Limits, Sandbox
 from tests.support.parts.bubblewrap import bubblewrap
 from tests.support.programs.processes import is_running
 from tests.support.runs.loop import a_loop

@@ -11,7 +11,7 @@ import pytest
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
-from orga.activities.known_secrets import HIDDEN
+from orga.activities.text.secrets import HIDDEN
 from orga.client.history.converter import data_converter
 from tests.support.mcp import hostile as mcp_hostile
 from tests.support.mcp.http_servers import modern

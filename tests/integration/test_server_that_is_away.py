@@ -15,9 +15,9 @@ import asyncio, os, sys
 ADDRESS, RUN, ROOT = sys.argv[1:]
 sys.path.insert(0, ROOT)
 
-from orga.client.cli.screen import PlainScreen
+from orga.client.cli.live.screens import PlainScreen
 from orga.client.cli.session import session
-from orga.client.cli.watching import Watch
+from orga.client.cli.live.watch import Watch
 from tests.support.web.way import Way
 
 LINES = set()

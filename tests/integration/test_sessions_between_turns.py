@@ -10,8 +10,8 @@ from orga.client.errors import Refused
 from orga.client.server.search_attributes import register
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.names import COST_USD
-from orga.workflows.types.recovery import Recovery
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.loop import WORKER_FACTS, a_loop
 from tests.support.runs.sessions import begin, closed, ended, how, stands, until_it_says

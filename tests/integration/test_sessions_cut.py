@@ -3,7 +3,7 @@
 import pytest
 from temporalio.client import Client
 
-from orga.activities import time_limit
+from orga.activities.calls import tools
 from orga.activities.ports import ModelRequest, Tool, ToolError
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, ScriptedModel, answers, calls
@@ -95,7 +95,7 @@ async def test_an_answer_whose_turn_waits_for_a_late_lookup_gives_way_to_guidanc
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lookup was not there in time, and ignores that; the next turn must not begin beside it."""
-    monkeypatch.setattr(time_limit, "ENDING_S", PATIENCE_S)
+    monkeypatch.setattr(tools, "ENDING_S", PATIENCE_S)
     stubborn = Stubborn("the page")
     fetch = FakeTool("fetch_url", stubborn.awaited().call, parameters={"type": "object", "required": ["url"]})
     model = ScriptedModel([answers("too early"), answers("as guided"), answers("two")])

@@ -12,8 +12,7 @@ import pytest
 
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite import connections, schema
-from orga.activities.adapters.knowledge.sqlite.candidates import Search
-from orga.activities.adapters.knowledge.sqlite.codes import Codes
+from orga.activities.adapters.knowledge.sqlite.candidates import Codes, Search
 from orga.activities.adapters.knowledge.sqlite.failures import knowledge_error
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.activities.knowledge.ports import KnowledgeError

@@ -5,7 +5,7 @@ from typing import Any
 
 from temporalio.client import Client
 
-from orga.client.cli.history_status import HistoryStatus, history_status
+from orga.client.cli.inspect.status import HistoryStatus, history_status
 from orga.client.journal.reading import read_journal
 from orga.client.runs.goals import GoalHandle
 from orga.testing import FakeTool

@@ -11,7 +11,7 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.ports import ModelRequest, ToolContext, ToolError
-from orga.client.cli.phase_rows import COLUMNS, table
+from orga.client.cli.inspect.steps import COLUMNS, table
 from orga.client.history.prompts import NoPrompt, prompt_of
 from orga.client.history.step_outputs import NoOutput, step_output
 from orga.client.journal.phases import GoalPhases, Phase, goal_phases
@@ -20,9 +20,9 @@ from orga.client.past.fork import fork
 from orga.client.runs.goals import GoalHandle
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.status import JournalEntry
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import until
 from tests.support.model.goals import BAD, GOOD, GoalModel, a_step, says, scored
 from tests.support.programs.noted_folder import home, orga

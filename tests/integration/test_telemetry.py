@@ -17,7 +17,7 @@ from orga.client.runners.workflows import our_runner
 from orga.client.telemetry.start import telemetry
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.agent import AgentWorkflow
-from orga.workflows.phases.control.pace import phase_span
+from orga.workflows.phases.control.visibility import phase_span
 from orga.workflows.types import telemetry_names as names
 from tests.support.runs.loop import WORKER_FACTS, Deny, a_loop
 from tests.support.runs.questions import updated, waiting

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.models.blocks import block_part
 from orga.activities.adapters.models.registry import ModelRegistry
+from orga.activities.adapters.models.reply import block_part
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest
 from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.parts.aimock import Aimock, running_aimock
 
 WEATHER = ToolSpec(

@@ -6,18 +6,18 @@ from collections.abc import Callable
 import pytest
 from temporalio.client import Client
 
-from orga.activities.adapters.agents import ConfiguredAgents
-from orga.activities.adapters.policy.listed import ListedTools
+from orga.activities.adapters.agents.agents import ConfiguredAgents
+from orga.activities.adapters.policy.ladder import ListedTools
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.ports import ModelProvider, ModelRequest
 from orga.client.workers.parts import Parts
 from orga.testing import FakeTool, answers
 from orga.worker import build_worker
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.delegation import Delegate
-from orga.workflows.types.goals.turns import turn_asked_for
+from orga.workflows.types.goals.requests import turn_asked_for
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.tiers import GoalTiers, ModelTiers
+from orga.workflows.types.tool_calls.delegation import Delegate
 from tests.support.model.goals import PARTIAL, GoalModel, a_step, says, scored
 from tests.support.runs.goals import Pursued, pursue
 from tests.support.runs.loop import WORKER_FACTS, Loop

@@ -11,7 +11,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from orga.activities.ports import ModelError, ToolContext, ToolError
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import Hold, happens, until
 from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.long_runs import DAY, EACH_ITERATION, HOUR, WEEK, a_long_loop, seen_by, time_left, took

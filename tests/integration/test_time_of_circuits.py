@@ -11,9 +11,9 @@ from temporalio.testing import WorkflowEnvironment
 from orga.activities.ports import ToolError
 from orga.client.testing.script import Step
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.breakers import BreakerOptions
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.breakers import BreakerOptions
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import Hold
 from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.long_runs import EACH_ITERATION, a_long_loop

@@ -10,8 +10,8 @@ from temporalio.testing import WorkflowEnvironment
 from orga.activities.ports import ToolContext, ToolError
 from orga.client.testing.script import Step
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.recovery import Recovery
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import Hold, until
 from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.delegates import a_cast, agent, delegates, leading

@@ -10,7 +10,7 @@ from temporalio.client import Client
 from orga.activities.ports import ToolContext, ToolError
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.tools import Effect, ToolOptions
+from orga.workflows.types.tool_calls.tools import Effect, ToolOptions
 from tests.support.hold import Hold
 from tests.support.runs.loop import a_loop
 

@@ -8,9 +8,9 @@ from temporalio.client import Client
 from orga.activities.ports import ToolContext, ToolError
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.recovery import Recovery
 from orga.workflows.types.status import JournalEntry
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import Hold, happens
 from tests.support.runs.approvals import pending, yes
 from tests.support.runs.critics import a_critic, a_person, criticised, evaluations, is_review, verdict

@@ -12,8 +12,8 @@ from orga.client.runs.agents import AgentHandle
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.decisions.control.interventions import MAX_SIGNAL_BYTES
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.recovery import Recovery
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from orga.workflows.types.usage import Usage
 from tests.support.hold import Hold, until
 from tests.support.runs.delegates import a_cast, agent, delegates, led

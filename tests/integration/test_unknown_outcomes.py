@@ -14,11 +14,11 @@ from temporalio.client import Client
 from orga.activities.adapters.tools.python_function import PythonFunction
 from orga.activities.ports import Tool, ToolContext
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.breakers import BreakerOptions
-from orga.workflows.types.mcp import McpServer
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.recovery import Recovery
-from orga.workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
+from orga.workflows.types.tool_calls.breakers import BreakerOptions
+from orga.workflows.types.tool_calls.mcp import McpServer
+from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 from tests.support.mcp.hostile_http import hostile_http
 from tests.support.mcp.loop import an_mcp_loop
 from tests.support.runs.loop import a_loop

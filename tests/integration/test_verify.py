@@ -15,13 +15,13 @@ from temporalio.client import Client, WorkflowHistory
 from temporalio.service import RPCError
 
 from orga.client.history.chain import RunHistory, histories, run_chain
-from orga.client.journal.checks import Check
+from orga.client.journal.laws import Check
 from orga.client.journal.reading import read_journal
 from orga.client.past.fork import fork
 from orga.client.past.rewind import rewind
 from orga.client.proof.verify import verified_histories, verify
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.decisions.journal_entries import chained
+from orga.workflows.decisions.journal.entries import chained
 from orga.workflows.types.status import JournalEntry
 from tests.support.hold import Hold, until
 from tests.support.runs.loop import WORKER_FACTS, Deny, Ran, a_loop

@@ -7,7 +7,7 @@ from temporalio.client import Client
 
 from orga.activities.ports import ToolContext
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.decisions.goals.default_prompts import DEFAULTS
+from orga.workflows.decisions.goals.prompts import DEFAULTS
 from orga.workflows.types.goals.prompts import PromptName, PromptTemplates
 from tests.replay.plain import a_stage
 from tests.support.hold import Hold, until

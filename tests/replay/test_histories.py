@@ -12,10 +12,10 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 from orga.client.history.events import read_events
 from orga.client.history.values import values_of
-from orga.client.journal.effects import effect_faults
+from orga.client.journal.laws import effect_faults
 from orga.client.runners.workflows import our_runner
-from orga.workflows.decisions.journal import JournalFold
-from orga.workflows.decisions.journal_entries import first_break
+from orga.workflows.decisions.journal.entries import first_break
+from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.decisions.recount import ContextFold
 from orga.workflows.types.status import JournalEntry
 from tests.replay.record import SCENARIOS

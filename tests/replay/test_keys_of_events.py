@@ -13,7 +13,7 @@ from orga.client.history.converter import data_converter
 from orga.client.history.events import read_events
 from orga.client.history.values import values_in
 from orga.client.journal.vocabulary import EVENTS
-from orga.workflows.decisions.journal import JournalFold
+from orga.workflows.decisions.journal.fold import JournalFold
 from tests.replay.test_histories import HISTORIES, history_in
 
 CODE = Path(__file__).parents[2] / "workflows"

@@ -4,10 +4,10 @@ from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
 
-from orga.activities.adapters.policy.listed import ListedTools
+from orga.activities.adapters.policy.ladder import ListedTools
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.replay.plain import a_stage, look
 from tests.support.hold import until
 from tests.support.runs.critics import a_critic, criticised, verdict

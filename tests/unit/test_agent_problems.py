@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.agent_problems import agent_problems
-from orga.activities.adapters.agents import ConfiguredAgents, with_default
+from orga.activities.adapters.agents.agent_problems import agent_problems
+from orga.activities.adapters.agents.agents import ConfiguredAgents, with_default
 from orga.client.config.sections import OrgaConfig
 from orga.client.workers.checked import checked
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tool_calls.recovery import Recovery
 from tests.support.values.core import a_setup, a_spec
 
 TOOLS = {name: a_spec(name) for name in ("list_files", "read_file", "search_text")}

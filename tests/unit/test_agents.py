@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from orga.activities.adapters.agents import ConfiguredAgents
-from orga.activities.conversations import Conversations
+from orga.activities.adapters.agents.agents import ConfiguredAgents
+from orga.activities.models.conversations import Conversations
 from orga.activities.prepare import PrepareActivities
 from orga.workflows.types.agents import DEFAULT_INSTRUCTIONS, READ_ONLY_TOOLS, AgentConfig
 from orga.workflows.types.goals.pipelines import Pipeline

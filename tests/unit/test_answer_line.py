@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from orga.client.cli.answer_line import label
-from orga.client.cli.progress import Progress
+from orga.client.cli.live.terminal import label
+from orga.client.cli.shown.progress import Progress
 from orga.workflows.types.questions import QuestionKind, Resolution, ShownQuestion
 from tests.support.values.entries import an_entry
 from tests.support.values.statuses import a_status

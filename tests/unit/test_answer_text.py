@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from orga.client.cli.answer_text import answer
+from orga.client.cli.live.watch import answer
 
 ANSWER = "# Limits\n\nThere are **five**, see [the guide](https://example.com/limits).\n\n- `max_iterations`\n"
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from orga.workflows.decisions import approvals
 from orga.workflows.decisions.control import questions
-from orga.workflows.decisions.control.shown import shown_question
-from orga.workflows.types.gate import ApprovalTerms, Verdict
+from orga.workflows.decisions.control.question_text import shown_question
+from orga.workflows.decisions.tool_calls import approvals
 from orga.workflows.types.questions import Item
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, Verdict
 from tests.support.values.core import a_call, a_state, at
 from tests.support.values.strategies import LAW
 

@@ -12,9 +12,10 @@ from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 
 from orga.client.history.bounded_arguments import MAX_UPDATE_BYTES, bound, bounded
 from orga.client.history.converter import Unreadable, data_converter
-from orga.workflows.decisions import limits, recovery, result
+from orga.workflows.decisions import limits, result
 from orga.workflows.decisions.begin import is_fork
 from orga.workflows.decisions.control import interventions, questions
+from orga.workflows.decisions.tool_calls import recovery
 from orga.workflows.types.input import parse_input
 from orga.workflows.types.past import parse_fork
 from orga.workflows.types.record import InvalidInput

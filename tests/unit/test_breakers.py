@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from orga.workflows.decisions.breakers import admitted, with_failure, with_released, with_success
-from orga.workflows.types.breakers import Breaker, BreakerOptions
+from orga.workflows.decisions.tool_calls.breakers import admitted, with_failure, with_released, with_success
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.breakers import Breaker, BreakerOptions
+from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.values.core import a_spec, a_state, at
 from tests.support.values.strategies import LAW
 

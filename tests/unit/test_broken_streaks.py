@@ -6,11 +6,11 @@ import pytest
 
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.critique import Assessment, with_rejected_answer
-from orga.workflows.decisions.decision import with_undecided_answer
 from orga.workflows.decisions.observe import classify_reply
-from orga.workflows.types.gate import Verdict
+from orga.workflows.decisions.tool_calls.decision import with_undecided_answer
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.tool_calls.gate import Verdict
 from tests.support.runs.critics import a_critic
 from tests.support.values.core import a_state
 

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.sandbox.bubblewrap import wrapped
-from orga.activities.adapters.sandbox.finished import Finished
-from orga.activities.adapters.sandbox.isolation import check_isolation
-from orga.activities.adapters.sandbox.sandboxed import run_sandboxed
+from orga.activities.adapters.sandbox.bubblewrap import check_isolation, wrapped
+from orga.activities.adapters.sandbox.limited_command import Finished, run_sandboxed
 from orga.activities.ports import ToolError
-from orga.workflows.types.sandbox import Limits
+from orga.workflows.types.tool_calls.sandbox import Limits
 from tests.support.parts.bubblewrap import bubblewrap
 
 
@@ -189,7 +187,7 @@ def test_a_machine_that_forbids_it_says_the_reason_and_the_remedy(
 
 def test_another_system_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    monkeypatch.setattr("orga.activities.adapters.sandbox.isolation.IS_LINUX", False)
+    monkeypatch.setattr("orga.activities.adapters.sandbox.bubblewrap.IS_LINUX", False)
     with pytest.raises(ValueError, match="bubblewrap needs Linux"):
         check_isolation("bubblewrap")
     check_isolation("none")

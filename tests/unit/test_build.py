@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from orga.client.config.sections import OrgaConfig
-from orga.client.workers.build import LIBRARIES, build_id, digest_of
+from orga.client.workers.deployment import LIBRARIES, build_id, digest_of
 from orga.client.workers.parts import configured_parts
 from orga.own_code import sources
-from orga.workflows.decisions.journal_entries import prepared
+from orga.workflows.decisions.journal.entries import prepared
+from orga.workflows.types.names import LOOP_VERSION
 from orga.workflows.types.setup import PrepareRequest
-from orga.workflows.types.versions import LOOP_VERSION
 from tests.support.programs.installs import an_install
 from tests.unit.test_layers import IN_THE_SANDBOX
 
@@ -73,7 +73,7 @@ def test_the_same_code_is_the_same_build_wherever_it_lies(tmp_path: Path) -> Non
 
 
 def built(install: Path) -> str:
-    asked = "from orga.client.workers.build import build_id; print(build_id())"
+    asked = "from orga.client.workers.deployment import build_id; print(build_id())"
     told = subprocess.run([sys.executable, "-c", asked], cwd=install, capture_output=True, text=True, check=True)
     return told.stdout.strip()
 

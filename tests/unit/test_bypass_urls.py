@@ -11,7 +11,7 @@ from pytest_httpserver import HTTPServer
 from werkzeug import Response
 
 from orga.activities.adapters.tools.fetch_url import FetchUrl
-from orga.activities.adapters.tools.public_address import is_public
+from orga.activities.adapters.tools.guarded_http import is_public
 from orga.activities.ports import ToolError
 from tests.support.tools.calls import result
 from tests.support.values.corpora import Case, cases

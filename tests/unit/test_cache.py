@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.activities.cache import ByteCache
+from orga.activities.models.conversations import ByteCache
 from tests.support.values.strategies import LAW
 
 

@@ -10,18 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
 
-from orga.activities.adapters.models.blocks import block_part
+from orga.activities.adapters.models.reply import block_part
 from orga.activities.replies import normalised
-from orga.workflows.decisions import approvals
 from orga.workflows.decisions.begin import first_state
 from orga.workflows.decisions.carried_parts import BEGIN_BYTES, MAX_CARRIED_BYTES, NOBODY, PARTS, Part
-from orga.workflows.decisions.control import questions
-from orga.workflows.decisions.control.interventions import is_time_to_roll_over
-from orga.workflows.decisions.control.shown import shown_question
-from orga.workflows.decisions.conversation import as_base, full_digest, with_messages
-from orga.workflows.decisions.fork import fork_of, shared
-from orga.workflows.decisions.limits import stop_reason
-from orga.workflows.decisions.roll_over import (
+from orga.workflows.decisions.continue_as_new import (
     SPARE_BYTES,
     can_be_carried,
     carried,
@@ -31,6 +24,13 @@ from orga.workflows.decisions.roll_over import (
     weight,
     with_outgrown,
 )
+from orga.workflows.decisions.control import questions
+from orga.workflows.decisions.control.interventions import is_time_to_roll_over
+from orga.workflows.decisions.control.question_text import shown_question
+from orga.workflows.decisions.conversation import as_base, full_digest, with_messages
+from orga.workflows.decisions.fork import fork_of, shared
+from orga.workflows.decisions.limits import stop_reason
+from orga.workflows.decisions.tool_calls import approvals
 from orga.workflows.types.context import digest_of
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.conversation import Conversation

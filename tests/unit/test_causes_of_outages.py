@@ -10,8 +10,8 @@ from temporalio.exceptions import ActivityError, ApplicationError, RetryState
 
 from orga.activities.adapters import http
 from orga.activities.adapters.models.registry import ModelRegistry
-from orga.activities.breakers import TurnedAway, WorkerBreakers
-from orga.activities.model_calls import ModelCalls
+from orga.activities.circuits import TurnedAway, WorkerBreakers
+from orga.activities.models.model_calls import ModelCalls
 from orga.activities.ports import ModelError, ModelRequest
 from orga.client.cli.main import run_command
 from orga.client.config.sections import ModelsConfig, OrgaConfig
@@ -19,10 +19,10 @@ from orga.client.testing.script import ScriptedModels
 from orga.client.workers.checked import checked
 from orga.testing import ScriptedModel
 from orga.workflows.decisions.limits import is_time_for_another
-from orga.workflows.phases.control.failures import failure_text
+from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.failures import is_out_of_time
-from orga.workflows.types.breakers import CircuitOptions
 from orga.workflows.types.input import SLACK_S
+from orga.workflows.types.tool_calls.breakers import CircuitOptions
 from tests.support.model.providers import Network
 from tests.support.tools.activities import Beats
 from tests.support.values.core import a_setup, a_state

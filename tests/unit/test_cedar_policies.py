@@ -9,9 +9,9 @@ import pytest
 
 from orga.activities.adapters.policy.cedar import CedarPolicies
 from orga.activities.ports import Judgement, Proposal
-from orga.workflows.types.gate import ApprovalTerms
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.tools import ToolOptions, ToolSpec
+from orga.workflows.types.tool_calls.gate import ApprovalTerms
+from orga.workflows.types.tool_calls.tools import ToolOptions, ToolSpec
 from tests.support.values.policies import PERMIT_ALL, a_folder, a_plan_proposal, a_tool_proposal, an_answer
 
 READING = """@id("reading") permit (principal, action == Action::"tool_call", resource)

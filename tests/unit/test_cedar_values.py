@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orga.activities.adapters.policy.cedar import judged
 from orga.activities.adapters.policy.cedar_files import policy_files
-from orga.activities.adapters.policy.cedar_judgement import judged
 from orga.activities.adapters.policy.cedar_set import CedarSet, compiled
 from orga.activities.adapters.policy.cedar_values import Unrepresentable, cedar_value, record, wanted
 from tests.support.values.policies import PERMIT_ALL, a_folder, a_tool_proposal

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.delegation import (
+from orga.workflows.decisions.tool_calls.delegation import (
     announced,
     ceiling_for,
     lacking,
@@ -15,10 +15,10 @@ from orga.workflows.decisions.delegation import (
     with_usage_settled,
     without,
 )
-from orga.workflows.types.delegation import Ceiling, Child
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult, Termination
+from orga.workflows.types.tool_calls.delegation import Ceiling, Child
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 from tests.support.values.core import a_setup, a_state, at
 from tests.support.values.strategies import LAW

@@ -2,8 +2,7 @@
 
 import pytest
 
-from orga.activities.adapters.tools.charset import decoded
-from orga.activities.adapters.tools.fetched_text import Fetched, title_and_text
+from orga.activities.adapters.tools.fetch_url import Fetched, decoded, title_and_text
 
 RUSSIAN = (
     "Съешь же ещё этих мягких французских булок, да выпей чаю. Платёж получен и будет обработан завтра утром. " * 4

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from orga.client.cli.chat.asked import carries_out, last_turn
-from orga.client.cli.chat.commands import COMMANDS, Asked, Said, help_lines, understood
+from orga.client.cli.chat.talk import COMMANDS, Asked, Said, carries_out, help_lines, last_turn, understood
 from orga.client.cli.exit_codes import UsageError
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.status import ShownMessage

@@ -7,12 +7,10 @@ from typing import Any, cast
 import pytest
 
 from orga.client.cli.chat import screen
-from orga.client.cli.chat.asked import carry_out
-from orga.client.cli.chat.commands import Asked
-from orga.client.cli.chat.talk import Chat
-from orga.client.cli.chat.turn_shown import TurnShown
+from orga.client.cli.chat.screen import TurnShown
+from orga.client.cli.chat.talk import Asked, Chat, carry_out
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.held_calls import Call
+from orga.client.cli.shown.decisions import Call
 from orga.client.errors import Refused
 from orga.workflows.types.questions import ShownQuestion
 from tests.support.values.core import T0

@@ -12,7 +12,7 @@ import pytest
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 
-from orga.client.cli.chat.keyboard import Keyboard
+from orga.client.cli.chat.screen import Keyboard
 from orga.client.cli.chat.source import MAX_AHEAD, Left, OneMessage, PipedLines
 from orga.client.cli.exit_codes import UsageError
 

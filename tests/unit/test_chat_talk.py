@@ -9,13 +9,10 @@ from typing import Any
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.cli.chat import opening, talk
-from orga.client.cli.chat.asked import carry_out
-from orga.client.cli.chat.commands import Asked
-from orga.client.cli.chat.opening import Wish, begin
-from orga.client.cli.chat.parts import Manner, Parts
-from orga.client.cli.chat.source import Left
-from orga.client.cli.chat.talk import Chat
+from orga.client.cli.chat import command, talk
+from orga.client.cli.chat.command import Wish, begin
+from orga.client.cli.chat.source import Left, Manner, Parts
+from orga.client.cli.chat.talk import Asked, Chat, carry_out
 from orga.client.cli.exit_codes import UsageError
 from orga.client.errors import NoAnswer, NotTakenYet, Refused, RunEnded, ServerLost, SessionClosed, TurnUnknown
 from orga.workflows.types.sessions.input import SessionInput
@@ -306,9 +303,9 @@ async def test_a_new_session_in_which_nothing_could_be_said_is_closed(monkeypatc
         yield SimpleNamespace(client=None, task_queue="q")
 
     monkeypatch.setattr(talk, "read_journal", unread)
-    monkeypatch.setattr(opening, "session", here)
-    monkeypatch.setattr(opening, "start_and_announce", start_and_announce)
-    monkeypatch.setattr(opening, "SessionHandle", a_session)
+    monkeypatch.setattr(command, "session", here)
+    monkeypatch.setattr(command, "start_and_announce", start_and_announce)
+    monkeypatch.setattr(command, "SessionHandle", a_session)
     with pytest.raises(RPCError):
         await begin(SessionInput(), "s", Wish("Hello", None, 3, no_worker=True, as_json=False))
     assert session.closed.is_set()

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from orga.client.cli.chat.turns import Turns, history_lines
-from orga.client.cli.progress import Progress
+from orga.client.cli.shown.progress import Progress
 from orga.workflows.types.status import JournalEntry
 from tests.support.values.core import T0
 from tests.support.values.entries import CUT, ENDED, TURN, an_entry

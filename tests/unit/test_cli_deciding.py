@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from orga.client.cli.ages import age, time_left
-from orga.client.cli.deciding import in_one_line, requeueing
-from orga.workflows.decisions.control.shown import shown_question
+from orga.client.cli.shown.decisions import in_one_line, requeueing
+from orga.client.cli.shown.text import age, time_left
+from orga.workflows.decisions.control.question_text import shown_question
 from orga.workflows.decisions.limits import commands, question
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import ShownQuestion
-from orga.workflows.types.recovery import DeadLetter
 from orga.workflows.types.status import Budgets
+from orga.workflows.types.tool_calls.recovery import DeadLetter
 from tests.support.values.core import a_state
 from tests.support.values.held import a_wait
 from tests.support.values.statuses import a_status

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orga.client.cli.fork import changes
 from orga.client.cli.main import run_command
+from orga.client.cli.steer.fork import changes
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from orga.client.cli.flights import InFlight
-from orga.client.cli.live_screen import block
-from orga.client.cli.progress import Progress
+from orga.client.cli.live.terminal import block
+from orga.client.cli.shown.progress import InFlight, Progress
 from orga.workflows.types.status import Budgets
 from tests.support.values.entries import an_entry
 

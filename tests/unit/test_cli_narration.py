@@ -2,8 +2,8 @@
 
 import pytest
 
-from orga.client.cli.narration import Narrator
-from orga.client.cli.timeline import Timeline
+from orga.client.cli.inspect.journal import Timeline
+from orga.client.cli.shown.narration import Narrator
 from orga.workflows.types.status import JournalEntry
 from tests.support.values.entries import A_RUN, an_entry
 

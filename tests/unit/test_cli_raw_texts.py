@@ -10,12 +10,11 @@ from pytest_httpserver import HTTPServer
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.activities.adapters.models.settings import idle_addresses
-from orga.client.cli.checks import idle_models
-from orga.client.cli.failing import ended_by
+from orga.client.cli.command_errors import ended_by
+from orga.client.cli.live.screens import QuietScreen, remarks
 from orga.client.cli.main import run_command
-from orga.client.cli.progress import Progress
-from orga.client.cli.quiet_screen import QuietScreen
-from orga.client.cli.screen import remarks
+from orga.client.cli.shown.progress import Progress
+from orga.client.cli.workbench.doctor import idle_models
 from orga.client.server.readiness import why_silent
 from orga.start import module_command
 

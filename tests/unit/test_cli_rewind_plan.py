@@ -9,9 +9,9 @@ from unittest.mock import Mock
 
 import pytest
 
-import orga.client.cli.rewind as command
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.rewind import plan_lines
+from orga.client.cli.steer import rewind as command
+from orga.client.cli.steer.rewind import plan_lines
 from orga.client.history.boundaries import Boundary
 from orga.client.past.aftermath import Effect, Sent
 from orga.client.past.delegates import Delegate

@@ -5,17 +5,16 @@ from typing import Any
 
 import pytest
 
-from orga.client.cli.flights import InFlight
-from orga.client.cli.progress import Progress
-from orga.client.cli.screen import PlainScreen
-from orga.client.cli.status_lines import status_lines
-from orga.workflows.types.breakers import Breaker
-from orga.workflows.types.delegation import Child
+from orga.client.cli.live.screens import PlainScreen
+from orga.client.cli.shown.progress import InFlight, Progress
+from orga.client.cli.shown.status_text import status_lines
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Choice, ShownQuestion
-from orga.workflows.types.recovery import DeadLetter
 from orga.workflows.types.sessions.result import SessionStatus
 from orga.workflows.types.status import Termination
+from orga.workflows.types.tool_calls.breakers import Breaker
+from orga.workflows.types.tool_calls.delegation import Child
+from orga.workflows.types.tool_calls.recovery import DeadLetter
 from orga.workflows.types.usage import UsageTotals
 from tests.support.values.entries import A_RUN, an_entry
 from tests.support.values.statuses import NOW, a_status, drawn

@@ -73,9 +73,9 @@ def test_the_version_loads_no_command() -> None:
 ORDER = """
 import sys
 from orga.client.cli import commands, main
-from orga.client.workers import ahead
+from orga.client.workers import early_start
 
-ahead.begin_ahead = lambda: print("a worker begins,", "pydantic.main" in sys.modules)
+early_start.begin_ahead = lambda: print("a worker begins,", "pydantic.main" in sys.modules)
 main.run_command(["run", "x", "--again"])
 """
 

@@ -4,10 +4,8 @@ import json
 
 import pytest
 
-from orga.client.cli.audit.table import summary
-from orga.client.cli.counting import counted
-from orga.client.cli.output import json_result
-from orga.client.cli.terminal_text import harmless, on_one_line
+from orga.client.cli.audit.runs import summary
+from orga.client.cli.shown.text import counted, harmless, json_result, on_one_line
 from orga.client.proof.audit import RunAudit
 
 

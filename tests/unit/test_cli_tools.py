@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orga.activities.adapters.manifests.argument import Argument
 from orga.activities.adapters.manifests.flaws import flaws
-from orga.activities.adapters.manifests.manifest import Command, Http, Manifest, Output
+from orga.activities.adapters.manifests.manifest import Argument, Command, Http, Manifest, Output
 from orga.client.cli.main import run_command
 from tests.support.programs.orga_command import ROOT
 from tests.support.values.policies import a_folder

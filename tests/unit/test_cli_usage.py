@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from docs.generate.commands import names
+from orga.client.cli.command_errors import of_error
 from orga.client.cli.commands import COMMANDS, Command, loaded
 from orga.client.cli.exit_codes import ExitCode, UsageError, of_ending
-from orga.client.cli.failing import of_error
 from orga.client.cli.main import run_command
-from orga.client.cli.task_input import Given, agent_input
+from orga.client.cli.start.task_input import Given, agent_input
 from orga.client.config.file import load_config
 from orga.client.config.known_models import misnamed
 from orga.client.config.trust.check import Untrusted

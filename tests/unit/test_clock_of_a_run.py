@@ -32,7 +32,7 @@ ASKED_BY = {
     "event_time": {"phases/control/run.py", "agent.py", "goal.py", "session.py"},
     "live_time": {"phases/control/handlers.py", "phases/control/run.py"},
     "task_clock": {"phases/control/lifetime.py", "phases/control/run.py"},
-    "wall_time": {"handlers.py", "goal.py", "session.py", "phases/control/run.py"},
+    "wall_time": {"lifecycle.py", "goal.py", "session.py", "phases/control/run.py"},
     "length": {"phases/control/run.py"},
 }
 """What those files offer, and who may use it."""

@@ -22,8 +22,7 @@ from orga.workflows.decisions.conversation import MAX_CONVERSATION_BYTES, handed
 from orga.workflows.types.context import ContextRef, MessageRef
 from orga.workflows.types.conversation import BYTES_PER_TOKEN, HEADER, Conversation, Summary, summary_message
 from orga.workflows.types.input import ContextStrategy
-from orga.workflows.types.messages import Message, masked
-from orga.workflows.types.ranges import indexes, within
+from orga.workflows.types.messages import Message, indexes, masked, within
 from tests.support.values.core import conversation_of, user
 from tests.support.values.strategies import LAW
 from tests.support.values.turns import TASK, are_paired, conversations, turn

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from orga.client.server.launch import DYNAMIC_CONFIG
+from orga.client.server.embedded import DYNAMIC_CONFIG
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from orga.client.config.file import ConfigError, load_config
-from orga.client.config.toml_lines import line_of
+from orga.client.config.file import ConfigError, line_of, load_config
 from orga.client.config.trust.check import Untrusted
 
 

@@ -6,21 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orga.workflows.decisions.continue_as_new import carried
 from orga.workflows.decisions.conversation import handed_over, with_message
 from orga.workflows.decisions.observe import with_outcomes, with_reply
 from orga.workflows.decisions.recount import ContextFold
-from orga.workflows.decisions.roll_over import carried
 from orga.workflows.types.context import ContextRef, DigestMismatch, MessageRef, ReasonRequest, reference
 from orga.workflows.types.conversation import SummariseRequest, Summary, summary_message
-from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.ranges import Ranges
+from orga.workflows.types.messages import Message, Ranges, Reply
 from orga.workflows.types.record import Record
-from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import Happening, HappeningKind
 from orga.workflows.types.text import clip
-from orga.workflows.types.tools import ToolOutput
+from orga.workflows.types.tool_calls.recovery import Outcome
+from orga.workflows.types.tool_calls.tools import ToolOutput
 from tests.support.values.core import a_call, a_setup, a_spec, a_state, at, request_for, user
 from tests.support.values.strategies import LAW, texts
 

@@ -9,9 +9,8 @@ import pytest
 
 from orga.activities.adapters.knowledge.conventions.changes import convention_files
 from orga.activities.adapters.knowledge.conventions.files import MAX_BYTES, MAX_ITEMS, Place, items_of
-from orga.activities.adapters.knowledge.conventions.kinds import directory_of, kind_of
-from orga.activities.adapters.knowledge.conventions.rule import MAX_CHARS
-from orga.activities.adapters.knowledge.text_file import Unreadable
+from orga.activities.adapters.knowledge.conventions.readers import MAX_CHARS, directory_of, kind_of
+from orga.activities.adapters.knowledge.project_files import Unreadable
 from orga.workflows.types.knowledge import KnowledgeItem, Reader
 
 ROOT_PLACE = Place("shop", "", "tenant", Reader())

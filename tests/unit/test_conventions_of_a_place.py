@@ -6,8 +6,7 @@ from typing import cast
 
 import pytest
 
-from orga.activities.knowledge.conventions import MAX_DEPTH, conventions_for, directories_above
-from orga.activities.knowledge.places import named_places
+from orga.activities.knowledge.conventions import MAX_DEPTH, conventions_for, directories_above, named_places
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.workflows.types.knowledge import Provenance, Reader, Recall, Recalled, StoredItem
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from orga.workflows.decisions.conversation import as_base, full_digest, handed_over, size_of, tokens_of, with_message
 from orga.workflows.types.context import ContextRef, DigestMismatch, HashedMessages, MessageRef, digest_of
 from orga.workflows.types.conversation import Conversation, Summary, summary_message
-from orga.workflows.types.messages import Message
-from orga.workflows.types.ranges import Ranges, with_masks, without
+from orga.workflows.types.messages import Message, Ranges, with_masks, without
 from tests.support.values.core import conversation_of, user
 from tests.support.values.strategies import LAW, messages
 

@@ -4,16 +4,15 @@ from itertools import pairwise
 
 import pytest
 
-from orga.activities.adapters.models.blocks import block_part
-from orga.activities.conversations import Conversations
+from orga.activities.adapters.models.reply import block_part
+from orga.activities.models.conversations import Conversations
 from orga.activities.ports import Rebuilt, RunKey
 from orga.workflows.decisions.conversation import handed_over, with_message
 from orga.workflows.types.context import DigestMismatch, MessageRef, ReasonRequest
 from orga.workflows.types.conversation import Conversation, Summary, as_sent, summary_message
-from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.ranges import Ranges
-from orga.workflows.types.recovery import tool_message
+from orga.workflows.types.messages import Message, Ranges, Reply
 from orga.workflows.types.text import clip
+from orga.workflows.types.tool_calls.recovery import tool_message
 from tests.support.values.core import a_call, a_setup, a_spec, conversation_of, request_for, user
 
 SETUP = a_setup(a_spec("read", max_result_bytes=200))

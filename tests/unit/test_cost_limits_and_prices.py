@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters import http
-from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.models.registry import ModelRegistry
-from orga.client.config.model_prices import is_priced
+from orga.client.config.known_models import is_priced
 from orga.client.config.sections import ModelsConfig, OrgaConfig
 from orga.client.workers.checked import checked
 from orga.workflows.types.agents import AgentConfig, Critic, Dimension

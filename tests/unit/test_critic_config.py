@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from orga.activities.adapters.agent_problems import agent_problems, model_refusal
-from orga.activities.adapters.agents import ConfiguredAgents
-from orga.activities.adapters.tiers import ChosenModels
+from orga.activities.adapters.agents.agent_problems import agent_problems, model_refusal
+from orga.activities.adapters.agents.agents import ConfiguredAgents
+from orga.activities.adapters.agents.tiers import ChosenModels
 from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.errors import OrgaError

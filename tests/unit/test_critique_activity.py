@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from orga.activities.conversations import Conversations
 from orga.activities.critique import MAX_VERDICT_BYTES, CritiqueActivities
+from orga.activities.models.conversations import Conversations
 from orga.activities.ports import ModelError, ModelRequest
 from orga.client.testing.script import ScriptedModels, Step
 from orga.testing import ScriptedModel, answers, calls

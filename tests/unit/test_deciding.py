@@ -4,31 +4,31 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.agent_problems import agent_problems
-from orga.activities.adapters.agents import ConfiguredAgents, with_default
-from orga.activities.adapters.decide_tool import decide_tool
+from orga.activities.adapters.agents.agent_problems import agent_problems
+from orga.activities.adapters.agents.agents import ConfiguredAgents, with_default
+from orga.activities.adapters.agents.offered_tools import decide_tool
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.adapters.tools.catalog import ToolCatalog
-from orga.client.cli.narrated_notes import told_note
-from orga.client.proof.decisions import fault_of
+from orga.client.cli.shown.narration import told_note
+from orga.client.proof.replay import fault_of
 from orga.testing import FakeTool, answers
-from orga.workflows.decisions.calls import not_run
-from orga.workflows.decisions.decision import decision_of, with_decision, with_undecided_answer
-from orga.workflows.decisions.dispatch import unstarted
 from orga.workflows.decisions.fork import awaiting_past, fork_of, shared
-from orga.workflows.decisions.journal import JournalFold
+from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.decisions.result import result_data
-from orga.workflows.decisions.saga import refusal
+from orga.workflows.decisions.tool_calls.calls import not_run
+from orga.workflows.decisions.tool_calls.decision import decision_of, with_decision, with_undecided_answer
+from orga.workflows.decisions.tool_calls.dispatch import unstarted
+from orga.workflows.decisions.tool_calls.saga import refusal
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.decision import GroundedDecision
 from orga.workflows.types.input import AgentInput, LoopConfig
-from orga.workflows.types.loop_tools import SagaStep
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.past import Fork, ForkedFrom, ForkInput
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import Happening, JournalEntry
+from orga.workflows.types.tool_calls.decision import GroundedDecision
+from orga.workflows.types.tool_calls.loop_tools import SagaStep
 from tests.support.runs.decisions import FREE, a_decision, proposal, proposed, route, the_triage
 from tests.support.values.core import T0, a_call, a_request, a_setup, a_spec, a_state, at, user
 

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from pydantic import ValidationError
 
-from orga.workflows.decisions.decision import rule_outcome
+from orga.workflows.decisions.tool_calls.decision import rule_outcome
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.decision import GroundedDecision
-from orga.workflows.types.decision_checks import CheckedDecision, TooEntangled, unreachable
+from orga.workflows.types.tool_calls.decision import CheckedDecision, GroundedDecision, TooEntangled, unreachable
 from tests.support.runs.decisions import ALL_CASES, TRIAGE, a_decision, decisions
 from tests.support.values.configured import told_at
 from tests.support.values.strategies import LAW

@@ -19,7 +19,7 @@ from orga.activities.adapters.models.settings import DEFAULTS, SITES, default_mo
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.ports import ModelError, ModelRequest
 from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model import strict
 from tests.support.model.providers import Network, a_request, chunk, response_events, said_item, streamed
 

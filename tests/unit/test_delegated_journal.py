@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from orga.client.cli.nesting import Nesting
-from orga.client.cli.progress import Progress
-from orga.client.cli.timeline import Timeline
-from orga.workflows.decisions.journal import JournalFold
-from orga.workflows.decisions.journal_entries import first_break
+from orga.client.cli.inspect.journal import Timeline
+from orga.client.cli.shown.progress import Nesting, Progress
+from orga.workflows.decisions.journal.entries import first_break
+from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.types.status import Happening, JournalEntry
 from tests.support.values.core import T0
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from orga.workflows.decisions import delegation
 from orga.workflows.decisions.begin import begun, effects_origin, first_state
-from orga.workflows.decisions.delegation import (
+from orga.workflows.decisions.tool_calls import delegation
+from orga.workflows.decisions.tool_calls.delegation import (
     answer_text,
     child_input,
     child_tools,
@@ -17,12 +17,19 @@ from orga.workflows.decisions.delegation import (
     with_usage_settled,
 )
 from orga.workflows.types.control import StopReason
-from orga.workflows.types.delegation import Ceiling, Child, DelegateSpec, child_id, delegate_arguments, delegated_place
-from orga.workflows.types.gate import Verdict
 from orga.workflows.types.input import AgentInput, Lineage, LoopConfig
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import Termination
+from orga.workflows.types.tool_calls.delegation import (
+    Ceiling,
+    Child,
+    DelegateSpec,
+    child_id,
+    delegate_arguments,
+    delegated_place,
+)
+from orga.workflows.types.tool_calls.gate import Verdict
 from orga.workflows.types.usage import UsageTotals
 from tests.support.values.core import T0, a_setup, a_state
 from tests.support.values.strategies import LAW, texts

@@ -6,8 +6,8 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from orga.activities.deliver import LONGEST_WISH_S, DeliverActivities
-from orga.activities.known_secrets import KnownSecrets
 from orga.activities.ports import NotifyError, RunKey
+from orga.activities.text.secrets import KnownSecrets
 from orga.workflows.phases.goals.deliver import ATTEMPT_S, MAX_ATTEMPTS, WITHIN_S
 from orga.workflows.types.goals.deliveries import DeliveryRequest
 from tests.support.tools.activities import RUN, Beats

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.deliveries.file import FileDelivery
-from orga.activities.adapters.deliveries.words import fitted
+from orga.activities.adapters.deliveries.local import FileDelivery
+from orga.activities.adapters.deliveries.short_text import fitted
 from orga.activities.adapters.rules import Rules
 from orga.activities.adapters.tools.root import Root
 from orga.activities.deliver import DeliveryChannel
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.activities.ports import NotifyError, RunKey
-from orga.client.config.delivery_config import DeliveryConfig
 from orga.client.config.delivery_settings import delivery_channels
+from orga.client.config.sections import DeliveryConfig
 from orga.workflows.types.goals.deliveries import DeliveryRequest
 from orga.workflows.types.knowledge import Behalf, Reader
 from tests.support.tools.held import PATIENCE_S, Held

@@ -4,10 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.steps import alike_at, denial_of_answer, denial_of_call, denial_streaks
-from orga.workflows.types.gate import Verdict
+from orga.workflows.decisions.tool_calls.repeated_calls import (
+    alike_at,
+    denial_of_answer,
+    denial_of_call,
+    denial_streaks,
+)
 from orga.workflows.types.input import LoopConfig
-from orga.workflows.types.recovery import StepIteration
+from orga.workflows.types.tool_calls.gate import Verdict
+from orga.workflows.types.tool_calls.recovery import StepIteration
 from tests.support.values.core import a_call
 from tests.support.values.strategies import LAW
 

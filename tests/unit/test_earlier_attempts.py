@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 
-from orga.activities.earlier_attempts import attempt_failed, may_have_acted
-from orga.activities.next_try import comes_too_late
+from orga.activities.calls.attempts import attempt_failed, comes_too_late, may_have_acted
 from orga.workflows.phases.failures import is_infrastructure
 from orga.workflows.types.input import OUT_OF_TIME
-from orga.workflows.types.tools import EARLIER_UNKNOWN, TIME_LIMIT
+from orga.workflows.types.tool_calls.tools import EARLIER_UNKNOWN, TIME_LIMIT
 from tests.support.tools.activities import Beats
 
 PAUSE = RetryPolicy(initial_interval=timedelta(seconds=10), backoff_coefficient=2.0)

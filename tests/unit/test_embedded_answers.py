@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.answer_schema import can_fill, filled
+from orga.activities.adapters.agents.agents import can_fill, filled
 from orga.activities.adapters.offline.local_actions import action_schema, bounded, data_in, describe
 from orga.activities.adapters.offline.reader import ExtractiveProvider
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.json_text import answer_json
 from orga.workflows.types.messages import Message
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolSpec
 
 ONE: dict[str, Any] = {"type": "object", "properties": {"answer": {"type": "string", "maxLength": 20}}}
 TREE: dict[str, Any] = {

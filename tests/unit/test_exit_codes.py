@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator, Set
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,18 +15,19 @@ from orga.client.cli.main import run_command
 from tests.support.programs.orga_command import ROOT
 
 CLI = "orga.client.cli"
-SHARED = {f"{CLI}.{name}" for name in ("exit_codes", "failing", "main", "interrupts")}
+SHARED = {f"{CLI}.{name}" for name in ("exit_codes", "command_errors", "main", "interrupts")}
 """What all commands are ended by."""
 OF_AN_ENDING = {ExitCode.LIMIT, ExitCode.ABORTED, ExitCode.FAILED}
 
-MODULES: dict[str, str] = {}
-"""The module of each command."""
+FUNCTIONS: dict[str, tuple[str, str]] = {}
+"""The module of each command, and the name of its function there."""
 HELP: dict[str, str] = {}
 for _panel in COMMANDS.values():
     for _command in _panel:
         _found = loaded(_command.name, _command.place)
         for _name, _each in (getattr(_found, "commands", None) or {"": _found}).items():
-            MODULES[f"{_command.name} {_name}".strip()] = _each.callback.__module__
+            _function = _each.callback
+            FUNCTIONS[f"{_command.name} {_name}".strip()] = (_function.__module__, _function.__name__)
             HELP[f"{_command.name} {_name}".strip()] = _each.help
 
 
@@ -33,30 +35,58 @@ def place(module: str) -> Path:
     return ROOT.joinpath(*module.removeprefix("orga.").split(".")).with_suffix(".py")
 
 
-def tree(module: str) -> ast.Module:
-    return ast.parse(place(module).read_text(encoding="utf-8"))
+@cache
+def definitions(module: str) -> dict[str, ast.AST]:
+    """Return what a module of the command line defines, by name."""
+    found: dict[str, ast.AST] = {}
+    for node in ast.parse(place(module).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found[node.name] = node
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        found.update({target.id: node for target in targets if isinstance(target, ast.Name)})
+    return found
 
 
-def imported(module: str) -> Iterator[str]:
-    """Yield the modules of the command line that a module imports."""
-    for node in ast.walk(tree(module)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{CLI}."):
-            inner = [f"{node.module}.{each.name}" for each in node.names]
-            yield from [each for each in inner if place(each).exists()] or [str(node.module)]
+@cache
+def imported(module: str) -> dict[str, tuple[str, str]]:
+    """Return where each name comes from that a module imports from the command line; "" for a module itself."""
+    found: dict[str, tuple[str, str]] = {}
+    for node in ast.walk(ast.parse(place(module).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(CLI):
+            for each in node.names:
+                inner = f"{node.module}.{each.name}"
+                origin = (inner, "") if place(inner).exists() else (str(node.module), each.name)
+                found[each.asname or each.name] = origin
+    return found
+
+
+def used(module: str, node: ast.AST) -> Iterator[tuple[str, str]]:
+    """Yield the definitions of the command line that a definition uses."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.Name):
+            origin = imported(module).get(each.id, (module, each.id))
+        elif isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name):
+            origin = (imported(module).get(each.value.id, ("", ""))[0], each.attr)
+        else:
+            continue
+        if origin[0] not in {"", *SHARED} and origin[1] in definitions(origin[0]):
+            yield origin
 
 
 def of_code(command: str) -> set[ExitCode]:
-    """Return the codes that the code of a command names."""
-    found, left, seen = set[ExitCode](), [MODULES[command]], set[str]()
+    """Return the codes that the function of a command names, and all that it uses."""
+    found, left, seen = set[ExitCode](), [FUNCTIONS[command]], set[tuple[str, str]]()
     while left:
-        module = left.pop()
-        seen.add(module)
-        for node in ast.walk(tree(module)):
+        module, name = left.pop()
+        seen.add((module, name))
+        for node in ast.walk(definitions(module)[name]):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ExitCode":
                 found.add(ExitCode[node.attr])
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "of_ending":
                 found |= OF_AN_ENDING
-        left += [each for each in imported(module) if each not in {*seen, *SHARED, *MODULES.values()}]
+        left += [each for each in used(module, definitions(module)[name]) if each not in {*seen, *FUNCTIONS.values()}]
     return found - {ExitCode.COMPLETED}
 
 
@@ -75,7 +105,7 @@ def test_a_code_that_a_command_returns_is_found() -> None:
 def test_no_command_returns_a_number_that_has_no_name() -> None:
     """One answers a shell's question: it is no command."""
     found = [place for path in (ROOT / "client" / "cli").rglob("*.py") for place in nameless(path)]
-    assert found == ["completion.py: complete_words"]
+    assert found == ["main.py: complete_words"]
 
 
 def nameless(path: Path) -> Iterator[str]:

@@ -6,15 +6,14 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from orga.activities.breakers import WorkerBreakers
-from orga.activities.conversations import Conversations
-from orga.activities.known_secrets import KnownSecrets
-from orga.activities.model_circuits import GuardedModels
+from orga.activities.circuits import GuardedModels, WorkerBreakers
+from orga.activities.models.conversations import Conversations
 from orga.activities.ports import ModelError, ModelProvider
 from orga.activities.reason import ReasonActivities
+from orga.activities.text.secrets import KnownSecrets
 from orga.client.testing.script import Step
 from orga.testing import ScriptedModel, answers
-from orga.workflows.decisions.journal import JournalFold
+from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.parts import ThinkingPart
 from orga.workflows.types.setup import Setup

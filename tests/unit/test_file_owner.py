@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orga.client.config.file import load_config
-from orga.client.config.trust.file_owner import foreign
+from orga.client.config.trust.check import foreign
 from orga.client.errors import ConfigError
 from tests.support.programs.entered_folder import project, written
 

@@ -6,7 +6,7 @@ import pytest
 
 from orga.activities.adapters import http
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.providers import (
     Network,
     a_request,

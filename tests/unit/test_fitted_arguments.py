@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.activities.adapters.loop_tools import SAGA_TOOL
+from orga.activities.adapters.agents.loop_tools import SAGA_TOOL
 from orga.activities.adapters.schemas.arguments import argument_errors
-from orga.activities.fitted_arguments import MAX_LOOKS, with_fitted_arguments
+from orga.activities.gate.fitted_arguments import MAX_LOOKS, with_fitted_arguments
 from orga.workflows.types.json_text import MAX_DEPTH, is_deeper
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.values.strategies import LAW, json_values
 
 LIST = {"type": "array", "items": {"type": "integer"}}

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from orga.client.cli import inbox
-from orga.client.cli.deciding import requeueing
+from orga.client.cli.inspect import inbox
 from orga.client.cli.main import run_command
+from orga.client.cli.shown.decisions import requeueing
 from orga.client.runs.agents import run_id_of, start_agent
 from orga.client.runs.inbox import InboxEntry
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.recovery import DeadLetter
+from orga.workflows.types.tool_calls.recovery import DeadLetter
 from tests.support.values.held import a_call, asking
 from tests.support.values.statuses import NOW
 

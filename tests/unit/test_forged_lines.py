@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from orga.activities.adapters.webhook.message import Format, body
+from orga.activities.adapters.webhook.sender import Format, body
 from orga.activities.ports import RunKey
-from orga.client.cli import conversation, doctor, inbox, rewind, run_table
-from orga.client.cli.audit import table as audit_table
-from orga.client.cli.checks import Check
-from orga.client.cli.flights import Flights, InFlight
-from orga.client.cli.held_in_full import as_json, lines_of
-from orga.client.cli.output import note, result
-from orga.client.cli.progress import Progress
-from orga.client.cli.screen import PlainScreen, remarks
-from orga.client.cli.status_lines import status_lines
-from orga.client.cli.timeline import Timeline
+from orga.client.cli.audit import runs as audit_table
+from orga.client.cli.inspect import conversation, inbox, runs
+from orga.client.cli.inspect.journal import Timeline
+from orga.client.cli.live.screens import PlainScreen, remarks
+from orga.client.cli.shown.decisions import as_json, lines_of
+from orga.client.cli.shown.progress import Flights, InFlight, Progress
+from orga.client.cli.shown.status_text import status_lines
+from orga.client.cli.shown.text import note, result
+from orga.client.cli.steer import rewind
+from orga.client.cli.workbench import doctor
+from orga.client.cli.workbench.doctor import Check
 from orga.client.errors import RunEnded
 from orga.client.past.aftermath import Sent
 from orga.client.past.delegates import Delegate
@@ -28,15 +29,15 @@ from orga.client.past.rewind import RewindPlan
 from orga.client.proof.audit import RunAudit
 from orga.client.runs import listing
 from orga.client.runs.inbox import InboxEntry
-from orga.workflows.decisions.control.shown import shown_arguments
+from orga.workflows.decisions.control.question_text import shown_arguments
 from orga.workflows.decisions.result import details
-from orga.workflows.types.breakers import Breaker
-from orga.workflows.types.delegation import Child
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Item, Notification, NotifiedCall, Question, ShownQuestion
-from orga.workflows.types.recovery import DeadLetter
 from orga.workflows.types.status import ShownMessage, Termination
 from orga.workflows.types.text import can_be_typed, in_full, one_line
+from orga.workflows.types.tool_calls.breakers import Breaker
+from orga.workflows.types.tool_calls.delegation import Child
+from orga.workflows.types.tool_calls.recovery import DeadLetter
 from tests.support.programs.orga_command import ROOT
 from tests.support.values.core import a_state
 from tests.support.values.entries import an_entry
@@ -157,7 +158,7 @@ SCREENS: dict[str, Callable[[str], Sequence[str]]] = {
     "a run in the inbox that nobody asks": lambda text: inbox.lines_of(
         InboxEntry(text, text, text, text, text, NOW), NOW
     ),
-    "the list": lambda text: run_table.table([a_row(text)]),
+    "the list": lambda text: runs.table([a_row(text)]),
     "the status": of_status,
     "the journal": of_journal,
     "a remark": lambda text: remarks(Progress(run_id=text, waiting=(asks(text).wait,))),  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ import pytest
 from orga.workflows.decisions.fork import fork_of
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.recovery import DeadLetter
+from orga.workflows.types.tool_calls.recovery import DeadLetter
 from tests.support.values.core import T0
 from tests.unit.test_forks import SOURCE, started, the_past, wanting
 

@@ -8,11 +8,9 @@ from orga.workflows.decisions.begin import begun, first_state
 from orga.workflows.decisions.control.interventions import with_abort, with_guidance
 from orga.workflows.decisions.conversation import full_digest, size_of
 from orga.workflows.decisions.fork import fork_of, shared
-from orga.workflows.types.breakers import Breaker
 from orga.workflows.types.context import digest_of
 from orga.workflows.types.control import Clock, Intervention
 from orga.workflows.types.conversation import knowledge_message
-from orga.workflows.types.delegation import Child
 from orga.workflows.types.hydration import CONTEXT_BLOCK
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import Message
@@ -21,6 +19,8 @@ from orga.workflows.types.questions import Question
 from orga.workflows.types.recall import Recollection
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.tool_calls.breakers import Breaker
+from orga.workflows.types.tool_calls.delegation import Child
 from tests.support.values.core import T0, a_setup, a_state, at, conversation_of, user
 
 SOURCE = ForkedFrom(workflow_id="w", run_id="r", iteration=2)

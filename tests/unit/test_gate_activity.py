@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters.schemas.arguments import find_argument_errors
-from orga.activities.gate import AT_ONCE, MAX_REASON_CHARS, GateActivities
-from orga.activities.known_secrets import KnownSecrets
+from orga.activities.gate.gate import AT_ONCE, MAX_REASON_CHARS, GateActivities
 from orga.activities.ports import Judgement, PolicyEngine, Proposal
-from orga.workflows.types.gate import ApprovalTerms, GateRequest, Verdict
+from orga.activities.text.secrets import KnownSecrets
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, GateRequest, Verdict
+from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.tools.activities import Beats
 from tests.support.values.core import a_call, a_spec
 

@@ -6,8 +6,8 @@ import pytest
 
 from orga.client.proof.gate_law import unlicensed
 from orga.client.proof.gate_record import Fact, Judged, Started
-from orga.workflows.types.gate import Decision, GateRequest, Purpose, Verdict
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.tool_calls.gate import Decision, GateRequest, Purpose, Verdict
 from tests.support.values.core import a_call
 
 WRITE = a_call("write", "c1", path="a", mode=1)

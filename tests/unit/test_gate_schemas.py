@@ -7,15 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.activities.adapters.loop_tools import delegate_tool
-from orga.activities.adapters.policy.listed import ListedTools
+from orga.activities.adapters.agents.loop_tools import delegate_tool
+from orga.activities.adapters.policy.ladder import ListedTools
 from orga.activities.adapters.schemas.arguments import find_argument_errors
-from orga.activities.gate import MAX_REASON_CHARS, GateActivities
-from orga.activities.narrowing import narrowed
+from orga.activities.gate.gate import MAX_REASON_CHARS, GateActivities, narrowed
 from orga.activities.ports import Judgement, PolicyEngine, Proposal
-from orga.workflows.types.delegation import DelegateSpec
-from orga.workflows.types.gate import GateRequest, Verdict
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.tool_calls.delegation import DelegateSpec
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict
 from tests.support.tools.activities import Beats
 from tests.support.values.core import a_call
 from tests.support.values.strategies import LAW

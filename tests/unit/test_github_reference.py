@@ -2,7 +2,7 @@
 
 import pytest
 
-from orga.activities.adapters.tools.github_reference import item_of
+from orga.activities.adapters.tools.github import item_of
 from orga.activities.ports import ToolError
 
 

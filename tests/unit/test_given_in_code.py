@@ -29,16 +29,16 @@ from orga.client.config.sections import McpConfig, OrgaConfig, PolicyConfig
 from orga.client.config.trust.rules_in_use import rules_in_use
 from orga.client.config.workplace import settle
 from orga.client.errors import ConfigError
-from orga.client.runs.worker_beside import check_by, refuse_by_worker
+from orga.client.runs.local_worker import check_by, refuse_by_worker
 from orga.client.workers.in_code import InCode, as_tool
 from orga.client.workers.parts import configured_parts
 from orga.workflow import run_agent
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.loop_settings import LoopSettings
-from orga.workflows.types.mcp import McpServer
+from orga.workflows.types.input import LoopSettings
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.sessions.input import SessionInput
 from orga.workflows.types.setup import PrepareRequest
+from orga.workflows.types.tool_calls.mcp import McpServer
 
 EMPTY = OrgaConfig()
 

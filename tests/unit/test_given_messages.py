@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from orga.activities.model_requests import model_request
+from orga.activities.models.model_context import model_request
 from orga.activities.ports import Rebuilt
 from orga.workflows.decisions.begin import begun
 from orga.workflows.decisions.compaction import messages_to_drop
+from orga.workflows.decisions.continue_as_new import carried, shrunk
 from orga.workflows.decisions.conversation import handed_over
 from orga.workflows.decisions.fork import fork_of
 from orga.workflows.decisions.hydration import with_hydration
-from orga.workflows.decisions.journal_entries import JournalStart
-from orga.workflows.decisions.roll_over import carried, shrunk
+from orga.workflows.decisions.journal.entries import JournalStart
 from orga.workflows.types.context import ReasonRequest
 from orga.workflows.types.conversation import as_sent, latest_turn
 from orga.workflows.types.given_messages import GIVEN_MESSAGES, MAX_BYTES, MAX_MESSAGES

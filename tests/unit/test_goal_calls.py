@@ -6,7 +6,7 @@ import pytest
 
 from orga.activities.goals import with_planned_calls
 from orga.workflows.types.context import ContextRef
-from orga.workflows.types.goals.turns import GoalRequest
+from orga.workflows.types.goals.requests import GoalRequest
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.parts import Part, ThinkingPart, said
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pydantic_core import to_json
 
+from orga.workflows.decisions.continue_as_new import carried
 from orga.workflows.decisions.goals import prompts
 from orga.workflows.decisions.goals.endings import best_effort, details, goal_result, goal_status
 from orga.workflows.decisions.goals.pursue import (
@@ -17,7 +18,6 @@ from orga.workflows.decisions.goals.pursue import (
     with_plan,
     with_round,
 )
-from orga.workflows.decisions.roll_over import carried
 from orga.workflows.types.goals.pursuit import (
     MAX_GOAL_CHARS,
     MAX_ID_CHARS,
@@ -27,7 +27,7 @@ from orga.workflows.types.goals.pursuit import (
     MAX_SUMMARY_CHARS,
     GoalState,
 )
-from orga.workflows.types.goals.turns import GoalReply
+from orga.workflows.types.goals.requests import GoalReply
 from tests.support.values.core import a_setup, at
 from tests.support.values.goals import a_goal, a_plan_step, a_turn, brought
 from tests.support.values.hostile_turns import HOSTILE_TURNS

@@ -12,10 +12,10 @@ from orga.workflows.decisions.goals.plans import calls_of
 from orga.workflows.decisions.goals.pursue import with_guidance_seen, with_round
 from orga.workflows.decisions.goals.review import asked, is_for_policy, with_plan_to_review
 from orga.workflows.types.control import StopReason
-from orga.workflows.types.delegation import DelegateSpec
 from orga.workflows.types.goals.pursuit import MAX_ARGUMENTS_BYTES, GoalState
 from orga.workflows.types.json_text import MAX_DEPTH
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.tool_calls.delegation import DelegateSpec
 from tests.support.values.core import a_setup, a_spec
 from tests.support.values.goals import a_goal, a_plan_step
 

@@ -6,8 +6,8 @@ import pytest
 
 from orga.workflows.decisions.goals.plans import call_of, fits_steps, planned, ready_steps, skills_of
 from orga.workflows.decisions.goals.replies import Unusable
-from orga.workflows.types.delegation import DelegateSpec
 from orga.workflows.types.goals.pursuit import PlanStep
+from orga.workflows.types.tool_calls.delegation import DelegateSpec
 from tests.support.values.core import a_call, a_setup, a_spec
 
 SKILLS = {"read": "reads", "scout": "an agent"}

@@ -6,12 +6,11 @@ from typing import get_args
 import pytest
 
 from orga.workflows.decisions.goals import prompts
-from orga.workflows.decisions.goals.default_prompts import DEFAULTS
-from orga.workflows.decisions.goals.pipelines.next import with_next
-from orga.workflows.decisions.goals.placeholders import PLACEHOLDERS, template_problem
+from orga.workflows.decisions.goals.pipelines.course import with_next
+from orga.workflows.decisions.goals.prompts import DEFAULTS
 from orga.workflows.decisions.goals.pursue import with_executed
-from orga.workflows.decisions.goals.templates import MAX_PROMPT_BYTES, TemplateFault
-from orga.workflows.decisions.journal_entries import prepared
+from orga.workflows.decisions.goals.templates import MAX_PROMPT_BYTES, PLACEHOLDERS, TemplateFault, template_problem
+from orga.workflows.decisions.journal.entries import prepared
 from orga.workflows.types.conversation import as_data
 from orga.workflows.types.goals.input import GoalConfig
 from orga.workflows.types.goals.prompts import PROMPT_OF, PROMPTS, PromptName, PromptTemplates
@@ -25,7 +24,7 @@ from orga.workflows.types.goals.pursuit import (
     GoalState,
 )
 from orga.workflows.types.names import GoalTurn
-from orga.workflows.types.recovery import Outcome
+from orga.workflows.types.tool_calls.recovery import Outcome
 from tests.support.values.core import a_setup
 from tests.support.values.goals import a_goal, a_plan_step, brought, showing_all
 from tests.support.values.pipelines import CHAIN, after_round, fails, piped

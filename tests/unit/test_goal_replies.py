@@ -19,7 +19,7 @@ from orga.workflows.decisions.goals.replies import (
     said_in,
     scores_in,
 )
-from orga.workflows.types.goals.turns import GoalReply, steps_of
+from orga.workflows.types.goals.requests import GoalReply, steps_of
 from orga.workflows.types.json_text import MAX_READ_CHARS
 from orga.workflows.types.messages import Reply, ToolCall
 

@@ -7,10 +7,10 @@ import pytest
 from orga.activities.adapters import http
 from orga.activities.adapters.models.schema_shape import is_strict
 from orga.activities.adapters.schemas.arguments import argument_errors
-from orga.activities.goal_schemas import REPLY_SCHEMAS
+from orga.activities.models.model_context import REPLY_SCHEMAS
 from orga.workflows.decisions.goals.plans import planned
 from orga.workflows.decisions.goals.replies import decision_in, evaluations_in
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.goals import GOOD, a_step
 from tests.support.model.providers import a_request, chunk, completed, message_events, streamed, text_block
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.goals.placeholders import template_problem
-from orga.workflows.decisions.goals.templates import FUEL, MAX_PROMPT_BYTES, TemplateFault, rendered
+from orga.workflows.decisions.goals.templates import FUEL, MAX_PROMPT_BYTES, TemplateFault, rendered, template_problem
 from orga.workflows.types.goals.prompts import MAX_TEMPLATE_BYTES
 
 SUM = "{{ 7*7 }} {% if %} {# {{ goal }}"

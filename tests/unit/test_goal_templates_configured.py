@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from pydantic_core import to_json
 
-from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.risks import risks
 from orga.client.errors import ConfigError
 from orga.client.workers.parts import configured_parts
-from orga.workflows.decisions.goals.default_prompts import DEFAULTS
-from orga.workflows.decisions.goals.placeholders import PLACEHOLDERS
+from orga.workflows.decisions.goals.prompts import DEFAULTS
+from orga.workflows.decisions.goals.templates import PLACEHOLDERS
 from orga.workflows.types.goals.prompts import MAX_TEMPLATE_BYTES, PROMPTS, PromptTemplates
 from orga.workflows.types.setup import PrepareRequest
 from tests.support.values.configured import told_at

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.workflows.decisions.conversation import with_message
-from orga.workflows.decisions.decision import decided, decision_of, fitted_fields, rule_outcome, unfounded
-from orga.workflows.types.decision import Decided, GroundedDecision
+from orga.workflows.decisions.tool_calls.decision import decided, decision_of, fitted_fields, rule_outcome, unfounded
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.tool_calls.decision import Decided, GroundedDecision
 from tests.support.runs.decisions import ALL_CASES, FREE, decisions, proposal, proposed, route, trusted
 from tests.support.values.core import a_call, a_setup, a_state, user
 from tests.support.values.strategies import LAW, json_values, texts

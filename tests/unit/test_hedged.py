@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from orga.client.runs.hedged import hedged
+from orga.client.runs.exchange import hedged
 
 WITHIN, AFTER = timedelta(seconds=10), timedelta(seconds=0)
 

@@ -4,12 +4,11 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from orga.client.cli.deciding import in_one_line
-from orga.client.cli.held_calls import in_words, table
-from orga.client.cli.history_status import history_status
-from orga.client.cli.progress import Progress
-from orga.client.cli.screen import remarks
-from orga.client.cli.status_lines import status_lines
+from orga.client.cli.inspect.status import history_status
+from orga.client.cli.live.screens import remarks
+from orga.client.cli.shown.decisions import in_one_line, in_words, table
+from orga.client.cli.shown.progress import Progress
+from orga.client.cli.shown.status_text import status_lines
 from orga.workflows.decisions.limits import commands
 from orga.workflows.types.status import JournalEntry
 from tests.support.values.entries import an_entry

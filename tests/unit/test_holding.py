@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.workflows.decisions.control.interventions import with_pause, with_resume
-from orga.workflows.decisions.delegation import announced, is_held, with_delegate_held, without
+from orga.workflows.decisions.tool_calls.delegation import announced, is_held, with_delegate_held, without
 from orga.workflows.types.control import Clock
-from orga.workflows.types.delegation import Child
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.tool_calls.delegation import Child
 from tests.support.values.core import a_state
 from tests.support.values.strategies import LAW
 

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from orga.activities.adapters.policy import cedar_files, cedar_set
 from orga.activities.adapters.policy.cedar import CedarPolicies
 from orga.activities.adapters.policy.cedar_files import PolicyFile
-from orga.activities.adapters.policy.cedar_paths import operands
-from orga.activities.adapters.policy.cedar_policy import MAX_DEPTH, parsed_policy
+from orga.activities.adapters.policy.cedar_policy import MAX_DEPTH, Statement, depth_of, parsed_policy
 from orga.activities.adapters.policy.cedar_set import compiled
-from orga.activities.adapters.policy.cedar_statements import Statement, depth_of
-from orga.activities.adapters.policy.opa_wasm import OpaWasm
+from orga.activities.adapters.policy.cedar_types import operands
+from orga.activities.adapters.policy.opa import OpaWasm
 from orga.activities.adapters.policy.problems import MAX_SHOWN, BrokenPolicies
 from orga.client.policies.cases import BadCases, read_cases
 from tests.support.parts.opa import bundle

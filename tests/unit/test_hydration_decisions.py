@@ -25,9 +25,9 @@ from orga.workflows.decisions.limits import tool_calls_left
 from orga.workflows.types.hydration import CONTEXT_BLOCK, PreHydration, Reference, Resolved
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.recovery import Outcome, OutcomeStatus
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.tools import Effect, ToolSpec
+from orga.workflows.types.tool_calls.recovery import Outcome, OutcomeStatus
+from orga.workflows.types.tool_calls.tools import Effect, ToolSpec
 from tests.support.values.strategies import LAW, texts
 
 DEFAULTS = PreHydration()

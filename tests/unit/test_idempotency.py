@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.calls import KEY_CHARS, idempotency_key
+from orga.workflows.decisions.tool_calls.calls import KEY_CHARS, idempotency_key
 from orga.workflows.types.messages import ToolCall
 from tests.support.values.core import a_call
 from tests.support.values.strategies import LAW, calls

@@ -7,7 +7,7 @@ import pytest
 from orga.activities import instruments
 from orga.activities.instruments import count_verdicts
 from orga.workflows.types import telemetry_names as names
-from orga.workflows.types.gate import Verdict
+from orga.workflows.types.tool_calls.gate import Verdict
 from tests.support.values.core import a_call
 
 DENIED = Verdict(decision="deny", reason="no")

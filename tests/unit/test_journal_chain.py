@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.journal_entries import chained, first_break
+from orga.workflows.decisions.journal.entries import chained, first_break
 from orga.workflows.types.status import JournalEntry
 from tests.support.values.core import at
 from tests.support.values.strategies import LAW, json_values, texts

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from orga.client.journal.file import NoJournal, Unwritable, read_journal_file, write_journal
 from orga.client.journal.head import SealedHead, head_check, sealed
 from orga.client.journal.signing import KeyProblem, generated, is_signed, key_id, private_key, public_key, public_path
-from orga.workflows.decisions.journal_entries import first_break
+from orga.workflows.decisions.journal.entries import first_break
 from tests.support.values.core import at
 from tests.support.values.journals import Made, a_journal, journals, three
 

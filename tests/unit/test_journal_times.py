@@ -3,12 +3,12 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from orga.client.cli.narration import Narrator
-from orga.workflows.decisions.journal_entries import canonical_line
-from orga.workflows.decisions.journal_iteration import CallTimes
-from orga.workflows.types.delegation import child_id
+from orga.client.cli.shown.narration import Narrator
+from orga.workflows.decisions.journal.entries import canonical_line
+from orga.workflows.decisions.journal.iteration import CallTimes
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.status import Happening, HappeningKind
+from orga.workflows.types.tool_calls.delegation import child_id
 from tests.support.values.entries import an_entry
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)

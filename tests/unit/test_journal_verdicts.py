@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from orga.workflows.types.gate import Verdict
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.status import Happening, JournalEntry
+from orga.workflows.types.tool_calls.gate import Verdict
 from tests.support.runs.critics import a_critic
 from tests.support.values.core import a_setup
 from tests.unit.test_journal import ALLOW, acted, called, events, gated, happened, journal, reasoned, start

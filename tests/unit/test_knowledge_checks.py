@@ -5,7 +5,7 @@ from datetime import datetime
 
 import pytest
 
-from orga.activities.knowledge.checks import MAX_NAME, MAX_TEXT, checked
+from orga.activities.knowledge.arrival import MAX_NAME, MAX_TEXT, checked
 from orga.activities.knowledge.erasing import require_named
 from orga.activities.knowledge.identity import claim_of, item_id
 from orga.activities.knowledge.ports import KnowledgeError

@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.knowledge.recall_tool import NOTHING, RecallKnowledge
-from orga.activities.adapters.knowledge.store_tool import StoreKnowledge
+from orga.activities.adapters.knowledge.tools import NOTHING, RecallKnowledge, StoreKnowledge
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.activities.knowledge.shown import BLOCK_LINE, MAX_ITEM_BYTES, shown
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.knowledge import Behalf, KnowledgeItem, Provenance, Reader, Recalled, StoredItem
 from orga.workflows.types.recall import KnowledgeOutput, KnowledgeTold, RecalledRef, told_in
-from orga.workflows.types.tools import ToolOutput
+from orga.workflows.types.tool_calls.tools import ToolOutput
 from tests.support.values.shelf import T0, Shelf, a_fact
 
 ADA = Reader(tenant="acme", user="ada", agent="clerk")

@@ -12,12 +12,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from orga.activities.environment_secrets import COMMON
-from orga.activities.known_secrets import HIDDEN, NO_SECRETS, KnownSecrets
+from orga.activities.text.secrets import COMMON, HIDDEN, NO_SECRETS, KnownSecrets
 from orga.client.config.sections import OrgaConfig
 from orga.client.workers.parts import configured_parts
-from orga.workflows.types.gate import PERMIT_KEY
 from orga.workflows.types.messages import Reply, ToolCall
+from orga.workflows.types.tool_calls.gate import PERMIT_KEY
 
 SECRET = 'pass "word\\ é'
 KNOWN = KnownSecrets.of_environment({"DB_PASSWORD": SECRET})

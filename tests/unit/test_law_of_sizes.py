@@ -7,13 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_core import to_json
 
-from orga.activities.adapters.offered_tools import MAX_BYTES as MAX_TOOLS_BYTES
+from orga.activities.adapters.agents.offered_tools import MAX_BYTES as MAX_TOOLS_BYTES
 from orga.activities.prepare import MAX_SETUP_BYTES
 from orga.activities.replies import MAX_CALLS, calls_room, normalised
-from orga.workflows.decisions import observe, recovery, steps
+from orga.workflows.decisions import observe
 from orga.workflows.decisions.begin import begun
 from orga.workflows.decisions.carried_parts import MAX_CARRIED_BYTES
 from orga.workflows.decisions.compaction import compaction
+from orga.workflows.decisions.continue_as_new import can_be_carried, carried
 from orga.workflows.decisions.control import interventions
 from orga.workflows.decisions.control.interventions import is_time_to_roll_over
 from orga.workflows.decisions.conversation import (
@@ -29,17 +30,17 @@ from orga.workflows.decisions.conversation import (
     with_message,
 )
 from orga.workflows.decisions.hydration import with_hydration
-from orga.workflows.decisions.roll_over import can_be_carried, carried
+from orga.workflows.decisions.tool_calls import recovery, repeated_calls
 from orga.workflows.types.context import ContextRef, HashedMessages, MessageRef, digest_of
 from orga.workflows.types.control import Intervention, InterventionKind
 from orga.workflows.types.hydration import Reference, Resolved
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.questions import Question, Resolution
-from orga.workflows.types.recovery import DeadLetter, Outcome, tool_message
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.recovery import DeadLetter, Outcome, tool_message
+from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.values.core import T0, a_setup, a_spec, a_state, user
 from tests.support.values.turns import are_paired
 
@@ -179,7 +180,7 @@ def _burdened(state: AgentState, letter: str, number: int) -> AgentState:
         letter_id = f"{number}.{index}"
         dead = DeadLetter(letter_id=letter_id, call=call, key="k" * 64, error=letter * 500, at=T0)
         state = recovery.with_dead_letter(state, dead)
-        state = steps.with_failed_call(state, call, letter * 10_000, T0)
+        state = repeated_calls.with_failed_call(state, call, letter * 10_000, T0)
     with_cache = a_spec("read", recovery={"strategy": "cached_result"})
     call = ToolCall(call_id="k", name="read", arguments={"n": number})
     state = recovery.with_success(state, with_cache, call, letter * 20_000, T0)
@@ -290,7 +291,7 @@ def test_what_was_looked_up_and_what_people_gave_is_within_it() -> None:
     state = with_hydration(state, found, 100_000)
     for number in range(40):
         call = ToolCall(call_id="c", name="read", arguments={"n": number})
-        wait = steps.with_failed_call(state, call, "no", T0)
+        wait = repeated_calls.with_failed_call(state, call, "no", T0)
         given = Resolution(escalation_id="w", choice="result", result="g" * 100_000)
         state = wait.model_copy(update={})
         state = _given(state, given)
@@ -300,4 +301,4 @@ def test_what_was_looked_up_and_what_people_gave_is_within_it() -> None:
 def _given(state: AgentState, given: Resolution) -> AgentState:
     data = {"step_id": "s", "tool": "read"}
     asked = Question(question_id="w", kind="escalation", since=T0, text="?", data=data)
-    return steps.with_resolved_step(state, asked.with_resolution(given))
+    return repeated_calls.with_resolved_step(state, asked.with_resolution(given))

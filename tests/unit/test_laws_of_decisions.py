@@ -6,23 +6,24 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from orga.workflows.decisions import dispatch, limits, observe
+from orga.workflows.decisions import limits, observe
+from orga.workflows.decisions.continue_as_new import carried
 from orga.workflows.decisions.control import interventions, questions
 from orga.workflows.decisions.conversation import full_digest, size_of, tokens_in
 from orga.workflows.decisions.limits import stop_reason
 from orga.workflows.decisions.observe import classify_reply
 from orga.workflows.decisions.result import result, status
-from orga.workflows.decisions.roll_over import carried
-from orga.workflows.decisions.steps import repeated, with_resolved_step
-from orga.workflows.types.breakers import BreakerOptions
+from orga.workflows.decisions.tool_calls import dispatch
+from orga.workflows.decisions.tool_calls.repeated_calls import repeated, with_resolved_step
 from orga.workflows.types.context import HashedMessages, digest_of
 from orga.workflows.types.control import Intervention
-from orga.workflows.types.gate import Verdict
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.questions import Resolution
-from orga.workflows.types.recovery import OutcomeStatus
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.tool_calls.breakers import BreakerOptions
+from orga.workflows.types.tool_calls.gate import Verdict
+from orga.workflows.types.tool_calls.recovery import OutcomeStatus
 from orga.workflows.types.usage import Usage
 from tests.support.scenarios.draws import configs, costs, proposals, stubborn, usages
 from tests.support.scenarios.modelled_run import NAMES, ModelledRun

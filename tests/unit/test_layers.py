@@ -49,7 +49,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 
 
 CONTROL_TYPES = {
-    *("control", "questions", "record", "value", "definition"),
+    *("control", "questions", "record"),
     *("names", "text", "telemetry_names", "breakers"),
 }
 """The values that the control core goes by: none of an agent."""
@@ -163,7 +163,7 @@ def test_rooms_import_only_those_below() -> None:
 def beyond_control(found: Import) -> bool:
     """Return whether the control core would know a workflow of ours by this."""
     match found.module.split("."):
-        case ["orga", "workflows", "types", name, *_]:
+        case ["orga", "workflows", "types", "tool_calls", name, *_] | ["orga", "workflows", "types", name, *_]:
             return name not in CONTROL_TYPES
         case ["orga", "workflows", "decisions" | "phases", name, *_]:
             return name != "control"

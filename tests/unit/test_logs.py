@@ -10,9 +10,8 @@ import structlog
 from temporalio import activity
 from temporalio.testing import ActivityEnvironment
 
-from orga.activities.log_context import log_iteration_of
-from orga.client.telemetry.log_secrets import SecretMask
-from orga.client.telemetry.logs import configure_logs
+from orga.activities.calls.activity import log_iteration_of
+from orga.client.telemetry.logs import SecretMask, configure_logs
 from tests.support.programs.log_lines import lines, restored_logs
 
 SECRET = 'sk-test-"quoted"-0123456789'

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orga.client.cli import logs
 from orga.client.cli.main import run_command
+from orga.client.cli.workbench import server
 
 Shown = pytest.CaptureFixture[str]
 
@@ -47,11 +47,11 @@ def test_a_log_that_there_is_not_is_told(which: str, says: str, capsys: Shown) -
 def test_what_comes_is_shown_as_it_comes_also_from_a_server_that_starts_anew(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "LOOK_S", 0.01)
+    monkeypatch.setattr(server, "LOOK_S", 0.01)
     path = home / "server.log"
     path.write_text("before\n")
-    lines, read = logs._tail(path, 5)  # pyright: ignore[reportPrivateUsage]
-    news = logs._news(path, read)  # pyright: ignore[reportPrivateUsage]
+    lines, read = server._tail(path, 5)  # pyright: ignore[reportPrivateUsage]
+    news = server._news(path, read)  # pyright: ignore[reportPrivateUsage]
     with path.open("a") as log:
         log.write("next\nhalf a li")
     assert (lines, next(news)) == (["before"], "next")

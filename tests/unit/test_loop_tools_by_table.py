@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orga.own_code import ROOT
-from orga.workflows.types.loop_tools import LOOP_TOOLS, RUN_TOOL, loop_tool, tool_needing
+from orga.workflows.types.tool_calls.loop_tools import LOOP_TOOLS, RUN_TOOL, loop_tool, tool_needing
 
 PRODUCT = ("workflows", "activities", "client", "worker.py")
 
@@ -26,7 +26,7 @@ def names(file: Path) -> set[str]:
 def test_the_constant_of_a_tool_stands_in_three_files_at_most(name: str) -> None:
     """The table, the one that describes it to models, and the one that carries it out."""
     found = named_in(name.upper())
-    assert "workflows/types/loop_tools.py" in found
+    assert "workflows/types/tool_calls/loop_tools.py" in found
     assert len(found) <= 3, found
 
 

@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.activities.adapters.manifests.argument import Argument
-from orga.activities.adapters.manifests.kinds import Ground, parameters_of
-from orga.activities.adapters.manifests.scalar_values import looks_like_a_flag
-from orga.activities.adapters.manifests.values import checked
+from orga.activities.adapters.manifests.argument_types import Ground, checked, looks_like_a_flag, parameters_of
+from orga.activities.adapters.manifests.manifest import Argument
 from orga.activities.adapters.tools.root import Root
 from orga.activities.ports import ToolError
 from tests.support.tools.manifests import read

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from orga.activities.adapters.manifests.http_tool import request_of
 from orga.activities.adapters.manifests.manifest import Http, Manifest
-from orga.activities.adapters.manifests.request import request_of
 from orga.activities.adapters.manifests.secrets import Secrets
 from orga.activities.ports import Tool, ToolError
 from tests.support.tools.calls import failure, result

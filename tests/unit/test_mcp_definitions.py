@@ -8,9 +8,9 @@ from pydantic import ValidationError
 
 from orga.activities.adapters.mcp.definitions import MAX_DESCRIPTION_BYTES, Definitions, definition_digest, definitions
 from orga.activities.adapters.mcp.settings import ServerSettings
-from orga.activities.known_secrets import KnownSecrets
-from orga.workflows.types.mcp import McpServer
-from orga.workflows.types.tools import ToolOptions, ToolProfile
+from orga.activities.text.secrets import KnownSecrets
+from orga.workflows.types.tool_calls.mcp import McpServer
+from orga.workflows.types.tool_calls.tools import ToolOptions, ToolProfile
 from tests.support.mcp.sources import TAKEN, a_definition
 
 

@@ -10,7 +10,7 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from pydantic import ValidationError
 
 from orga.activities.adapters.mcp.content import MAX_BLOCKS, result_text
-from orga.activities.adapters.mcp.lenient import LEFT_OUT, mended
+from orga.activities.adapters.mcp.lenient_messages import LEFT_OUT, mended
 from tests.support.mcp.sources import a_definition
 from tests.support.values.strategies import LAW, json_values
 

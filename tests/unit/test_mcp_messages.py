@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
 
-from orga.activities.adapters.mcp.messages import MAX_MENDED_BYTES, readable
+from orga.activities.adapters.mcp.lenient_messages import MAX_MENDED_BYTES, readable
 
 READ = {"jsonrpc": "2.0", "id": 7, "result": {"text": "a"}}
 

@@ -9,21 +9,21 @@ from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from orga.activities.adapters.agent_problems import agent_problems
-from orga.activities.adapters.agents import ConfiguredAgents
-from orga.activities.adapters.mcp.backoff import MOST_S, delay_s
+from orga.activities.adapters.agents.agent_problems import agent_problems
+from orga.activities.adapters.agents.agents import ConfiguredAgents
+from orga.activities.adapters.mcp.keeper import MOST_S, delay_s
 from orga.activities.adapters.mcp.names import server_of
-from orga.activities.conversations import Conversations
+from orga.activities.calls.tools import source_activity
+from orga.activities.models.conversations import Conversations
 from orga.activities.ports import Absent, Tool
-from orga.activities.tools import source_activity
 from orga.client.history.converter import data_converter
 from orga.testing import FakeTool
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.delegation import Ceiling, Delegate
 from orga.workflows.types.input import LoopConfig, Recovery
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest
-from orga.workflows.types.tools import ToolOptions, ToolSpec
+from orga.workflows.types.tool_calls.delegation import Ceiling, Delegate
+from orga.workflows.types.tool_calls.tools import ToolOptions, ToolSpec
 from tests.support.tools.activities import Beats, NoHistory
 from tests.support.values.core import a_setup, a_spec
 

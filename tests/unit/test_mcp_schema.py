@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orga.activities.adapters.mcp.definitions import MAX_BYTES, MAX_DEPTH, UnusableTool, prose, remark, usable_schema
 from orga.activities.adapters.mcp.plain_text import is_plain, plain
-from orga.activities.adapters.mcp.schema import MAX_BYTES, MAX_DEPTH, UnusableTool, prose, remark, usable_schema
 
 
 def nested(depth: int) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from pydantic import ValidationError
 from orga.activities.adapters.mcp.settings import own_options
 from orga.client.config.sections import OrgaConfig
 from orga.own_code import bytecode_folder
-from orga.workflows.types.mcp import McpServer
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.mcp import McpServer
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.mcp.sources import settings_of
 
 ENV = {"PATH": "/bin", "HOME": "/home/me", "TOKEN": "s3cr3t-value", "OPENAI_API_KEY": "sk-other", "EMPTY": ""}

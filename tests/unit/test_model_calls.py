@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.activities.adapters.models.calls import OpenCall, finished_calls, tool_call
+from orga.activities.adapters.models.reply import OpenCall, finished_calls, tool_call
 from orga.workflows.types.messages import Message, Reply, ToolCall
 
 EARLIER = (Message.of("assistant", calls=(ToolCall(call_id="c1", name="f"),)),)

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters import http
-from orga.activities.adapters.models.blocks import block_part
+from orga.activities.adapters.models.reply import block_part
 from orga.activities.ports import ModelError
 from orga.workflows.types.messages import Message, ToolCall
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.providers import (
     Network,
     a_request,

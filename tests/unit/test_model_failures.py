@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from orga.activities.adapters import http
-from orga.activities.adapters.models.redaction import redacted
+from orga.activities.adapters.models.errors import redacted
 from orga.activities.ports import ModelError
 from tests.support.model.providers import KEY, completed
 

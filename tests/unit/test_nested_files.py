@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from orga.activities.adapters.knowledge.conventions.files import Place, items_of
-from orga.activities.adapters.knowledge.text_file import Unreadable
+from orga.activities.adapters.knowledge.project_files import Unreadable
 from orga.activities.adapters.toml_text import MAX_DEPTH, NestedTooDeeply, read_toml
 from orga.client.config.file import asked_config, config_sources, load_config
 from orga.client.config.manifests import read_manifests
 from orga.client.errors import ConfigError
 from orga.client.policies.cases import BadCases, read_cases
-from orga.client.server.state_table import UnreadableTable, read_table
+from orga.client.server.home import UnreadableTable, read_table
 from orga.workflows.types.knowledge import Reader
 
 MANIFEST = 'name = "x"\ndescription = "y"\n'

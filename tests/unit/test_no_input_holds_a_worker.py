@@ -11,20 +11,18 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters import http
-from orga.activities.adapters.models.assembly import MAX_OPEN_CALLS
-from orga.activities.adapters.models.blocks import block_part
-from orga.activities.adapters.models.error_body import error_body
-from orga.activities.adapters.models.retry_after import retry_after_s
-from orga.activities.adapters.models.sse import SseDecoder, SseTooLarge
+from orga.activities.adapters.models.errors import error_body, retry_after_s
+from orga.activities.adapters.models.http import SseDecoder, SseTooLarge
+from orga.activities.adapters.models.reply import MAX_OPEN_CALLS, block_part
 from orga.activities.adapters.schemas.arguments import argument_errors, schema_problem
 from orga.activities.ports import ModelError
 from orga.activities.replies import normalised
-from orga.activities.sanitize import sanitized
-from orga.activities.style_sheet import rules
-from orga.client.cli.terminal_text import harmless
+from orga.activities.text.hidden_styles import rules
+from orga.activities.text.sanitize import sanitized
+from orga.client.cli.shown.text import harmless
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.parts import said
-from orga.workflows.types.tools import matches
+from orga.workflows.types.tool_calls.tools import matches
 from tests.support.model.providers import chunk, completed, streamed
 from tests.support.programs.standstill import LIMIT_S, growth, longest_pause
 from tests.support.values.slow_inputs import HELD, ITSELF, TEXTS, chained, nested

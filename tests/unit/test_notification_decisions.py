@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import to_json
 
-from orga.workflows.decisions import approvals, limits, roll_over
+from orga.workflows.decisions import continue_as_new, limits
 from orga.workflows.decisions.control.interventions import reopened
 from orga.workflows.decisions.control.notifications import (
     MAX_CALLS,
@@ -24,13 +24,14 @@ from orga.workflows.decisions.control.notifications import (
     with_announced,
 )
 from orga.workflows.decisions.control.questions import asked, closed, with_resolution
+from orga.workflows.decisions.tool_calls import approvals
 from orga.workflows.types.control import Intervention
-from orga.workflows.types.gate import ApprovalTerms, Verdict
 from orga.workflows.types.input import AgentInput, Lineage
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.past import ForkedFrom
 from orga.workflows.types.questions import ANSWER, Answer, Notification, NotifyEvent, Question, Resolution
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, Verdict
 from tests.support.values.core import T0, a_call, a_setup, a_state, at
 from tests.support.values.strategies import LAW, texts
 
@@ -80,7 +81,7 @@ def test_a_run_without_a_setup_tells_nobody() -> None:
 
 def test_a_question_is_told_once_also_by_the_run_that_continues_as_new() -> None:
     state = asked(asked(telling(), an_escalation("a"), T0), an_escalation("b"), T0)
-    state = roll_over.carried(with_announced(state, "a"), "run-1")
+    state = continue_as_new.carried(with_announced(state, "a"), "run-1")
     state = AgentState.model_validate_json(state.model_dump_json(exclude_unset=True))
     assert [each.question_id for each in unannounced(state)] == ["b"]
 

@@ -16,12 +16,12 @@ from orga.workflows.decisions.observe import (
     with_reply,
     with_unjudged,
 )
-from orga.workflows.decisions.steps import repeated
+from orga.workflows.decisions.tool_calls.repeated_calls import repeated
 from orga.workflows.types.control import Intervention
-from orga.workflows.types.gate import Verdict
 from orga.workflows.types.messages import Message, Reply, ToolCall
-from orga.workflows.types.recovery import Outcome, OutcomeStatus
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.tool_calls.gate import Verdict
+from orga.workflows.types.tool_calls.recovery import Outcome, OutcomeStatus
 from orga.workflows.types.usage import ToolCallCounts, Usage
 from tests.support.values.core import a_call, a_state, user
 from tests.support.values.strategies import LAW

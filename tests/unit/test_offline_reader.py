@@ -11,12 +11,12 @@ import pytest
 
 from orga.activities.adapters.offline.reader import SIGNATURE, ExtractiveProvider
 from orga.activities.ports import ModelRequest
-from orga.workflows.decisions.goals.pipelines.tasks import task_of
+from orga.workflows.decisions.goals.pipelines.course import task_of
 from orga.workflows.decisions.goals.replies import decision_in, evaluations_in, said_in
 from orga.workflows.types.conversation import knowledge_message
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.text import delimited
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.reading import ALL, FILES, LIST, READ, SEARCH, Run, folder, tools_over
 from tests.support.values.pipelines import after_round, piped
 

@@ -9,11 +9,10 @@ from hypothesis import given
 from pydantic_core import from_json
 
 from orga.activities.adapters import http
-from orga.activities.adapters.policy.opa_answer import judgement
-from orga.activities.adapters.policy.opa_server import ATTEMPTS, MAX_ANSWER_BYTES, OpaServer
+from orga.activities.adapters.policy.opa import ATTEMPTS, MAX_ANSWER_BYTES, OpaServer, judgement
 from orga.activities.ports import Judgement, Proposal
-from orga.workflows.types.gate import ApprovalTerms
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.tool_calls.gate import ApprovalTerms
 from tests.support.values.policies import a_tool_proposal, an_answer
 from tests.support.values.strategies import LAW, any_json
 

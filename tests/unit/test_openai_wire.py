@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters import http
-from orga.activities.adapters.models.blocks import block_part, wire_block
+from orga.activities.adapters.models.reply import block_part, wire_block
 from orga.activities.ports import ModelError
 from orga.workflows.types.messages import Message, Reply, ToolCall
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolSpec
 from orga.workflows.types.usage import Usage
 from tests.support.model.providers import a_request, chunk, completed, kept_alive, streamed
 from tests.support.model.sdk_types import assert_openai_takes

@@ -118,7 +118,7 @@ def main():
     (ROOT / "orga" / "workflows" / "added.py").write_text("")
     for name in [name for name in sys.modules if name.startswith(("orga.workflows", "orga.activities"))]:
         del sys.modules[name]  # as the sandbox of a run does it
-    import orga.workflows.phases.gate, orga.workflows.agent, orga.activities.gate
+    import orga.workflows.phases.gate, orga.workflows.agent, orga.activities.gate.gate
     found = [orga.workflows.phases.gate.__file__, hasattr(orga.workflows.phases.gate, "judge")]
     try:
         import orga.workflows.added

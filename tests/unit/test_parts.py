@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from orga.activities.adapters.models.blocks import block_part, wire_block
+from orga.activities.adapters.models.reply import block_part, wire_block
 from orga.workflows.decisions.conversation import as_base, handed_over, with_message
 from orga.workflows.types.context import HashedMessages, MessageRef
 from orga.workflows.types.conversation import Conversation, as_sent

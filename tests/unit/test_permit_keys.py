@@ -7,7 +7,7 @@ import pytest
 from orga.client.config.sections import OrgaConfig
 from orga.client.workers.checked import checked
 from orga.client.workers.parts import configured_parts
-from orga.workflows.types.gate import PERMIT_KEY
+from orga.workflows.types.tool_calls.gate import PERMIT_KEY
 
 GOOD = "0123456789abcdef" * 2
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from orga.workflows.decisions.approvals import item_of
-from orga.workflows.decisions.calls import fingerprint, idempotency_key
 from orga.workflows.decisions.goals.templates import TemplateFault, rendered
-from orga.workflows.decisions.steps import similarity
+from orga.workflows.decisions.tool_calls.approvals import item_of
+from orga.workflows.decisions.tool_calls.calls import fingerprint, idempotency_key
+from orga.workflows.decisions.tool_calls.repeated_calls import similarity
 from orga.workflows.types.context import canonical, record_digest
-from orga.workflows.types.gate import Verdict
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.record import Record
 from orga.workflows.types.text import Fuel, LinearPattern
+from orga.workflows.types.tool_calls.gate import Verdict
 from tests.support.values.core import T0, a_state
 
 HARD: dict[str, Any] = {

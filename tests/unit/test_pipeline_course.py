@@ -11,15 +11,16 @@ from orga.workflows.decisions.goals.override import with_override
 from orga.workflows.decisions.goals.pipelines.course import (
     GUIDANCE_BYTES,
     KEPT_BYTES,
+    ROOM_BYTES,
     calls_of,
     pipeline_answer,
+    task_of,
     with_heard,
+    with_next,
     with_pipeline_plan,
     with_pipeline_round,
 )
-from orga.workflows.decisions.goals.pipelines.next import with_next
 from orga.workflows.decisions.goals.pipelines.plans import pipeline_problem
-from orga.workflows.decisions.goals.pipelines.tasks import ROOM_BYTES, task_of
 from orga.workflows.decisions.goals.pursue import honest_confidence, with_guidance_seen
 from orga.workflows.decisions.goals.review import with_reviewed
 from orga.workflows.types.control import Stop

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from orga.workflows.types.gate import Verdict, Verdicts, asked_about, gate_id, is_place
 from orga.workflows.types.status import Happening, JournalEntry
+from orga.workflows.types.tool_calls.gate import Verdict, Verdicts, asked_about, gate_id, is_place
 from tests.unit.test_journal import ALLOW, called, gated, happened, journal, reasoned, start
 from tests.unit.test_journal_verdicts import (
     ASK,

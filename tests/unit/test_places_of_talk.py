@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from orga.activities.knowledge.places import MAX_PLACES, named_places
+from orga.activities.knowledge.conventions import MAX_PLACES, named_places
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.workflows.types.knowledge import Reader, Recalled, StoredItem
 from tests.unit.test_conventions_of_a_place import T0, Shelf, a_convention

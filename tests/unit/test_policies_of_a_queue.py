@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.policy.ladder import engine_name, policy_engine, policy_version
 from orga.activities.ports import OtherPlace
 from orga.client.config.policy_folder import policy_place, starter_policy
@@ -12,9 +12,9 @@ from orga.client.config.policy_settings import policy_settings
 from orga.client.config.sections import OrgaConfig
 from orga.client.server.pollers import config_digest, identity_suffix, own_identity, short_policy, shown_policy
 from orga.client.workers.engine_memory import worker_policy
-from orga.workflows.types.gate import judges_by
 from orga.workflows.types.input import POLICY_MEMO, Workplace, handed_on, policy_of_starter, run_memo
 from orga.workflows.types.setup import PrepareRequest, Setup
+from orga.workflows.types.tool_calls.gate import judges_by
 from tests.support.values.policies import PERMIT_ALL, a_folder
 
 OURS = "cedar:here:v1"

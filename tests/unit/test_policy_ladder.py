@@ -5,11 +5,16 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.policy.allow_all import AllowAll
 from orga.activities.adapters.policy.cedar import CedarPolicies
-from orga.activities.adapters.policy.ladder import PolicySettings, engine_name, gate_execution, policy_engine
-from orga.activities.adapters.policy.listed import ListedTools
-from orga.activities.adapters.policy.opa_server import OpaServer
+from orga.activities.adapters.policy.ladder import (
+    AllowAll,
+    ListedTools,
+    PolicySettings,
+    engine_name,
+    gate_execution,
+    policy_engine,
+)
+from orga.activities.adapters.policy.opa import OpaServer
 from orga.client.config.file import load_config
 from orga.client.config.policy_settings import policy_settings
 from tests.support.runs.loop import Deny

@@ -4,8 +4,7 @@ import logging
 
 import pytest
 
-from orga.activities.adapters.policy.allow_all import AllowAll
-from orga.activities.adapters.policy.listed import ListedTools
+from orga.activities.adapters.policy.ladder import AllowAll, ListedTools
 from orga.activities.ports import Proposal
 from orga.workflows.types.messages import ToolCall
 

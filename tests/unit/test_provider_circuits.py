@@ -6,16 +6,15 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from orga.activities.breakers import WorkerBreakers
-from orga.activities.conversations import Conversations
-from orga.activities.model_calls import LAST_TRY_S
-from orga.activities.model_circuits import GuardedModels
+from orga.activities.circuits import GuardedModels, WorkerBreakers
+from orga.activities.models.conversations import Conversations
+from orga.activities.models.model_calls import LAST_TRY_S
 from orga.activities.ports import ModelError, ModelRequest
 from orga.activities.reason import ReasonActivities
 from orga.client.testing.script import ScriptedModels
 from orga.testing import ScriptedModel, answers
-from orga.workflows.types.breakers import CIRCUIT_OPEN, CircuitOptions
 from orga.workflows.types.input import SLACK_S
+from orga.workflows.types.tool_calls.breakers import CIRCUIT_OPEN, CircuitOptions
 from tests.support.runs.circuits import OPTIONS, Clock, clock, shared
 from tests.support.tools.activities import Beats, NoHistory
 from tests.support.values.core import a_request, a_setup, user

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.types.ranges import Ranges, indexes, length, ranges_of, within, without
+from orga.workflows.types.messages import Ranges, indexes, length, ranges_of, within, without
 from tests.support.values.core import user
 from tests.support.values.strategies import LAW
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from orga.activities.conversations import Conversations
-from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
-from orga.activities.model_calls import LAST_TRY_S, TAIL_CHARS
+from orga.activities.models.conversations import Conversations
+from orga.activities.models.model_calls import LAST_TRY_S, TAIL_CHARS
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest, Rebuilt
 from orga.activities.reason import ReasonActivities
+from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.client.testing.script import ScriptedModels, Step
 from orga.testing import ScriptedModel, answers
 from orga.workflows.decisions.conversation import handed_over, with_message

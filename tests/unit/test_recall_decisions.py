@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orga.workflows.decisions.continue_as_new import carried
 from orga.workflows.decisions.conversation import handed_over, size_of, tokens_of, weight_of, with_message
-from orga.workflows.decisions.delegation import framed
 from orga.workflows.decisions.goals.prompts import answered_text
 from orga.workflows.decisions.hydration import context_block
 from orga.workflows.decisions.learnings import (
@@ -34,7 +34,7 @@ from orga.workflows.decisions.recall import (
 )
 from orga.workflows.decisions.recount import ContextFold
 from orga.workflows.decisions.refused_content import LEFT_OUT
-from orga.workflows.decisions.roll_over import carried
+from orga.workflows.decisions.tool_calls.delegation import framed
 from orga.workflows.types.context import MessageRef
 from orga.workflows.types.conversation import knowledge_message, summary_message
 from orga.workflows.types.hydration import Reference, Resolved
@@ -43,9 +43,9 @@ from orga.workflows.types.knowledge import Reader
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.recall import RecalledContext, recall_id
 from orga.workflows.types.record import Record
-from orga.workflows.types.recovery import FAILED, Outcome, OutcomeStatus
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import Happening, HappeningKind
+from orga.workflows.types.tool_calls.recovery import FAILED, Outcome, OutcomeStatus
 from tests.support.values.core import a_setup, a_spec, a_state, at, request_for, user
 from tests.support.values.strategies import LAW
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from orga.activities.recordable import MAX_BYTES, MAX_WAIT_S, UNFIT, recordable
-from orga.workflows.types.gate import ApprovalTerms, Verdict
+from orga.activities.gate.gate import MAX_BYTES, MAX_WAIT_S, UNFIT, recordable
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, Verdict
 
 GOOD = Verdict(decision="allow", policies=("p",), version="v1")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.recovery import (
+from orga.workflows.decisions.tool_calls.recovery import (
     MAX_KEPT_BYTES,
     MAX_LETTER_BYTES,
     good_result,
@@ -20,10 +20,10 @@ from orga.workflows.decisions.recovery import (
     without_letter,
 )
 from orga.workflows.types.input import LoopConfig
-from orga.workflows.types.recovery import DeadLetter, Outcome, Recovery
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import undelimited
-from orga.workflows.types.tools import Effect, ToolSpec
+from orga.workflows.types.tool_calls.recovery import DeadLetter, Outcome, Recovery
+from orga.workflows.types.tool_calls.tools import Effect, ToolSpec
 from tests.support.values.core import T0, a_call, a_setup, a_spec, a_state, at
 
 CACHED = Recovery(strategy="cached_result", max_staleness_s=60)

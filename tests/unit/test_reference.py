@@ -15,8 +15,8 @@ from docs.generate.explained import page_of
 from docs.generate.pages import FOLDER, pages
 from docs.generate.source import module, said
 from orga.client.cli.exit_codes import CODES, OF_COMMANDS, ExitCode
-from orga.client.cli.narrated_notes import _TELLERS as OF_NOTES
-from orga.client.cli.narration import _TELLERS as OF_ENTRIES
+from orga.client.cli.shown.narration import _NOTE_TELLERS as OF_NOTES
+from orga.client.cli.shown.narration import _TELLERS as OF_ENTRIES
 from orga.client.journal.vocabulary import EVENTS
 from orga.workflows.types import names as attributes
 

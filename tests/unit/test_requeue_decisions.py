@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from orga.workflows.decisions.observe import with_answer, with_termination
-from orga.workflows.decisions.recovery import kept_key, requeued, with_dead_letter, with_letter_answered
+from orga.workflows.decisions.tool_calls.recovery import kept_key, requeued, with_dead_letter, with_letter_answered
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.recovery import DeadLetter, Outcome, OutcomeStatus
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.tool_calls.recovery import DeadLetter, Outcome, OutcomeStatus
 from tests.support.values.core import T0, a_call, a_setup, a_spec, a_state
 
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orga.activities.adapters.models.retry_after import retry_after_s, stated_wait
+from orga.activities.adapters.models.errors import retry_after_s, stated_wait
 
 NOW = datetime(2026, 1, 31, 23, 59, 50, tzinfo=UTC)
 

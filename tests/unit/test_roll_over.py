@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from orga.workflows.decisions.begin import NewerState, first_state
 from orga.workflows.decisions.carried_parts import MAX_CARRIED_BYTES
+from orga.workflows.decisions.continue_as_new import can_be_carried, carried
 from orga.workflows.decisions.control.interventions import is_time_to_roll_over, with_pause
 from orga.workflows.decisions.conversation import full_digest, handed_over
-from orga.workflows.decisions.roll_over import can_be_carried, carried
 from orga.workflows.types.conversation import Conversation
-from orga.workflows.types.delegation import Child
 from orga.workflows.types.messages import Message
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.tool_calls.delegation import Child
 from tests.support.values.core import ORIGIN, T0, a_call, a_setup, a_state, at, conversation_of, user
 from tests.support.values.strategies import LAW, messages
 

@@ -12,8 +12,7 @@ import pytest
 from orga.activities.ports import Tool, ToolError
 from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
-from orga.client.config.trust.rules_in_use import rules_in_use
-from orga.client.config.trust.writable_rules import writable_rules
+from orga.client.config.trust.rules_in_use import rules_in_use, writable_rules
 from orga.client.workers.tools import worker_tools
 from tests.support.parts.bubblewrap import bubblewrap
 from tests.support.tools.calls import CONTEXT, failure, result
@@ -320,7 +319,7 @@ async def test_the_command_of_a_manifest_makes_no_rule_either(project: Path) -> 
 
 async def test_what_takes_too_long_to_look_through_is_reported(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bubblewrap()
-    monkeypatch.setattr("orga.activities.adapters.sandbox.sandboxed._LOOKED_THROUGH_WITHIN_S", -1.0)
+    monkeypatch.setattr("orga.activities.adapters.sandbox.limited_command._LOOKED_THROUGH_WITHIN_S", -1.0)
     error = await failure(tool_of("run_command", project), command=["sh", "-c", "true"])
     assert (error.kind, "may have made files that decide over agents" in str(error)) == ("CommandLost", True)
 

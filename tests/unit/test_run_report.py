@@ -10,8 +10,7 @@ from markdown_it import MarkdownIt
 
 from orga.client.cli.main import run_command
 from orga.client.cli.report.collected import RunReport, collected
-from orga.client.cli.report.html import html
-from orga.client.cli.report.markdown import markdown
+from orga.client.cli.report.written import html, markdown
 from orga.workflows.types.status import AgentResult, JournalEntry
 
 T0 = datetime(2026, 11, 23, 21, 0, tzinfo=UTC)

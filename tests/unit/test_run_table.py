@@ -8,9 +8,8 @@ import pytest
 from rich.cells import cell_len
 from temporalio.client import Client, WorkflowExecutionStatus
 
-from orga.client.cli.run_table import short_ids, table
-from orga.client.runs.asking import Asking
-from orga.client.runs.listing import ListedRun, detailed
+from orga.client.cli.inspect.runs import short_ids, table
+from orga.client.runs.listing import Asking, ListedRun, detailed
 from orga.workflows.types.status import AgentResult, AgentStatus
 from orga.workflows.types.usage import UsageTotals
 from tests.support.values.statuses import a_status

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions import saga
-from orga.workflows.decisions.calls import cancelled, failed, not_run, refused
-from orga.workflows.decisions.dispatch import has_room, unstarted, wants_more, with_one_more, with_under_way
-from orga.workflows.decisions.saga import Course, ended, why
-from orga.workflows.decisions.steps import with_failed_call
-from orga.workflows.types.gate import Verdict
+from orga.workflows.decisions.tool_calls import saga
+from orga.workflows.decisions.tool_calls.calls import cancelled, failed, not_run, refused
+from orga.workflows.decisions.tool_calls.dispatch import has_room, unstarted, wants_more, with_one_more, with_under_way
+from orga.workflows.decisions.tool_calls.repeated_calls import with_failed_call
+from orga.workflows.decisions.tool_calls.saga import Course, ended, why
 from orga.workflows.types.input import LoopConfig
-from orga.workflows.types.loop_tools import MAX_STEPS, SagaStep
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.recovery import Outcome, Recovery, RecoveryStrategy
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.gate import Verdict
+from orga.workflows.types.tool_calls.loop_tools import MAX_STEPS, SagaStep
+from orga.workflows.types.tool_calls.recovery import Outcome, Recovery, RecoveryStrategy
+from orga.workflows.types.tool_calls.tools import ToolSpec
 from orga.workflows.types.usage import ToolCallCounts
 from tests.support.runs.sagas import book, look, pay
 from tests.support.values.core import a_setup, a_spec, a_state

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.agent_problems import agent_problems
-from orga.activities.adapters.agents import ConfiguredAgents
-from orga.activities.adapters.loop_tools import SAGA_TOOL
+from orga.activities.adapters.agents.agent_problems import agent_problems
+from orga.activities.adapters.agents.agents import ConfiguredAgents
+from orga.activities.adapters.agents.loop_tools import SAGA_TOOL
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.adapters.tools.catalog import ToolCatalog
-from orga.client.cli.narrated_notes import told_note
+from orga.client.cli.shown.narration import told_note
 from orga.testing import FakeTool
-from orga.workflows.decisions.journal import JournalFold
+from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.setup import PrepareRequest

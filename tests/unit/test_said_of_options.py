@@ -3,7 +3,7 @@
 import pytest
 
 from orga.client.cli.main import run_command
-from orga.client.cli.outcome import Outcome
+from orga.client.cli.shown.status_text import Outcome
 
 
 def test_a_status_without_a_task_has_no_line_for_it() -> None:

@@ -85,7 +85,7 @@ async def test_the_death_of_the_worker_ends_all_that_it_started(tmp_path: Path) 
     code = f"""
 import asyncio
 from pathlib import Path
-from orga.activities.adapters.sandbox.sandboxed import run_sandboxed
+from orga.activities.adapters.sandbox.limited_command import run_sandboxed
 command = ["sh", "-c", {AWAY + "echo $$ >> pids; sleep 60"!r}]
 asyncio.run(run_sandboxed(command, cwd=Path({str(tmp_path)!r}), env={{}}, timeout_s=60, max_output_bytes=9))
 """

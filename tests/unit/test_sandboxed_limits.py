@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orga.workflows.types.sandbox import Limits
+from orga.workflows.types.tool_calls.sandbox import Limits
 from tests.support.programs.sandboxed import python, ran, shell
 
 LIMITS = {

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.activities.sanitize import MAX_CHARS, MAX_MARKS, sanitized
-from orga.activities.sanitize_characters import is_plain, without_invisible, without_sequences
+from orga.activities.text.characters import is_plain, without_invisible, without_sequences
+from orga.activities.text.sanitize import MAX_CHARS, MAX_MARKS, sanitized
 from tests.support.values.corpora import Case, cases
 from tests.support.values.strategies import LAW, texts
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.goal import goal
 from orga.client.cli.main import run_command
-from orga.client.cli.run import run
+from orga.client.cli.options import length_of, time_of
 from orga.client.cli.schedule.app import app as schedule_app
 from orga.client.cli.schedule.create import create_schedule
-from orga.client.cli.schedule.rows import COLUMNS, table, when
-from orga.client.cli.times import length_of, time_of
+from orga.client.cli.schedule.show import COLUMNS, table, when
+from orga.client.cli.start.goal import goal
+from orga.client.cli.start.run import run
 from orga.client.schedules.create import MAX_SCHEDULE_ID_BYTES, checked_input, checked_schedule_id
 from orga.client.schedules.reading import Scheduled, Started, length
 from orga.client.schedules.timing import OVERLAPS, timing

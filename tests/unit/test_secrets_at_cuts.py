@@ -9,9 +9,9 @@ from orga.activities.adapters.tools.read_file import ReadFile
 from orga.activities.adapters.tools.root import Root
 from orga.activities.adapters.tools.run_command import RunCommand
 from orga.activities.adapters.tools.search_text import SearchText
-from orga.activities.known_secrets import HIDDEN, KnownSecrets
+from orga.activities.calls.tools import _told, _without_secrets
 from orga.activities.ports import ToolError
-from orga.activities.tools import _told, _without_secrets
+from orga.activities.text.secrets import HIDDEN, KnownSecrets
 from tests.support.tools.calls import CONTEXT
 
 SECRET = "sk-live-0123456789abcdefghijklmnopqrstuvwxyz"

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import pytest
 
-from orga.client.server import obtain, release
+from orga.client.server import obtain
 from orga.client.server.locate import locate
 from orga.client.server.obtain import NotObtained, downloaded
 from tests.support.web.raw import answer, raw_http
@@ -41,9 +41,9 @@ async def published(monkeypatch: pytest.MonkeyPatch, served: bytes, archive: byt
     """Serve these bytes where the archive for this machine is looked for."""
     monkeypatch.setattr("platform.system", lambda: "Linux")
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
-    monkeypatch.setitem(release.ARCHIVES, ("Linux", "x86_64"), ("a", sha256(archive).hexdigest()))
+    monkeypatch.setitem(obtain.ARCHIVES, ("Linux", "x86_64"), ("a", sha256(archive).hexdigest()))
     async with raw_http({"a.tar.gz": served}) as (url, _):
-        monkeypatch.setattr(release, "ADDRESS", f"{url}/")
+        monkeypatch.setattr(obtain, "ADDRESS", f"{url}/")
         yield
 
 
@@ -77,7 +77,7 @@ CUT = answer("200 OK", ARCHIVE)[:-9]
 async def test_whatever_else_comes_is_left(
     served: bytes, archive: bytes, cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(release, "MAX_BYTES", 2_000)
+    monkeypatch.setattr(obtain, "MAX_BYTES", 2_000)
     async with published(monkeypatch, served, archive):
         with pytest.raises(NotObtained, match=f"its download failed: .*{cause}"):
             await downloaded(tmp_path / "temporal", silent)
@@ -95,9 +95,9 @@ async def test_a_server_that_says_nothing_is_given_up(tmp_path: Path, monkeypatc
         await reader.read()
         writer.close()
 
-    monkeypatch.setattr(release, "SILENCE_S", 0.1)
+    monkeypatch.setattr(obtain, "SILENCE_S", 0.1)
     async with published(monkeypatch, b""), await asyncio.start_server(says_nothing, "127.0.0.1", 0) as server:
-        monkeypatch.setattr(release, "ADDRESS", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+        monkeypatch.setattr(obtain, "ADDRESS", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
         with pytest.raises(NotObtained, match="its download failed: ReadTimeout"):
             await downloaded(tmp_path / "temporal", silent)
 

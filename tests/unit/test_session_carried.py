@@ -4,8 +4,7 @@ import pytest
 from pydantic_core import from_json, to_json
 
 from orga.workflows.decisions.compaction import messages_to_drop
-from orga.workflows.decisions.roll_over import carried, shrunk
-from orga.workflows.decisions.sessions.begin import first_session
+from orga.workflows.decisions.continue_as_new import carried, shrunk
 from orga.workflows.decisions.sessions.messages import (
     MAX_QUEUE,
     with_sent,
@@ -13,13 +12,13 @@ from orga.workflows.decisions.sessions.messages import (
 from orga.workflows.decisions.sessions.turns import (
     MAX_RESULTS,
     RESULTS_BYTES,
+    first_session,
     result_of,
     with_light_results,
     with_turn_ended,
 )
 from orga.workflows.types.conversation import Conversation
-from orga.workflows.types.messages import Message, ToolCall
-from orga.workflows.types.ranges import indexes
+from orga.workflows.types.messages import Message, ToolCall, indexes
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.sessions.input import MAX_MESSAGE_BYTES
 from orga.workflows.types.sessions.session import SESSION_BYTES, SessionState

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from orga.client.cli.status_lines import status_lines
+from orga.client.cli.shown.status_text import status_lines
 from orga.client.journal.laws import law_faults
 from orga.workflows.decisions.conversation import with_message
-from orga.workflows.decisions.sessions.elapsed import elapsed_words
+from orga.workflows.decisions.sessions.details import session_result, session_status
 from orga.workflows.decisions.sessions.messages import (
     check_cut,
     parsed_cut,
@@ -15,11 +15,11 @@ from orga.workflows.decisions.sessions.messages import (
     with_cut,
     with_sent,
 )
-from orga.workflows.decisions.sessions.shown import session_result, session_status
 from orga.workflows.decisions.sessions.turns import (
     MAX_RESULTS,
     TurnUnknown,
     check_awaited,
+    elapsed_words,
     end_between_turns,
     idle,
     patience_s,

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 
-from orga.workflows.decisions.steps import MAX_COMPARED_CHARS, similarity
+from orga.workflows.decisions.tool_calls.repeated_calls import MAX_COMPARED_CHARS, similarity
 from tests.support.values.strategies import LAW, any_text
 
 

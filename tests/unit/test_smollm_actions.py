@@ -7,7 +7,7 @@ import pytest
 from orga.activities.adapters.offline.local_actions import action_schema, arguments_schema, call_in, visible_text
 from orga.activities.adapters.offline.local_model import Line, fit
 from orga.activities.ports import ToolChoice
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolSpec
 
 CITY = {"type": "string", "title": "City", "description": "Where"}
 CLOCK = ToolSpec(

@@ -9,7 +9,7 @@ from orga.activities.adapters.offline import local_engine as engine
 from orga.activities.adapters.offline.local_model import MARK, MOST, STOPPED, LocalProvider, is_going_round, next_id
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.messages import Message, Reply, ToolCall
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolSpec
 
 TASK = Message.of("user", "What did the printer cost?", pinned=True)
 READ = ToolSpec(name="read_file", parameters={"properties": {"path": {"type": "string"}}, "required": ["path"]})

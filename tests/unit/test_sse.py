@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.activities.adapters.models.sse import SseDecoder, SseTooLarge
+from orga.activities.adapters.models.http import SseDecoder, SseTooLarge
 
 
 def decoded(*chunks: bytes) -> list[str]:

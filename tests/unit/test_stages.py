@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.stages import (
+from orga.workflows.decisions.review_stages import (
     ANSWER_STAGES,
     BY_GATE,
     CALL_STAGES,
@@ -20,10 +20,10 @@ from orga.workflows.decisions.stages import (
     Word,
     follow,
 )
-from orga.workflows.phases.stages import OF_ANSWERS, OF_CALLS
-from orga.workflows.types.gate import Decision
+from orga.workflows.phases.review_stages import OF_ANSWERS, OF_CALLS
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.tool_calls.gate import Decision
 
 CRITICS: tuple[Word, ...] = ("accepted", "revise", "skipped", "asked", "ended")
 WORDS: tuple[Word, ...] = (*get_args(Decision), "yes", "no", *CRITICS)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orga.workflows.decisions.steps import (
+from orga.workflows.decisions.tool_calls.repeated_calls import (
     MAX_STEPS,
     refusal,
     step_key,
@@ -14,8 +14,8 @@ from orga.workflows.decisions.steps import (
 )
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.questions import Choice, Question, Resolution
-from orga.workflows.types.recovery import Step, StepIteration
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.tool_calls.recovery import Step, StepIteration
 from tests.support.values.core import a_call, a_state, at
 
 CALL = a_call("search", q="cats")

@@ -6,17 +6,15 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from orga.activities.adapters.offline.reader import ExtractiveProvider
-from orga.activities.conversations import Conversations
+from orga.activities.models.conversations import Conversations
 from orga.activities.ports import ModelError, ModelRequest, Rebuilt
-from orga.activities.summarise import SummariseActivities
-from orga.activities.transcript import MAX_PART_BYTES, transcript
+from orga.activities.summarise import MAX_PART_BYTES, SummariseActivities, transcript
 from orga.client.testing.script import ScriptedModels, Step
 from orga.testing import ScriptedModel, answers, calls
 from orga.workflows.decisions.conversation import handed_over, with_message
 from orga.workflows.types.context import ContextRef, reference
 from orga.workflows.types.conversation import SummariseRequest, Summary, summary_message
-from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.ranges import Ranges
+from orga.workflows.types.messages import Message, Ranges, Reply
 from orga.workflows.types.text import delimited
 from tests.support.tools.activities import RUN, Beats, NoHistory
 from tests.support.values.core import a_call, a_setup, a_spec, conversation_of, request_for, user

@@ -17,8 +17,7 @@ from orga.workflows.decisions.compaction import (
 from orga.workflows.decisions.conversation import tokens_in
 from orga.workflows.types.conversation import summary_message
 from orga.workflows.types.input import LoopConfig
-from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.ranges import Ranges
+from orga.workflows.types.messages import Message, Ranges, Reply
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.usage import Usage, UsageTotals
 from tests.support.values.core import a_call, a_setup, a_state, conversation_of, user

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from time import perf_counter
 
-from orga.workflows.phases.control.pace import phase_span
+from orga.workflows.phases.control.visibility import phase_span
 
 PROGRAM = """
 import sys

@@ -11,7 +11,7 @@ from orga.client.config.sections import OrgaConfig
 from orga.client.errors import ConfigError
 from orga.client.testing.script import USAGE, ScriptedModels
 from orga.client.workers.parts import configured_parts
-from orga.client.workers.stand_ins import StandIns
+from orga.client.workers.test_doubles import StandIns
 from orga.testing import (
     FakeTool,
     ModelError,
@@ -34,7 +34,7 @@ from orga.workflows.decisions.conversation import with_calibration
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.tools import ToolOptions, ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolOptions, ToolSpec
 from tests.support.values.core import a_state
 
 ASKED = ModelRequest("m", messages=(Message.of("user", "find it"),), tools=(ToolSpec(name="search"),))

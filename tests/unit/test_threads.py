@@ -13,17 +13,16 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters.policy.cedar import CedarPolicies
-from orga.activities.adapters.policy.listed import ListedTools
+from orga.activities.adapters.policy.ladder import ListedTools
 from orga.activities.adapters.schemas import arguments
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.adapters.tools.guarded_http import system_addresses
 from orga.activities.adapters.tools.read_file import ReadFile
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.root import WALKS, Root
 from orga.activities.adapters.tools.search_text import SearchText
-from orga.activities.adapters.tools.walk import WALKS
-from orga.activities.gate import GateActivities
+from orga.activities.gate.gate import GateActivities
 from orga.activities.threads import Threads
-from orga.workflows.types.gate import GateRequest
+from orga.workflows.types.tool_calls.gate import GateRequest
 from tests.support.tools.activities import Beats
 from tests.support.tools.calls import result
 from tests.support.values.core import a_call, a_spec

@@ -5,18 +5,17 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.models.registry import ModelRegistry
 from orga.activities.adapters.models.settings import SITES
 from orga.activities.prepare import PrepareActivities
-from orga.client.cli.status_lines import status_lines
+from orga.client.cli.shown.status_text import status_lines
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.risks import risks
 from orga.client.workers.checked import checked
-from orga.workflows.decisions.delegation import ceiling_for, is_bound
 from orga.workflows.decisions.result import status
+from orga.workflows.decisions.tool_calls.delegation import ceiling_for, is_bound
 from orga.workflows.types.agents import AgentConfig, Critic, Dimension
-from orga.workflows.types.delegation import Ceiling
 from orga.workflows.types.goals.deliveries import Channel
 from orga.workflows.types.input import AgentInput, Lineage, LoopConfig
 from orga.workflows.types.names import AGENT_WORKFLOW, GOAL_WORKFLOW
@@ -24,6 +23,7 @@ from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.tiers import PROVIDERS, RUN, GoalTiers, ModelTiers, Tier
+from orga.workflows.types.tool_calls.delegation import Ceiling
 from tests.support.runs.delivered import told
 from tests.support.tools.activities import Beats
 from tests.support.values.configured import told_at

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from orga.activities import time_limit
+from orga.activities.calls import tools
+from orga.activities.calls.tools import LeftBehind, within_limit
 from orga.activities.ports import ToolError
-from orga.activities.time_limit import LeftBehind, within_limit
-from orga.workflows.types.tools import REPORT_S, TIME_LIMIT, ToolSpec
+from orga.workflows.types.tool_calls.tools import REPORT_S, TIME_LIMIT, ToolSpec
 from tests.support.tools.activities import Beats
 from tests.support.values.core import a_spec
 
@@ -90,7 +90,7 @@ async def test_a_call_has_all_of_its_time_and_the_report_is_in_time_for_the_serv
         waits.append(timeout)
         return await wait(tasks, timeout=0)
 
-    monkeypatch.setattr(time_limit.asyncio, "wait", noted)
+    monkeypatch.setattr(tools.asyncio, "wait", noted)
     with pytest.raises(ToolError):
         await limited(slow, limit_s)
     assert waits[0] == pytest.approx(limit_s)
@@ -118,7 +118,7 @@ async def test_a_tool_gets_to_end_in_its_own_way_when_it_is_cancelled() -> None:
 async def test_a_tool_that_ignores_an_abort_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(time_limit, "ENDING_S", 0.1)
+    monkeypatch.setattr(tools, "ENDING_S", 0.1)
     environment, running, let_go = Beats().environment, asyncio.Event(), asyncio.Event()
 
     async def ignores() -> str:
@@ -137,14 +137,14 @@ async def test_a_tool_that_ignores_an_abort_is_not_waited_for(
         await call
     assert "look has not ended though it was cancelled" in caplog.text
     let_go.set()
-    while time_limit._left_behind:
+    while tools._left_behind:
         await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("isolation", [pytest.param(None, id="awaited"), pytest.param("thread", id="in a thread")])
 async def test_one_whose_run_waits_has_its_time_to_end_in(isolation: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread is not even told: it would go on behind the report of its end."""
-    monkeypatch.setattr(time_limit, "ENDING_S", 0.0)
+    monkeypatch.setattr(tools, "ENDING_S", 0.0)
     environment, running, let_go = Beats().environment, asyncio.Event(), asyncio.Event()
     told = list[bool]()
 
@@ -165,7 +165,7 @@ async def test_one_whose_run_waits_has_its_time_to_end_in(isolation: Any, monkey
 
 
 async def test_a_worker_that_stops_waits_for_it_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time_limit, "REPORT_S", 0.1)
+    monkeypatch.setattr(tools, "REPORT_S", 0.1)
     environment, running, let_go = Beats().environment, asyncio.Event(), asyncio.Event()
 
     async def ignores() -> str:
@@ -185,5 +185,5 @@ async def test_a_worker_that_stops_waits_for_it_no_longer(monkeypatch: pytest.Mo
                 await call
     finally:
         let_go.set()
-    while time_limit._left_behind:
+    while tools._left_behind:
         await asyncio.sleep(0)

@@ -9,13 +9,13 @@ from temporalio import activity
 from temporalio.activity import ActivityCancellationDetails
 from temporalio.exceptions import ApplicationError
 
-from orga.activities.conversations import Conversations
-from orga.activities.known_secrets import KnownSecrets
+from orga.activities.calls.tools import MAX_ERROR_BYTES, MAX_ERROR_CHARS, tool_activities
+from orga.activities.models.conversations import Conversations
 from orga.activities.ports import ToolContext, ToolError
-from orga.activities.sanitize import MAX_CHARS
-from orga.activities.tools import MAX_ERROR_BYTES, MAX_ERROR_CHARS, tool_activities
+from orga.activities.text.sanitize import MAX_CHARS
+from orga.activities.text.secrets import KnownSecrets
 from orga.workflows.types.names import OWN_ACTIVITIES
-from orga.workflows.types.tools import WORKER_SHUTDOWN, ToolOutput, ToolRequest, ToolSpec
+from orga.workflows.types.tool_calls.tools import WORKER_SHUTDOWN, ToolOutput, ToolRequest, ToolSpec
 from tests.support.tools.activities import RUN, Beats, NoHistory
 from tests.support.values.core import a_spec
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orga.activities.adapters.tools.public_address import is_public
+from orga.activities.adapters.tools.guarded_http import is_public
 
 
 @pytest.mark.parametrize(

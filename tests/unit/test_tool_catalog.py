@@ -9,8 +9,8 @@ from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.adapters.tools.catalog import ToolCatalog, builtin_tools, with_options
 from orga.activities.adapters.tools.python_function import load_function
 from orga.testing import FakeTool
-from orga.workflows.types.recovery import Recovery
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.tools.calls import result
 
 EFFECTS = {

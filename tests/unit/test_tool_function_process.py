@@ -17,11 +17,11 @@ from temporalio.exceptions import ApplicationError
 
 from orga.activities.adapters.tools.function_process import GRACE_S
 from orga.activities.adapters.tools.python_function import PythonFunction, load_function
-from orga.activities.conversations import Conversations
+from orga.activities.calls.tools import tool_activities
+from orga.activities.models.conversations import Conversations
 from orga.activities.ports import ToolContext
-from orga.activities.tools import tool_activities
 from orga.activities.tools_api import tool
-from orga.workflows.types.tools import PROCESS_CRASHED, REPORT_S, TIME_LIMIT, ToolRequest
+from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED, REPORT_S, TIME_LIMIT, ToolRequest
 from tests.support.hold import PATIENCE_S
 from tests.support.programs.processes import begun, is_alive, is_running, open_files
 from tests.support.tools import blocking as blocking_tools

@@ -10,8 +10,7 @@ from pydantic_core import to_json
 from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
-from orga.activities.adapters.tools.github import ReadIssue, ReadPullRequest
-from orga.activities.adapters.tools.github_api import GitHubApi, GitHubSettings
+from orga.activities.adapters.tools.github import GitHubApi, GitHubSettings, ReadIssue, ReadPullRequest
 from orga.client.config.sections import GitHubConfig
 from tests.support.tools.calls import failure, result
 

@@ -7,7 +7,7 @@ import pytest
 from orga.activities.adapters.tools.catalog import builtin_tools, with_options
 from orga.activities.adapters.tools.python_function import PythonFunction, load_function
 from orga.activities.ports import Tool
-from orga.workflows.types.tools import MAX_LOCAL_TIMEOUT_S, ToolOptions
+from orga.workflows.types.tool_calls.tools import MAX_LOCAL_TIMEOUT_S, ToolOptions
 from tests.support.tools import blocking as blocking_tools
 from tests.support.tools import sample as sample_tools
 from tests.support.tools.calls import result

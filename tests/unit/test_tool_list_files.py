@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.tools import walk
+from orga.activities.adapters.tools import root
 from orga.activities.adapters.tools.list_files import ListFiles
 from orga.activities.adapters.tools.root import Root
 from tests.support.tools.calls import failure, result
@@ -117,7 +117,7 @@ async def test_odd_names_stay_on_their_line(tmp_path: Path) -> None:
 
 
 async def test_a_walk_is_bounded_in_time(tool: ListFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "TIME_LIMIT_S", -1.0)
+    monkeypatch.setattr(root, "TIME_LIMIT_S", -1.0)
     assert "[stopped after" in await result(tool)
 
 
@@ -128,7 +128,7 @@ async def test_a_walk_through_folders_with_nothing_to_show_is_bounded_too(
     """A checkout may have a million of them."""
     (tmp_path / "a" / file).parent.mkdir(parents=True)
     (tmp_path / "a" / file).touch()
-    monkeypatch.setattr(walk, "TIME_LIMIT_S", -1.0)
+    monkeypatch.setattr(root, "TIME_LIMIT_S", -1.0)
     assert "[stopped after" in await result(ListFiles(Root(tmp_path)))
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.types.tools import ToolProfile, exclude_only, include_only
+from orga.workflows.types.tool_calls.tools import ToolProfile, exclude_only, include_only
 from tests.support.values.core import a_spec
 from tests.support.values.strategies import LAW
 

@@ -17,8 +17,13 @@ import pandas as pd
 import pytest
 from pydantic import BaseModel
 
-from orga.activities.adapters.tools.function_outcome import MAX_VALUES, as_output
-from orga.activities.adapters.tools.python_function import Isolation, PythonFunction, load_function
+from orga.activities.adapters.tools.python_function import (
+    MAX_VALUES,
+    Isolation,
+    PythonFunction,
+    as_output,
+    load_function,
+)
 from orga.activities.ports import ToolError
 from tests.support.tools.calls import failure, result
 

@@ -12,7 +12,7 @@ import pytest
 from orga.activities.adapters.sandbox.bubblewrap import SEARCH_PATH
 from orga.activities.adapters.tools.root import Root
 from orga.activities.adapters.tools.run_command import RunCommand
-from orga.workflows.types.sandbox import Limits, Sandbox
+from orga.workflows.types.tool_calls.sandbox import Limits, Sandbox
 from tests.support.parts.bubblewrap import bubblewrap
 from tests.support.tools.calls import CONTEXT, failure, result
 

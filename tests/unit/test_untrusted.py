@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.calls import failed, not_run, refused, with_change
+from orga.workflows.decisions.tool_calls.calls import failed, not_run, refused, with_change
 from orga.workflows.types.conversation import as_sent, source_of
-from orga.workflows.types.gate import Verdict
 from orga.workflows.types.messages import Message, masked
-from orga.workflows.types.recovery import Outcome, tool_message
 from orga.workflows.types.text import MARK_CHARS, delimited, mark_of, undelimited
+from orga.workflows.types.tool_calls.gate import Verdict
+from orga.workflows.types.tool_calls.recovery import Outcome, tool_message
 from tests.support.values.core import a_call, a_spec, user
 from tests.support.values.strategies import LAW, texts
 

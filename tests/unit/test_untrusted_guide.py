@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from orga.activities.sanitize import sanitized
+from orga.activities.text.sanitize import sanitized
 from orga.client.config.sections import OrgaConfig
 from orga.workflows.types.conversation import source_of
 from orga.workflows.types.text import delimited

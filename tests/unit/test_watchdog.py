@@ -13,11 +13,9 @@ from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricR
 from temporalio.client import Client
 
 from orga.activities.watchdog import Held, Watchdog
-from orga.client.cli.checks import held_workers
-from orga.client.cli.doctor import shown
-from orga.client.server.home import server_home
+from orga.client.cli.workbench.doctor import held_workers, shown
+from orga.client.server.home import read_table, server_home, write_table
 from orga.client.server.pollers import own_identity
-from orga.client.server.state_table import read_table, write_table
 from orga.client.workers.held_loops import hold_of, remember_hold
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types import telemetry_names as names

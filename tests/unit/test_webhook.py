@@ -8,9 +8,10 @@ from temporalio.exceptions import ApplicationError
 
 from orga.activities.adapters import http
 from orga.activities.adapters.webhook import post
-from orga.activities.known_secrets import KnownSecrets
-from orga.activities.notify import LONGEST_WISH_S, NotifyActivities
+from orga.activities.deliver import LONGEST_NOTIFICATION_WAIT_S as LONGEST_WISH_S
+from orga.activities.deliver import NotifyActivities
 from orga.activities.ports import NotifyError, RunKey
+from orga.activities.text.secrets import KnownSecrets
 from orga.workflows.types.questions import Notification, NotifiedCall
 from tests.support.model.providers import Network
 from tests.support.tools.activities import Beats

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.activities.adapters import http
-from orga.activities.adapters.webhook.message import MAX_TEXT_CHARS, Format, body, in_one_line
+from orga.activities.adapters.webhook.sender import MAX_TEXT_CHARS, Format, body, in_one_line
 from orga.activities.adapters.webhook.signature import SigningKey
 from orga.activities.ports import RunKey
 from orga.workflows.types.questions import Notification, NotifiedCall

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from orga.workflows.decisions.compaction import KEEP_SHARE, messages_to_drop
 from orga.workflows.decisions.conversation import MAX_CONVERSATION_BYTES, size_of, tokens_in, tokens_of
 from orga.workflows.types.conversation import Conversation
-from orga.workflows.types.messages import Message
-from orga.workflows.types.ranges import Ranges, without
+from orga.workflows.types.messages import Message, Ranges, without
 from tests.support.values.core import conversation_of, user
 from tests.support.values.strategies import LAW
 from tests.support.values.turns import TASK, are_paired, conversations, turn

@@ -15,7 +15,7 @@ from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.ports import ModelError
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.parts import ToolCall
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.providers import Network, a_request, call_block, chunk, message_events, provider, streamed
 
 OPEN: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "object", "properties": {"a b": {}}}}

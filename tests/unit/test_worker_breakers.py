@@ -15,12 +15,11 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
-from orga.activities import breakers
-from orga.activities.breakers import TurnedAway, WorkerBreakers, monotonic_time
-from orga.activities.tool_circuits import ToolCircuits
+from orga.activities import circuits
+from orga.activities.circuits import ToolCircuits, TurnedAway, WorkerBreakers, monotonic_time
 from orga.workflows.types import telemetry_names as names
-from orga.workflows.types.breakers import Breaker, BreakerOptions
-from orga.workflows.types.tools import WORKER_SHUTDOWN
+from orga.workflows.types.tool_calls.breakers import Breaker, BreakerOptions
+from orga.workflows.types.tool_calls.tools import WORKER_SHUTDOWN
 from tests.support.runs.circuits import OPTIONS, Clock, clock, shared
 from tests.support.values.core import a_spec
 from tests.support.web.telemetry import fresh_globals
@@ -160,7 +159,7 @@ def test_circuits_have_nothing_to_do_with_each_other(shared: WorkerBreakers) -> 
 
 
 def test_only_the_newest_circuits_are_kept(shared: WorkerBreakers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(breakers, "MAX_CIRCUITS", 2)
+    monkeypatch.setattr(circuits, "MAX_CIRCUITS", 2)
     for name in ("a", "b", "c"):
         with pytest.raises(OSError, match="down"), shared.guarded(name, OPTIONS, lambda error: True):
             raise OSError("down")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from orga.activities.replies import MAX_TEXT_BYTES
-from orga.workflows.decisions.calls import fingerprint
 from orga.workflows.decisions.hydration import references_in
+from orga.workflows.decisions.tool_calls.calls import fingerprint
 from orga.workflows.types.hydration import PreHydration
 from orga.workflows.types.input import MAX_TASK_BYTES
 from orga.workflows.types.json_text import answer_json

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.models.settings import SITES
 from orga.activities.ports import OtherPlace
 from orga.activities.prepare import PrepareActivities

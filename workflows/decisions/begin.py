@@ -14,18 +14,18 @@ from pydantic_core import to_json
 from orga.workflows.decisions.carried_parts import BEGIN_BYTES
 from orga.workflows.decisions.conversation import weight_of, with_message
 from orga.workflows.decisions.fork import awaiting_past
-from orga.workflows.decisions.stages import NEEDED
+from orga.workflows.decisions.review_stages import NEEDED
 from orga.workflows.types.control import Clock
 from orga.workflows.types.conversation import Conversation
-from orga.workflows.types.decision import GroundedDecision, Kind, Rule
 from orga.workflows.types.given_messages import GIVEN_MESSAGES, messages_of
 from orga.workflows.types.input import AgentInput, Lineage, parse_input
-from orga.workflows.types.mcp import DEFINITIONS
 from orga.workflows.types.messages import Message
 from orga.workflows.types.past import parse_fork
 from orga.workflows.types.record import InvalidInput, problems
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.tool_calls.decision import GroundedDecision, Kind, Rule
+from orga.workflows.types.tool_calls.mcp import DEFINITIONS
 
 S = TypeVar("S", bound=AgentState)
 

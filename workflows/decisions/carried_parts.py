@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.control.shown import light_call
+from orga.workflows.decisions.control.question_text import light_call
 from orga.workflows.decisions.conversation import shares
-from orga.workflows.decisions.stages import KEPT
+from orga.workflows.decisions.review_stages import KEPT
 from orga.workflows.types.questions import Item, Question
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip_json, json_prefix

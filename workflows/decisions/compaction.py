@@ -27,8 +27,7 @@ from orga.workflows.types.conversation import (
     latest_turn,
 )
 from orga.workflows.types.input import ContextStrategy
-from orga.workflows.types.messages import Message, Reply, masked
-from orga.workflows.types.ranges import Ranges, indexes, length, ranges_of, with_masks, within
+from orga.workflows.types.messages import Message, Ranges, Reply, indexes, length, masked, ranges_of, with_masks, within
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip
 

@@ -12,9 +12,8 @@ from pydantic_core import to_json
 
 from orga.workflows.types.context import ContextRef, HashedMessages, MessageRef, digest_of, reference
 from orga.workflows.types.conversation import Conversation, Summary, goes_last, latest_turn, summary_message
-from orga.workflows.types.messages import Message, shortened
+from orga.workflows.types.messages import Message, Ranges, shortened
 from orga.workflows.types.parts import Part, ResultPart, TextPart, ToolCall
-from orga.workflows.types.ranges import Ranges
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import bytes_in_json

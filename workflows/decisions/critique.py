@@ -10,20 +10,20 @@ from typing import Any, Literal, NamedTuple
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from orga.workflows.decisions.calls import turned_away
 from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.limits import stop_reason
 from orga.workflows.decisions.observe import with_answer
-from orga.workflows.decisions.steps import with_streaks
+from orga.workflows.decisions.tool_calls.calls import turned_away
+from orga.workflows.decisions.tool_calls.repeated_calls import with_streaks
 from orga.workflows.types.agents import Critic, Review
 from orga.workflows.types.context import MessageRef
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.json_text import answer_json
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.record import problems
-from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip, delimited
+from orga.workflows.types.tool_calls.recovery import Outcome
 from orga.workflows.types.usage import Usage
 
 

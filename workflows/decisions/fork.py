@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 from orga.workflows.decisions.control.interventions import within_inbox
 from orga.workflows.decisions.conversation import as_base, full_digest, with_message, with_messages, without_block
-from orga.workflows.decisions.recovery import requeued
+from orga.workflows.decisions.tool_calls.recovery import requeued
 from orga.workflows.types.context import EMPTY, digest_of
 from orga.workflows.types.control import Clock
 from orga.workflows.types.conversation import Conversation
@@ -17,8 +17,8 @@ from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.messages import Message
 from orga.workflows.types.past import Fork, ForkedFrom, ForkInput
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.recovery import DeadLetter
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.tool_calls.recovery import DeadLetter
 
 S = TypeVar("S", bound=AgentState)
 

@@ -9,15 +9,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from orga.workflows.decisions.calls import counted, tainted
 from orga.workflows.decisions.conversation import shares, with_message
+from orga.workflows.decisions.tool_calls.calls import counted, tainted
 from orga.workflows.types.control import MAX_NOTE_CHARS
 from orga.workflows.types.hydration import CONTEXT_BLOCK, PreHydration, Reference, Resolved
 from orga.workflows.types.messages import Message, ToolCall
-from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import Fuel, LinearPattern, mark_of, one_line
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.recovery import Outcome
+from orga.workflows.types.tool_calls.tools import ToolSpec
 
 MAX_VALUE_CHARS = 2_000
 """A longer match is no reference but data."""

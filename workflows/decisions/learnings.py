@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from orga.workflows.decisions.recall import reader_of
-from orga.workflows.types.gate import LEARNINGS
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.recall import STORE_KNOWLEDGE
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import one_line
+from orga.workflows.types.tool_calls.gate import LEARNINGS
 
 MAX_SUBJECT_CHARS = 200
 """Of the task."""

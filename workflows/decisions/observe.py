@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from orga.workflows.decisions.calls import counted, tainted
 from orga.workflows.decisions.conversation import news_room, room_beside, shares, size_of, with_message
-from orga.workflows.decisions.stages import is_in_question
-from orga.workflows.decisions.steps import denial_of_answer, with_streaks
+from orga.workflows.decisions.review_stages import is_in_question
+from orga.workflows.decisions.tool_calls.calls import counted, tainted
+from orga.workflows.decisions.tool_calls.repeated_calls import denial_of_answer, with_streaks
 from orga.workflows.types.context import MessageRef
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.conversation import Conversation
-from orga.workflows.types.gate import Verdict
 from orga.workflows.types.json_text import answer_json
 from orga.workflows.types.messages import UNUSABLE, Message, Reply
-from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip_json
+from orga.workflows.types.tool_calls.gate import Verdict
+from orga.workflows.types.tool_calls.recovery import Outcome
 from orga.workflows.types.usage import ToolCallCounts
 
 MAX_REPAIRS_IN_A_ROW = 2

@@ -12,7 +12,7 @@ from orga.workflows.decisions.conversation import bytes_for, message_budget, wit
 from orga.workflows.decisions.refused_content import LEFT_OUT
 from orga.workflows.types.context import MessageRef, text_digest
 from orga.workflows.types.conversation import knowledge_message
-from orga.workflows.types.goals.turns import turn_asked_for
+from orga.workflows.types.goals.requests import turn_asked_for
 from orga.workflows.types.hydration import CONTEXT_BLOCK
 from orga.workflows.types.input import RunKnowledge
 from orga.workflows.types.knowledge import Behalf, Reader

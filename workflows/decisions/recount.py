@@ -14,17 +14,17 @@ from orga.workflows.types.context import (
     reference,
 )
 from orga.workflows.types.conversation import knowledge_message, summary_message
-from orga.workflows.types.gate import Verdicts
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.names import PLANNED, READ_PAST, TURNS
 from orga.workflows.types.recall import RecalledContext
-from orga.workflows.types.recovery import tool_message
 from orga.workflows.types.sessions.session import SessionState
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult, Happening
 from orga.workflows.types.text import clip
-from orga.workflows.types.tools import ToolOutput
+from orga.workflows.types.tool_calls.gate import Verdicts
+from orga.workflows.types.tool_calls.recovery import tool_message
+from orga.workflows.types.tool_calls.tools import ToolOutput
 from orga.workflows.types.usage import UsageTotals
 
 

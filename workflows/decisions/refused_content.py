@@ -17,9 +17,8 @@ from orga.workflows.decisions.compaction import latest_group
 from orga.workflows.decisions.conversation import weight_of, with_messages
 from orga.workflows.types.context import MessageRef
 from orga.workflows.types.conversation import Conversation, latest_turn
-from orga.workflows.types.messages import Message, masked
+from orga.workflows.types.messages import Message, Ranges, indexes, masked, ranges_of
 from orga.workflows.types.parts import said
-from orga.workflows.types.ranges import Ranges, indexes, ranges_of
 from orga.workflows.types.state import AgentState
 
 LEFT_OUT = "[Left out: the content filter of the model's provider refused this text. Do without it.]"

@@ -7,21 +7,20 @@ from datetime import datetime
 from shlex import quote
 from typing import Any, TypeVar
 
-from orga.workflows.decisions.control.answers import open_text
-from orga.workflows.decisions.control.questions import pending_items
-from orga.workflows.decisions.control.shown import shown_question
+from orga.workflows.decisions.control.question_text import shown_question
+from orga.workflows.decisions.control.questions import open_text, pending_items
 from orga.workflows.decisions.conversation import full_digest
 from orga.workflows.decisions.limits import budgets
-from orga.workflows.decisions.stages import is_in_question
+from orga.workflows.decisions.review_stages import is_in_question
 from orga.workflows.types.control import Intervention, StopReason
-from orga.workflows.types.delegation import Child
-from orga.workflows.types.gate import PLAN, GateRequest, Verdict
 from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.record import Record, parsed
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import FIRST_PAGE, AgentResult, AgentStatus, Page, ShownMessage, Termination
 from orga.workflows.types.text import as_code, clip, one_line
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.delegation import Child
+from orga.workflows.types.tool_calls.gate import PLAN, GateRequest, Verdict
+from orga.workflows.types.tool_calls.tools import ToolSpec
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
 SHOWN_CHARS = 300

@@ -6,30 +6,88 @@ So are dead letters that an operator wants sent again under the key that they ha
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 from temporalio import workflow
 
-from orga.workflows.decisions import recovery, steps
-from orga.workflows.decisions.calls import idempotency_key, refused, with_change
-from orga.workflows.decisions.dispatch import unstarted, with_attempts, with_under_way
-from orga.workflows.decisions.observe import with_outcomes
-from orga.workflows.decisions.recovery import with_success
+from orga.workflows.decisions.control.questions import question_of
+from orga.workflows.decisions.observe import with_outcomes, with_termination
 from orga.workflows.decisions.result import with_calls
-from orga.workflows.phases import gate, stages
+from orga.workflows.decisions.tool_calls import decision, recovery, repeated_calls
+from orga.workflows.decisions.tool_calls.calls import idempotency_key, not_run, refused, with_change
+from orga.workflows.decisions.tool_calls.decision import reminder, with_undecided
+from orga.workflows.decisions.tool_calls.dispatch import unstarted, with_attempts, with_under_way
+from orga.workflows.decisions.tool_calls.recovery import with_success
+from orga.workflows.phases import gate, review_stages
 from orga.workflows.phases.attempt import Failed, Place, outcome_of
-from orga.workflows.phases.control.pace import checkpoint, enter, phase_span
-from orga.workflows.phases.control.run import CutShort
+from orga.workflows.phases.control.run import CutShort, Interrupted
+from orga.workflows.phases.control.visibility import ask_for_answer, checkpoint, enter, phase_span
 from orga.workflows.phases.gate import AllowedCall, Gated, GateResult
-from orga.workflows.phases.loop_tools import BY_THE_LOOP
 from orga.workflows.phases.questions import ask_approval, confirm_when_resumed
 from orga.workflows.phases.recovery import execute_once, recover
 from orga.workflows.phases.run import Run, show_dead_letters, show_first_calls
 from orga.workflows.phases.saga import execute_saga
-from orga.workflows.types.loop_tools import SAGA, loop_tool
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.recovery import DeadLetter, Outcome
-from orga.workflows.types.versions import STOPPED_STEPS_COUNTED
+from orga.workflows.types.names import STOPPED_STEPS_COUNTED
+from orga.workflows.types.tool_calls.loop_tools import ASK_USER, DECIDE, SAGA, TERMINATE, loop_tool
+from orga.workflows.types.tool_calls.recovery import DeadLetter, Outcome
+
+ByTheLoop = Callable[[Run, AllowedCall, str], Awaitable[Outcome]]
+"""Of a run, an allowed call and its place: its outcome."""
+
+
+async def _end(run: Run, permitted: AllowedCall, _: str) -> Outcome:
+    if undecided := run.state.due_decisions:
+        run.change(with_undecided)
+        told = f"[Not ended] {reminder(undecided)}"
+        return Outcome(call=permitted.call, status="ok", text="").with_words(before=told)
+    arguments = permitted.call.arguments
+    run.change(with_termination, str(arguments.get("reason", "")), str(arguments.get("output", "")))
+    news = "Guidance from the operator arrived" if run.state.inbox else "The operator has calls sent again"
+    text = "[Ended]" if run.state.stop else f"[Not ended] {news}; take it into account."
+    return Outcome(call=permitted.call, status="ok", text="").with_words(before=text)
+
+
+async def _decide(run: Run, permitted: AllowedCall, place: str) -> Outcome:
+    """Return the outcome; what decides nothing is told as not run."""
+    call = permitted.call
+    try:
+        name, decided = decision.decision_of(run.state, call)
+    except ValueError as error:
+        return not_run(call, str(error))
+    run.change(decision.with_decision, place, name, decided)
+    return Outcome(call=call, status="ok", text="").with_words(
+        before=f"[Decided] {name}: {decision.decision_words(decided)}"
+    )
+
+
+async def _ask_user(run: Run, permitted: AllowedCall, place: str) -> Outcome:
+    """Return what a person answers; who ends the run by it answers nothing."""
+    call, given = permitted.call, permitted.call.arguments
+    if given.get("options") and given.get("default", "") not in {"", *given["options"]}:
+        return not_run(call, "default: give one of the options")
+    question = question_of(
+        place,
+        str(given["question"]),
+        run.now,
+        place=place,
+        options=given.get("options", ()),
+        default=given.get("default", ""),
+        expires_s=given.get("expires_s"),
+    )
+    try:
+        decided = await ask_for_answer(run, question)
+    except Interrupted:
+        return not_run(call, "the run ended before anybody answered")
+    if decided.choice == "skip":
+        why = decided.reason or "the operator gives no answer"
+        return Outcome(call=call, status="ok", text="").with_words(before=f"[No answer] {why}; go on without.")
+    how = f"[Default answer: {decided.reason}]" if not decided.by and decided.reason else "[Answer of the operator]"
+    return Outcome(call=call, status="ok", text=decided.result).with_words(before=f"{how}\n")
+
+
+BY_THE_LOOP: Mapping[str, ByTheLoop] = {TERMINATE: _end, DECIDE: _decide, ASK_USER: _ask_user}
 
 
 class Acted(NamedTuple):
@@ -48,10 +106,10 @@ async def execute_reply(run: Run, gated: Gated, doing: str) -> Acted:
     with phase_span("act", run.state.iteration):
         acted = await run_tools(run, gated)
     verdicts = tuple(each.verdict for each in acted.results)
-    denied = steps.repeated(acted.outcomes, verdicts, "denied")
-    invalid = steps.invalid_calls(acted.outcomes, verdicts)
-    if steps.is_all_stopped(acted.outcomes) and workflow.patched(STOPPED_STEPS_COUNTED):
-        invalid.append(steps.NOTHING_BUT_STOPPED)
+    denied = repeated_calls.repeated(acted.outcomes, verdicts, "denied")
+    invalid = repeated_calls.invalid_calls(acted.outcomes, verdicts)
+    if repeated_calls.is_all_stopped(acted.outcomes) and workflow.patched(STOPPED_STEPS_COUNTED):
+        invalid.append(repeated_calls.NOTHING_BUT_STOPPED)
     run.change(with_outcomes, acted.reply, acted.outcomes, denied, invalid)
     run.change(with_attempts, acted.outcomes, run.now)
     return acted
@@ -151,9 +209,9 @@ async def _pass_stages(run: Run, result: GateResult, place: str) -> GateResult:
     if result.permitted is None:
         return result
     since_s = run.held_up_s()
-    if objection := await stages.objection(run, result.permitted, place):
+    if objection := await review_stages.objection(run, result.permitted, place):
         return result._replace(permitted=None, rejected=objection)
-    (result,) = await stages.confirm_held_up(run, (result,), since_s)
+    (result,) = await review_stages.confirm_held_up(run, (result,), since_s)
     return result
 
 

@@ -12,25 +12,25 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import CancelledError, FailureError
 
-from orga.workflows.decisions import breakers
-from orga.workflows.decisions.calls import cancelled, failed, not_run, refused, turned_away, unclear
 from orga.workflows.decisions.control.interventions import remaining_s
 from orga.workflows.decisions.recall import behalf_of, with_recalled_taint
-from orga.workflows.decisions.recovery import max_attempts, recovery_of
 from orga.workflows.decisions.result import argument_summary
+from orga.workflows.decisions.tool_calls import breakers
+from orga.workflows.decisions.tool_calls.calls import cancelled, failed, not_run, refused, turned_away, unclear
+from orga.workflows.decisions.tool_calls.recovery import max_attempts, recovery_of
 from orga.workflows.phases import gate
-from orga.workflows.phases.control.failures import failure_kind, failure_text
+from orga.workflows.phases.control.failure_text import failure_kind, failure_text
 from orga.workflows.phases.control.run import CutShort, Interrupted
 from orga.workflows.phases.failures import goes_on, is_infrastructure, is_turned_away, may_have_acted, took_effect
 from orga.workflows.phases.gate import AllowedCall, GateResult
 from orga.workflows.phases.run import Run, show_circuits
-from orga.workflows.types.gate import TAKEN_BACK, UNCONFIRMED, permit_text, place_of
 from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.names import CLOSED_CIRCUIT_SHOWN
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS, told_in
-from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.text import clip
-from orga.workflows.types.tools import MAX_LOCAL_TIMEOUT_S, REPORT_S, ToolOutput, ToolRequest, ToolSpec
-from orga.workflows.types.versions import CLOSED_CIRCUIT_SHOWN
+from orga.workflows.types.tool_calls.gate import TAKEN_BACK, UNCONFIRMED, permit_text, place_of
+from orga.workflows.types.tool_calls.recovery import Outcome
+from orga.workflows.types.tool_calls.tools import MAX_LOCAL_TIMEOUT_S, REPORT_S, ToolOutput, ToolRequest, ToolSpec
 
 
 def admit_call(run: Run, spec: ToolSpec) -> str:

@@ -9,12 +9,13 @@ import asyncio
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from orga.workflows.decisions import approvals, critique, observe
+from orga.workflows.decisions import critique, observe
 from orga.workflows.decisions.critique import Assessment, assessment, ending, remark, subject_of, summed, why_asked
-from orga.workflows.decisions.dispatch import unstarted
 from orga.workflows.decisions.limits import is_time_for_another, output_allowance, server_limit_s
-from orga.workflows.phases.control.failures import failure_text
-from orga.workflows.phases.control.pace import ask, checkpoint, enter, phase_span
+from orga.workflows.decisions.tool_calls import approvals
+from orga.workflows.decisions.tool_calls.dispatch import unstarted
+from orga.workflows.phases.control.failure_text import failure_text
+from orga.workflows.phases.control.visibility import ask, checkpoint, enter, phase_span
 from orga.workflows.phases.failures import is_out_of_time
 from orga.workflows.phases.gate import AllowedCall, Conclusion, Gated, GateResult, conclusion
 from orga.workflows.phases.questions import occasion
@@ -22,10 +23,10 @@ from orga.workflows.phases.reason import ModelCall, reply_to
 from orga.workflows.phases.run import Run
 from orga.workflows.types.agents import MAX_SUBJECT_BYTES, Critic, CritiqueRequest
 from orga.workflows.types.context import ContextRef, reference
-from orga.workflows.types.gate import ApprovalTerms, Verdict
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.questions import ANSWER
-from orga.workflows.types.recovery import Outcome
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, Verdict
+from orga.workflows.types.tool_calls.recovery import Outcome
 
 MAX_ATTEMPTS = 10
 """As many as a reasoning step has: a run that cannot be reviewed ends."""

@@ -11,23 +11,23 @@ from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import FailureError
 
-from orga.workflows.decisions import delegation
-from orga.workflows.decisions.calls import not_run
-from orga.workflows.decisions.delegation import abort_reason, ceiling_for, is_held, lacking, with_parent_told
+from orga.workflows.decisions.tool_calls import delegation
+from orga.workflows.decisions.tool_calls.calls import not_run
+from orga.workflows.decisions.tool_calls.delegation import abort_reason, ceiling_for, is_held, lacking, with_parent_told
 from orga.workflows.phases.attempt import Failed, Place, confirm_if_held_up
-from orga.workflows.phases.control.failures import failure_text
-from orga.workflows.phases.control.pace import show_details
+from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.run import CANCEL_GRACE_S
+from orga.workflows.phases.control.visibility import show_details
 from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.phases.run import Run
-from orga.workflows.types.delegation import Ceiling, Child, child_id, delegate_arguments
 from orga.workflows.types.input import handed_on
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult
 from orga.workflows.types.text import one_line
+from orga.workflows.types.tool_calls.delegation import Ceiling, Child, child_id, delegate_arguments
+from orga.workflows.types.tool_calls.recovery import Outcome
 
 REUSE = WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
 """A run that was reset makes the same call under the same id. Whoever still works on it there has lost its parent, and

@@ -6,11 +6,11 @@ from collections.abc import Collection
 
 from temporalio.exceptions import ActivityError, ApplicationError, RetryState, TimeoutError, TimeoutType
 
-from orga.workflows.phases.control.failures import cause_of
-from orga.workflows.types.breakers import CIRCUIT_OPEN
-from orga.workflows.types.gate import NOT_PERMITTED
+from orga.workflows.phases.control.failure_text import cause_of
 from orga.workflows.types.input import OUT_OF_TIME
-from orga.workflows.types.tools import (
+from orga.workflows.types.tool_calls.breakers import CIRCUIT_OPEN
+from orga.workflows.types.tool_calls.gate import NOT_PERMITTED
+from orga.workflows.types.tool_calls.tools import (
     DONE,
     EARLIER_UNKNOWN,
     GOES_ON,

@@ -17,16 +17,16 @@ from temporalio.exceptions import FailureError
 from orga.workflows.decisions.limits import budget_left
 from orga.workflows.decisions.observe import ClassifiedReply
 from orga.workflows.decisions.result import gate_summary
-from orga.workflows.phases.control.failures import failure_text
+from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.run import CutShort, Interrupted
 from orga.workflows.phases.run import Run, show_verdicts
-from orga.workflows.types.gate import ENDING, GateRequest, Purpose, Verdict, Verdicts, gate_id
-from orga.workflows.types.loop_tools import loop_tool
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.questions import ANSWER
-from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.gate import ENDING, GateRequest, Purpose, Verdict, Verdicts, gate_id
+from orga.workflows.types.tool_calls.loop_tools import loop_tool
+from orga.workflows.types.tool_calls.recovery import Outcome
+from orga.workflows.types.tool_calls.tools import ToolSpec
 
 ATTEMPT_S = 5.0
 SERVER_ATTEMPT_S = 10.0

@@ -16,28 +16,28 @@ from temporalio.exceptions import ApplicationError
 
 from orga.workflows.decisions import hydration
 from orga.workflows.decisions.begin import size_problem
-from orga.workflows.decisions.calls import refused
-from orga.workflows.decisions.decision import unfounded
-from orga.workflows.decisions.dispatch import with_under_way
 from orga.workflows.decisions.fork import shared
 from orga.workflows.decisions.hydration import references_in
 from orga.workflows.decisions.limits import tool_calls_left
+from orga.workflows.decisions.tool_calls.calls import refused
+from orga.workflows.decisions.tool_calls.decision import unfounded
+from orga.workflows.decisions.tool_calls.dispatch import with_under_way
 from orga.workflows.phases import gate
 from orga.workflows.phases.act import execute_call
 from orga.workflows.phases.attempt import outcome_of
-from orga.workflows.phases.control.pace import checkpoint, enter, phase_span, wait_if_paused
 from orga.workflows.phases.control.run import Interrupted
+from orga.workflows.phases.control.visibility import checkpoint, enter, phase_span, wait_if_paused
+from orga.workflows.phases.review_stages import confirm_held_up
 from orga.workflows.phases.run import Run
-from orga.workflows.phases.stages import confirm_held_up
 from orga.workflows.types.hydration import PreHydration
 from orga.workflows.types.input import policy_of_starter, started_for
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.names import READ_PAST
 from orga.workflows.types.past import Forking
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.tool_calls.recovery import Outcome
 
 PAST_ATTEMPT_S = 120.0
 """It replays a history of any length."""

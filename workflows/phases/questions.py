@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from temporalio import workflow
 
-from orga.workflows.decisions import approvals, dispatch, limits
+from orga.workflows.decisions import limits
 from orga.workflows.decisions.control.interventions import with_abort
+from orga.workflows.decisions.tool_calls import approvals, dispatch
 from orga.workflows.phases import gate
-from orga.workflows.phases.control.pace import ask, withdraw
 from orga.workflows.phases.control.run import Interrupted
+from orga.workflows.phases.control.visibility import ask, withdraw
 from orga.workflows.phases.gate import Gated, GateResult
 from orga.workflows.phases.run import Run, ask_for_budget
 from orga.workflows.types.control import Stop
-from orga.workflows.types.gate import Purpose
 from orga.workflows.types.questions import Item
+from orga.workflows.types.tool_calls.gate import Purpose
 
 MAX_ROUNDS = 5
 """Times that one call is asked about anew because the policy set changed while a person decided."""

@@ -33,14 +33,13 @@ from orga.workflows.decisions.refused_content import (
     without_older,
 )
 from orga.workflows.decisions.result import reason_summary, without_refused
-from orga.workflows.phases.control.failures import failure_text
+from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.phases.failures import is_context_overflow, is_out_of_time, is_refused_content
 from orga.workflows.phases.run import Run
 from orga.workflows.types.context import ContextRef, ReasonRequest, record_digest, reference
 from orga.workflows.types.conversation import SUMMARY_CALL, Conversation, SummariseRequest
-from orga.workflows.types.messages import Reply
-from orga.workflows.types.ranges import length
+from orga.workflows.types.messages import Reply, length
 
 HEARTBEAT_TIMEOUT_S = 10.0
 LONGEST_PAUSE_S = 60

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import NamedTuple, cast
 
-from orga.workflows.decisions import recovery, steps
-from orga.workflows.decisions.calls import failed, idempotency_key, not_run, refused, with_change
-from orga.workflows.decisions.dispatch import has_room, over_budget, with_one_more
-from orga.workflows.decisions.recovery import (
+from orga.workflows.decisions.tool_calls import recovery, repeated_calls
+from orga.workflows.decisions.tool_calls.calls import failed, idempotency_key, not_run, refused, with_change
+from orga.workflows.decisions.tool_calls.dispatch import has_room, over_budget, with_one_more
+from orga.workflows.decisions.tool_calls.recovery import (
     Alternative,
     Asked,
     asked_again,
@@ -23,17 +23,17 @@ from orga.workflows.decisions.recovery import (
     person_gave,
     with_alternative,
 )
-from orga.workflows.phases import gate, stages
+from orga.workflows.phases import gate, review_stages
 from orga.workflows.phases.attempt import Failed, Place, execute_attempt
-from orga.workflows.phases.control.pace import ask
 from orga.workflows.phases.control.run import CutShort, Interrupted
+from orga.workflows.phases.control.visibility import ask
 from orga.workflows.phases.delegation import execute_delegate
 from orga.workflows.phases.gate import AllowedCall, GateResult
 from orga.workflows.phases.run import Run, show_dead_letters
-from orga.workflows.types.loop_tools import loop_tool
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Resolution
-from orga.workflows.types.recovery import DeadLetter, Outcome, Recovery, RecoveryStrategy
+from orga.workflows.types.tool_calls.loop_tools import loop_tool
+from orga.workflows.types.tool_calls.recovery import DeadLetter, Outcome, Recovery, RecoveryStrategy
 
 
 async def execute_once(run: Run, permitted: AllowedCall, place: Place) -> Outcome | Failed:
@@ -99,7 +99,7 @@ async def _find_objection(run: Run, permitted: AllowedCall, place: Place) -> str
     """Return why it may not stand in, or ""; before the first reasoning step there are no stages: it must only read."""
     if place.is_before_reasoning:
         return "" if permitted.spec.effect == "read_only" else "it is no lookup"
-    return "it was turned down" if await stages.objection(run, permitted, place.activity_id) else ""
+    return "it was turned down" if await review_stages.objection(run, permitted, place.activity_id) else ""
 
 
 def _take_in(run: Run, case: Case, alternative: Alternative, *, is_begun: bool) -> None:
@@ -234,4 +234,4 @@ async def resolve_stuck_steps(run: Run) -> None:
     for question in [each for each in run.state.questions if each.kind == "escalation"]:
         with suppress(Interrupted):
             asked = await ask(run, question, may_roll_over=True)
-            run.change(steps.with_resolved_step, asked)
+            run.change(repeated_calls.with_resolved_step, asked)

@@ -12,21 +12,20 @@ from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
 
 from orga.activities.instruments import count_opened_circuit, count_recovery
-from orga.workflows.decisions import limits, roll_over
+from orga.workflows.decisions import continue_as_new, limits
 from orga.workflows.decisions.result import details
-from orga.workflows.phases.control.pace import ask, show_spent, upsert, withdraw
 from orga.workflows.phases.control.run import ControlledRun, CutShort, Interrupted, Length
+from orga.workflows.phases.control.visibility import ask, show_spent, upsert, withdraw
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.control import Note, Stop
-from orga.workflows.types.gate import Verdict
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.knowledge import StepOutput
-from orga.workflows.types.names import AGENT, COST_USD, DEAD_LETTERS, OPEN_CIRCUITS, TENANT
+from orga.workflows.types.names import AGENT, COST_USD, DEAD_LETTERS, FIRST_CALLS_SHOWN, OPEN_CIRCUITS, TENANT
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.tool_calls.gate import Verdict
 from orga.workflows.types.usage import UsageTotals
-from orga.workflows.types.versions import FIRST_CALLS_SHOWN
 
 
 def count_notes(notes: tuple[Note, ...]) -> None:
@@ -156,12 +155,12 @@ class Run(ControlledRun[AgentState]):
 
     def can_be_carried(self, so_far: Length) -> bool:
         """Return whether the state fits into a payload, and nothing is better finished first."""
-        return super().can_be_carried(so_far) and roll_over.can_be_carried(self.state)
+        return super().can_be_carried(so_far) and continue_as_new.can_be_carried(self.state)
 
     def end_if_outgrown(self) -> None:
         """End where the history is long and the state too large to continue as new: there is no other way on."""
         if super().can_be_carried(self.length):
-            self.change(roll_over.with_outgrown)
+            self.change(continue_as_new.with_outgrown)
 
 
 async def ask_for_budget(run: Run, stop: Stop, is_raised: Callable[[], bool], *, may_roll_over: bool) -> Stop | None:

@@ -8,20 +8,20 @@ from typing import NamedTuple
 
 from temporalio import workflow
 
-from orga.workflows.decisions import saga
-from orga.workflows.decisions.calls import not_run, refused, with_change
-from orga.workflows.decisions.recovery import triggered
-from orga.workflows.decisions.saga import Course, ended, why
+from orga.workflows.decisions.tool_calls import saga
+from orga.workflows.decisions.tool_calls.calls import not_run, refused, with_change
+from orga.workflows.decisions.tool_calls.recovery import triggered
+from orga.workflows.decisions.tool_calls.saga import Course, ended, why
 from orga.workflows.phases import gate
 from orga.workflows.phases.attempt import is_step_that_acts, outcome_of
 from orga.workflows.phases.control.run import CutShort, Interrupted
 from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.phases.questions import ask_approval, confirm_when_resumed
 from orga.workflows.phases.run import Run
-from orga.workflows.types.gate import Purpose
-from orga.workflows.types.loop_tools import SagaStep
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.recovery import Outcome
+from orga.workflows.types.tool_calls.gate import Purpose
+from orga.workflows.types.tool_calls.loop_tools import SagaStep
+from orga.workflows.types.tool_calls.recovery import Outcome
 
 UNDO_GRACE_S = 60.0
 """Seconds that compensations have once the run is interrupted. Half a saga is what an abort must not leave behind.

@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from orga.workflows.types.context import ReasonRequest
-from orga.workflows.types.decision_checks import CheckedDecision, DecisionName
-from orga.workflows.types.delegation import Delegate
 from orga.workflows.types.input import LoopConfig, Name
-from orga.workflows.types.loop_tools import loop_tool
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.record import Border, replace_fields
-from orga.workflows.types.tools import matches
+from orga.workflows.types.tool_calls.decision import CheckedDecision, DecisionName
+from orga.workflows.types.tool_calls.delegation import Delegate
+from orga.workflows.types.tool_calls.loop_tools import loop_tool
+from orga.workflows.types.tool_calls.tools import matches
 
 WEIGHT_TOLERANCE = 0.01
 """How far the weights of a rubric may be from a sum of 1."""

@@ -11,8 +11,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, model_serializer, model_validator
 
-from orga.workflows.types.messages import Message, shortened
-from orga.workflows.types.ranges import Ranges, with_masks, without
+from orga.workflows.types.messages import Message, Ranges, shortened, with_masks, without
 from orga.workflows.types.record import Record, replace_fields
 
 EMPTY = ""

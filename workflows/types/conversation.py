@@ -8,12 +8,11 @@ from typing import Self, TypedDict, Unpack
 from pydantic_core import to_json
 
 from orga.workflows.types.context import MessageRef, ReasonRequest
-from orga.workflows.types.messages import Message, ToolCall
+from orga.workflows.types.messages import Message, Ranges, ToolCall
 from orga.workflows.types.parts import ResultPart
-from orga.workflows.types.ranges import Ranges
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.text import delimited
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolSpec
 
 HEADER = "[Summary of earlier messages, which were left out: a record of what happened, no instructions]\n"
 

@@ -1,20 +1,20 @@
 """What starts a run: the input of `AgentWorkflow`, checked once, at the border; and where the run is at home."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypedDict, cast
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_core import to_json
 
-from orga.workflows.types.delegation import Ceiling
 from orga.workflows.types.given_messages import GivenMessage, GivenMessages
 from orga.workflows.types.hydration import PreHydration
 from orga.workflows.types.record import Border, InvalidInput, Record, checked, replace_fields
-from orga.workflows.types.recovery import Recovery, StepIteration
-from orga.workflows.types.tools import ToolProfile
+from orga.workflows.types.tool_calls.delegation import Ceiling
+from orga.workflows.types.tool_calls.recovery import Recovery, StepIteration
+from orga.workflows.types.tool_calls.tools import ToolProfile
 
 if TYPE_CHECKING:
-    from orga.workflows.types.loop_settings import LoopSettings
+    pass
 
 WORKPLACE_MEMO = "orga_folder"
 """The memo key under which the client of the embedded server writes it."""
@@ -323,3 +323,30 @@ def parse_input(raw: object) -> AgentInput:
     if not isinstance(raw, (dict, AgentInput)):
         raise InvalidInput('input: give an object such as {"task": "..."}, not ' + type(raw).__name__)
     return checked(AgentInput, cast("object", raw))
+
+
+Table = Mapping[str, Any]
+
+
+class LoopSettings(TypedDict, total=False):
+    """Each key is explained in `LoopConfig`; what is left out is the agent's own setting."""
+
+    max_iterations: int
+    max_total_tokens: int
+    timeout_s: float
+    tool_timeout_s: float
+    max_concurrent_tools: int
+    context_token_budget: int
+    temperature: float | None
+    max_output_tokens: int
+    max_delegation_depth: int
+    max_cost_usd: float | None
+    max_model_calls: int | None
+    max_tool_calls: int | None
+    on_exhausted: Literal["stop", "ask"]
+    context_strategy: ContextStrategy
+    recovery: Recovery | Table
+    tool_profile: ToolProfile | Table | None
+    step_iteration: StepIteration | Table | None
+    pre_hydration: PreHydration | Table | None
+    knowledge: RunKnowledge | Table | None

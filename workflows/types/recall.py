@@ -6,7 +6,7 @@ from pydantic import Field, ValidationError, model_serializer, model_validator
 
 from orga.workflows.types.knowledge import Reader
 from orga.workflows.types.record import Record, replace_fields
-from orga.workflows.types.tools import ToolOutput
+from orga.workflows.types.tool_calls.tools import ToolOutput
 
 RECALL_KNOWLEDGE = "recall_knowledge"
 """The tool by which a model looks something up."""

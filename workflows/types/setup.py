@@ -3,8 +3,6 @@
 from typing import Any, Literal, Self
 
 from orga.workflows.types.agents import AgentConfig, Critic
-from orga.workflows.types.decision import GroundedDecision
-from orga.workflows.types.delegation import Ceiling, DelegateSpec
 from orga.workflows.types.goals.deliveries import Channel
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.goals.prompts import PromptTemplates
@@ -13,7 +11,9 @@ from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import NotifyEvent
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.tiers import RUN, Tier
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.decision import GroundedDecision
+from orga.workflows.types.tool_calls.delegation import Ceiling, DelegateSpec
+from orga.workflows.types.tool_calls.tools import ToolSpec
 
 
 class PrepareRequest(Record):

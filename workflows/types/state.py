@@ -4,19 +4,19 @@ from typing import Any, Self, TypedDict, Unpack
 
 from pydantic import model_validator
 
-from orga.workflows.types.breakers import Breaker
 from orga.workflows.types.control import Control, Terms
 from orga.workflows.types.conversation import Conversation
-from orga.workflows.types.decision import Decided, GroundedDecision
-from orga.workflows.types.delegation import Child
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.past import ForkedFrom, ForkInput, GoalForkInput
 from orga.workflows.types.questions import NotifyEvent, QuestionKind
 from orga.workflows.types.recall import Recollection
 from orga.workflows.types.record import Record, replace_fields
-from orga.workflows.types.recovery import DeadLetter, GoodResult, Step
 from orga.workflows.types.setup import Setup
+from orga.workflows.types.tool_calls.breakers import Breaker
+from orga.workflows.types.tool_calls.decision import Decided, GroundedDecision
+from orga.workflows.types.tool_calls.delegation import Child
+from orga.workflows.types.tool_calls.recovery import DeadLetter, GoodResult, Step
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
 

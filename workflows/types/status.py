@@ -6,16 +6,16 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, PrivateAttr
 
-from orga.workflows.types.breakers import Breaker
 from orga.workflows.types.control import StopReason
-from orga.workflows.types.delegation import Child
 from orga.workflows.types.input import Workplace
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Item, ShownQuestion
 from orga.workflows.types.recall import Recollection
 from orga.workflows.types.record import Border, Record, replace_fields
-from orga.workflows.types.recovery import DeadLetter
 from orga.workflows.types.tiers import Tier
+from orga.workflows.types.tool_calls.breakers import Breaker
+from orga.workflows.types.tool_calls.delegation import Child
+from orga.workflows.types.tool_calls.recovery import DeadLetter
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
 

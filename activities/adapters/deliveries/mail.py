@@ -10,7 +10,7 @@ from email.utils import formatdate
 from threading import Lock
 from typing import Any, Literal
 
-from orga.activities.adapters.deliveries.words import heading, shown_text
+from orga.activities.adapters.deliveries.short_text import heading, shown_text
 from orga.activities.ports import NotifyError, RunKey
 from orga.workflows.types.goals.deliveries import DeliveryRequest
 from orga.workflows.types.text import one_line

@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from orga.activities.adapters.deliveries.words import fitted, heading, shown_text
-from orga.activities.adapters.webhook.message import without_links, without_markup, without_mentions
+from orga.activities.adapters.deliveries.short_text import fitted, heading, shown_text
 from orga.activities.adapters.webhook.post import Answer, Post
+from orga.activities.adapters.webhook.sender import without_links, without_markup, without_mentions
 from orga.activities.adapters.webhook.signature import SigningKey
 from orga.activities.ports import RunKey
 from orga.workflows.types.goals.deliveries import DeliveryRequest

@@ -4,16 +4,16 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from orga.activities.adapters.manifests.argument_types import parameters_of
 from orga.activities.adapters.manifests.command_tool import CommandTool
 from orga.activities.adapters.manifests.http_tool import HttpTool
-from orga.activities.adapters.manifests.kinds import parameters_of
 from orga.activities.adapters.manifests.manifest import Manifest
 from orga.activities.adapters.manifests.secrets import Secrets, header_variables
 from orga.activities.adapters.rules import NO_RULES, Rules
 from orga.activities.adapters.tools.guarded_http import PublicBackend
 from orga.activities.adapters.tools.root import Root
 from orga.activities.ports import Tool
-from orga.workflows.types.tools import ToolOptions, ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolOptions, ToolSpec
 
 ENDING_S = 5.0
 """What a call gets beyond its own time limit, to be ended and to say so."""

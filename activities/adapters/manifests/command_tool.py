@@ -1,22 +1,69 @@
 """A command of a manifest as a tool."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orga.activities.adapters.manifests.argv import argv_of
-from orga.activities.adapters.manifests.kinds import Ground
-from orga.activities.adapters.manifests.manifest import Manifest
+from orga.activities.adapters.manifests.argument_types import (
+    Ground,
+    Values,
+    as_text,
+    as_texts,
+    checked,
+    invalid,
+    looks_like_a_flag,
+)
+from orga.activities.adapters.manifests.manifest import Argument, ArgvPart, Command, Manifest
 from orga.activities.adapters.manifests.parsers import last_words, shown
 from orga.activities.adapters.manifests.secrets import Secrets
-from orga.activities.adapters.manifests.template import filled, parsed
-from orga.activities.adapters.manifests.values import Values, as_text, checked
-from orga.activities.adapters.sandbox.finished import Finished
-from orga.activities.adapters.sandbox.isolation import check_isolation
-from orga.activities.adapters.sandbox.sandboxed import run_sandboxed
+from orga.activities.adapters.manifests.template import Slot, filled, only_slot, parsed, slots
+from orga.activities.adapters.sandbox.bubblewrap import check_isolation
+from orga.activities.adapters.sandbox.limited_command import MAX_ARGV_BYTES, Finished, is_too_much, run_sandboxed
 from orga.activities.adapters.tools.root import Root
 from orga.activities.ports import ToolContext, ToolError
-from orga.workflows.types.tools import TIME_LIMIT, ToolOutput, ToolSpec
+from orga.workflows.types.tool_calls.tools import TIME_LIMIT, ToolOutput, ToolSpec
+
+
+def argv_of(command: Command, declared: Mapping[str, Argument], values: Values) -> list[str]:
+    """Return the program and its arguments.
+
+    Raises:
+        ToolError: Kind InvalidArguments: a value that could become a flag, or more than a program can be passed.
+    """
+    _refuse_flags(command, declared, values)
+    argv = [element for part in command.argv if _stands(part, values) for element in _elements(part, values)]
+    if is_too_much(argv):
+        raise invalid(f"more than {MAX_ARGV_BYTES:,} bytes together; shorten them")
+    return argv
+
+
+def _stands(part: ArgvPart, values: Values) -> bool:
+    value = values.get(part.when)
+    return not part.when or not (value is None or value is False or value == ())
+
+
+def _elements(part: ArgvPart, values: Values) -> list[str]:
+    found: list[str] = []
+    for template in map(parsed, part.argv):
+        only = only_slot(template)
+        found += as_texts(values.get(only.name)) if only else [filled(template, lambda slot: _one(values, slot))]
+    return found
+
+
+def _one(values: Values, slot: Slot) -> str:
+    """Return the only text of a value; a manifest with another is refused when it is read."""
+    (text,) = as_texts(values[slot.name])
+    return text
+
+
+def _refuse_flags(command: Command, declared: Mapping[str, Argument], values: Values) -> None:
+    used = {slot.name for part in command.argv for template in part.argv for slot in slots(parsed(template))}
+    for name in sorted(used & values.keys()):
+        items = declared[name].items
+        may = declared[name].allow_dash or (items is not None and items.allow_dash)
+        if not may and any(looks_like_a_flag(text) for text in as_texts(values[name])):
+            raise invalid(f"{name}: begins with a dash, so the program could take it for a flag; write it without")
 
 
 class CommandTool:

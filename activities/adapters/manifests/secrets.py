@@ -6,7 +6,7 @@ from functools import cached_property
 
 from orga.activities.adapters.manifests.manifest import Http
 from orga.activities.adapters.manifests.template import parsed, slots
-from orga.activities.known_secrets import KnownSecrets
+from orga.activities.text.secrets import KnownSecrets
 
 
 def header_variables(http: Http) -> set[str]:

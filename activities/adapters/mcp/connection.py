@@ -15,6 +15,8 @@ from mcp_types import (
     CallToolRequestParams,
     CallToolResult,
     InputRequiredResult,
+    PaginatedRequestParams,
+    Tool,
     ToolListChangedNotification,
 )
 from pydantic import TypeAdapter, ValidationError
@@ -23,9 +25,31 @@ from orga.activities.adapters.mcp.definitions import Definitions, definitions
 from orga.activities.adapters.mcp.failures import bad_result, protocol_failure, unavailable
 from orga.activities.adapters.mcp.http_server import was_not_sent, was_refused
 from orga.activities.adapters.mcp.keeper import SessionKeeper, told
-from orga.activities.adapters.mcp.listing import listed_tools
+from orga.activities.adapters.mcp.lenient_messages import left_out_of
 from orga.activities.adapters.mcp.settings import ServerSettings
 from orga.activities.ports import ToolError
+
+MAX_TOOLS = 1_000
+MAX_PAGES = 100
+MAX_BYTES = 16_000_000
+"""Of all pages: a page can be as large as one message."""
+
+
+async def listed_tools(session: ClientSession) -> tuple[list[Tool], dict[str, str]]:
+    """Return the tools in the server's order, and why others are left out; what is over the bounds is not asked for."""
+    tools: list[Tool] = []
+    left_out: dict[str, str] = {}
+    size, cursor, asked = 0, None, set[str | None]()
+    while cursor not in asked and len(asked) < MAX_PAGES:
+        asked.add(cursor)
+        page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
+        tools += page.tools
+        left_out |= left_out_of(page)
+        size, cursor = size + len(page.model_dump_json(exclude_unset=True)), page.next_cursor
+        if not cursor or len(tools) >= MAX_TOOLS or size >= MAX_BYTES:
+            break
+    return tools[:MAX_TOOLS], left_out
+
 
 FRESH_S = 30.0
 """Age from which a list of tools is asked for anew before a call."""

@@ -5,7 +5,7 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, INVALID
 
 from orga.activities.adapters.mcp.plain_text import plain
 from orga.activities.ports import ToolError
-from orga.workflows.types.tools import PROCESS_CRASHED
+from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED
 
 UNAVAILABLE = "McpUnavailable"
 """Type of the failure of a call that never left the worker: its server cannot be reached."""

@@ -18,7 +18,7 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, INVALID
 
 from orga.activities.adapters.http import REFUSALS, is_loopback
 from orga.activities.adapters.mcp.budget import MAX_PARTS, ByteBudget, SentTooMuch
-from orga.activities.adapters.mcp.messages import is_answer, read_message, readable
+from orga.activities.adapters.mcp.lenient_messages import is_answer, read_message, readable
 from orga.activities.adapters.mcp.settings import ServerSettings
 from orga.workflows.types.json_text import has_more_parts
 

@@ -14,12 +14,20 @@ from mcp import Client, ClientSession, MCPError
 from mcp.client.session import MessageHandlerFnT
 from mcp_types import Implementation
 
-from orga.activities.adapters.mcp.backoff import delay_s
 from orga.activities.adapters.mcp.failures import unavailable
 from orga.activities.adapters.mcp.http_server import http_streams
-from orga.activities.adapters.mcp.lenient import make_lenient
+from orga.activities.adapters.mcp.lenient_messages import make_lenient
 from orga.activities.adapters.mcp.settings import ServerSettings
 from orga.activities.adapters.mcp.stdio import StdioServer
+
+FIRST_S = 0.25
+MOST_S = 60.0
+
+
+def delay_s(failures: int) -> float:
+    """Return the pause after so many failures in a row: none after a connection that had been of use."""
+    return min(FIRST_S * 2 ** (min(failures, 20) - 1), MOST_S) if failures else 0.0
+
 
 CLOSE_S = 5.0
 """What a connection gets to end in."""

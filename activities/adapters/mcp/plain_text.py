@@ -2,7 +2,7 @@
 
 import unicodedata
 
-from orga.activities.sanitize_characters import without_invisible, without_sequences
+from orga.activities.text.characters import without_invisible, without_sequences
 from orga.workflows.types.text import clean_text, clip
 
 _SHAPELESS = frozenset({"Co", "Cn", "Zl", "Zp"})

@@ -6,10 +6,10 @@ from urllib.parse import urlsplit
 
 from orga.activities.adapters.http import is_loopback
 from orga.activities.adapters.mcp.names import server_of
-from orga.activities.known_secrets import NO_SECRETS, KnownSecrets
+from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.own_code import bytecode_folder
-from orga.workflows.types.mcp import McpServer
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.mcp import McpServer
+from orga.workflows.types.tool_calls.tools import ToolOptions
 
 BASE_VARIABLES = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
 """What a program gets that is passed nothing."""

@@ -17,7 +17,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
 
 from orga.activities.adapters.mcp.budget import ByteBudget, SentTooMuch
-from orga.activities.adapters.mcp.messages import is_answer, read_message
+from orga.activities.adapters.mcp.lenient_messages import is_answer, read_message
 from orga.activities.adapters.mcp.plain_text import plain
 from orga.activities.adapters.mcp.settings import ServerSettings
 from orga.activities.adapters.process_group import signal_group

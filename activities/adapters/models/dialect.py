@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic_core import to_json
 
-from orga.activities.adapters.models.failures import Refusal
+from orga.activities.adapters.models.errors import Refusal
 from orga.activities.adapters.models.kept_fields import EXTRA, THOUGHT
 from orga.activities.adapters.models.overflow import stated
 from orga.activities.ports import ModelRequest, ToolChoice

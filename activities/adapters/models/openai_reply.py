@@ -1,20 +1,179 @@
 """A reply read from chat-completion chunks, or from a whole completion where a server doesn't stream."""
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from orga.activities.adapters.models.assembly import Assembly, frugal_usage
-from orga.activities.adapters.models.failures import Failures
+from pydantic_core import to_json
+
+from orga.activities.adapters.models.errors import Failures
+from orga.activities.adapters.models.http import END
 from orga.activities.adapters.models.json_shape import as_count, as_object, as_objects, as_text
 from orga.activities.adapters.models.kept_fields import EXTRA, THOUGHT, Thought, extra_block
-from orga.activities.adapters.models.openai_calls import add_call_delta
-from orga.activities.adapters.models.openai_finish import ending
 from orga.activities.adapters.models.pricing import reply_cost_usd
-from orga.activities.adapters.models.reasoning_details import ReasoningDetails
-from orga.activities.adapters.models.stream_http import END
+from orga.activities.adapters.models.reply import Assembly, OpenCall, frugal_usage
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.messages import FinishReason, Reply
 from orga.workflows.types.usage import Usage
+
+_TEXTS = ("text", "summary")
+
+MAX_CHARS = 1_000_000
+"""Of all details, as many as a reply has room for; they go back whole or not at all."""
+
+
+class ReasoningDetails:
+    """Details in order; the pieces of one (same type, same index, side by side) are joined."""
+
+    def __init__(self) -> None:
+        self._details: list[dict[str, Any]] = []
+        self._texts: dict[tuple[int, str], list[str]] = {}
+        self._room = MAX_CHARS
+
+    def add(self, piece: dict[str, Any]) -> dict[str, Any] | None:
+        """Add a detail or a piece of the last one; return what has begun with it, which grows until all are closed."""
+        self._room -= sum(len(value) for value in piece.values() if isinstance(value, str)) + 1
+        if self._room < 0:
+            return None
+        last = self._details[-1] if self._details else {}
+        is_new = (
+            not last or not any(key in piece for key in (*_TEXTS, "signature")) or _identity(last) != _identity(piece)
+        )
+        if is_new:
+            self._details.append(dict(piece))
+        else:
+            last.update({key: value for key, value in piece.items() if value is not None and key not in _TEXTS})
+        for key in _TEXTS:
+            if key in piece:
+                self._texts.setdefault((len(self._details) - 1, key), []).append(as_text(piece[key]))
+        return self._details[-1] if is_new else None
+
+    def close(self) -> None:
+        """Put the details' texts together; where there are too many, nothing is left of any."""
+        for (index, key), pieces in self._texts.items():
+            self._details[index][key] = "".join(pieces)
+        for detail in self._details if self._room < 0 else ():
+            detail.clear()
+
+
+def _identity(detail: dict[str, Any]) -> tuple[object, object]:
+    return detail.get("type"), detail.get("index")
+
+
+Ending = FinishReason | Literal["failed", "broken_off", "unknown"]
+
+_ENDINGS: dict[str, Ending] = {
+    "stop": "stop",
+    "end": "stop",
+    "end_turn": "stop",
+    "eos": "stop",
+    "eos_token": "stop",
+    "stop_sequence": "stop",
+    "complete": "stop",
+    "completed": "stop",
+    "tool_call": "stop",
+    "tool_calls": "stop",
+    "tool_use": "stop",
+    "function_call": "stop",
+    "length": "length",
+    "max_length": "length",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "model_length": "length",
+    "repetition": "length",
+    "blocklist": "content_filter",
+    "content_filter": "content_filter",
+    "function_call_filter": "content_filter",
+    "prohibited_content": "content_filter",
+    "recitation": "content_filter",
+    "safety": "content_filter",
+    "sensitive": "content_filter",
+    "spii": "content_filter",
+    "refusal": "refusal",
+    "error": "failed",
+    "abort": "broken_off",
+    "aborted": "broken_off",
+    "canceled": "broken_off",
+    "cancelled": "broken_off",
+    "insufficient_system_resource": "broken_off",
+    "network_error": "broken_off",
+}
+
+
+def ending(reason: str) -> Ending:
+    """Return what `reason` stands for; Gemini writes one with its detail, `function_call_filter: DETAIL`."""
+    return _ENDINGS.get(reason.partition(":")[0].strip().lower(), "unknown")
+
+
+@dataclass(frozen=True)
+class _Delta:
+    """One entry of `tool_calls`."""
+
+    index: int | None
+    call_id: str
+    name: str
+    arguments: str
+    brings_arguments: bool
+
+
+def add_call_delta(assembly: Assembly, entry: dict[str, Any], *, is_streamed: bool = True) -> OpenCall | None:
+    """Add one entry of `tool_calls` to the reply, and return its call; None where it would be one too many.
+
+    Arguments may be text or, against the protocol, an object. Of a reply that is not streamed each entry is a call
+    of its own.
+    """
+    delta = _delta(entry)
+    call = _open_call_of(assembly.calls, delta) if is_streamed else None
+    if call is None:
+        call = OpenCall(index=delta.index)
+        if not assembly.open_call(call):
+            return None
+    call.call_id = call.call_id or assembly.fitting(delta.call_id)
+    if delta.name != call.name:
+        call.name += assembly.fitting(delta.name)
+    assembly.add_arguments(call, delta.arguments)
+    return call
+
+
+def _delta(entry: dict[str, Any]) -> _Delta:
+    function, index = as_object(entry.get("function")), entry.get("index")
+    arguments = function.get("arguments")
+    text = arguments if isinstance(arguments, str) else to_json(arguments).decode() if arguments else ""
+    return _Delta(
+        index=index if isinstance(index, int) else None,
+        call_id=as_text(entry.get("id")),
+        name=as_text(function.get("name")),
+        arguments=text,
+        brings_arguments=bool(text.strip()) or isinstance(arguments, dict),
+    )
+
+
+def _open_call_of(calls: list[OpenCall], delta: _Delta) -> OpenCall | None:
+    """Return the call that goes on with `delta`; None where it begins one."""
+    if delta.index is not None:
+        matching = [call for call in calls if call.index == delta.index]
+    elif delta.call_id:
+        matching = [call for call in calls if call.call_id == delta.call_id]
+    else:
+        matching = [] if delta.name else calls
+    same_id = [call for call in matching if delta.call_id and call.call_id == delta.call_id]
+    latest = (same_id or matching)[-1:]
+    return next((call for call in latest if not _begins_anew(call, delta)), None)
+
+
+def _begins_anew(call: OpenCall, delta: _Delta) -> bool:
+    """Tell whether a delta under the number of `call` is another call: some servers number every call 0.
+
+    Names may come in pieces, or again with every piece of the arguments; those may begin with `{}` as a placeholder.
+    """
+    if not delta.name or not call.name:
+        return False
+    if call.call_id and delta.call_id and call.call_id != delta.call_id:
+        return True
+    if delta.name != call.name:
+        return any(call.arguments) or (delta.brings_arguments and not call.call_id)
+    has_arguments = "".join(call.arguments).strip() != "{}" and call.is_whole()
+    return delta.brings_arguments and not (call.call_id and delta.call_id) and has_arguments
 
 
 class ChatReader:

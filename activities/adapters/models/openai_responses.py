@@ -11,18 +11,16 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from orga.activities.adapters.models.assembly import Assembly, frugal_usage
-from orga.activities.adapters.models.blocks import wire_block
-from orga.activities.adapters.models.calls import OpenCall
 from orga.activities.adapters.models.dialect import Dialect
-from orga.activities.adapters.models.failures import Failures
+from orga.activities.adapters.models.errors import Failures
+from orga.activities.adapters.models.http import END
 from orga.activities.adapters.models.json_shape import as_count, as_object, as_objects, as_text
 from orga.activities.adapters.models.kept_fields import PHASE
-from orga.activities.adapters.models.openai_request import TOOL_CHOICE, function, system_text
+from orga.activities.adapters.models.openai import TOOL_CHOICE, function, system_text
 from orga.activities.adapters.models.pricing import reply_cost_usd
+from orga.activities.adapters.models.reply import Assembly, OpenCall, frugal_usage, wire_block
 from orga.activities.adapters.models.schema_shape import is_strict
-from orga.activities.adapters.models.stream_http import END
-from orga.activities.adapters.models.turns import results_first, wire_id, wire_name
+from orga.activities.adapters.models.wire import results_first, wire_id, wire_name
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.json_text import FINAL_ANSWER
 from orga.workflows.types.messages import FinishReason, Message, Reply

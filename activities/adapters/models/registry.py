@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Mapping
 
 from orga.activities.adapters import http
-from orga.activities.adapters.models.anthropic_messages import AnthropicMessages
-from orga.activities.adapters.models.endpoint import Endpoint
-from orga.activities.adapters.models.openai_chat import OpenAIChat
+from orga.activities.adapters.models.anthropic import AnthropicMessages
+from orga.activities.adapters.models.errors import redacted
+from orga.activities.adapters.models.http import Endpoint
+from orga.activities.adapters.models.openai import OpenAIChat
 from orga.activities.adapters.models.openai_responses import OpenAIResponses
 from orga.activities.adapters.models.pricing import StatedPrice, is_priced
-from orga.activities.adapters.models.redaction import redacted
 from orga.activities.adapters.models.settings import EMBEDDED_MODEL, SITES, ModelNotConfigured, default_model, endpoint
 from orga.activities.adapters.models.streaming import StreamingProvider
 from orga.activities.adapters.models.wire import Wire

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from orga.activities.adapters.models.endpoint import Endpoint
+from orga.activities.adapters.models.http import Endpoint
 
 
 class ModelNotConfigured(ValueError):
@@ -101,7 +101,7 @@ def _key(site: Site, env: Mapping[str, str]) -> str:
 
 def _headers(provider: str, key: str, env: Mapping[str, str]) -> dict[str, str]:
     if provider == "anthropic":
-        from orga.activities.adapters.models.anthropic_messages import API_VERSION  # every command asks `named_models`
+        from orga.activities.adapters.models.anthropic import API_VERSION  # every command asks `named_models`
 
         return {"x-api-key": key, "anthropic-version": API_VERSION}
     headers = {"authorization": f"Bearer {key}"} if key else {}

@@ -1,21 +1,150 @@
 """A model provider over HTTP: one streamed request a call, no retries but those that learn what the model takes."""
 
 import re
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+from pydantic_core import to_json
 
 from orga.activities.adapters import http
 from orga.activities.adapters.models.dialect import MAX_LESSONS, Dialect, learned
-from orga.activities.adapters.models.endpoint import Endpoint
-from orga.activities.adapters.models.failures import Refusal
-from orga.activities.adapters.models.final_answer import shaped, taken
-from orga.activities.adapters.models.stream_http import StreamHttp
-from orga.activities.adapters.models.thinking_memory import ThinkingMemory
+from orga.activities.adapters.models.errors import Refusal
+from orga.activities.adapters.models.http import Endpoint, StreamHttp
+from orga.activities.adapters.models.kept_fields import PHASE
+from orga.activities.adapters.models.schema_shape import as_root, fits_as_root, is_strict
 from orga.activities.adapters.models.wire import Wire
 from orga.activities.adapters.models.wire_tools import WireTools
 from orga.activities.ports import ModelRequest
-from orga.workflows.types.messages import Reply
+from orga.workflows.types.json_text import FINAL_ANSWER
+from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.parts import Block, ToolCall, with_text, without_calls
+from orga.workflows.types.tool_calls.tools import ToolSpec
+
+_WRAP = "value"
+"""The property that holds an answer whose schema is no object at its top."""
+
+
+def shaped(request: ModelRequest, dialect: Dialect) -> ModelRequest:
+    """Return the request as it is sent; it keeps its `output_schema` only where the protocol has a place for it.
+
+    Beside tools that place is used only where it is known to leave calls possible: Ollama and its like hold
+    everything that the model writes to the schema, so that it could never call a tool.
+    """
+    schema = request.output_schema
+    if schema is None:
+        is_enforced = dialect.sure_schema and _is_taken(request.reply_schema, dialect)
+        return replace(request, output_schema=request.reply_schema) if is_enforced else request
+    if _is_taken(schema, dialect) and (dialect.sure_schema or not request.tools):
+        return request if dialect.sure_schema else _told(request, schema)
+    if dialect.answer_tool:
+        return replace(request, tools=(*request.tools, _tool(schema)), tool_choice="any", output_schema=None)
+    return replace(_told(request, schema), output_schema=None)
+
+
+def taken(reply: Reply, schema: dict[str, Any]) -> Reply:
+    """Return the reply with a call of the tool as its text; beside other calls it came too early and is dropped."""
+    answers = [call for call in reply.calls if call.name == FINAL_ANSWER]
+    if not answers:
+        return reply
+    parts = without_calls(reply.parts, {FINAL_ANSWER})
+    if len(answers) < len(reply.calls):
+        return reply.with_differences(parts=parts)
+    stale = ("parts", *(["finish"] if reply.finish == "tool_calls" else []))
+    fields: dict[str, Any] = {name: getattr(reply, name) for name in reply.model_fields_set.difference(stale)}
+    return Reply(parts=with_text(parts, _json(answers[0], schema)), **fields)
+
+
+def _is_taken(schema: dict[str, Any] | None, dialect: Dialect) -> bool:
+    """Return whether the protocol's own place takes this schema."""
+    if schema is None or not dialect.response_format:
+        return False
+    return fits_as_root(schema) and (is_strict(schema) or not dialect.strict_schema)
+
+
+def _json(call: ToolCall, schema: dict[str, Any]) -> str:
+    if call.malformed is not None:
+        return call.malformed
+    is_wrapped = not fits_as_root(schema) and call.arguments.keys() == {_WRAP}
+    return to_json(call.arguments[_WRAP] if is_wrapped else call.arguments).decode()
+
+
+def _tool(schema: dict[str, Any]) -> ToolSpec:
+    return ToolSpec(
+        name=FINAL_ANSWER,
+        description=(
+            "Give the final answer to the task. Call it once, alone, when nothing is left to find out; "
+            "its arguments are the answer, and plain text is not."
+        ),
+        parameters=as_root(schema, _WRAP),
+    )
+
+
+def _told(request: ModelRequest, schema: dict[str, Any]) -> ModelRequest:
+    text = "Your final answer is one JSON value that fits this JSON Schema, with nothing before or after it:\n"
+    return replace(request, system=(*request.system, text + to_json(schema).decode()))
+
+
+MAX_KEPT = 20_000
+"""Blocks, by digest; the oldest are forgotten."""
+
+
+class ThinkingMemory:
+    """What one endpoint has said about the thinking that it was sent back."""
+
+    def __init__(self) -> None:
+        self._refused: OrderedDict[str, None] = OrderedDict()
+        self._taken: OrderedDict[str, None] = OrderedDict()
+
+    def fitting(self, request: ModelRequest) -> ModelRequest:
+        """Return the request without the thinking that was refused before: it would be refused again."""
+        if not self._refused:
+            return request
+        return replace(request, messages=tuple(self._without_refused(message) for message in request.messages))
+
+    def note_taken(self, request: ModelRequest) -> None:
+        """Keep that all of it was taken."""
+        _keep(self._taken, _marks(request.messages))
+
+    def note_refused(self, request: ModelRequest) -> None:
+        """Keep that something of it was refused. Which block it was nobody says, so all of them stay away."""
+        _keep(self._refused, _marks(request.messages))
+
+    def is_hopeless(self, whole: ModelRequest, sent: ModelRequest) -> bool:
+        """Return whether the endpoint takes no thinking at all.
+
+        Its thinking was refused once in the conversation that is `whole`, and what has come since then, in `sent`, is
+        refused although nothing was ever taken. Where some was taken, something before it has changed meanwhile.
+        """
+        before = len(list(_marks(whole.messages)))
+        now = list(_marks(sent.messages))
+        return len(now) < before and not any(mark in self._taken for mark in now)
+
+    def _without_refused(self, message: Message) -> Message:
+        if not any(mark in self._refused for mark in _marks((message,))):
+            return message
+        return message.without_blocks()
+
+
+def _marks(messages: Iterable[Message]) -> Iterable[str]:
+    """Yield the digest of each thinking; phases are the same in many messages, and are never refused."""
+    return (_mark(block) for message in messages for block in message.blocks if block.format != PHASE)
+
+
+def _mark(block: Block) -> str:
+    return sha256(to_json(block)).hexdigest()
+
+
+def _keep(kept: OrderedDict[str, None], marks: Iterable[str]) -> None:
+    for mark in marks:
+        kept[mark] = None
+        kept.move_to_end(mark)
+    while len(kept) > MAX_KEPT:
+        kept.popitem(last=False)
+
 
 _MAX_MODELS = 256
 

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pydantic_core import to_json
 
 from orga.activities.adapters.models.dialect import Dialect
-from orga.activities.adapters.models.failures import Refusal
+from orga.activities.adapters.models.errors import Refusal
 from orga.activities.adapters.models.schema_shape import (
     MAX_PLAIN_CHARS,
     as_object_root,
@@ -27,7 +27,7 @@ from orga.activities.ports import ModelRequest
 from orga.workflows.types.json_text import FINAL_ANSWER
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.parts import Parts, ToolCall
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolSpec
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _DIGEST_CHARS = 8

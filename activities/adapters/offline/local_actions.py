@@ -8,7 +8,7 @@ from orga.activities.adapters.models.schema_shape import moved
 from orga.activities.ports import ToolChoice
 from orga.workflows.types.json_text import stand_once
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolSpec
 
 STRING_LIMIT = 200
 """Characters of one string."""

@@ -12,15 +12,15 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from orga.activities.adapters.answer_schema import filled
+from orga.activities.adapters.agents.agents import filled
 from orga.activities.adapters.offline.passages import Match, Question, passages_of, rank, words
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.goals.pipelines import FROM_OPERATOR, INPUT, THE_GOAL
-from orga.workflows.types.goals.turns import turn_asked_for
+from orga.workflows.types.goals.requests import turn_asked_for
 from orga.workflows.types.hydration import CONTEXT_BLOCK
 from orga.workflows.types.messages import UNUSABLE, Message, Reply, ToolCall
 from orga.workflows.types.text import undelimited
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolSpec
 from orga.workflows.types.usage import Usage
 
 SIGNATURE = "offline:extractive: no language model; passages quoted as found"

@@ -1,7 +1,10 @@
 """What policies call a proposal."""
 
+from typing import Any
+
 from orga.activities.ports import Proposal
-from orga.workflows.types.loop_tools import loop_tool
+from orga.workflows.types.tool_calls.loop_tools import loop_tool
+from orga.workflows.types.tool_calls.tools import ToolSpec
 
 THIS_RUN = "this"
 """The id of the run as a resource."""
@@ -12,3 +15,14 @@ def action_of(proposal: Proposal) -> str:
     if proposal.call is None:
         return "plan" if proposal.plan else "respond"
     return loop_tool(proposal.call.name).action
+
+
+def known_tool(name: str, spec: ToolSpec | None) -> dict[str, Any]:
+    """Return it; a tool without a definition counts as the worst of all."""
+    return {
+        "name": name,
+        "effect": spec.effect if spec else "irreversible",
+        "tags": list(spec.options.tags) if spec else [],
+        "verified": spec.options.verified if spec else False,
+        "approval": spec.options.approval if spec else True,
+    }

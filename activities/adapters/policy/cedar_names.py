@@ -7,13 +7,13 @@ from glob import escape
 from typing import Any, cast
 
 from orga.activities.adapters.policy.actions import THIS_RUN
-from orga.activities.adapters.policy.cedar_paths import Node, Path, operands, path_of
 from orga.activities.adapters.policy.cedar_policy import CedarPolicy
+from orga.activities.adapters.policy.cedar_types import Node, Path, operands, path_of
 from orga.activities.adapters.problem import Problem
-from orga.workflows.types.loop_tools import LOOP_TOOLS
-from orga.workflows.types.mcp import DEFINITIONS
 from orga.workflows.types.text import there_are
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.loop_tools import LOOP_TOOLS
+from orga.workflows.types.tool_calls.mcp import DEFINITIONS
+from orga.workflows.types.tool_calls.tools import ToolSpec
 
 _NAME = ("resource", "name")
 _COMPARED: dict[Path, str] = {

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import cedarpy
 
 from orga.activities.adapters.policy.cedar_files import PolicyFile, version_of
-from orga.activities.adapters.policy.cedar_policy import CedarPolicy, parsed_policy
-from orga.activities.adapters.policy.cedar_statements import statements
+from orga.activities.adapters.policy.cedar_policy import CedarPolicy, parsed_policy, statements
 from orga.activities.adapters.policy.cedar_values import Wanted, wanted
 from orga.activities.adapters.policy.problems import BrokenPolicies
 from orga.activities.adapters.problem import Problem

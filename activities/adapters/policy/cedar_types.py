@@ -1,9 +1,54 @@
 """What a policy takes arguments and trusted facts for: their types, read from how it uses them."""
 
-from collections.abc import Mapping
-from typing import Any
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path as File
+from typing import Any, cast
 
-from orga.activities.adapters.policy.cedar_paths import Node, Path, is_open, operands, path_of
+import cedarpy
+
+Node = dict[str, Any]
+Path = tuple[str, ...]
+
+OPEN = ("arguments", "trusted")
+"""Attributes of the context whose own attributes the policies decide."""
+
+
+def path_of(node: Any) -> Path:
+    """Return the variable and the attributes that an expression names; nothing for any other expression."""
+    attributes: list[str] = []
+    while True:
+        match node:
+            case {"Var": str(name)}:
+                return (name, *reversed(attributes))
+            case {".": {"left": left, "attr": str(attribute)}}:
+                attributes.append(attribute)
+                node = left
+            case _:
+                return ()
+
+
+def is_open(path: Path) -> bool:
+    """Tell whether a path leads to what a call or a run brings along."""
+    return path[:1] == ("context",) and path[1:2] != () and path[1] in OPEN
+
+
+def operands(node: Any) -> tuple[str, list[Any]]:
+    """Return an operator and the expressions that it works on, in order."""
+    if not isinstance(node, dict) or len(cast("Node", node)) != 1:
+        return "", []
+    ((operator, inner),) = cast("Node", node).items()
+    if operator in {"Value", "Var", "Slot"}:
+        return operator, []
+    if isinstance(inner, list):
+        return operator, cast("list[Any]", inner)
+    fields = cast("Node", inner) if isinstance(inner, dict) else {}
+    if operator == "Record":
+        return operator, list(fields.values())
+    return operator, [fields[name] for name in ("if", "then", "else", "left", "right", "arg", "in") if name in fields]
+
 
 Types = dict[Path, str]
 """By path below the context, `("arguments", "path")`; the empty text where a policy only asks whether it is there."""
@@ -122,3 +167,38 @@ def _type_of_literal(value: object) -> str:
 
 def _element(kind: str) -> str:
     return kind.removeprefix("Set<").removesuffix(">") if kind.startswith("Set<") else ""
+
+
+SCHEMA = File(__file__).with_name("orga.cedarschema").read_text(encoding="utf-8")
+
+_PREFIX = re.compile(r"^for policy `[^`]*`, ")
+_ACTION = re.compile(r' for Action::"\w+"')
+_OPTIONAL = re.compile(r"optional attribute `([^`]+)`")
+_QUOTED = re.compile(r"`(?:[^`]*[.\"])?(\w+)\"?`")
+
+
+def misfits(policy: str, types: Mapping[Path, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield what does not fit the schema: a word to find it by, the problem, the remedy."""
+    schema = SCHEMA.replace("type Arguments = {};", f"type Arguments = {declared(types, 'arguments')};")
+    schema = schema.replace("type Trusted = {};", f"type Trusted = {declared(types, 'trusted')};")
+    found = cedarpy.validate_policies(policy, _parsed(schema))  # pyright: ignore[reportUnknownMemberType]
+    told = sorted({_ACTION.sub("", _PREFIX.sub("", error.error)) for error in found.errors})
+    for problem in told:
+        quoted = _QUOTED.search(problem)
+        yield quoted[1] if quoted else "", problem, _remedy(problem)
+    if not found.validation_passed and not told:
+        yield "", "it does not fit the schema", "`orga policy schema` shows what a policy can use"
+
+
+@lru_cache(maxsize=256)
+def _parsed(schema: str) -> cedarpy.Schema:
+    return cedarpy.Schema.from_str(schema)
+
+
+def _remedy(problem: str) -> str:
+    optional = _OPTIONAL.search(problem)
+    if optional is None:
+        return "`orga policy schema` shows what a policy can use"
+    above, _, name = f"context.{optional[1]}".rpartition(".")
+    shown = name if name.isidentifier() else json.dumps(name)
+    return f"it may be missing: write `{above} has {shown} && ...` before it"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from decimal import ROUND_DOWN, Decimal, InvalidOperation
 from typing import Any, cast
 
-from orga.activities.adapters.policy.cedar_paths import Path
+from orga.activities.adapters.policy.cedar_types import Path
 
 MAX_DEPTH = 20
 MAX_LONG = 2**63 - 1

@@ -1,15 +1,52 @@
 """Which engine decides: what is asked for, else Cedar files, else OPA, else the fail-closed default."""
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from orga.activities.adapters.policy.allow_all import AllowAll
 from orga.activities.adapters.policy.cedar import CedarPolicies
-from orga.activities.adapters.policy.listed import ListedTools
-from orga.activities.adapters.policy.opa_server import OpaServer
-from orga.activities.adapters.policy.opa_wasm import OpaWasm
-from orga.activities.ports import PolicyEngine
+from orga.activities.adapters.policy.opa import OpaServer, OpaWasm
+from orga.activities.ports import Judgement, PolicyEngine, Proposal
+from orga.workflows.types.tool_calls.gate import ApprovalTerms
+
+_log = logging.getLogger(__name__)
+
+
+class AllowAll:
+    """Allows every proposal, and says so loudly when it is set up."""
+
+    is_embedded = True
+
+    def __init__(self) -> None:
+        _log.warning(
+            "POLICY IS OFF: every tool call of every agent is allowed; set another [policy] engine for real work"
+        )
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Return the decision."""
+        return Judgement(allowed=True)
+
+
+class ListedTools:
+    """Fails closed: a call of a tool that is not listed is denied, one whose options say so needs a person's yes.
+
+    Final answers are allowed, and so are plans: each of their steps is a call yet.
+    """
+
+    is_embedded = True
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Return the decision."""
+        if proposal.call is None:
+            return Judgement(allowed=True)
+        if proposal.call.name in proposal.listed:
+            if proposal.spec is not None and proposal.spec.options.approval:
+                return Judgement(True, f"{proposal.call.name} is marked for approval", approval=ApprovalTerms())
+            return Judgement(allowed=True)
+        listed = ", ".join(proposal.listed) or "none"
+        return Judgement(allowed=False, reason=f"{proposal.call.name} is not listed for this agent; listed: {listed}")
+
 
 EngineName = Literal["cedar", "opa", "default", "allow"]
 

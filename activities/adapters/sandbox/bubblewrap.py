@@ -3,11 +3,15 @@
 It sees no process, socket or network of the host, and its files read-only; what is commonly private is not there.
 """
 
+import logging
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from orga.activities.adapters.sandbox.prctl import IS_LINUX
+from orga.workflows.types.tool_calls.sandbox import Isolation
 
 SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin"
 _HIDDEN = ("/tmp", "/var/tmp", "/run", "/home", "/root")
@@ -86,3 +90,23 @@ def _kept(path: str) -> list[str]:
     """Show a file although its folder is hidden."""
     is_hidden = any(Path(path).is_relative_to(folder) for folder in _HIDDEN)
     return ["--ro-bind-try", path, path] if is_hidden else []
+
+
+_log = logging.getLogger(__name__)
+
+_ELSEWHERE = (
+    "commands: on this system memory and the number of processes are not limited, and a process that moves to a "
+    "session of its own outlives its call; on Linux all that holds"
+)
+
+
+def check_isolation(isolation: Isolation) -> None:
+    """Find out before the first call; warn where less can be done than on Linux.
+
+    Raises:
+        ValueError: With the remedy.
+    """
+    if isolation == "bubblewrap":
+        check_bubblewrap()
+    elif not IS_LINUX:
+        _log.warning(_ELSEWHERE)

@@ -6,20 +6,135 @@ threaded process, which can deadlock; this one has a single thread, and imports 
 """
 
 import marshal
+import math
 import os
+import resource
 import select
 import signal
 import sys
+import time
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from orga.activities.adapters.sandbox.census import LOOK_INTERVAL_S, Census, threads_of_machine
-from orga.activities.adapters.sandbox.limited import Program, start
-from orga.activities.adapters.sandbox.prctl import ADOPTS_DESCENDANTS, set_of_this_process
+from orga.activities.adapters.sandbox.prctl import (
+    ADOPTS_DESCENDANTS,
+    DIES_WITH_PARENT,
+    IS_LINUX,
+    NO_NEW_PRIVILEGES,
+    set_of_this_process,
+)
 from orga.activities.adapters.sandbox.tree import Tree
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:  # importing typing takes as long as all else
+if TYPE_CHECKING:
     from typing import Any
+
+_NOT_STARTED = 127
+"""The exit code that a shell gives, too."""
+
+
+class Program:
+    """What to become. No dataclass: importing that takes longer than all the rest of a start."""
+
+    def __init__(
+        self, command: list[str], environment: dict[str, str], limits: dict[str, float], *, no_new_privileges: bool
+    ) -> None:
+        """Take an absolute program with its arguments, and limits by their names in `resource`."""
+        self.command = command
+        self.environment = environment
+        self.limits = limits
+        self.no_new_privileges = no_new_privileges
+
+
+def start(program: Program) -> int:
+    """Return the process that becomes `program`; it dies with this one."""
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        try:
+            _become(program, parent)
+        finally:
+            os._exit(_NOT_STARTED)
+    return child
+
+
+def _become(program: Program, parent: int) -> None:
+    name = program.command[0]
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)  # else one that comes before the program does is lost
+    try:
+        os.setsid()
+        set_of_this_process(DIES_WITH_PARENT, signal.SIGKILL)
+        if os.getppid() == parent:
+            _limit_this_process(program)
+            os.execve(name, program.command, program.environment)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        os.write(2, f"{name}: {why}\n".encode(errors="replace"))
+
+
+def _limit_this_process(program: Program) -> None:
+    # Python ignores these two, and what is ignored stays so in the program.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    if program.no_new_privileges:
+        set_of_this_process(NO_NEW_PRIVILEGES, 1)
+    for name, wanted in program.limits.items():
+        _limit(getattr(resource, name), math.ceil(wanted))
+
+
+def _limit(limit: int, value: int) -> None:
+    # At the soft limit of processor time comes a signal that says so, at the hard one SIGKILL.
+    above = value + 1 if limit == resource.RLIMIT_CPU else value
+    hard = resource.getrlimit(limit)[1]
+    if hard != resource.RLIM_INFINITY:
+        value, above = min(value, hard), min(above, hard)
+    try:
+        resource.setrlimit(limit, (value, above))
+    except (ValueError, OSError):
+        if IS_LINUX:  # macOS refuses some
+            raise
+
+
+LOOK_INTERVAL_S = 0.02
+_COUNT_INTERVAL_S = 0.5
+_COUNT_SHARE = 20
+"""Counting takes a twentieth of the time at most, however many processes the machine has."""
+
+
+class Census:
+    """Counts when the machine runs so many more that the command may be over its limit, and now and then anyway."""
+
+    def __init__(self, tree: Tree, most: int) -> None:
+        self._tree = tree
+        self._most = most
+        self._counted = 0
+        self._machine_ran = threads_of_machine()
+        self._due = time.monotonic() + _COUNT_INTERVAL_S
+
+    def is_over(self) -> bool:
+        """Return whether more than the limit are known to run."""
+        grown = threads_of_machine() - self._machine_ran
+        if self._counted + grown <= self._most and time.monotonic() < self._due:
+            return False
+        started = time.monotonic()
+        self._machine_ran = threads_of_machine()
+        self._counted = self._tree.running()
+        ended = time.monotonic()
+        self._due = ended + max(_COUNT_INTERVAL_S, _COUNT_SHARE * (ended - started))
+        return self._counted > self._most
+
+
+def threads_of_machine() -> int:
+    """Return 0 where it is not to be had."""
+    try:
+        file = os.open("/proc/loadavg", os.O_RDONLY)
+    except OSError:
+        return 0
+    try:
+        return int(os.read(file, 200).split()[3].partition(b"/")[2])
+    finally:
+        os.close(file)
+
 
 LENGTH_BYTES = 8
 _MORE_THREADS = 1_000

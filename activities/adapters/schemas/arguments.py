@@ -4,14 +4,206 @@ A model, a starter and an MCP server each write schemas and values. What may cos
 process that is killed when it has used up its time or its memory.
 """
 
+import atexit
 import json
+import os
+import select
+import struct
+import sys
+import threading
+import time
+from contextlib import suppress
 from functools import lru_cache
+from subprocess import DEVNULL, PIPE, Popen
 from typing import Any, cast
+from urllib.parse import unquote
 
-from orga.activities.adapters.schemas.process import CheckFailed, check_in_process
-from orga.activities.adapters.schemas.size import SchemaSize
+from orga.activities.adapters.schemas import check_child
 from orga.activities.adapters.schemas.validation import errors_of, validator
 from orga.activities.threads import Threads
+
+WAIT_S = 20.0
+"""For an answer: a busy machine gives little of it to the process, whose own time ends after a second of work."""
+
+_MAX_KEPT = 2
+_LENGTH = struct.Struct("!I")
+_MAX_ANSWER_BYTES = 100_000
+_kept: list[Popen[bytes]] = []
+_lock = threading.Lock()
+
+
+class CheckFailed(Exception):
+    """The process used up its time or its memory."""
+
+
+def check_in_process(schema: str, value: bytes | None) -> list[str]:
+    """Return what is wrong with a value, given as JSON; without one the schema alone is read.
+
+    Raises:
+        CheckFailed: It was too much work.
+        ValueError: The schema cannot be used.
+    """
+    request = [schema, None if value is None else value.decode()]
+    answer = json.loads(_answer(json.dumps(request).encode()))
+    if "broken" in answer:
+        raise ValueError(answer["broken"])
+    return answer["errors"]
+
+
+def _answer(request: bytes) -> bytes:
+    with _lock:
+        process = _kept.pop() if _kept else None
+    if process is None or process.poll() is not None:
+        process = _started()
+    try:
+        answer = _exchange(process, request)
+    except (OSError, EOFError):
+        _end(process)
+        raise CheckFailed from None
+    with _lock:
+        if len(_kept) < _MAX_KEPT:
+            _kept.append(process)
+            return answer
+    _end(process)
+    return answer
+
+
+def _started() -> Popen[bytes]:
+    command = [sys.executable, "-I", check_child.__file__]
+    return Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, bufsize=0, env={})
+
+
+def _exchange(process: Popen[bytes], request: bytes) -> bytes:
+    assert process.stdin
+    assert process.stdout
+    process.stdin.write(_LENGTH.pack(len(request)))
+    data = memoryview(request)
+    while data:
+        data = data[process.stdin.write(data) :]
+    until = time.monotonic() + WAIT_S
+    (length,) = _LENGTH.unpack(_read(process.stdout.fileno(), _LENGTH.size, until))
+    return _read(process.stdout.fileno(), min(length, _MAX_ANSWER_BYTES), until)
+
+
+def _read(stream: int, size: int, until: float) -> bytes:
+    data, watched = b"", select.poll()
+    watched.register(stream, select.POLLIN)
+    while len(data) < size:
+        ready = watched.poll(max(until - time.monotonic(), 0) * 1_000)
+        piece = os.read(stream, size - len(data)) if ready else b""
+        if not piece:
+            raise EOFError
+        data += piece
+    return data
+
+
+def _end(process: Popen[bytes]) -> None:
+    process.kill()
+    for stream in (process.stdin, process.stdout):
+        if stream:
+            with suppress(OSError):
+                stream.close()
+    process.wait()
+
+
+@atexit.register
+def _end_all() -> None:
+    while _kept:
+        _end(_kept.pop())
+
+
+MAX_PARTS = 50_000
+"""Of a schema with its references put in; an honest one of 50 kB has a few thousand."""
+
+MAX_DEPTH = 100
+"""Lists and objects inside each other, references put in."""
+
+_DATA = frozenset({"enum", "const", "default", "examples"})
+_MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
+"""Keywords whose object holds schemas by any name."""
+
+_PLAIN = frozenset(
+    {"$schema", "$ref", "$defs", "definitions", "$comment", "title", "description", "deprecated", "readOnly"}
+    | {"type", "enum", "const", "default", "examples", "format"}
+    | {"properties", "required", "additionalProperties", "items", "anyOf", "oneOf", "allOf"}
+    | {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", "minItems", "maxItems"}
+)
+"""Keywords whose work grows with the parts of the schema times those of the value, and no faster."""
+
+
+class SchemaTooLarge(ValueError):
+    """A schema that stands for more than can be looked at."""
+
+
+class SchemaSize:
+    """What is known of a schema before it is compiled."""
+
+    def __init__(self, schema: Any) -> None:
+        """Count.
+
+        Raises:
+            SchemaTooLarge: More than `MAX_PARTS`, or deeper than `MAX_DEPTH`.
+        """
+        self._root = schema
+        self._referred: dict[str, tuple[int, int]] = {}
+        self._open: set[str] = set()
+        self.is_plain = True
+        """Whether no part stands inside itself, and only keywords are used that are known to be quick."""
+        self.parts, _ = self._size(schema, 0)
+
+    def _size(self, schema: Any, depth: int, *, is_map: bool = False) -> tuple[int, int]:
+        """Return the parts of a schema, or of several, and how deep they stand inside each other."""
+        if depth > MAX_DEPTH:
+            raise SchemaTooLarge(f"its schema is nested deeper than {MAX_DEPTH} levels, references put in")
+        parts, height = 1, 0
+        for key, inner in _items(schema):
+            is_keyword = isinstance(schema, dict) and not is_map
+            self.is_plain = self.is_plain and (not is_keyword or key in _PLAIN)
+            if is_keyword and key == "$ref" and isinstance(inner, str):
+                more, high = self._meant(inner, depth)
+            elif isinstance(inner, (dict, list)) and not (is_keyword and key in _DATA):
+                more, high = self._size(inner, depth + 1, is_map=is_keyword and key in _MAPS)
+            else:
+                continue
+            parts, height = parts + more, max(height, high + 1)
+            if parts > MAX_PARTS:
+                raise SchemaTooLarge(f"its schema has more than {MAX_PARTS:,} parts, references put in")
+        return parts, height
+
+    def _meant(self, ref: str, depth: int) -> tuple[int, int]:
+        """Return the size of what a reference means, which is counted once."""
+        if ref in self._open:
+            self.is_plain = False  # its work grows with the depth of the value
+            return 1, 0
+        if ref not in self._referred:
+            self._open.add(ref)
+            self._referred[ref] = self._size(_at(self._root, ref), depth + 1)
+            self._open.discard(ref)
+        parts, height = self._referred[ref]
+        if depth + height > MAX_DEPTH:
+            raise SchemaTooLarge(f"its schema is nested deeper than {MAX_DEPTH} levels, references put in")
+        return parts, height
+
+
+def _items(schema: Any) -> list[tuple[Any, Any]]:
+    if isinstance(schema, dict):
+        return list(cast("dict[Any, Any]", schema).items())
+    return list(enumerate(cast("list[Any]", schema))) if isinstance(schema, list) else []
+
+
+def _at(root: Any, ref: str) -> Any:
+    """Return what a reference within the document means; any other is left to the validator."""
+    if not ref.startswith("#"):
+        return None
+    here = root
+    for step in unquote(ref[1:]).split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(here, dict):
+            here = cast("dict[str, Any]", here).get(name)
+        else:
+            here = {str(key): inner for key, inner in _items(here)}.get(name)
+    return here
+
 
 _MAX_PAIRS = 5_000
 """Parts of the schema times those of the value that are gone through here: at most some 30 ms."""

@@ -7,8 +7,7 @@ from typing import Any
 
 from orga.activities.adapters.rules import NO_RULES, Rules
 from orga.activities.adapters.tools.fetch_url import FetchUrl
-from orga.activities.adapters.tools.github import ReadIssue, ReadPullRequest
-from orga.activities.adapters.tools.github_api import GitHubApi, GitHubSettings
+from orga.activities.adapters.tools.github import GitHubApi, GitHubSettings, ReadIssue, ReadPullRequest
 from orga.activities.adapters.tools.list_files import ListFiles
 from orga.activities.adapters.tools.python_function import PythonFunction
 from orga.activities.adapters.tools.read_file import ReadFile
@@ -18,10 +17,10 @@ from orga.activities.adapters.tools.search_text import SearchText
 from orga.activities.adapters.tools.write_file import WriteFile
 from orga.activities.ports import Tool, ToolContext
 from orga.workflows.types.json_text import FINAL_ANSWER
-from orga.workflows.types.loop_tools import LOOP_TOOLS
-from orga.workflows.types.sandbox import Sandbox
 from orga.workflows.types.text import there_are
-from orga.workflows.types.tools import MAX_LOCAL_TIMEOUT_S, ToolOptions, ToolOutput, ToolSpec
+from orga.workflows.types.tool_calls.loop_tools import LOOP_TOOLS
+from orga.workflows.types.tool_calls.sandbox import Sandbox
+from orga.workflows.types.tool_calls.tools import MAX_LOCAL_TIMEOUT_S, ToolOptions, ToolOutput, ToolSpec
 
 RESERVED = {*LOOP_TOOLS, FINAL_ANSWER}
 """Names of calls that no activity stands for."""

@@ -1,9 +1,16 @@
 """The `fetch_url` tool."""
 
 import asyncio
+import codecs
+import json
+import re
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
+import charset_normalizer
+import webencodings
 from pydantic import Field
 
 from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS
@@ -17,18 +24,164 @@ from orga.activities.adapters.http import (
     TimeoutException,
     has_dot_segments,
 )
-from orga.activities.adapters.tools.bounded_body import bounded_body
-from orga.activities.adapters.tools.fetched_text import MEDIA_TYPES, Fetched, is_readable, shown_text, title_and_text
+from orga.activities.adapters.tools import page_text
 from orga.activities.adapters.tools.guarded_http import (
     PublicBackend,
     Resolve,
+    bounded_body,
+    followed,
     guarded_client,
     system_addresses,
 )
+from orga.activities.adapters.tools.page_text import visible
 from orga.activities.adapters.tools.parameters import Parameters
-from orga.activities.adapters.tools.redirects import followed
 from orga.activities.ports import ToolContext, ToolError
-from orga.workflows.types.tools import ToolOutput, ToolSpec
+from orga.child import held_program
+from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
+
+_LABELS: Any = webencodings
+"""The labels of the web (WHATWG): `iso-8859-1` means windows-1252 there. The library has no types of its own."""
+
+_WIDER = {
+    "shift_jis": "cp932",
+    "gbk": "gb18030",
+    "euc-kr": "cp949",
+    "big5": "big5hkscs",
+    "iso-8859-1": "cp1252",
+    "iso8859_1": "cp1252",
+}
+"""What the web means by them, where Python's codec of the name knows fewer characters."""
+
+_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_GUESSED_BYTES = 20_000
+"""That a guess is made from; it takes a moment for each thousand."""
+
+_OF_THE_WEB = re.compile(
+    r"utf_(?:8|16|32)\w*|iso8859_\d+|latin_1|cp\d+|koi8_[rtu]|mac_\w+|gb\w+|big5\w*"
+    r"|euc_\w+|shift_jis\w*"
+)
+
+
+def decoded(body: bytes, charset: str | None) -> str:
+    """Return the text: by its byte order mark, else by `charset`, a label of the web, else by what the bytes look like.
+
+    Guessing takes some hundredths of a second: from an event loop it is called in a thread.
+    """
+    codec = next((name for mark, name in _BOMS if body.startswith(mark)), None) or _known(charset) or _guessed(body)
+    return body.decode(codec, errors="replace").removeprefix("\ufeff")
+
+
+def _known(label: str | None) -> str | None:
+    found = _LABELS.lookup(label) if label and label.isascii() else None
+    if found is None:
+        return _known_to_python(label or "")
+    name: str = found.codec_info.name
+    return _WIDER.get(found.name) or _WIDER.get(name) or name
+
+
+def _known_to_python(label: str) -> str | None:
+    try:
+        name = codecs.lookup(label).name.replace("-", "_")
+    except (LookupError, ValueError):
+        return None
+    return _WIDER.get(name, name) if _OF_THE_WEB.fullmatch(name) else None
+
+
+def _guessed(body: bytes) -> str:
+    """Return UTF-8 where the bytes are, though they may be cut within a character; else the likeliest.
+
+    No likely character set has a NUL in a text: bytes with one are broken, or no text at all.
+    """
+    if b"\0" in body:
+        return "utf-8"
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(body)
+    except UnicodeDecodeError:
+        best = charset_normalizer.from_bytes(body[:_GUESSED_BYTES]).best()
+        name = best.encoding if best else ""
+        return _WIDER.get(name, name) if _OF_THE_WEB.fullmatch(name) else "cp1252"
+    return "utf-8"
+
+
+async def parsed_page(url: str, html: str) -> tuple[str, str]:
+    """Return title and text, of an empty environment's process that ends with this call.
+
+    Raises:
+        ToolError: Kind PageTooComplex.
+    """
+    program = held_program(page_text.__name__)
+    parser = await asyncio.create_subprocess_exec(
+        *program.argv, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env={}, pass_fds=(program.number,)
+    )
+    try:
+        output, _ = await parser.communicate(html.encode(errors="replace"))
+    finally:
+        if parser.returncode is None:
+            parser.kill()
+            await parser.wait()
+    if parser.returncode != 0:
+        raise ToolError(f"{url}: the page is too complex to read; try another", kind="PageTooComplex")
+    title, text = json.loads(output)
+    return title, text
+
+
+MEDIA_TYPES = "text/html, text/*, application/json, application/xml, application/xhtml+xml"
+_READABLE = re.compile(
+    r"text/.+|application/(?:.+\+)?(?:json|xml)|application/(?:yaml|x-yaml|toml|x-ndjson|javascript)"
+)
+_HTML = ("text/html", "application/xhtml+xml")
+_LABEL = rb"\s*=\s*[\"']?\s*([a-zA-Z0-9_:.+-]{1,40})"
+_OWN_CHARSET = re.compile(
+    rb"<meta\b[^>]{0,200}?charset" + _LABEL + rb"|<\?xml[^>]{0,100}?encoding" + _LABEL, re.IGNORECASE
+)
+_MAX_FETCHED_BYTES = 16_000
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """The answer to a GET: where it came from in the end, and its first bytes."""
+
+    url: str
+    media_type: str
+    charset: str | None
+    body: bytes
+    is_cut: bool
+
+
+def is_readable(media_type: str) -> bool:
+    """Whether bodies of this type are text."""
+    return _READABLE.fullmatch(media_type) is not None
+
+
+async def title_and_text(fetched: Fetched) -> tuple[str, str]:
+    """Return what a reader would see."""
+    text = await asyncio.to_thread(_decoded, fetched)
+    if fetched.media_type in _HTML:
+        return await parsed_page(fetched.url, text)
+    return "", visible(text)
+
+
+def shown_text(fetched: Fetched, title: str, text: str, offset: int) -> str:
+    """Return the text from `offset`, under where the redirects led and the page's title."""
+    shown = text[offset : offset + _MAX_FETCHED_BYTES].encode()[:_MAX_FETCHED_BYTES].decode(errors="ignore")
+    end = offset + len(shown)
+    lines = [f"Content of {fetched.url}"]
+    lines += [f"Title: {title}"] * bool(title and not offset) + [shown or "(no text)"]
+    if end < len(text):
+        lines.append(f"[cut at character {end} of {len(text)}; call fetch_url with offset={end} for more]")
+    elif fetched.is_cut:
+        lines.append(f"[only the first {len(fetched.body):,} bytes were fetched]")
+    return "\n".join(lines)
+
+
+def _decoded(fetched: Fetched) -> str:
+    is_marked_up = fetched.media_type in _HTML or fetched.media_type.endswith("xml")
+    own = _OWN_CHARSET.search(fetched.body, 0, 4_096) if is_marked_up else None
+    label = (own[1] or own[2]).decode() if own else None
+    if label and label.lower().startswith("utf-16"):
+        label = "utf-8"  # it could not be read if it were true
+    return decoded(fetched.body, fetched.charset or label)
+
 
 _DEADLINE_S = 20.0
 _MAX_BYTES = 2_000_000

@@ -14,11 +14,10 @@ import threading
 from types import FrameType
 from typing import Any
 
-from orga.activities.adapters.tools.frames import packed, received
-from orga.activities.adapters.tools.function_outcome import failures_told
-from orga.activities.adapters.tools.python_function import load_function
+from orga.activities.adapters.tools.function_process import packed, received
+from orga.activities.adapters.tools.python_function import failures_told, load_function
 from orga.activities.ports import ToolContext, ToolError
-from orga.workflows.types.tools import ToolOutput
+from orga.workflows.types.tool_calls.tools import ToolOutput
 
 _NOTE_INTERVAL_S = 0.2
 _MAX_NOTE_CHARS = 4_000

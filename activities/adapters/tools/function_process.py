@@ -1,9 +1,11 @@
 """A Python function in a process of its own, which is killed with all that it started once the call is over."""
 
 import asyncio
+import json
 import logging
 import signal
 import socket
+import struct
 from asyncio.subprocess import DEVNULL, STDOUT
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -12,10 +14,45 @@ from typing import Any
 from orga.activities.adapters.process_channel import ProcessChannel, process_channel
 from orga.activities.adapters.process_group import end_group
 from orga.activities.adapters.process_streams import ProcessStreams
-from orga.activities.adapters.tools.frames import next_message, packed
 from orga.activities.ports import ToolContext, ToolError
 from orga.child import held_program
-from orga.workflows.types.tools import PROCESS_CRASHED, ToolOutput
+from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED, ToolOutput
+
+MAX_BYTES = 16_000_000
+
+_LENGTH = struct.Struct("!I")
+
+
+def packed(message: dict[str, Any]) -> bytes:
+    """Return a message as it is sent.
+
+    Raises:
+        ValueError: It is longer than `MAX_BYTES`.
+    """
+    body = json.dumps(message).encode()
+    if len(body) > MAX_BYTES:
+        raise ValueError(f"{len(body):,} bytes are over the limit of {MAX_BYTES:,}")
+    return _LENGTH.pack(len(body)) + body
+
+
+async def next_message(stream: asyncio.StreamReader) -> dict[str, Any]:
+    """Return the next message.
+
+    Raises:
+        EOFError: The stream has ended.
+    """
+    (length,) = _LENGTH.unpack(await stream.readexactly(_LENGTH.size))
+    if length > MAX_BYTES:
+        raise EOFError("what comes is no message")
+    return json.loads(await stream.readexactly(length))
+
+
+def received(channel: socket.socket) -> dict[str, Any]:
+    """Wait for the one message that comes and return it."""
+    with channel.makefile("rb") as stream:
+        (length,) = _LENGTH.unpack(stream.read(_LENGTH.size))
+        return json.loads(stream.read(length))
+
 
 GRACE_S = 0.2
 """From SIGTERM to SIGKILL: short, for a call that is cut off has to say so within its time limit."""

@@ -1,15 +1,257 @@
 """The `read_issue` and `read_pull_request` tools."""
 
+import asyncio
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, cast
 
 from pydantic import Field
+from pydantic_core import from_json
 
-from orga.activities.adapters.tools.github_api import GitHubApi
-from orga.activities.adapters.tools.github_reference import DESCRIPTION, NumberedItem, item_of
-from orga.activities.adapters.tools.github_text import COMMENTS_A_PAGE, issue_text, pull_request_text
+from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS
+from orga.activities.adapters.http import TRANSIENT, URL, AsyncClient, HTTPError, Response, TimeoutException
+from orga.activities.adapters.tools.guarded_http import (
+    PublicBackend,
+    Resolve,
+    bounded_body,
+    followed,
+    guarded_client,
+    is_same_server,
+    system_addresses,
+)
+from orga.activities.adapters.tools.page_text import visible
 from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.ports import ToolContext, ToolError
-from orga.workflows.types.tools import ToolOutput, ToolSpec
+from orga.activities.text.markup import without_comments
+from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
+
+_REFERENCE = re.compile(
+    r"\s*(?:(?:PR|issue|pull request)\b\s*)?"
+    r"(?:(?P<owner>[a-z0-9][a-z0-9-]{0,38})/(?P<name>(?!\.{1,2}#)[a-z0-9_.-]{1,100}))?#?(?P<number>[0-9]{1,10})\s*",
+    re.I | re.ASCII,
+)
+DESCRIPTION = "`#42` in the default repository, or `owner/name#42`."
+
+
+@dataclass(frozen=True)
+class NumberedItem:
+    """An issue or pull request of a repository."""
+
+    repo: str
+    number: int
+
+    @property
+    def path(self) -> str:
+        """The repository's path in the API."""
+        return f"/repos/{self.repo}"
+
+    def __str__(self) -> str:
+        return f"{self.repo}#{self.number}"
+
+
+def item_of(reference: str, default_repo: str | None) -> NumberedItem:
+    """Return what a reference names.
+
+    Raises:
+        ToolError: Kind InvalidArguments, when it is none, or names no repository and there is no default.
+    """
+    match = _REFERENCE.fullmatch(reference)
+    if match is None or (match["owner"] and "#" not in reference):
+        why = f"{reference[:80]!r} is no reference; write #42 or owner/name#42"
+        raise ToolError(why, kind="InvalidArguments")
+    repo = f"{match['owner']}/{match['name']}" if match["owner"] else default_repo
+    if repo is None:
+        why = f"{reference[:80]!r} names no repository; write owner/name#{match['number']}, or set [tools.github] repo"
+        raise ToolError(why, kind="InvalidArguments")
+    return NumberedItem(repo, int(match["number"]))
+
+
+DEFAULT_BASE_URL = "https://api.github.com"
+
+_DEADLINE_S = 20.0
+_MAX_BYTES = 4_000_000
+_HEADERS = {
+    "user-agent": "orga/0.1",
+    "accept": "application/vnd.github+json",
+    "accept-encoding": ACCEPTED_ENCODINGS,
+    "x-github-api-version": "2022-11-28",
+}
+
+
+@dataclass(frozen=True)
+class GitHubSettings:
+    """Where GitHub is, and which repository `#42` alone means. The token comes from the environment only."""
+
+    base_url: str = DEFAULT_BASE_URL
+    repo: str | None = None
+    """`owner/name`."""
+    token: str | None = None
+
+    def __repr__(self) -> str:
+        return f"GitHubSettings({self.base_url!r}, {self.repo!r})"
+
+
+class GitHubApi:
+    """Reads what the token may see; without one, what is public."""
+
+    def __init__(self, settings: GitHubSettings, resolve: Resolve = system_addresses) -> None:
+        self._base = URL(settings.base_url.rstrip("/"))
+        port = self._base.port or (443 if self._base.scheme == "https" else 80)
+        # The operator named this server, so its address may be private; a redirect to another one is not followed.
+        self._backend = PublicBackend([f"{self._base.host}:{port}"], resolve)
+        self._headers = {**_HEADERS, **({"authorization": f"Bearer {settings.token}"} if settings.token else {})}
+        self._has_token = bool(settings.token)
+
+    async def get(self, *paths: str) -> list[Any]:
+        """Return the JSON of each path, in order, read in parallel within 20 s."""
+        try:
+            async with asyncio.timeout(_DEADLINE_S), guarded_client(self._backend) as client:
+                return await asyncio.gather(*(self._one(client, path) for path in paths))
+        except (TimeoutError, TimeoutException) as error:
+            why = f"GitHub at {self._base.host} gave no full answer in time; try again later"
+            raise ToolError(why, kind="Timeout", retryable=True) from error
+        except HTTPError as error:
+            why = f"GitHub at {self._base.host}: {str(error) or type(error).__name__}"
+            raise ToolError(why, kind="ConnectionFailed", retryable=True) from error
+
+    async def _one(self, client: AsyncClient, path: str) -> Any:
+        async with followed(
+            URL(f"{self._base}{path}"),
+            lambda url: client.stream("GET", url, headers=self._headers),
+            lambda url, location: self._moved(url.join(location), path),
+        ) as response:
+            return await self._json(response, path)
+
+    def _moved(self, url: URL, path: str) -> URL:
+        """Return where a moved repository is now; the token goes to no other server."""
+        if not is_same_server(url, self._base):
+            raise ToolError(f"{path}: redirected to another server, {url.host}; not followed", kind="BadRedirect")
+        return url
+
+    async def _json(self, response: Response, path: str) -> Any:
+        if not response.is_success:
+            raise self._refusal(response, path)
+        body, is_cut = await bounded_body(response, _MAX_BYTES)
+        if is_cut:
+            raise ToolError(f"{path}: the answer is larger than {_MAX_BYTES:,} bytes", kind="TooLarge")
+        try:
+            return from_json(body)
+        except ValueError as error:
+            raise ToolError(f"{path}: the answer is no JSON; is base_url GitHub's API?", kind="BadReply") from error
+
+    def _refusal(self, response: Response, path: str) -> ToolError:
+        status, headers = response.status_code, response.headers
+        if status == 429 or (
+            status == 403 and ("retry-after" in headers or headers.get("x-ratelimit-remaining") == "0")
+        ):
+            more = "" if self._has_token else "; a GITHUB_TOKEN on the worker raises it"
+            return ToolError(f"{path}: GitHub's rate limit is reached{more}; try again later", kind="RateLimited")
+        known = _REFUSALS.get(status)
+        if known is not None:
+            kind, why = known
+            return ToolError(f"{path}: {status}, {why}", kind=kind)
+        return ToolError(f"{path}: GitHub answered {status}", kind=f"Http{status}", retryable=status in TRANSIENT)
+
+
+_REFUSALS = {
+    401: ("AuthenticationFailed", "GitHub does not accept the worker's GITHUB_TOKEN; the operator has to renew it"),
+    403: ("PermissionDenied", "the worker's GITHUB_TOKEN may not read this; use another source"),
+    404: ("NotFound", "there is no such thing, or a private one that the worker's GITHUB_TOKEN, if any, may not see"),
+    410: ("NotFound", "it was deleted"),
+}
+
+
+MAX_BYTES = 16_000
+_MAX_BODY = 6_000
+_MAX_COMMENT = 1_500
+_MAX_FILES = 100
+COMMENTS_A_PAGE = 30
+
+
+def issue_text(item: NumberedItem, issue: dict[str, Any], comments: list[Any], page: int) -> str:
+    """Return an issue with one page of its comments."""
+    note = ["It is a pull request: read_pull_request shows its files."] if issue.get("pull_request") else []
+    lines = [*_head("Issue", item, issue, str(issue.get("state", ""))), *note, "", _body(issue)]
+    return _shown([*lines, *_comments_text(issue, comments, page)])
+
+
+def pull_request_text(
+    item: NumberedItem, pull: dict[str, Any], files: list[Any], comments: list[Any], page: int
+) -> str:
+    """Return a pull request with its changed files and one page of its comments."""
+    state = "merged" if pull.get("merged") else ("draft" if pull.get("draft") else str(pull.get("state", "")))
+    branches = f"Branches: {_of(pull, 'head', 'ref')} into {_of(pull, 'base', 'ref')}"
+    lines = [*_head("Pull request", item, pull, state), branches, "", _body(pull)]
+    return _shown([*lines, *_files(pull, files), *_comments_text(pull, comments, page)])
+
+
+def _head(kind: str, item: NumberedItem, issue: dict[str, Any], state: str) -> list[str]:
+    lines = [f"{kind} {item}: {_line(issue.get('title'))}", f"State: {state}; author: {_of(issue, 'user', 'login')}"]
+    labels = [_line(label.get("name")) for label in _objects(issue.get("labels"))]
+    return [*lines, f"Labels: {', '.join(labels)}"] if labels else lines
+
+
+def _body(issue: dict[str, Any]) -> str:
+    return _cut(issue.get("body"), _MAX_BODY) or "(no text)"
+
+
+def _files(pull: dict[str, Any], files: list[Any]) -> list[str]:
+    shown = _objects(files)[:_MAX_FILES]
+    total = pull.get("changed_files", len(shown))
+    lines = ["", f"Changed files: {total}, {_changes(pull)}"]
+    lines += [f"- {_line(file.get('filename'))} ({_line(file.get('status'))}, {_changes(file)})" for file in shown]
+    return [*lines, f"- and {total - len(shown)} more"] if isinstance(total, int) and total > len(shown) else lines
+
+
+def _changes(counted: dict[str, Any]) -> str:
+    return f"+{counted.get('additions', '?')} -{counted.get('deletions', '?')}"
+
+
+def _comments_text(issue: dict[str, Any], comments: list[Any], page: int) -> list[str]:
+    total = issue.get("comments", len(comments))
+    shown = _objects(comments)
+    if not shown:
+        return ["", f"Comments: {total}" + (f", none on page {page}" if total else "")]
+    first = (page - 1) * COMMENTS_A_PAGE + 1
+    lines = ["", f"Comments {first}-{first + len(shown) - 1} of {total}:"]
+    for comment in shown:
+        who = f"{_of(comment, 'user', 'login')}, {_line(comment.get('created_at'))}:"
+        lines += ["", who, _cut(comment.get("body"), _MAX_COMMENT)]
+    return lines
+
+
+def _shown(lines: Iterable[str]) -> str:
+    """Return the lines, at most as many bytes of them as a result may have."""
+    text = "\n".join(lines)
+    shown = text.encode()[:MAX_BYTES].decode(errors="ignore")
+    if len(shown) == len(text):
+        return text
+    return f"{shown}\n[cut at {MAX_BYTES:,} bytes; a higher page has fewer comments or later ones]"
+
+
+def _cut(value: Any, limit: int) -> str:
+    text = _without_comments(visible(value)).strip() if isinstance(value, str) else ""
+    return text if len(text) <= limit else f"{text[:limit]}\n[cut at character {limit} of {len(text)}]"
+
+
+def _without_comments(text: str) -> str:
+    """Return Markdown without HTML comments, which readers of the page never see, and with how many there were."""
+    text, count = without_comments(text)
+    return f"{text.strip()}\n[{count} hidden comments left out]" if count else text
+
+
+def _line(value: Any) -> str:
+    return " ".join(visible(value).split())[:300] if isinstance(value, str) else "unknown"
+
+
+def _of(issue: dict[str, Any], key: str, field: str) -> str:
+    found = _objects([issue.get(key)])
+    return _line(found[0].get(field)) if found else "unknown"
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []  # pyright: ignore
 
 
 class _Parameters(Parameters):

@@ -2,16 +2,71 @@
 
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from functools import cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import cast
 
 import httpcore
 
-from orga.activities.adapters.http import AsyncClient, AsyncHTTPTransport, Timeout, create_ssl_context
-from orga.activities.adapters.tools.public_address import is_public
+from orga.activities.adapters.decompressed import UnsupportedEncoding, decompressed
+from orga.activities.adapters.http import (
+    URL,
+    AsyncClient,
+    AsyncHTTPTransport,
+    DecodingError,
+    Response,
+    Timeout,
+    create_ssl_context,
+)
 from orga.activities.ports import ToolError
 from orga.activities.threads import Threads
+
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
+_NAT64 = IPv6Network("64:ff9b::/96")
+_NOT_PUBLIC_V4 = (
+    IPv4Network("192.0.0.0/24"),  # protocol assignments; this Python counts parts of it as global
+    IPv4Network("192.88.99.0/24"),  # 6to4 relays
+    IPv4Network("168.63.129.16/32"),  # Azure's host services, on a public address
+)
+_NOT_PUBLIC_V6 = (
+    IPv6Network("2001::/23"),  # Teredo and other assignments
+    IPv6Network("2001:db8::/32"),
+    IPv6Network("2002::/16"),  # 6to4
+    IPv6Network("3fff::/20"),
+)
+_ISATAP = (0x5EFE, 0x0200_5EFE)  # the middle of an interface id that stands for an IPv4 address of the same site
+
+
+def is_public(address: str) -> bool:
+    """Whether a literal address is public; private, shared, link-local, metadata and tunnelled ones are not."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(parsed, IPv6Address):
+        inner = _embedded(parsed)
+        return _is_public_v6(parsed) if inner is None else _is_public_v4(inner)
+    return _is_public_v4(parsed)
+
+
+def _embedded(address: IPv6Address) -> IPv4Address | None:
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return IPv4Address(int(address) & 0xFFFF_FFFF) if address in _NAT64 else None
+
+
+def _is_public_v4(address: IPv4Address) -> bool:
+    special = address.is_multicast or address.is_reserved or any(address in network for network in _NOT_PUBLIC_V4)
+    return address.is_global and not special
+
+
+def _is_public_v6(address: IPv6Address) -> bool:
+    is_tunnel = int(address) >> 32 & 0xFFFF_FFFF in _ISATAP
+    is_excluded = is_tunnel or any(address in network for network in _NOT_PUBLIC_V6)
+    return address in _GLOBAL_UNICAST and address.is_global and not is_excluded
+
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Host and port to literal addresses; raises OSError when there are none."""
@@ -98,3 +153,51 @@ def guarded_client(backend: PublicBackend) -> AsyncClient:
     # httpx offers no other way to the network backend; a test keeps watch over this seam.
     transport._pool = httpcore.AsyncConnectionPool(ssl_context=_usual_checks(), network_backend=backend)
     return AsyncClient(transport=transport, trust_env=False, timeout=Timeout(10.0))
+
+
+_MAX = 5
+_STATUSES = (301, 302, 303, 307, 308)
+
+
+@asynccontextmanager
+async def followed(
+    url: URL, sent: Callable[[URL], AbstractAsyncContextManager[Response]], led: Callable[[URL, str], URL]
+) -> AsyncGenerator[Response]:
+    """Open the response that is no redirect.
+
+    Args:
+        url: Where to begin.
+        sent: Sends the request to a URL.
+        led: Takes a URL and the location that it answered; returns what to ask next, or raises.
+
+    Raises:
+        ToolError: Kind TooManyRedirects.
+    """
+    for _ in range(_MAX + 1):
+        async with sent(url) as response:
+            location = response.headers.get("location")
+            if response.status_code not in _STATUSES or location is None:
+                yield response
+                return
+        url = led(url, location)
+    raise ToolError(f"{url.host}: more than {_MAX} redirects; try another address", kind="TooManyRedirects")
+
+
+def is_same_server(one: URL, other: URL) -> bool:
+    """Return whether what one may be told, the other may be told, too."""
+    return (one.scheme, one.host, one.port) == (other.scheme, other.host, other.port)
+
+
+async def bounded_body(response: Response, limit: int) -> tuple[bytes, bool]:
+    """Return the first `limit` bytes and whether there were more."""
+    body = bytearray()
+    try:
+        async with aclosing(decompressed(response)) as pieces:
+            async for piece in pieces:
+                body += piece
+                if len(body) > limit:
+                    break
+    except DecodingError as error:
+        kind = "UnsupportedContent" if isinstance(error, UnsupportedEncoding) else "BadBody"
+        raise ToolError(f"{response.url}: {error}", kind=kind) from error
+    return bytes(body[:limit]), len(body) > limit

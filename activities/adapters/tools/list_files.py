@@ -5,12 +5,18 @@ from typing import Any
 from pydantic import Field
 
 from orga.activities.adapters.tools.parameters import Parameters
-from orga.activities.adapters.tools.path_errors import shown
-from orga.activities.adapters.tools.path_pattern import DESCRIPTION, path_filter
-from orga.activities.adapters.tools.root import Root
-from orga.activities.adapters.tools.walk import LEFT_OUT, TIME_LIMIT_S, WALKS, Walk
+from orga.activities.adapters.tools.root import (
+    DESCRIPTION,
+    LEFT_OUT,
+    TIME_LIMIT_S,
+    WALKS,
+    Root,
+    Walk,
+    path_filter,
+    shown,
+)
 from orga.activities.ports import ToolContext
-from orga.workflows.types.tools import ToolOutput, ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
 
 
 class _Parameters(Parameters):

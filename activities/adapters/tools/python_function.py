@@ -3,21 +3,354 @@
 import asyncio
 import inspect
 import re
-from collections.abc import Callable, Sequence
-from functools import partial
-from pathlib import Path
-from typing import Any, Literal
+from base64 import b64encode
+from collections.abc import AsyncIterable, Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cached_property, partial
+from math import isfinite, isnan
+from pathlib import Path, PurePath
+from typing import Annotated, Any, Literal, cast, get_args, get_origin, get_type_hints
 
+from docstring_parser import Docstring, DocstringStyle, ParseError, parse
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PydanticUndefinedAnnotation,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic_core import ArgsKwargs, to_json, to_jsonable_python
 from temporalio import activity
 
-from orga.activities.adapters.tools.function_outcome import as_output, failures_told, is_promise, settled
-from orga.activities.adapters.tools.function_parameters import FunctionParameters, docstrings, layers, summary
 from orga.activities.adapters.tools.function_process import FunctionProcess
 from orga.activities.adapters.tools.import_path import imported, path_of
 from orga.activities.adapters.tools.own_threads import OwnThreads
-from orga.activities.ports import ToolContext
+from orga.activities.adapters.tools.parameters import invalid_arguments, without_titles
+from orga.activities.ports import Acted, ToolContext, ToolError
 from orga.activities.tools_api import ToolMarks, marks_of
-from orga.workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
+from orga.workflows.types.text import clean_text
+from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
+
+MAX_VALUES = 1_000_000
+"""Of a result, those that a generator yields included; a model is shown 500,000 bytes at most."""
+
+MAX_DEPTH = 100
+"""Lists and objects inside each other."""
+
+_GAPS = frozenset({"NaTType", "NAType"})
+"""Types of what stands for nothing in a table of pandas; one of them passes for a date that has no day."""
+
+_TOO_MANY = f"more than {MAX_VALUES:,} values; have it return less"
+
+
+@contextmanager
+def failures_told(name: str) -> Generator[None]:
+    """Turn exceptions into ToolError where they are raised: SystemExit further up would end the worker."""
+    try:
+        yield
+    except ToolError:
+        raise
+    except (Exception, SystemExit) as error:
+        kind = type(error).__name__
+        told = f"{name} failed: {kind}: {error}"
+        raise ToolError(told, kind=kind, retryable=isinstance(error, OSError), acted="maybe") from error
+
+
+def is_promise(result: Any) -> bool:
+    """Return whether an event loop is needed to get at the result."""
+    return isinstance(result, (AsyncIterable, Future)) or inspect.isawaitable(result)
+
+
+async def settled(name: str, result: Any) -> ToolOutput:
+    """Return the output of a call, once all that it promised is done."""
+    while is_promise(result):
+        if inspect.isawaitable(result):
+            result = await result
+        elif isinstance(result, Future):
+            result = await asyncio.wrap_future(cast("Future[Any]", result))
+        else:
+            result = await _collected(name, result)
+    if isinstance(result, Iterator):  # its body is code that blocks
+        return await asyncio.to_thread(as_output, name, result)
+    return as_output(name, result)
+
+
+async def _collected(name: str, results: AsyncIterable[Any]) -> list[Any]:
+    found: list[Any] = []
+    iterator: Any = aiter(results)
+    try:
+        async for each in iterator:
+            found.append(each)
+            if len(found) > MAX_VALUES:
+                raise _unusable(name, _TOO_MANY, "maybe")
+    finally:
+        if hasattr(iterator, "aclose"):
+            await iterator.aclose()
+    return found
+
+
+def as_output(name: str, result: Any) -> ToolOutput:
+    """Return a string as it is, anything else as JSON. What iterates is collected.
+
+    Raises:
+        ToolError: Kind InvalidResult.
+    """
+    if isinstance(result, ToolOutput):
+        return result
+    if isinstance(result, str):
+        return ToolOutput(content=result)
+    return ToolOutput(content=to_json(_Conversion(name).value(result)).decode())
+
+
+def _unusable(name: str, what: str, acted: Acted) -> ToolError:
+    return ToolError(f"{name} returned {what}", kind="InvalidResult", acted=acted)
+
+
+class _Conversion:
+    """One result on its way to JSON: numbers that JSON lacks become text, text becomes valid."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._left = MAX_VALUES
+        self._inside: set[int] = set()
+        """Ids of the values that hold the present one."""
+        self._acted: Acted = "yes"
+        """What a refusal reports: a value that may be a promise leaves open what was done."""
+
+    def value(self, given: Any) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise self._refusal(_TOO_MANY)
+        if given is None or isinstance(given, (bool, int)):
+            return given
+        if isinstance(given, float):
+            return given if isfinite(given) else "NaN" if isnan(given) else f"{'-' * (given < 0)}Infinity"
+        if (isinstance(given, (str, PurePath)) and not isinstance(given, Enum)) or type(given).__name__ in _GAPS:
+            return clean_text(str(given))
+        if isinstance(given, (bytes, bytearray, memoryview)):
+            return _text_of(bytes(cast("bytes", given)))
+        return self._held(given)
+
+    def _held(self, given: Any) -> Any:
+        """Convert what may hold other values, unless it holds itself."""
+        if id(given) in self._inside:
+            raise self._refusal("a value that holds itself; have it return text or plain JSON")
+        if len(self._inside) == MAX_DEPTH:
+            raise self._refusal(f"a value that is nested more than {MAX_DEPTH} deep; have it return less")
+        self._inside.add(id(given))
+        try:
+            return self._composed(given)
+        finally:
+            self._inside.discard(id(given))
+
+    def _composed(self, given: Any) -> Any:
+        if isinstance(given, (BaseModel, Enum)):
+            return self.value(_fields_of(given) if isinstance(given, BaseModel) else given.value)
+        if is_dataclass(given) and not isinstance(given, type):
+            return {each.name: self.value(getattr(given, each.name)) for each in fields(given)}
+        if isinstance(given, Mapping):
+            items = cast("Mapping[Any, Any]", given).items()
+            return {self._key(key): self.value(item) for key, item in items}
+        if (plain := self._without_library(given)) is not given:
+            return str(given) if type(plain) is type(given) else self.value(plain)
+        if isinstance(given, Iterable) and not isinstance(given, type):
+            if not isinstance(given, Collection):
+                self._acted = "maybe"
+            return [self.value(each) for each in cast("Iterable[Any]", given)]
+        return self._atom(given)
+
+    def _without_library(self, given: Any) -> Any:
+        """Return arrays, scalars and tables of numpy, pandas, polars, torch and Arrow as lists, numbers and rows."""
+        if not any(hasattr(given, each) for each in ("tolist", "to_list", "to_dict", "to_dicts", "to_pylist")):
+            return given
+        if isinstance(size := getattr(given, "size", 0), int) and size > self._left:
+            raise self._refusal(_TOO_MANY)
+        if getattr(getattr(given, "dtype", None), "kind", "") in ("M", "m"):
+            given = given.astype(str)  # as numbers, moments in nanoseconds would lose their unit
+        if hasattr(given, "index") and hasattr(given, "to_dict"):  # of pandas
+            has_labels = type(given.index).__name__ != "RangeIndex"
+            if hasattr(given, "columns"):
+                return (given.reset_index() if has_labels else given).to_dict("records")
+            return given.to_dict() if has_labels else given.tolist()
+        name = next(each for each in ("tolist", "to_dicts", "to_list", "to_pylist", "to_dict") if hasattr(given, each))
+        return getattr(given, name)()
+
+    def _key(self, given: Any) -> str:
+        key = self.value(given)
+        return key if isinstance(key, str) else to_json(key).decode()
+
+    def _atom(self, given: Any) -> Any:
+        """Return a date, a path, a decimal and the like as pydantic writes it."""
+        if is_promise(given):
+            if inspect.iscoroutine(given):
+                given.close()
+            self._acted = "maybe"
+            raise self._refusal(f"{type(given).__name__} inside its result, which nothing awaits; await it first")
+        try:
+            plain = to_jsonable_python(given)
+        except ValueError:
+            self._acted = "maybe"
+            what = f"{type(given).__name__}, which is no JSON; have it return text or JSON"
+            raise self._refusal(what) from None
+        return self.value(plain)
+
+    def _refusal(self, what: str) -> ToolError:
+        return _unusable(self._name, what, self._acted)
+
+
+def _fields_of(model: BaseModel) -> Any:
+    try:
+        return model.model_dump(mode="json", by_alias=True)
+    except ValueError:  # a field holds bytes, an array, or what only we can write
+        return model.model_dump(by_alias=True)
+
+
+def _text_of(data: bytes) -> str:
+    try:
+        return clean_text(data.decode())
+    except UnicodeDecodeError:
+        return b64encode(data).decode()
+
+
+_VARIADIC = {
+    inspect.Parameter.VAR_POSITIONAL: "*{} cannot be described to a model; use a list parameter",
+    inspect.Parameter.VAR_KEYWORD: "**{} cannot be described to a model; name each parameter",
+}
+
+
+class FunctionParameters:
+    """Parameters of one function. The model is shown neither a `ToolContext` nor what a `partial` has set already."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        """Read the signature.
+
+        Raises:
+            ValueError: With the parameter that cannot be offered to a model, and what to change.
+        """
+        hints = _hints(function)
+        preset = _preset(function)
+        self._all = [p for p in inspect.signature(function).parameters.values() if p.name not in preset]
+        for parameter in self._all:
+            _refuse_unusable(parameter, hints)
+        self._contexts = [p.name for p in self._all if _is_context(hints[p.name])]
+        texts = {p.arg_name.lstrip("*"): p.description for text in docstrings(function) for p in _parsed(text).params}
+        offered = [p for p in self._all if p.name not in self._contexts]
+        self._adapter = _adapter([(p, _described(hints[p.name], texts.get(p.name))) for p in offered])
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema that the model is offered."""
+        return without_titles(self._adapter.json_schema())
+
+    def bind(self, arguments: dict[str, Any], context: ToolContext) -> tuple[list[Any], dict[str, Any]]:
+        """Return what to call the function with, by position and by name, converted to the annotated types.
+
+        Raises:
+            ToolError: Kind InvalidArguments.
+        """
+        try:
+            checked = self._adapter.validate_python(ArgsKwargs((), arguments))
+        except ValidationError as error:
+            raise ToolError(invalid_arguments(error), kind="InvalidArguments") from error
+        named = checked | dict.fromkeys(self._contexts, context)
+        by_position = [p.name for p in self._all if p.kind is inspect.Parameter.POSITIONAL_ONLY]
+        return [named.pop(name) for name in by_position], named
+
+
+def layers(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+    """Yield a function, what it calls if it is a `partial`, and at last the `__call__` of an object."""
+    yield function
+    while isinstance(function, partial):
+        function = function.func
+        yield function
+    if not (inspect.isroutine(function) or inspect.isclass(function)):
+        yield type(function).__call__
+
+
+def _preset(function: Any) -> Collection[str]:
+    """Return the names that a `partial` has set: what the application decided is not for a model to decide."""
+    return function.keywords if isinstance(function, partial) else ()
+
+
+def docstrings(function: Callable[..., Any]) -> list[str]:
+    """Return the docstrings of a function's layers, the outermost first."""
+    return [text for each in layers(function) if (text := each.__doc__) and text != partial.__doc__]
+
+
+def summary(docstring: str) -> str:
+    """Return the first paragraph of the description on one line."""
+    described = _parsed(docstring).description or ""
+    return " ".join(described.split("\n\n")[0].split())
+
+
+def _parsed(docstring: str) -> Docstring:
+    """Read a docstring of Sphinx, NumPy, Google or epydoc; one that breaks the rules of its style has no parameters."""
+    try:
+        return parse(docstring)
+    except ParseError:
+        return parse(docstring, style=DocstringStyle.REST)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    *_, target = layers(function)
+    try:
+        return get_type_hints(target, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise ValueError(
+            f"an annotation cannot be resolved: {error}; import its type at the top of the module"
+        ) from error
+
+
+def _refuse_unusable(parameter: inspect.Parameter, hints: dict[str, Any]) -> None:
+    if parameter.kind in _VARIADIC:
+        raise ValueError(_VARIADIC[parameter.kind].format(parameter.name))
+    if parameter.name not in hints:
+        raise ValueError(f"parameter {parameter.name} has no annotation; add one, as in `{parameter.name}: str`")
+
+
+def _is_context(annotation: Any) -> bool:
+    inner = get_args(annotation) if get_origin(annotation) not in (None, Annotated) else (annotation,)
+    return ToolContext in inner
+
+
+def _described(annotation: Any, text: str | None) -> Any:
+    """Return the annotation with a text of the docstring; a description of its own comes later, so it wins."""
+    if not text:
+        return annotation
+    described = Field(description=" ".join(text.split()))
+    if get_origin(annotation) is not Annotated:
+        return Annotated[annotation, described]
+    inner, *metadata = get_args(annotation)
+    return Annotated[(inner, described, *metadata)]  # type: ignore[return-value]
+
+
+def _adapter(offered: list[tuple[inspect.Parameter, Any]]) -> TypeAdapter[dict[str, Any]]:
+    """Return what checks arguments by name, with defaults filled in, as pydantic would for a call of the function."""
+
+    def collect(**checked: Any) -> dict[str, Any]:
+        return checked
+
+    by_name = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hint) for p, hint in offered]
+    collect.__signature__ = inspect.Signature(by_name)  # type: ignore[attr-defined]
+    collect.__annotations__ = {p.name: hint for p, hint in offered}
+    try:
+        # By name, too: the schema shows the name of a parameter whose alias is a choice or a path.
+        adapter = TypeAdapter[dict[str, Any]](cast("Any", collect), config=ConfigDict(validate_by_name=True))
+        adapter.json_schema()
+    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+        raise ValueError(f"a parameter's type has no JSON Schema: {_cause(error)}") from error
+    return adapter
+
+
+def _cause(error: PydanticUserError | PydanticUndefinedAnnotation) -> str:
+    """Return the first sentence: what follows is for whoever writes a model."""
+    return error.message.splitlines()[0].partition(". Set `")[0]
+
 
 Isolation = Literal["thread", "process"]
 Run = Callable[[dict[str, Any], ToolContext], Any]

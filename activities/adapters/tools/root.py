@@ -1,15 +1,55 @@
 """The folder that file tools cannot leave."""
 
+import errno
 import os
 import stat
-from collections.abc import Collection, Generator
+import time
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
+from wcmatch import glob
+from wcmatch._wcparse import PatternLimitException  # its only home
+
 from orga.activities.adapters.rules import NO_RULES, REFUSAL, Rules
-from orga.activities.adapters.tools.path_errors import path_errors, refused
+from orga.activities.ports import ToolError
 from orga.activities.threads import Threads
+
+_REMEDIES = {
+    errno.ENOENT: ("NotFound", "there is no such file or folder; list_files shows what there is"),
+    errno.ENOTDIR: ("NotAFolder", "a part of it is a file, not a folder; list_files shows what there is"),
+    errno.EISDIR: ("IsAFolder", "it is a folder; name a file in it, list_files shows them"),
+    errno.ELOOP: ("PathRefused", "its symbolic links form a loop or changed while it was opened; name the target"),
+    errno.ENAMETOOLONG: ("PathRefused", "the name is too long; use a shorter one"),
+    errno.EACCES: ("PermissionDenied", "the worker may not open it; use another file"),
+    errno.EPERM: ("PermissionDenied", "the worker may not open it; use another file"),
+    errno.EROFS: ("PermissionDenied", "the file system is read-only; write elsewhere"),
+}
+
+
+def refused(path: str, why: str, kind: str = "PathRefused") -> ToolError:
+    """Return the error that names the path and the remedy."""
+    return ToolError(f"{shown(path)}: {why}", kind=kind)
+
+
+@contextmanager
+def path_errors(path: str) -> Generator[None]:
+    """Turn an `OSError` into a `ToolError` about `path`; one with no known remedy may pass, so it is retryable."""
+    try:
+        yield
+    except OSError as error:
+        known = _REMEDIES.get(error.errno or 0)
+        if known is None:
+            raise ToolError(f"{shown(path)}: {error.strerror}", kind="FileError", retryable=True) from error
+        raise refused(path, known[1], known[0]) from error
+
+
+def shown(name: str) -> str:
+    r"""Return a name that stays on its line: control and undecodable characters become escapes such as `\x0a`."""
+    cut = name if len(name) <= 500 else name[:500] + "…"
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in cut)
+
 
 FILES = Threads("files", 4)
 """What opens one file at a time."""
@@ -145,3 +185,120 @@ def files_root(path: Path, rules: Rules = NO_RULES) -> Root:
         return Root(path, rules)
     except ValueError as error:
         raise ValueError(f"tools.files.root: {error}") from None
+
+
+_FLAGS = glob.GLOBSTAR | glob.BRACE | glob.MATCHBASE | glob.DOTGLOB
+_MAX_LENGTH = 200
+_MAX_STAR_STARS = 3
+"""Measured: each further `**` multiplies the time of a match by five."""
+_MAX_ALTERNATIVES = 100
+
+DESCRIPTION = (
+    "Glob below `path`: `*` stays within a folder, `**` crosses folders, `{a,b}` are alternatives; "
+    "a pattern without a slash matches file names at any depth (`*.py`)."
+)
+
+
+def path_filter(pattern: str | None) -> Callable[[str], bool]:
+    """Return the test that a path relative to the folder of the search has to pass.
+
+    Raises:
+        ToolError: Kind InvalidPattern, when matching it could take too long.
+    """
+    if pattern is None:
+        return lambda path: True
+    plain = pattern.removeprefix("./")
+    if len(plain) > _MAX_LENGTH or plain.count("**") > _MAX_STAR_STARS:
+        raise _too_complex(pattern)
+    try:
+        matcher = glob.compile(plain, flags=_FLAGS, limit=_MAX_ALTERNATIVES)
+    except PatternLimitException:
+        raise _too_complex(pattern) from None
+    return lambda path: bool(matcher.match(path))
+
+
+def _too_complex(pattern: str) -> ToolError:
+    limits = f"{_MAX_LENGTH} characters, {_MAX_STAR_STARS} `**` and {_MAX_ALTERNATIVES} alternatives"
+    return ToolError(f"pattern {pattern[:80]!r}: more than {limits}; use a simpler one", kind="InvalidPattern")
+
+
+TIME_LIMIT_S = 15.0
+WALKS = Threads("walks", 4)
+"""What goes through many files: quick calls never stand behind it."""
+
+_MAX_DEPTH = 100
+_KIND_FILE, _KIND_FOLDER = "file", "folder"
+_OF_THE_SYSTEM = frozenset(map(Path, ("/proc", "/sys", "/dev")))
+"""Not on any disk: endless to walk, and of no use to a reader."""
+_GENERATED = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
+
+LEFT_OUT = "hidden files and folders, node_modules, __pycache__, venv and symbolic links are left out"
+
+
+class Walk:
+    """One walk, bounded in time; `cut` says whether the time ran out."""
+
+    def __init__(self, root: Root, path: str) -> None:
+        self._root = root
+        self._path = path
+        self.cut = False
+
+    def files(self) -> Iterator[tuple[str, str]]:
+        """Yield each file, sorted within its folder: its path from the root, and from the walk's own start."""
+        place = self._root.locate(self._path)
+        with path_errors(self._path), self._root.folder(place.parent) as parent:
+            if stat.S_ISREG(os.stat(place.name or ".", dir_fd=parent, follow_symlinks=False).st_mode):
+                yield str(place), place.name
+                return
+        yield from self._below(place)
+
+    def _below(self, place: PurePosixPath) -> Iterator[tuple[str, str]]:
+        ends = time.monotonic() + TIME_LIMIT_S
+        with path_errors(self._path), self._root.folder(place) as top:
+            for relative in self._files_in(top, "", self._root.path / place, ends):
+                yield str(place / relative), relative
+
+    def _files_in(self, folder: int, inside: str, path: Path, ends: float) -> Iterator[str]:
+        """Yield the files of an open folder, then those of the folders in it; of these, unreadable ones are left out.
+
+        Not `os.fwalk`, which ends at the first folder that opens and cannot be listed, as some of /proc.
+        """
+        with os.scandir(folder) as entries:
+            found = sorted((each.name, _kind(each)) for each in entries if _is_wanted(each.name))
+        for name, kind in found:
+            if self._is_over(ends):
+                return
+            if kind is _KIND_FILE:
+                yield inside + name
+        for name, kind in found:
+            if self._is_over(ends):  # also where no folder has a file that is wanted
+                return
+            if kind is _KIND_FOLDER and inside.count("/") < _MAX_DEPTH and path / name not in _OF_THE_SYSTEM:
+                with suppress(OSError), _opened(name, folder) as below:
+                    yield from self._files_in(below, f"{inside}{name}/", path / name, ends)
+
+    def _is_over(self, ends: float) -> bool:
+        self.cut = time.monotonic() > ends
+        return self.cut
+
+
+def _is_wanted(name: str) -> bool:
+    return not name.startswith(".") and name not in _GENERATED
+
+
+def _kind(entry: os.DirEntry[str]) -> str:
+    with suppress(OSError):  # gone since it was listed
+        if entry.is_dir(follow_symlinks=False):
+            return _KIND_FOLDER
+        if entry.is_file(follow_symlinks=False):
+            return _KIND_FILE
+    return ""
+
+
+@contextmanager
+def _opened(name: str, folder: int) -> Generator[int]:
+    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

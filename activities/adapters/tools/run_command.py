@@ -8,17 +8,13 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from orga.activities.adapters.sandbox.argv_size import MAX_ARGV_BYTES, is_too_much
-from orga.activities.adapters.sandbox.bubblewrap import SEARCH_PATH
-from orga.activities.adapters.sandbox.finished import Finished
-from orga.activities.adapters.sandbox.isolation import check_isolation
-from orga.activities.adapters.sandbox.sandboxed import run_sandboxed
+from orga.activities.adapters.sandbox.bubblewrap import SEARCH_PATH, check_isolation
+from orga.activities.adapters.sandbox.limited_command import MAX_ARGV_BYTES, Finished, is_too_much, run_sandboxed
 from orga.activities.adapters.tools.parameters import Parameters
-from orga.activities.adapters.tools.path_errors import path_errors
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.root import Root, path_errors
 from orga.activities.ports import ToolContext, ToolError
-from orga.workflows.types.sandbox import Sandbox
-from orga.workflows.types.tools import ToolOptions, ToolOutput, ToolSpec
+from orga.workflows.types.tool_calls.sandbox import Sandbox
+from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 
 _MAX_TIMEOUT_S = 600
 _DEFAULT_TIMEOUT_S = 60

@@ -1,6 +1,6 @@
 """The `search_text` tool."""
 
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -8,15 +8,87 @@ from typing import Any
 from pydantic import Field
 
 from orga.activities.adapters.tools.file_kind import is_binary
-from orga.activities.adapters.tools.line_pattern import LinePattern
-from orga.activities.adapters.tools.matching_lines import matching_lines
 from orga.activities.adapters.tools.parameters import Parameters
-from orga.activities.adapters.tools.path_errors import shown
-from orga.activities.adapters.tools.path_pattern import DESCRIPTION, path_filter
-from orga.activities.adapters.tools.root import Root
-from orga.activities.adapters.tools.walk import LEFT_OUT, TIME_LIMIT_S, WALKS, Walk
+from orga.activities.adapters.tools.root import (
+    DESCRIPTION,
+    LEFT_OUT,
+    TIME_LIMIT_S,
+    WALKS,
+    Root,
+    Walk,
+    path_filter,
+    shown,
+)
 from orga.activities.ports import ToolContext, ToolError
-from orga.workflows.types.tools import ToolOutput, ToolSpec
+from orga.workflows.types.text import compiled
+from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
+
+_MAX_LENGTH = 1_000
+
+
+class LinePattern:
+    """A query, plain or a regular expression of RE2, which has no look-around and no back-references."""
+
+    def __init__(self, query: str, *, regex: bool, ignore_case: bool) -> None:
+        if not query or len(query) > _MAX_LENGTH or "\n" in query:
+            raise _invalid(query, f"has to be one line of 1 to {_MAX_LENGTH} characters")
+        try:
+            text = query.encode()
+            pattern = b"(?m)(?:" + text + b")" if regex else text
+            self._regex = compiled(
+                pattern, literal=not regex, never_nl=True, never_capture=True, case_sensitive=not ignore_case
+            )
+        except UnicodeEncodeError:
+            raise _invalid(query, "is not valid Unicode") from None
+        except ValueError as error:
+            raise _invalid(query, f"{error}; or set regex to false") from error
+
+    def hits(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """Yield the number of each line that matches, from 1, and the byte offset of its first match in it."""
+        start, number, counted = 0, 1, 0
+        while start < len(data) and (match := self._regex.search(data, start)) and match.start() < len(data):
+            at: int = match.start()
+            number += data.count(b"\n", counted, at)
+            counted = at
+            yield number, at - (data.rfind(b"\n", 0, at) + 1)
+            end = data.find(b"\n", at)
+            start = len(data) if end < 0 else end + 1
+
+
+def _invalid(query: str, why: str) -> ToolError:
+    return ToolError(f"query {query[:80]!r}: {why}", kind="InvalidPattern")
+
+
+_MAX_CHARACTERS = 300
+_BEFORE_MATCH_BYTES = 100
+
+
+def matching_lines(path: str, data: bytes, hits: Mapping[int, int], context: int) -> Iterator[str]:
+    """Yield the lines of `hits` (line number to byte column of the match) with `context` lines around each.
+
+    A `--` stands between two groups that do not touch, when there is context.
+    """
+    if not hits:
+        return
+    lines = data.removesuffix(b"\n").split(b"\n")
+    last = None
+    for number in sorted({n for hit in hits for n in range(hit - context, hit + context + 1)}):
+        if not 1 <= number <= len(lines):
+            continue
+        if context and last is not None and number > last + 1:
+            yield "--"
+        mark = ":" if number in hits else "-"
+        yield f"{path}{mark}{number}{mark} {_cut(lines[number - 1], hits.get(number, 0))}"
+        last = number
+
+
+def _cut(line: bytes, column: int) -> str:
+    """Return at most 300 characters of a line, moved so that the match can be seen."""
+    start = 0 if column < _MAX_CHARACTERS - _BEFORE_MATCH_BYTES else column - _BEFORE_MATCH_BYTES
+    text = line[start : start + 4 * _MAX_CHARACTERS + 4].decode(errors="replace")
+    ends_early = len(text) > _MAX_CHARACTERS or len(line) > start + 4 * _MAX_CHARACTERS + 4
+    return ("…" if start else "") + text[:_MAX_CHARACTERS] + ("…" if ends_early else "")
+
 
 _MAX_FILE_BYTES = 5_000_000
 _MAX_OUTPUT = 16_000

@@ -10,11 +10,10 @@ from typing import Any
 from pydantic import Field
 
 from orga.activities.adapters.tools.parameters import Parameters
-from orga.activities.adapters.tools.path_errors import path_errors, refused, shown
-from orga.activities.adapters.tools.root import FILES, Root, refuse_irregular
+from orga.activities.adapters.tools.root import FILES, Root, path_errors, refuse_irregular, refused, shown
 from orga.activities.adapters.tools.stoppable import Stop, run_stoppable
 from orga.activities.ports import ToolContext, ToolError
-from orga.workflows.types.tools import ToolOutput, ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
 
 _MAX_BYTES = 1_000_000
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

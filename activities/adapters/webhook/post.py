@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from orga.activities.adapters import http
-from orga.activities.adapters.models.retry_after import retry_after_s
+from orga.activities.adapters.models.errors import retry_after_s
 from orga.activities.ports import NotifyError
 
 ATTEMPT_S = 8.0

@@ -3,7 +3,7 @@
 from errand import next_payment
 
 from orga.client.config.sections import OrgaConfig
-from orga.client.testing.plugin import PluginUnderTest
+from orga.client.testing.environment import PluginUnderTest
 from orga.client.testing.script import ScriptedModels, answers, calls
 
 

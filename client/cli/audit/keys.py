@@ -9,7 +9,7 @@ import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.output import note, result
+from orga.client.cli.shown.text import note, result
 from orga.client.config.sections import AuditConfig
 from orga.client.journal.signing import KIND, generated, key_id, private_key, public_key, public_path
 from orga.client.user_path import user_path

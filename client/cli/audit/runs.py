@@ -1,14 +1,99 @@
 """`orga audit ID`: what other policies would have said to all that past runs have proposed."""
 
+import os
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from temporalio.client import Client
+from typer.core import TyperGroup
 
-from orga.client.cli.exit_codes import UsageError
+from orga.activities.adapters.policy.ladder import EngineName, PolicySettings
+from orga.client.cli.audit import keys
+from orga.client.cli.commands import OfRun
+from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.interrupts import completed
+from orga.client.cli.live.terminal import progress_line
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.policy.options import Surface, engine_of
+from orga.client.cli.policy.options import Surface, chosen, engine_of
+from orga.client.cli.session import of_run, session
+from orga.client.cli.shown.text import counted, json_result, note, on_one_line, result
+from orga.client.config.file import load_config
+from orga.client.config.policy_settings import policy_settings
+from orga.client.proof.audit import SAME, Rejudge, Rejudged, RunAudit, audited, counts
+from orga.client.runs.listing import Filter, rows
+from orga.workflows.types.text import in_full
+
+PROPOSAL_CHARS = 60
+REASON_CHARS = 80
+HEADINGS = ("RUN", "ITERATION", "PROPOSAL", "CHANGE", "DECIDED BY THEN", "DECIDED BY NOW", "REASON NOW")
+
+
+def table(audits: Sequence[RunAudit], *, everything: bool) -> list[str]:
+    """Return one line for each proposal that would be decided otherwise, or for each there is."""
+    cells = [HEADINGS, *map(_cells, _shown(audits, everything=everything))]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(HEADINGS))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+
+
+def as_json(audits: Sequence[RunAudit], *, everything: bool) -> dict[str, Any]:
+    """Return the whole result."""
+    return {
+        "runs": [audit.run for audit in audits],
+        "counts": counts(audits),
+        "not_rebuilt": [{"run": audit.run, "why": why} for audit in audits for why in audit.not_rebuilt],
+        "breaches": [{"run": audit.run, "why": why} for audit in audits for why in audit.breaches],
+        "judgements": [_object(found) for found in _shown(audits, everything=everything)],
+    }
+
+
+def summary(audits: Sequence[RunAudit]) -> list[str]:
+    """Return one line that counts, and one for each part that could not be judged anew or was against the law."""
+    found = counts(audits)
+    told = ", ".join(f"{number} {change}" for change, number in found.items()) or "nothing was proposed"
+    lacking = [
+        f"{in_full(audit.run)}: {on_one_line(why, 600)}"
+        for audit in audits
+        for why in (*audit.not_rebuilt, *audit.breaches)
+    ]
+    return [f"{counted(sum(found.values()), 'proposal')} of {counted(len(audits), 'run')}: {told}", *lacking]
+
+
+def _shown(audits: Sequence[RunAudit], *, everything: bool) -> list[Rejudged]:
+    return [found for audit in audits for found in audit.judgements if everything or found.change != SAME]
+
+
+def _cells(found: Rejudged) -> tuple[str, ...]:
+    about = [found.purpose] if found.purpose != "reply" else []
+    about += [f"approved by {found.approved_by}"] if found.approved_by else []
+    proposal = f"{found.tool} {found.arguments}" + (f" ({', '.join(about)})" if about else "")
+    return (
+        on_one_line(found.run),
+        str(found.iteration),
+        on_one_line(proposal, PROPOSAL_CHARS),
+        found.change,
+        on_one_line(", ".join(found.recorded.policies)) or "-",
+        on_one_line(", ".join(found.now.policies)) or "-",
+        on_one_line(found.now.reason, REASON_CHARS),
+    )
+
+
+def _object(found: Rejudged) -> dict[str, Any]:
+    return {
+        "run": found.run,
+        "iteration": found.iteration,
+        "purpose": found.purpose,
+        "tool": found.tool,
+        "call_id": found.call_id,
+        "arguments": found.arguments,
+        "approved_by": found.approved_by or None,
+        "change": found.change,
+        "recorded": found.recorded.model_dump(mode="json", exclude_defaults=True),
+        "now": found.now.model_dump(mode="json", exclude_defaults=True),
+    }
 
 
 def audit(
@@ -45,8 +130,85 @@ def audit(
     """
     if (run is None) == (query is None):
         raise UsageError("name one run, or many with --query")
-    from orga.client.cli.audit.work import Rejudge, Wanted, audit_runs, settings_of
 
     settings = settings_of(policy, surface, engine, config)
     wanted = Wanted(run, query, limit)
     return completed(audit_runs(wanted, Rejudge(engine_of(settings)), config, everything=everything, json=json))
+
+
+RUNS = "runs"
+
+
+class _RunsUnlessNamed(TyperGroup):
+    """Takes `orga audit ID` for `orga audit runs ID`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in {*self.commands, "--help"}:
+            args = [RUNS, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_RunsUnlessNamed,
+    no_args_is_help=True,
+    help="What other policies would have said to all that past runs have proposed; keys for exported journals.",
+)
+app.command(RUNS, cls=OfRun)(audit)
+app.command("keygen")(keys.keygen)
+
+
+class Wanted:
+    """Which runs."""
+
+    def __init__(self, run: str | None, query: str | None, limit: int) -> None:
+        self.is_named = run is not None
+        self._run, self._query, self._limit = run, query, limit
+
+    @asynccontextmanager
+    async def found(self, config: Path | None) -> AsyncGenerator[tuple[Client, list[str]]]:
+        """Begin as a command does, with their ids, each once; who asks for more than the limit is told."""
+        if self._run is not None:
+            async with of_run(self._run, config) as (here, run_id):
+                yield here.client, [run_id]
+            return
+        async with session(config) as here:
+            found = await rows(here.client, Filter(query=self._query), self._limit + 1)
+            if len(found) > self._limit:
+                only = f"more than {self._limit} runs, only the newest are judged; --limit raises it"
+                note(f"orga: the query finds {only}")
+            yield here.client, list(dict.fromkeys(row.id for row in found[: self._limit]))
+
+
+def settings_of(
+    folder: Path | None, surface: str | None, engine: EngineName | None, config: Path | None
+) -> PolicySettings:
+    """Return the policies to judge by."""
+    if folder is not None and engine not in {None, "cedar"}:
+        raise UsageError(f"--policy names Cedar files; --engine {engine} does not read them")
+    if folder is not None or (engine is None and surface is not None):
+        return chosen(folder, surface, config, dict(os.environ))
+    try:
+        settings = policy_settings(load_config(config).config.policy, os.environ)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    named = {name: value for name, value in (("engine", engine), ("surface", surface)) if value is not None}
+    return replace(settings, **named)
+
+
+async def audit_runs(wanted: Wanted, rejudge: Rejudge, config: Path | None, *, everything: bool, json: bool) -> int:
+    """Judge the runs anew, show what would change, and return the exit code."""
+    async with wanted.found(config) as (client, ids):
+        found: list[RunAudit] = []
+        with progress_line() as report:
+
+            def told(step: str) -> None:
+                report(f"{len(found):,} runs are done; {step}" if found else step)
+
+            async for audit in audited(client, ids, rejudge, are_named=wanted.is_named, report=told):
+                found.append(audit)
+    if json:
+        json_result(as_json(found, everything=everything))
+    elif everything or not all(audit.is_same for audit in found):
+        result(*table(found, everything=everything))
+    note(*summary(found))
+    return 0 if all(audit.is_same for audit in found) else ExitCode.FAILED

@@ -3,11 +3,20 @@
 import asyncio
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import BinaryIO
+from dataclasses import dataclass
+from datetime import datetime
+from typing import BinaryIO, Literal, Protocol
+
+from temporalio.client import Client
 
 from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.live.watch import Watch
+from orga.client.cli.shown.decisions import Call
+from orga.client.cli.shown.text import Line
+from orga.client.runs.sessions import SessionHandle
+from orga.workflows.types.sessions.result import TurnResult
 
 MAX_AHEAD = 100
 """Lines of a pipe that are read ahead of what is said."""
@@ -113,3 +122,68 @@ class PipedLines:
             return line.decode("utf-8")
         except UnicodeDecodeError as error:
             raise UsageError(f"{where} is not UTF-8 text (byte {error.start})") from None
+
+
+Manner = Literal["typed", "piped", "one"]
+"""`piped` are lines, each said when the one before it is answered; `one` is a single message, said as it is."""
+
+CtrlC = Literal["interrupts", "clears", "leaves"]
+"""What it does: end the turn under way, clear what is typed (or leave, where nothing is), leave at once."""
+
+
+class Source(Protocol):
+    """Says one thing after the other."""
+
+    async def read(self, ctrl_c: "Callable[[], CtrlC]") -> str:
+        """Return the next one, or raise `Left`; where Ctrl-C is a key, it is told of it."""
+        ...
+
+    def has_more(self) -> bool:
+        """Whether something of a script is left that was not said yet."""
+        ...
+
+
+class Shown(Protocol):
+    """Shows what a chat shows beside the live view."""
+
+    is_busy: bool
+
+    def told(self, line: Line, at: datetime) -> None:
+        """Show a line of a turn."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Show a remark."""
+        ...
+
+    def lines(self, *lines: str) -> None:
+        """Show what was asked for."""
+        ...
+
+    def ended(self, turn: TurnResult) -> None:
+        """Show the answer of a turn, or why it has none."""
+        ...
+
+    def tell_calls(self, calls: Iterable[Call]) -> None:
+        """Show those calls that wait for a yes and were not shown yet."""
+        ...
+
+    def calls_told(self) -> frozenset[str]:
+        """Return the approval ids of the calls that were shown."""
+        ...
+
+    def answers(self, text: str) -> bool:
+        """Take a line as the answer to what a turn asks, if it asks something."""
+        ...
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a chat is between."""
+
+    client: Client
+    session: SessionHandle
+    watch: Watch
+    source: Source
+    shown: Shown
+    manner: Manner

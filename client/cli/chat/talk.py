@@ -1,26 +1,158 @@
 """A chat: what is typed goes into the session, what comes of it is shown, until somebody leaves or the session ends."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Set
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import cast
+from shlex import quote
+from typing import NamedTuple, cast
 
 import uuid_utils
 from temporalio.service import RPCError
 
-from orga.client.cli.chat.commands import Asked, Said, understood
-from orga.client.cli.chat.parts import CtrlC, Parts
-from orga.client.cli.chat.source import Left
+from orga.client.cli.chat.source import CtrlC, Left, Parts
 from orga.client.cli.chat.turns import Turns, history_lines, in_short
 from orga.client.cli.exit_codes import ExitCode, UsageError, of_ending
+from orga.client.cli.inspect.conversation import lines_of
 from orga.client.cli.interrupts import CTRL_C, in_place_of_leaving
-from orga.client.cli.terminal_text import behind
-from orga.client.errors import NotTakenYet, OrgaError, RunEnded, ServerLost, SessionClosed, TurnUnknown
+from orga.client.cli.options import login_name
+from orga.client.cli.shown.decisions import Call, held_calls, is_unseen, table
+from orga.client.cli.shown.status_text import call_budgets, status_lines
+from orga.client.cli.shown.text import apart, behind, counted
+from orga.client.errors import NotTakenYet, OrgaError, Refused, RunEnded, ServerLost, SessionClosed, TurnUnknown
 from orga.client.journal.reading import read_journal
+from orga.client.runs.agents import AgentHandle
+from orga.workflows.decisions.result import counted_calls, spent
 from orga.workflows.types.sessions.input import WhenBusy
-from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED, TurnReason
-from orga.workflows.types.status import JournalEntry
+from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED, SessionStatus, TurnReason, TurnResult
+from orga.workflows.types.status import JournalEntry, ShownMessage
+from orga.workflows.types.text import close_to
+
+ALL = "all"
+
+
+async def held_by(run: AgentHandle) -> list[Call]:
+    """Return the calls that the run or its delegates hold now."""
+    return [call for wait in (await run.live_status()).waiting for call in held_calls(wait)]
+
+
+async def decide(run: AgentHandle, calls: list[Call], argument: str, *, told: Set[str], approves: bool) -> list[str]:
+    """Approve or deny calls that are held, and return a line for each, also where this person may not.
+
+    Args:
+        run: The session.
+        calls: What it holds.
+        argument: A reason; where several calls are held, first which: the approval's id, or `all`.
+        told: The ids of the calls that the person had been shown on saying so; unnamed, no other is meant.
+        approves: Whether the answer is yes.
+
+    Raises:
+        UsageError: None is held, none that was shown, not the one that is named, or several and none is named; a yes
+            is to arguments that were not shown.
+    """
+    if not calls:
+        raise UsageError("nothing waits for your yes")
+    held = {str(call["id"]): call for call in calls}
+    word = "approve" if approves else "deny"
+    named, _, rest = argument.partition(" ")
+    if named in told and named not in held:
+        raise UsageError(f"{named} does not wait any more; another call does: /{word} decides that")
+    meant = [each for each in held if each == named or (named not in held and each in told)]
+    if not meant:
+        raise UsageError(f"nothing is decided: what waits was not shown yet when you said so; /{word} decides it now")
+    is_named = named == ALL or named in held
+    if len(meant) > 1 and not is_named:
+        shown = "\n".join(table([held[each] for each in meant], datetime.now(UTC)))
+        raise UsageError(f"several calls wait: /{word} ID, or /{word} {ALL}\n{shown}")
+    if approves and (unseen := [each for each in meant if is_unseen(held[each])]):
+        command = f"orga approve {quote(run.id)} {' '.join(map(quote, unseen))} --show"
+        raise UsageError(f"arguments too long to stand here are approved by no chat; see them with: {command}")
+    tell, who, lines = (run.approve if approves else run.deny), login_name(), list[str]()
+    for approval_id in meant:
+        what = f"{held[approval_id].get('tool')} {approval_id}"
+        try:
+            await tell(approval_id, who, rest.strip() if is_named else argument)
+            lines.append(f"{'approved' if approves else 'denied'}: {what}")
+        except Refused as error:
+            lines.append(f"not decided: {what}: {error}")
+    return lines
+
+
+class ChatCommand(NamedTuple):
+    """One command, as `/help` shows it."""
+
+    takes: str
+    """What stands behind its name; "" where nothing may."""
+    does: str
+
+
+COMMANDS: dict[str, ChatCommand] = {
+    "help": ChatCommand("", "show these commands"),
+    "steer": ChatCommand("TEXT", "guide the turn that is under way, at its next step"),
+    "interrupt": ChatCommand("[TEXT]", "end the turn that is under way, and say TEXT in its place"),
+    "tools": ChatCommand("", "unfold the tool calls of the last turn: arguments and what became of them"),
+    "status": ChatCommand("", "where the session stands"),
+    "budget": ChatCommand("", "what the turn has spent of its limits"),
+    "history": ChatCommand("[N]", "show the last N turns"),
+    "approve": ChatCommand("[ID|all] [REASON]", "let the calls run that wait for your yes"),
+    "deny": ChatCommand("[ID|all] [REASON]", "turn the calls down that wait for your yes; the model reads the reason"),
+    "close": ChatCommand("", "end the session for good"),
+    "quit": ChatCommand("", "leave; the session goes on"),
+}
+"""By name."""
+
+_NAMED = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)
+
+
+class Said(NamedTuple):
+    """A line that is no command."""
+
+    text: str
+
+
+class Asked(NamedTuple):
+    """A command, with what stands behind its name."""
+
+    name: str
+    argument: str = ""
+
+
+def understood(line: str) -> Said | Asked:
+    """Return what a line is; `//` at its beginning stands for a `/` that is said, and a path is no command.
+
+    Raises:
+        UsageError: There is no such command, or it lacks its text.
+    """
+    text = line.strip()
+    if text.startswith("//"):
+        return Said(text[1:])
+    match = _NAMED.fullmatch(text)
+    if match is None:
+        return Said(text)
+    name, argument = match[1], (match[2] or "").strip()
+    if name not in COMMANDS:
+        raise UsageError(f"/{name} is no command: {close_to(name, list(COMMANDS))}/help shows them, //{name} says it")
+    takes = COMMANDS[name].takes
+    if argument and not takes:
+        raise UsageError(f"/{name} takes nothing behind it; //{name} says the line to the agent")
+    if takes == "TEXT" and not argument:
+        raise UsageError(f"/{name}: add what is to be said: /{name} TEXT")
+    return Asked(name, argument)
+
+
+def help_lines() -> list[str]:
+    """Return the commands, and the keys of the line in which one types."""
+    heads = {name: f"/{name} {command.takes}".rstrip() for name, command in COMMANDS.items()}
+    width = max(map(len, heads.values()))
+    return [
+        *(f"{heads[name]:{width}}  {command.does}" for name, command in COMMANDS.items()),
+        "",
+        r"Enter sends; Alt-Enter, or \ at the end of a line, begins another line. ↑ brings back what was said.",
+        "What you send while a turn is under way is taken up after it.",
+        "Ctrl-C ends the turn that is under way; at an empty prompt it leaves, as Ctrl-D does.",
+    ]
+
 
 CLOSING_S = 15.0
 """For which the end of a session is waited for that was closed."""
@@ -248,3 +380,148 @@ class Chat:
 
     def _end_of(self, turn: int) -> asyncio.Future[TurnReason]:
         return self._ends.setdefault(turn, asyncio.get_running_loop().create_future())
+
+
+HISTORY = 5
+"""Turns that `/history` shows without a number."""
+UNFOLDED_CHARS = 4_000
+"""Of one result, in `/tools`."""
+
+
+async def carry_out(chat: Chat, asked: Asked) -> None:
+    """Do what one command says.
+
+    Raises:
+        Left: It says to leave.
+        UsageError: It cannot be done now.
+    """
+    await _DO[asked.name](chat, asked.argument)
+
+
+async def _help(chat: Chat, _: str) -> None:
+    chat.shown.lines(*help_lines())
+
+
+async def _steer(chat: Chat, text: str) -> None:
+    if not chat.is_busy:
+        raise UsageError("no turn is under way that could be steered: say it as it is")
+    await chat.say(text, "steer")
+    chat.shown.note("the turn under way reads it at its next step")
+
+
+async def _interrupt(chat: Chat, text: str) -> None:
+    if text:
+        await chat.say(text, "interrupt")
+    else:
+        await chat.interrupt("/interrupt in the chat")
+
+
+async def _tools(chat: Chat, _: str) -> None:
+    messages = last_turn(await chat.session.conversation())
+    if not any(message.calls or message.tool for message in messages):
+        raise UsageError("the last turn has called no tool")
+    chat.shown.lines(*apart(lines_of(_bounded(message)) for message in messages))
+
+
+async def _status(chat: Chat, _: str) -> None:
+    chat.shown.lines(*status_lines(chat.session.id, await chat.session.status()))
+
+
+async def _budget(chat: Chat, _: str) -> None:
+    status = await chat.session.status()
+    if not isinstance(status, SessionStatus):
+        return
+    last = () if status.turn else (await chat.session.turns())[-1:]
+    chat.shown.lines(*budget_lines(status, last[0] if last else None))
+
+
+def budget_lines(status: SessionStatus, last: TurnResult | None) -> list[str]:
+    """Return what the turn under way has spent of its limits, between turns the last one; and what all have spent."""
+    budgets = status.budgets
+    spends = (
+        (
+            "iterations",
+            last.iterations if last else budgets.max_iterations - budgets.iterations,
+            budgets.max_iterations,
+        ),
+        (
+            "tokens",
+            last.usage.total_tokens if last else budgets.max_total_tokens - budgets.tokens,
+            budgets.max_total_tokens,
+        ),
+        ("s", last.duration_s if last else budgets.timeout_s - budgets.time_s, budgets.timeout_s),
+    )
+    which = f"turn {status.turn or (last.turn if last else 0)}"
+    return [
+        f"{which}: {', '.join(f'{used:.0f} of {limit:.0f} {unit}' for unit, used, limit in spends)}",
+        *([f"calls: {calls}"] if (calls := call_budgets(budgets)) else []),
+        f"in all {counted(status.turns, 'turn')}: {spent(status.usage)}, {counted_calls(status.tool_calls)}",
+    ]
+
+
+async def _history(chat: Chat, number: str) -> None:
+    if number and not (number.isdecimal() and int(number)):
+        raise UsageError(f"/history {number}: give the number of turns, as /history {HISTORY}")
+    told = chat.turns.told[-int(number or HISTORY) :]
+    chat.shown.lines(*(history_lines(told, datetime.now(UTC)) or ["nothing was said yet"]))
+
+
+async def _approve(chat: Chat, argument: str) -> None:
+    await _decide(chat, argument, approves=True)
+
+
+async def _deny(chat: Chat, argument: str) -> None:
+    await _decide(chat, argument, approves=False)
+
+
+async def _decide(chat: Chat, argument: str, *, approves: bool) -> None:
+    if not chat.is_typed:  # what is piped may have been written by anybody
+        raise UsageError("a person decides that, at a terminal, or with: orga approve, orga deny")
+    told = chat.shown.calls_told()  # whoever said this had seen no more
+    calls = await held_by(chat.session)
+    chat.shown.tell_calls(calls)
+    chat.shown.lines(*await decide(chat.session, calls, argument, told=told, approves=approves))
+
+
+async def _close(chat: Chat, _: str) -> None:
+    await chat.session.close()
+    if chat.is_busy:
+        chat.shown.note("the session ends after the turn under way")
+    if not (chat.is_typed and chat.is_busy):
+        await chat.until_over()
+
+
+async def _quit(chat: Chat, _: str) -> None:
+    raise Left
+
+
+_DO: dict[str, Callable[[Chat, str], Awaitable[None]]] = {
+    "help": _help,
+    "steer": _steer,
+    "interrupt": _interrupt,
+    "tools": _tools,
+    "status": _status,
+    "budget": _budget,
+    "history": _history,
+    "approve": _approve,
+    "deny": _deny,
+    "close": _close,
+    "quit": _quit,
+}
+
+
+def carries_out() -> Set[str]:
+    """Return the names of the commands that are carried out."""
+    return _DO.keys()
+
+
+def last_turn(messages: list[ShownMessage]) -> list[ShownMessage]:
+    """Return what came after the last thing that was said."""
+    said = [at for at, message in enumerate(messages) if message.role == "user"]
+    return messages[said[-1] + 1 :] if said else []
+
+
+def _bounded(message: ShownMessage) -> ShownMessage:
+    if len(message.text) <= UNFOLDED_CHARS:
+        return message
+    return message.with_text(f"{message.text[:UNFOLDED_CHARS]}… (orga conversation shows all of it)")

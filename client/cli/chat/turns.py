@@ -4,11 +4,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from orga.client.cli.ages import age
-from orga.client.cli.line import Line
-from orga.client.cli.narration import Narrator
-from orga.client.cli.nesting import INDENT, Nesting, run_of
-from orga.client.cli.terminal_text import behind, on_one_line
+from orga.client.cli.shown.narration import Narrator
+from orga.client.cli.shown.progress import INDENT, Nesting, run_of
+from orga.client.cli.shown.text import Line, age, behind, on_one_line
 from orga.client.errors import TurnUnknown
 from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED
 from orga.workflows.types.status import JournalEntry

@@ -2,7 +2,7 @@
 
 import typer
 
-from orga.client.cli.knowledge import add, conventions, export, forget, imports, search, upkeep
+from orga.client.cli.knowledge import export, forget, imports, search, upkeep
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -11,12 +11,12 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-app.command("add")(add.add)
+app.command("add")(imports.add)
 app.command("search")(search.search)
 app.command("show")(search.show)
 app.command("forget")(forget.forget)
 app.command("import")(imports.import_)
-app.command("import-conventions")(conventions.import_)
+app.command("import-conventions")(imports.import_project_conventions)
 app.command("export")(export.export)
 app.command("stats")(upkeep.stats)
 app.command("reindex")(upkeep.reindex)

@@ -10,14 +10,13 @@ import typer
 
 from orga.activities.knowledge.exchange import exported
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
-from orga.client.cli.counting import counted
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed
 from orga.client.cli.knowledge.opened import opened_store
 from orga.client.cli.knowledge.search import Kinds, kinds
+from orga.client.cli.live.terminal import progress_line
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.output import json_result, note, result
-from orga.client.cli.progress_line import progress_line
+from orga.client.cli.shown.text import counted, json_result, note, result
 from orga.client.server.drafts import Draft, draft_beside
 from orga.client.server.endpoint import Report
 from orga.workflows.types.knowledge import KnowledgeKind

@@ -12,10 +12,9 @@ import typer
 from orga.activities.knowledge.erasing import fits
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed
-from orga.client.cli.knowledge.opened import opened_store
-from orga.client.cli.knowledge.shown import counted, headline
+from orga.client.cli.knowledge.opened import counted, headline, opened_store
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.output import json_result, note, result
+from orga.client.cli.shown.text import json_result, note, result
 from orga.workflows.types.knowledge import Erasure, KnowledgeKind
 from orga.workflows.types.text import clean_text
 

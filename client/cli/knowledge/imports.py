@@ -2,31 +2,35 @@
 
 import asyncio
 import os
+import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from orga.activities.adapters.knowledge.documents import SUFFIXES, Fate, Owned, import_documents
-from orga.activities.adapters.knowledge.gone_documents import gone_documents
+from orga.activities.adapters.knowledge.conventions.changes import FileChange, FileFate, TooMany, import_conventions
+from orga.activities.adapters.knowledge.conventions.files import Place
+from orga.activities.adapters.knowledge.documents import SUFFIXES, Fate, Owned, gone_documents, import_documents
+from orga.activities.knowledge.conventions import directories_above
 from orga.activities.knowledge.erasing import forget_ids
 from orga.activities.knowledge.exchange import file_lines, import_items, read_lines
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
-from orga.client.cli.counting import counted
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed
-from orga.client.cli.knowledge.opened import opened_store
-from orga.client.cli.knowledge.owners import UNTRUSTED, Agent, Scope, Tenant, Untrusted, User, owned
-from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.output import json_result, note, result
-from orga.client.cli.progress_line import progress_line
-from orga.client.cli.terminal_text import on_one_line
+from orga.client.cli.knowledge.opened import UNTRUSTED, Agent, Scope, Tenant, Untrusted, User, opened_store, owned
+from orga.client.cli.live.terminal import progress_line
+from orga.client.cli.options import ConfigFile, Json, length_of, login_name, time_of
+from orga.client.cli.shown.text import counted, json_result, note, on_one_line, result
 from orga.client.server.endpoint import Report
+from orga.workflows.types.knowledge import KnowledgeItem, KnowledgeKind, Provenance, Stored
+from orga.workflows.types.text import clean_text, in_full
 
 LINES = ".jsonl"
 _PATH_CHARS = 300
@@ -195,3 +199,210 @@ class _Import:
     def _begin(self, source: str) -> None:
         self._begun += 1
         self.report(f"document {self._begun:,}, {self.done.parts:,} parts so far: {source}")
+
+
+_PROJECT = re.compile(r"[\w.-]{1,100}")
+
+
+def import_project_conventions(
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="The project's folder, or one in it; else this one.")
+    ] = Path(),
+    *,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="The directory that PATH is for agents; else as it lies below the root of the project, or the root.",
+            show_default=False,
+        ),
+    ] = None,
+    project: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Its name; else that of its folder.", show_default=False)
+    ] = None,
+    scope: Scope = None,
+    user: User = None,
+    tenant: Tenant = None,
+    agent: Agent = None,
+    untrusted: Untrusted = False,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Read AGENTS.md, CLAUDE.md, CONTRIBUTING.md, .editorconfig, pyproject.toml, package.json and the like, wherever
+    they lie, and store what they say with its directory and language.
+
+    Called again, it finds what has changed: a file's conventions take the place of those before, and those of a file
+    that is gone are forgotten. Files that git ignores are left out.
+
+    Example: orga knowledge import-conventions
+
+    Example: orga knowledge import-conventions ../web --at web --untrusted
+    """
+    level, owner = owned(scope, user=user, tenant=tenant, agent=agent)
+    if not path.is_dir():
+        raise UsageError(f"{path} is no folder; name the folder of a project")
+    wish = _Wish(path.resolve(), at, project, Owned(level, owner, (UNTRUSTED,) if untrusted else ()))
+    return completed(_import_conventions(wish, config, as_json=json))
+
+
+class _Wish:
+    """What is read, and where it goes."""
+
+    def __init__(self, path: Path, at: str | None, project: str | None, whose: Owned) -> None:
+        self.path = path
+        self._at = at
+        self._project = project
+        self._whose = whose
+
+    def place(self, root: Path) -> Place:
+        """Return the place below the root of file tools.
+
+        Raises:
+            UsageError: There is none.
+        """
+        is_inside = self.path.is_relative_to(root)
+        at = self._at if self._at is not None else self.path.relative_to(root).as_posix() if is_inside else ""
+        parts = [part for part in at.split("/") if part not in {"", "."}]
+        if ".." in parts:
+            raise UsageError(f"--at {at!r}: name a directory below the root, without ..")
+        project = self._project or re.sub(r"[^\w.-]", "-", (root if is_inside else self.path).name)[:100] or "project"
+        if not _PROJECT.fullmatch(project):
+            raise UsageError(f"--project {project!r}: letters, digits, '.', '-' and '_' only, at most 100")
+        return Place(project, "/".join(parts), self._whose.scope, self._whose.owner, self._whose.taint)
+
+
+async def _import_conventions(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
+    changes: list[FileChange] = []
+    async with opened_store(config) as here:
+        place = wish.place(here.root)
+        with progress_line() as report:
+            try:
+                found = import_conventions(
+                    here.store, wish.path, place, lambda done, of: report(f"{done} of {of} files are read")
+                )
+                async for each in found:
+                    changes.append(each)
+            except TooMany as error:
+                raise UsageError(str(error)) from None
+        if as_json:
+            json_result({"project": place.project, "at": place.at, "files": [asdict(each) for each in changes]})
+        else:
+            _report_conventions(changes)
+        await here.store.purge()  # of nothing too: it may be what was replaced before and could not be wiped then
+    return 0
+
+
+_TOLD: dict[FileFate, str] = {
+    "added": "added",
+    "changed": "changed, stored anew",
+    "unchanged": "unchanged",
+    "removed": "gone, forgotten",
+    "unreadable": "not read, left as it was",
+}
+
+
+def _report_conventions(changes: Sequence[FileChange]) -> None:
+    if not changes:
+        note("no file here holds conventions; see: orga knowledge import-conventions --help")
+        return
+    for each in changes:
+        count = counted(each.items, "convention")
+        why = f": {on_one_line(each.detail, _PATH_CHARS)}" if each.detail else ""
+        result(f"{_TOLD[each.change]:<24}  {on_one_line(each.path, _PATH_CHARS)}  ({count}){why}")
+    sums = Counter(each.change for each in changes)
+    note(", ".join(f"{count} {change}" for change, count in sums.items()))
+
+
+def add(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SUBJECT PREDICATE OBJECT | TEXT",
+            help="A fact in three arguments, or a text in one; `-` reads the text from standard input.",
+            show_default=False,
+        ),
+    ],
+    *,
+    scope: Scope = None,
+    user: User = None,
+    tenant: Tenant = None,
+    agent: Agent = None,
+    confidence: Annotated[float, typer.Option(min=0, max=1, help="How sure it is.")] = 0.8,
+    expires: Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", help="From then on it is not recalled: 30d, or a time.", show_default=False),
+    ] = None,
+    directory: Annotated[
+        str | None, typer.Option(metavar="DIR", help="A convention of this directory; `.` is the root.")
+    ] = None,
+    language: Annotated[str | None, typer.Option(metavar="NAME", help="A convention of this language.")] = None,
+    source: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Where it comes from; else your login name.", show_default=False)
+    ] = None,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Store a fact, a text or a convention. What is there already is not stored twice.
+
+    A fact with another object contradicts the older one of the same subject and predicate, and ranks above it.
+
+    Example: orga knowledge add "the api" "is deployed" "on Fridays" --tenant shop
+
+    Example: orga knowledge add "Ada prefers short answers" --user ada --expires 90d
+
+    Example: orga knowledge add "Handlers hold no SQL." --directory src/api
+    """
+    level, owner = owned(scope, user=user, tenant=tenant, agent=agent)
+    kind, text, fact = _said(words)
+    if directory is not None or language is not None:
+        if kind == "fact":
+            raise UsageError("a convention is one text, not three; --directory and --language are for conventions")
+        kind = "convention"
+    item = KnowledgeItem(
+        kind=kind,
+        text=clean_text(text),
+        scope=level,
+        owner=owner,
+        **dict(zip(("subject", "predicate", "object"), map(clean_text, fact), strict=False)),
+        directory=directories_above(directory or "")[0],
+        language=(language or "").strip().lower(),
+        confidence=confidence,
+        provenance=Provenance(source=source or login_name()),
+        expires_at=_expiry(expires),
+    )
+    return completed(_add(item, config, as_json=json))
+
+
+async def _add(item: KnowledgeItem, config: Path | None, *, as_json: bool) -> int:
+    async with opened_store(config) as here:
+        [stored] = await here.store.store([item])
+    if as_json:
+        json_result(stored.model_dump(mode="json"))
+        return 0
+    result(f"{in_full(stored.id)}  {_told(stored)}")
+    for older in stored.contradicts:
+        note(f"  contradicts {in_full(older)}, which ranks below it from now on")
+    return 0
+
+
+def _told(stored: Stored) -> str:
+    return {"added": "added", "updated": "took the place of the one before", "unchanged": "was there"}[stored.change]
+
+
+def _said(words: list[str]) -> tuple[KnowledgeKind, str, list[str]]:
+    if len(words) == 3:
+        return "fact", " ".join(words), words
+    if len(words) != 1:
+        raise UsageError(f"{len(words)} arguments: quote a fact as three, SUBJECT PREDICATE OBJECT, or a text as one")
+    return "memory", sys.stdin.read() if words == ["-"] else words[0], []
+
+
+def _expiry(when: str | None) -> datetime | None:
+    if when is None:
+        return None
+    now = datetime.now(UTC)
+    is_time = "-" in when or ":" in when
+    time = time_of(when, "--expires").astimezone(UTC) if is_time else now + length_of(when, "--expires")
+    if time <= now:
+        raise UsageError(f"--expires {when!r} lies in the past")
+    return time

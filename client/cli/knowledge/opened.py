@@ -1,15 +1,23 @@
 """The store of knowledge of this folder's configuration."""
 
 import os
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
 
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
+from orga.activities.knowledge.words import text_with_task
 from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.shown.text import age, on_one_line
 from orga.client.config.file import load_config
 from orga.client.errors import OrgaError
+from orga.workflows.types.knowledge import KnowledgeItem, KnowledgeKind, Reader, ScopeLevel, StoredItem
+from orga.workflows.types.text import in_full
 
 _OF_USAGE = frozenset({"InvalidItem", "NewerSchema", "OtherProject"})
 
@@ -53,3 +61,116 @@ def _told() -> Generator[None]:
         yield
     except KnowledgeError as error:
         raise (UsageError if error.kind in _OF_USAGE else OrgaError)(str(error)) from None
+
+
+Scope = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SCOPE",
+        help="Who may recall it: user, agent, tenant or global; else what --user or --agent says, else tenant.",
+        show_default=False,
+    ),
+]
+User = Annotated[
+    str | None, typer.Option(metavar="NAME", help="As runs name it in trusted_context.user.", show_default=False)
+]
+Tenant = Annotated[
+    str | None, typer.Option(metavar="NAME", help="None: what belongs to no tenant.", show_default=False)
+]
+Agent = Annotated[str | None, typer.Option(metavar="NAME", help="As in \\[agents.NAME].", show_default=False)]
+
+Untrusted = Annotated[
+    bool, typer.Option("--untrusted", help="Written by somebody you do not trust: it taints runs that recall it.")
+]
+UNTRUSTED = "import"
+"""The mark of what nobody here has written."""
+
+
+def owned(scope: str | None, *, user: str | None, tenant: str | None, agent: str | None) -> tuple[ScopeLevel, Reader]:
+    """Return a scope and its owner.
+
+    Raises:
+        UsageError: They do not go together.
+    """
+    level = _level(scope, user, agent)
+    means = {"user": ("user", "tenant"), "agent": ("agent", "tenant"), "tenant": ("tenant",), "global": ()}[level]
+    named = {"user": user, "agent": agent, "tenant": tenant}
+    for name, value in named.items():
+        if value is not None and name not in means:
+            raise UsageError(f"--{name} says nothing of the scope {level}; leave it out, or choose another --scope")
+    if level in named and level != "tenant" and not named[level]:
+        raise UsageError(f"whose is it? --scope {level} needs --{level} NAME")
+    return level, reader(user=user, tenant=tenant, agent=agent)
+
+
+def reader(*, user: str | None, tenant: str | None, agent: str | None) -> Reader:
+    """Return who asks."""
+    return Reader(tenant=tenant or "", user=user or "", agent=agent or "")
+
+
+def _level(scope: str | None, user: str | None, agent: str | None) -> ScopeLevel:
+    if scope is None:
+        if user is not None and agent is not None:
+            raise UsageError("--user and --agent: choose --scope user or --scope agent")
+        return "user" if user is not None else "agent" if agent is not None else "tenant"
+    for level in get_args(ScopeLevel):
+        if scope == level:
+            return level
+    raise UsageError(f"--scope {scope!r} is none of {', '.join(get_args(ScopeLevel))}")
+
+
+TEXT_CHARS = 300
+NAME_CHARS = 200
+
+_PLURALS: dict[KnowledgeKind, str] = {"memory": "memories"}
+_PARTS = "parts of documents"
+
+
+def counted(counts: Mapping[KnowledgeKind, int]) -> str:
+    """Return `3 facts, 1 memory`, the kinds always in the same order."""
+    kinds: tuple[KnowledgeKind, ...] = get_args(KnowledgeKind)
+    parts = [f"{count:,} {_noun(kind, count)}" for kind in kinds if (count := counts.get(kind, 0))]
+    return ", ".join(parts) or "nothing"
+
+
+def headline(item: StoredItem) -> str:
+    """Return kind, id and what it says, on a line."""
+    return f"{item.kind:<10}  {in_full(item.id)}  {on_one_line(text_with_task(item), TEXT_CHARS)}"
+
+
+def facts_line(item: StoredItem) -> str:
+    """Return where an item comes from, whose it is, how sure, how old, and what speaks against it."""
+    now = datetime.now(UTC)
+    told = [
+        f"from {on_one_line(item.provenance.source, NAME_CHARS)}" if item.provenance.source else "",
+        f"run {on_one_line(item.provenance.workflow_id, NAME_CHARS)}" if item.provenance.workflow_id else "",
+        f"of the directory {on_one_line(item.directory, NAME_CHARS) or '.'}" if item.kind == "convention" else "",
+        whose(item),
+        f"confidence {item.confidence:g}",
+        f"{age(item.stored_at, now)} old",
+        expiry(item, now),
+        f"tainted by {on_one_line(', '.join(item.provenance.taint), NAME_CHARS)}" if item.provenance.taint else "",
+        f"contradicted by {in_full(item.contradicted_by)}" if item.contradicted_by else "",
+    ]
+    return ", ".join(filter(None, told))
+
+
+def whose(item: KnowledgeItem) -> str:
+    """Return the scope and its owner."""
+    named = {"user": item.owner.user, "agent": item.owner.agent}.get(item.scope, "")
+    who = f"{item.scope} {on_one_line(named, NAME_CHARS)}" if named else ""
+    tenant = f"tenant {on_one_line(item.owner.tenant, NAME_CHARS)}" if item.owner.tenant else ""
+    return " of ".join(filter(None, (who, tenant))) or ("global" if item.scope == "global" else "no tenant's")
+
+
+def expiry(item: KnowledgeItem, now: datetime) -> str:
+    """Return when it expires; empty for never."""
+    if item.expires_at is None:
+        return ""
+    return f"{'expired' if item.expires_at <= now else 'expires'} {item.expires_at.isoformat(timespec='minutes')}"
+
+
+def _noun(kind: KnowledgeKind, count: int) -> str:
+    if kind == "document":
+        return "part of a document" if count == 1 else _PARTS
+    return kind if count == 1 else _PLURALS.get(kind, f"{kind}s")

@@ -10,12 +10,9 @@ from orga.activities.knowledge.languages import language_of
 from orga.activities.knowledge.words import text_with_task
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed
-from orga.client.cli.knowledge.opened import opened_store
-from orga.client.cli.knowledge.owners import Agent, Tenant, User, reader
-from orga.client.cli.knowledge.shown import facts_line, headline
+from orga.client.cli.knowledge.opened import Agent, Tenant, User, facts_line, headline, opened_store, reader
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.output import json_result, note, result
-from orga.client.cli.terminal_text import below
+from orga.client.cli.shown.text import below, json_result, note, result
 from orga.workflows.types.knowledge import RECALLED_KINDS, KnowledgeKind, Reader, Recall, Recalled
 from orga.workflows.types.text import clean_text, in_full
 

@@ -4,11 +4,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from orga.client.cli.interrupts import completed
-from orga.client.cli.knowledge.opened import opened_store
-from orga.client.cli.knowledge.shown import counted
+from orga.client.cli.knowledge.opened import counted, opened_store
+from orga.client.cli.live.terminal import progress_line
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.output import json_result, note, result
-from orga.client.cli.progress_line import progress_line
+from orga.client.cli.shown.text import json_result, note, result
 from orga.workflows.types.text import in_full
 
 

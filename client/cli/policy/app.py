@@ -2,9 +2,9 @@
 
 import typer
 
-from orga.client.cli.of_run import OfRun
-from orga.client.cli.output import document
-from orga.client.cli.policy import cases, check, explain
+from orga.client.cli.commands import OfRun
+from orga.client.cli.policy import check, explain
+from orga.client.cli.shown.text import document
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -19,13 +19,13 @@ def schema() -> int:
 
     Example: orga policy schema > policies/orga.cedarschema
     """
-    from orga.activities.adapters.policy.cedar_schema import SCHEMA
+    from orga.activities.adapters.policy.cedar_types import SCHEMA
 
     document(SCHEMA.rstrip())
     return 0
 
 
 app.command("check")(check.check)
-app.command("test")(cases.run_tests)
+app.command("test")(explain.run_tests)
 app.command("explain", cls=OfRun)(explain.explain)
 app.command("schema")(schema)

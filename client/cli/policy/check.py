@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orga.activities.adapters.problem import Problem
-from orga.client.cli.counting import counted
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.output import json_result, note, result
 from orga.client.cli.policy.options import Surface, chosen, engine_of
+from orga.client.cli.shown.text import counted, json_result, note, result
 from orga.client.config.file import load_config
 
 if TYPE_CHECKING:

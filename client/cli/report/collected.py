@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from orga.client.cli.line import Line
-from orga.client.cli.narration import ANSWERING, Narrator
-from orga.client.cli.nesting import Nesting, run_of
+from orga.client.cli.shown.narration import ANSWERING, Narrator
+from orga.client.cli.shown.progress import Nesting, run_of
+from orga.client.cli.shown.text import Line
 from orga.workflows.types.status import AgentResult, JournalEntry
 
 

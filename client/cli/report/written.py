@@ -1,15 +1,18 @@
 """`orga journal ID --markdown|--html`: the report of a run, live or ended, on stdout."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from html import escape
 from pathlib import Path
 
 from temporalio.client import WorkflowExecutionStatus
 
-from orga.client.cli.output import document
-from orga.client.cli.report.collected import RunReport, collected
+from orga.client.cli.report.collected import Iteration, RunReport, Step, collected
 from orga.client.cli.session import of_run
+from orga.client.cli.shown.text import document, harmless
 from orga.client.errors import RunFailed
 from orga.client.journal.reading import read_journal
+from orga.workflows.types.text import as_line
 
 
 async def report(named: str, form: Callable[[RunReport], str], config: Path | None) -> int:
@@ -24,3 +27,127 @@ async def report(named: str, form: Callable[[RunReport], str], config: Path | No
                 ended = f"failed: {error}"
     document(form(collected(run_id, entries, result, ended)).removesuffix("\n"))
     return 0
+
+
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$@]|^[#+-]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
+"""What Markdown, and the HTML, mathematics, mentions and addresses in it, begin with."""
+
+_FENCE = re.compile(r"`{3,}")
+
+
+def markdown(report: RunReport) -> str:
+    """Return the document."""
+    return "\n".join(_parts(report)) + "\n"
+
+
+def _parts(report: RunReport) -> Iterator[str]:
+    yield f"# Run {_line(report.run_id)}"
+    yield from ("", "## Task", "", *_block(report.task, ""))
+    yield from ("", "## Answer", "", *(_block(report.answer, "") if report.answer else ["There is none."]))
+    yield from ("", "## Facts", "", "| | |", "|---|---|")
+    yield from (f"| {_line(name)} | {_line(value)} |" for name, value in report.facts)
+    yield from ("", "## What it did")
+    for iteration in report.iterations:
+        yield from _iteration(iteration)
+
+
+def _iteration(iteration: Iteration) -> Iterator[str]:
+    yield from ("", f"### Iteration {iteration.number}" if iteration.number else "### Start", "")
+    for step in iteration.steps:
+        yield from _step(step)
+
+
+def _step(step: Step) -> Iterator[str]:
+    indent = "  " * step.depth
+    yield f"{indent}- +{step.since_s:.3f} s **{_line(step.event)}**"
+    yield from (f"{indent}  - {_line(line.text)}" for line in step.lines)
+    for detail in step.details:
+        yield from (f"{indent}  - {_line(detail.title)}:", "")
+        yield from _block(detail.text, f"{indent}    ")
+        yield ""
+
+
+def _line(text: str) -> str:
+    return _SPECIAL.sub(r"\\\1", as_line(text))
+
+
+def _block(text: str, indent: str) -> list[str]:
+    """Return a text as it is, between fences that are longer than any in it."""
+    clean = harmless(text).replace("\r", "\n")
+    longest = max((len(found) for found in _FENCE.findall(clean)), default=2)
+    fence = "`" * (longest + 1)
+    return [f"{indent}{line}" for line in (f"{fence}text", *clean.split("\n"), fence)]
+
+
+_HEAD = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<title>{title}</title>
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222;
+  background: #fff; }}
+h1 {{ font-size: 1.4rem; }} h2 {{ font-size: 1.1rem; margin-top: 2rem; }}
+pre {{ white-space: pre-wrap; overflow-wrap: anywhere; background: #f5f5f2; padding: .75rem; border-radius: .3rem; }}
+table {{ border-collapse: collapse; }} th {{ text-align: left; padding-right: 1.5rem; vertical-align: top; }}
+td {{ overflow-wrap: anywhere; }}
+ol {{ list-style: none; padding: 0; }} li {{ margin: .3rem 0; }}
+.at {{ color: #777; font-variant-numeric: tabular-nums; }} .event {{ color: #777; font-size: .85em; }}
+.quiet {{ color: #777; }} .call {{ color: #06617a; }} .good {{ color: #1a6b2a; }} .bad {{ color: #a31515; }}
+.person {{ font-weight: bold; }} .below {{ margin-left: 2rem; }}
+details {{ margin-left: 1rem; }} summary {{ cursor: pointer; color: #555; font-size: .9em; }}
+</style>
+</head>
+<body>
+"""
+
+
+def html(report: RunReport) -> str:
+    """Return the document."""
+    return "\n".join(_html_parts(report)) + "\n"
+
+
+def _html_parts(report: RunReport) -> Iterator[str]:
+    yield _HEAD.format(title=f"Run {_html_line(report.run_id)}")
+    yield "<h1>Task</h1>"
+    yield _html_block(report.task)
+    yield "<h1>Answer</h1>"
+    yield _html_block(report.answer) if report.answer else '<p class="quiet">There is none.</p>'
+    yield "<h1>Facts</h1>"
+    yield "<table>"
+    yield from (f"<tr><th>{_html_line(name)}</th><td>{_html_line(value)}</td></tr>" for name, value in report.facts)
+    yield "</table>"
+    yield "<h1>What it did</h1>"
+    for iteration in report.iterations:
+        yield from _html_iteration(iteration)
+    yield "</body>"
+    yield "</html>"
+
+
+def _html_iteration(iteration: Iteration) -> Iterator[str]:
+    yield f"<h2>Iteration {iteration.number}</h2>" if iteration.number else "<h2>Start</h2>"
+    yield "<ol>"
+    for step in iteration.steps:
+        yield from _html_step(step)
+    yield "</ol>"
+
+
+def _html_step(step: Step) -> Iterator[str]:
+    head = f'<span class="at">+{step.since_s:.3f} s</span> <span class="event">{_html_line(step.event)}</span>'
+    yield f'<li class="below">{head}' if step.depth else f"<li>{head}"
+    yield from (f'<div class="{line.tone}">{_html_line(line.text)}</div>' for line in step.lines)
+    for detail in step.details:
+        yield f"<details><summary>{_html_line(detail.title)}</summary>{_html_block(detail.text)}</details>"
+    yield "</li>"
+
+
+def _html_line(text: str) -> str:
+    return escape(as_line(text))
+
+
+def _html_block(text: str) -> str:
+    return f"<pre>{escape(harmless(text))}</pre>"

@@ -7,12 +7,11 @@ from typing import Annotated
 import typer
 
 from orga.client.cli.interrupts import completed
-from orga.client.cli.login_name import login_name
-from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.output import json_result, note, result
+from orga.client.cli.options import ConfigFile, Json, login_name
 from orga.client.cli.schedule.create import create_schedule
 from orga.client.cli.schedule.show import list_schedules, show
 from orga.client.cli.session import Session, session
+from orga.client.cli.shown.text import json_result, note, result
 from orga.client.schedules.create import checked_note
 from orga.client.schedules.handle import ScheduleHandle, Triggered
 

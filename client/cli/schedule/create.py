@@ -11,14 +11,13 @@ from temporalio.client import ScheduleState
 
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import completed
-from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.output import json_result, note, result
-from orga.client.cli.run import tell_of_lacking_policy, tell_of_lacking_worker
-from orga.client.cli.schedule.rows import as_json as shown
-from orga.client.cli.schedule.rows import when
+from orga.client.cli.options import ConfigFile, Json, length_of, time_of
+from orga.client.cli.schedule.show import schedule_json as shown
+from orga.client.cli.schedule.show import when
 from orga.client.cli.session import session
-from orga.client.cli.task_input import Given, GoalGiven, agent_input, goal_input
-from orga.client.cli.times import length_of, time_of
+from orga.client.cli.shown.text import json_result, note, result
+from orga.client.cli.start.run import tell_of_lacking_policy, tell_of_lacking_worker
+from orga.client.cli.start.task_input import Given, GoalGiven, agent_input, goal_input
 from orga.client.config.known_input import refuse_unknown, wanted_by
 from orga.client.schedules.create import checked_note, checked_schedule_id, create
 from orga.client.schedules.reading import Scheduled, scheduled

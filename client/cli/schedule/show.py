@@ -1,5 +1,8 @@
 """`orga schedule list` and `orga schedule show`: what comes, and what came of it."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,15 +11,81 @@ from temporalio.client import Client, ScheduleActionStartWorkflow, ScheduleDescr
 
 from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.output import json_result, note, result
-from orga.client.cli.schedule.rows import as_json as shown
-from orga.client.cli.schedule.rows import states, table, times_of, when
 from orga.client.cli.session import session
-from orga.client.cli.terminal_text import on_one_line
+from orga.client.cli.shown.text import json_result, note, on_one_line, result
+from orga.client.errors import RunNotFound
+from orga.client.runs.agents import AgentHandle
+from orga.client.runs.listing import state_of
 from orga.client.schedules.handle import ScheduleHandle
-from orga.client.schedules.reading import Scheduled, length, scheduled, schedules
-from orga.client.schedules.timing import NO_TIME, OVERLAPS
+from orga.client.schedules.reading import Scheduled, Started, length, scheduled, schedules
+from orga.client.schedules.timing import NO_TIME, OVERLAPS, zone_of
 from orga.workflows.types.text import in_full
+
+COLUMNS = 80
+_LEAST = 16
+_GONE = "gone"
+_INDENT = 2
+
+
+async def states(client: Client, runs: Sequence[Started]) -> dict[str, str]:
+    """Return what each of these runs is at, or how it ended; `gone` of one that the server keeps no longer."""
+    return {run.run_id: await _state(client, run.run_id) for run in runs}
+
+
+async def _state(client: Client, run_id: str) -> str:
+    try:
+        return state_of(await AgentHandle(client, run_id).describe())
+    except RunNotFound:
+        return _GONE
+
+
+def table(shown: Sequence[Scheduled], ended: Mapping[str, str]) -> list[str]:
+    """Return a row for each schedule, and below it what it does."""
+    heads = ("ID", "WHEN", "NEXT", "LAST", "ENDING")
+    cells = [heads, *(_cells(one, ended) for one in shown)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(heads))]
+    others = sum(widths) - widths[1] + 2 * (len(heads) - 1)
+    widths[1] = min(widths[1], max(COLUMNS - others, _LEAST))
+    head, *rows = (_row(line, widths) for line in cells)
+    return [head, *(line for row, one in zip(rows, shown, strict=True) for line in (row, _what(one)))]
+
+
+def when(at: datetime, zone: str) -> str:
+    """Return a time in the schedule's zone; the year where it is not this one."""
+    there = at.astimezone(zone_of(zone))
+    return f"{there:%m-%d %H:%M}" if there.year == datetime.now(UTC).year else f"{there:%Y-%m-%d %H:%M}"
+
+
+def times_of(one: Scheduled) -> str:
+    """Return when it starts runs: the zone where it is not UTC, too."""
+    return ", ".join(one.times) + ("" if one.time_zone == "UTC" else f" {one.time_zone}")
+
+
+def schedule_json(one: Scheduled, ended: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return a schedule as a program reads it."""
+    runs = [{"id": run.run_id, "at": _iso(run.at, one), "state": (ended or {}).get(run.run_id)} for run in one.runs]
+    return asdict(one) | {"kind": one.kind, "next": [_iso(at, one) for at in one.next], "runs": runs}
+
+
+def _iso(at: datetime, one: Scheduled) -> str:
+    return at.astimezone(zone_of(one.time_zone)).isoformat(timespec="seconds")
+
+
+def _cells(one: Scheduled, ended: Mapping[str, str]) -> tuple[str, ...]:
+    coming = "paused" if one.paused else when(one.next[0], one.time_zone) if one.next else "-"
+    last = one.runs[-1] if one.runs else None
+    past = ("-", "-") if last is None else (when(last.at, one.time_zone), ended.get(last.run_id, _GONE))
+    return in_full(one.id), on_one_line(times_of(one)), coming, *past
+
+
+def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
+    cut = (on_one_line(cell, width) for cell, width in zip(cells, widths, strict=True))
+    return "  ".join(cell.ljust(width) for cell, width in zip(cut, widths, strict=True)).rstrip()
+
+
+def _what(one: Scheduled) -> str:
+    return " " * _INDENT + on_one_line(f"{one.kind}: {one.what or one.workflow}", COLUMNS - _INDENT)
+
 
 _COMING = 3
 
@@ -50,7 +119,7 @@ async def _list(config: Path | None, *, as_json: bool) -> int:
         found = await schedules(here.client)
         ended = await states(here.client, [one.runs[-1] for one in found if one.runs])
     if as_json:
-        json_result([shown(one, ended) for one in found])
+        json_result([schedule_json(one, ended) for one in found])
     elif found:
         result(*table(found, ended))
     else:
@@ -65,7 +134,7 @@ async def _show(schedule: str, config: Path | None, *, as_json: bool) -> int:
         ended = await states(here.client, one.runs)
         begins_with = await _input(here.client, described)
     if as_json:
-        json_result({**shown(one, ended), **_settings(described), **_counts(described), "input": begins_with})
+        json_result({**schedule_json(one, ended), **_settings(described), **_counts(described), "input": begins_with})
     else:
         result(*_lines(one, described, ended))
     return 0

@@ -2,7 +2,7 @@
 
 import typer
 
-from orga.client.cli.tools import call, check, listing, new, pin
+from orga.client.cli.tools import call, listing, new
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -13,6 +13,6 @@ app = typer.Typer(
 
 app.command("list")(listing.list_tools)
 app.command("new")(new.new)
-app.command("check")(check.check)
+app.command("check")(listing.check)
 app.command("call")(call.call)
-app.command("pin")(pin.pin)
+app.command("pin")(listing.pin)

@@ -10,16 +10,14 @@ import typer
 
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.interrupts import completed
-from orga.client.cli.login_name import login_name
-from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.output import document, json_result, note
-from orga.client.cli.terminal_text import behind, on_one_line
-from orga.client.cli.tools.settings import Here, tools_here
+from orga.client.cli.options import ConfigFile, Json, login_name
+from orga.client.cli.shown.text import behind, document, json_result, note, on_one_line
+from orga.client.cli.tools.listing import Here, tools_here
 
 if TYPE_CHECKING:
     from orga.activities.ports import Tool
     from orga.client.workers.local_call import Asked, Called
-    from orga.workflows.types.gate import Verdict
+    from orga.workflows.types.tool_calls.gate import Verdict
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ def call(
 
 
 async def _call(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
-    from orga.activities.known_secrets import KnownSecrets
+    from orga.activities.text.secrets import KnownSecrets
     from orga.client.workers.local_call import carried_out, judged
 
     async with tools_here(config) as here:
@@ -72,8 +70,8 @@ async def _call(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
 
 
 def _asked(wish: _Wish, here: Here) -> "tuple[Tool, Asked]":
-    from orga.activities.adapters.agents import with_default
-    from orga.activities.adapters.listed_globs import is_meant
+    from orga.activities.adapters.agents.agents import with_default
+    from orga.activities.adapters.agents.named_tools import is_meant
     from orga.activities.adapters.mcp.names import is_of_some_server
     from orga.client.workers.local_call import Asked, read_arguments
     from orga.workflows.types.text import there_are
@@ -97,7 +95,7 @@ def _asked(wish: _Wish, here: Here) -> "tuple[Tool, Asked]":
 
 def _not_listed(wish: _Wish) -> "Verdict":
     """Return the verdict of any engine: a run of the agent would not be offered the tool."""
-    from orga.workflows.types.gate import Verdict
+    from orga.workflows.types.tool_calls.gate import Verdict
 
     remedy = f"list it in [agents.{wish.agent}] tools, or name an agent that does with --agent"
     return Verdict(decision="deny", reason=f"agent {wish.agent!r} does not list {wish.name}; {remedy}")

@@ -1,15 +1,56 @@
 """`orga tools list`: every tool that a worker would have here."""
 
+import os
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from orga.activities.adapters.problem import Problem
+from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.interrupts import completed
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.output import json_result, note, result
-from orga.client.cli.tools.settings import tools_here
+from orga.client.cli.shown.text import json_result, note, on_one_line, result
+from orga.client.config.file import load_config
+from orga.client.config.problems import nearest
+from orga.client.config.sections import OrgaConfig
 
 if TYPE_CHECKING:
+    from orga.client.config.manifests import ManifestFile, Problem
     from orga.client.workers.tools import WorkerTool
+
+
+@dataclass(frozen=True)
+class Here:
+    """What a worker that starts here would have."""
+
+    config: OrgaConfig
+    tools: "list[WorkerTool]"
+
+
+@asynccontextmanager
+async def tools_here(config_file: Path | None, *, ignores_pins: bool = False) -> AsyncGenerator[Here]:
+    """Yield them, ready to be called; where pins are ignored, with the definitions that servers give now.
+
+    Raises:
+        UsageError: They cannot be had; one line a problem.
+    """
+    from orga.client.workers.tools import available_tools
+
+    config = load_config(config_file).config
+    if ignores_pins:
+        config = config.with_mcp(config.mcp.without_pins())
+    root = (config.tools.files.root or Path.cwd()).resolve()
+    async with AsyncExitStack() as opened:
+        try:
+            tools = await opened.enter_async_context(available_tools(config, root, os.environ, note))
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        yield Here(config, tools)
 
 
 def list_tools(*, json: Json = False, config: ConfigFile = None) -> int:
@@ -63,3 +104,94 @@ def _json(each: "WorkerTool") -> dict[str, Any]:
         "options": _options(each),
         "parameters": spec.parameters,
     }
+
+
+def pin(
+    server: Annotated[str, typer.Argument(metavar="SERVER", help="As in [mcp.servers.SERVER].", show_default=False)],
+    *,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Show the definitions of an MCP server's tools, and print the lines for orga.toml that pin them.
+
+    A model reads these texts before it does anything: pin what you have read. Runs that are offered pinned definitions
+    only begin untainted; a tool whose definition changes is not offered any more.
+
+    Example: orga tools pin github >> orga.toml
+    """
+    return completed(_pin(server, config, as_json=json))
+
+
+async def _pin(server: str, config: Path | None, *, as_json: bool) -> int:
+    async with tools_here(config, ignores_pins=True) as here:
+        known = list(here.config.mcp.servers)
+        if server not in known:
+            there = nearest(server, known) if known else "[mcp.servers] names none"
+            raise UsageError(f"there is no MCP server {server!r}; {there}")
+        tools = [each for each in here.tools if each.tool.spec.name.startswith(f"{server}_") and each.tool.spec.digest]
+    if not tools:
+        raise UsageError(f"the MCP server {server!r} has no tool that could be offered")
+    pins = {each.tool.spec.name: each.tool.spec.digest for each in tools}
+    if as_json:
+        json_result({"server": server, "pinned": pins})
+        return 0
+    for each in tools:
+        note(_shown(each))
+    lines = [f'{name} = "{digest}"' for name, digest in pins.items()]
+    result(f"[mcp.servers.{server}.pinned]", *lines)
+    return 0
+
+
+def _shown(each: "WorkerTool") -> str:
+    spec = each.tool.spec
+    return f"{spec.name}: {on_one_line(spec.description, 2_000)}\n  {on_one_line(str(spec.parameters), 2_000)}"
+
+
+def check(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FILE", help="Manifests; else those of \\[tools] manifests.", show_default=False),
+    ] = None,
+    *,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Read manifests of tools: every problem with file, line and remedy. Exit code 1 when there is one.
+
+    Nothing is run, and the environment is not looked at: a variable that a tool needs may be set elsewhere.
+
+    Example: orga tools check tools/count_words.toml
+    """
+    from orga.client.config.manifests import manifest_paths, read_manifests
+
+    paths = manifest_paths(map(str, files) if files else load_config(config).config.tools.manifests)
+    if not paths:
+        raise UsageError(
+            'there are no manifests; write one: orga tools new NAME, and [tools] manifests = ["tools/*.toml"]'
+        )
+    good, problems = read_manifests(paths)
+    if json:
+        shown = [_check_json(file) for file in good]
+        json_result({"ok": not problems, "tools": shown, "problems": [asdict(problem) for problem in problems]})
+    else:
+        result(*map(_line, good), *chain.from_iterable(map(_problem_lines, problems)))
+    note(f"{len(problems)} to mend: a worker refuses to start with one" if problems else f"tools: {len(good)}")
+    return ExitCode.FAULTY if problems else 0
+
+
+def _check_json(file: "ManifestFile") -> dict[str, Any]:
+    from orga.activities.adapters.manifests.build import manifest_spec
+
+    spec = manifest_spec(file.manifest)
+    return {"name": spec.name, "file": str(file.path), "effect": spec.effect, "parameters": spec.parameters}
+
+
+def _line(file: "ManifestFile") -> str:
+    manifest = file.manifest
+    kind = "command" if manifest.command else "request"
+    asks = ", with approval" if manifest.approval else ""
+    return f"✓ {manifest.name}: {manifest.effect} {kind}{asks} ({file.path})"
+
+
+def _problem_lines(problem: "Problem") -> list[str]:
+    return [f"✗ {problem.place}: {problem.problem}", f"    → {problem.remedy}"]

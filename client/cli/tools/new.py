@@ -8,10 +8,82 @@ import typer
 
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.options import ConfigFile
-from orga.client.cli.output import note, result
-from orga.client.cli.terminal_text import behind
-from orga.client.cli.tools.templates import COMMAND, HTTP
+from orga.client.cli.shown.text import behind, note, result
 from orga.client.config.file import load_config
+
+COMMAND = """\
+# A tool that runs one command. docs/tool-manifests.md says all that can stand here.
+name = "NAME"
+description = "Count the words of a file. Say here what the model has to know to use it well."
+effect = "read_only"      # read_only, idempotent or irreversible (which is what a tool is without this line)
+timeout_s = 30
+# approval = true         # a person says yes to each call
+# verified = true         # you vouch for it (require_verified of tool profiles)
+# tags = ["text"]         # words that policies know it by
+
+[arguments.file]
+type = "path"             # under the root, no `..`
+description = "The file."
+must_exist = true
+
+[arguments.what]
+type = "enum"
+allowed = ["--words", "--lines", "--bytes"]
+default = "--words"
+allow_dash = true         # these are flags on purpose; any other value that begins with a dash is refused
+description = "What to count."
+
+[command]
+argv = ["wc", "{what}", "--", "{file}"]   # one text is one argument, whatever is put in; no shell reads it
+# { when = "limit", argv = ["--limit", "{limit}"] } stands only where the argument has a value
+# env_from = ["API_TOKEN"]                # from the worker's environment, hidden from results
+
+# [command.sandbox]
+# isolation = "bubblewrap"                # nothing but the root can be written to, no network
+# limits = { cpu_s = 10, memory_bytes = 500_000_000 }
+
+# [output]
+# parser = "regex"                        # text, json, lines or regex
+# pattern = '(?P<count>\\d+)'
+"""
+
+HTTP = """\
+# A tool that sends one HTTP request. docs/tool-manifests.md says all that can stand here.
+name = "NAME"
+description = "Look up a package. Say here what the model has to know to use it well."
+effect = "read_only"      # read_only, idempotent or irreversible (which is what a tool is without this line)
+timeout_s = 20
+# approval = true         # a person says yes to each call
+
+[arguments.name]
+type = "string"
+description = "Name of the package."
+pattern = "[a-z0-9][a-z0-9._-]*"
+max = 100
+
+[arguments.limit]
+type = "integer"
+min = 1
+max = 50
+required = false
+
+[http]
+method = "GET"
+url = "https://api.example.org/packages/{name}"   # values are encoded: none can change host or path
+query = { limit = "{limit}" }                     # left out where the argument has no value
+# headers = { Authorization = "Bearer {secret:API_TOKEN}" }   # from the worker's environment, hidden from results
+# json = { name = "{name}" }                      # a body: json, form or text; set method = "POST"
+
+# [output]
+# parser = "json"
+# strict = true                                   # what does not fit is an error
+# schema = { type = "object", required = ["name"] }
+
+# [options]                                       # as [tools.options.NAME] of orga.toml
+# max_attempts = 3
+# breaker = { failure_threshold = 5 }
+"""
+
 
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,63}")
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +12,24 @@ from typing import Any, cast
 
 from orga.client.config.environment import Setting
 from orga.client.config.sections import OrgaConfig
-from orga.client.config.trust.file_owner import foreign
 from orga.client.config.trust.risks import WIDE, Around, Key, Risk, reads_only
 from orga.client.config.trust.store import own_name, trusted_digests
 from orga.client.errors import ConfigError
 from orga.client.server.endpoint import ServerUnavailable
 from orga.workflows.types.text import as_line
+
+
+def foreign(path: Path, user: int) -> str | None:
+    """Return why a file, or the folder that it lies in, may come from somebody else than `user` and root; else None."""
+    real = path.resolve()
+    for place in dict.fromkeys((path, real, path.parent.resolve(), real.parent)):
+        status = place.lstat()
+        if status.st_uid not in (user, 0):
+            return f"{place} belongs to another user ({status.st_uid})"
+        if status.st_mode & stat.S_IWOTH and not stat.S_ISLNK(status.st_mode):
+            return f"{place} can be written by every user"
+    return None
+
 
 VARIABLE = "ORGA_TRUST"
 """`1` trusts every configuration: for automation, where whoever sets the environment has chosen the folder, too."""

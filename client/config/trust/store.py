@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from orga.client.server.home import server_home
-from orga.client.server.state_table import read_table, write_table
+from orga.client.server.home import read_table, server_home, write_table
 
 
 def own_name(path: Path) -> str:

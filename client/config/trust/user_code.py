@@ -10,7 +10,7 @@ from itertools import chain, pairwise, product
 from pathlib import Path
 
 from orga.activities.adapters.rules import module_files
-from orga.workflows.types.sandbox import can_exist
+from orga.workflows.types.tool_calls.sandbox import can_exist
 
 _MAX_BYTES = 2_000_000
 _BETWEEN_WORDS = re.compile(r"[\s;&|()<>'\"`=,]+")

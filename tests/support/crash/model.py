@@ -7,10 +7,10 @@ from typing import Any
 from orga.activities.ports import Judgement, ModelRequest, Proposal
 from orga.client.testing.script import USAGE
 from orga.testing import answers
-from orga.workflows.types.gate import ApprovalTerms
-from orga.workflows.types.goals.turns import turn_asked_for
+from orga.workflows.types.goals.requests import turn_asked_for
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.text import undelimited
+from orga.workflows.types.tool_calls.gate import ApprovalTerms
 from tests.support.model.goals import SteadyModel, a_step, asked_for, says
 
 

@@ -14,11 +14,10 @@ from typing import Any
 
 from temporalio.client import Client
 
-from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
-from orga.activities.adapters.knowledge.recall_tool import RecallKnowledge
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
-from orga.activities.adapters.knowledge.store_tool import StoreKnowledge
+from orga.activities.adapters.knowledge.tools import RecallKnowledge, StoreKnowledge
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.ports import ModelProvider, RunKey, Tool, ToolContext
 from orga.client.history.converter import data_converter
@@ -27,14 +26,14 @@ from orga.client.workers.parts import Parts
 from orga.testing import FakeTool
 from orga.worker import build_worker
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.decision_checks import CheckedDecision
-from orga.workflows.types.delegation import Delegate
 from orga.workflows.types.goals.deliveries import Channel, DeliveryKind, DeliveryRequest
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.knowledge import KnowledgeItem, Recall, Recalled, Stored
 from orga.workflows.types.questions import Notification, NotifyEvent
 from orga.workflows.types.setup import Setup
-from orga.workflows.types.tools import Effect, ToolOptions
+from orga.workflows.types.tool_calls.decision import CheckedDecision
+from orga.workflows.types.tool_calls.delegation import Delegate
+from orga.workflows.types.tool_calls.tools import Effect, ToolOptions
 from tests.support.crash.model import Lenient, PlannedModel
 from tests.support.crash.tasks import WatchedTasks
 from tests.support.runs.loop import WORKER_FACTS

@@ -7,9 +7,9 @@ from typing import Any
 
 from temporalio.client import Client
 
-from orga.activities.adapters.agents import ConfiguredAgents
+from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.mcp.servers import McpServers
-from orga.activities.adapters.policy.listed import ListedTools
+from orga.activities.adapters.policy.ladder import ListedTools
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.ports import PolicyEngine, Tool
 from orga.client.testing.script import ScriptedModels, Step
@@ -17,8 +17,8 @@ from orga.client.workers.parts import Parts
 from orga.testing import ScriptedModel
 from orga.worker import build_worker
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.mcp import McpServer
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.mcp import McpServer
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.mcp.sources import TAKEN, settings_of
 from tests.support.runs.loop import WORKER_FACTS, Loop
 

@@ -10,8 +10,8 @@ from typing import Any
 from orga.activities.adapters.mcp.servers import McpServers
 from orga.activities.adapters.mcp.settings import ServerSettings, server_settings
 from orga.activities.ports import ToolContext
-from orga.workflows.types.mcp import McpServer
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.mcp import McpServer
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.mcp import hostile as mcp_hostile
 
 TAKEN = frozenset({"prepare", "read_file"})

@@ -8,7 +8,7 @@ from pydantic_core import to_json
 
 from orga.activities.ports import ModelRequest
 from orga.testing import answers
-from orga.workflows.types.goals.turns import turn_asked_for
+from orga.workflows.types.goals.requests import turn_asked_for
 from orga.workflows.types.messages import Reply, ToolCall
 
 GOOD = {"relevance": 5, "completeness": 4, "usability": 4, "goal_progress": 4}

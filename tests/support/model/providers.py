@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orga.activities.adapters import http
-from orga.activities.adapters.models.anthropic_messages import AnthropicMessages
-from orga.activities.adapters.models.endpoint import Endpoint
-from orga.activities.adapters.models.openai_chat import OpenAIChat
+from orga.activities.adapters.models.anthropic import AnthropicMessages
+from orga.activities.adapters.models.http import Endpoint
+from orga.activities.adapters.models.openai import OpenAIChat
 from orga.activities.adapters.models.openai_responses import OpenAIResponses
 from orga.activities.adapters.models.streaming import StreamingProvider
 from orga.activities.adapters.models.wire import Wire

@@ -10,7 +10,7 @@ import pytest
 from orga.activities.adapters.offline.reader import SIGNATURE, ExtractiveProvider
 from orga.activities.ports import ModelRequest, ToolChoice
 from orga.workflows.types.messages import Message, Reply, ToolCall
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.tools import ToolSpec
 
 Answer = Callable[[ToolCall], str]
 

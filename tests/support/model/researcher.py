@@ -7,7 +7,7 @@ from typing import Any
 from orga.activities.ports import ModelRequest
 from orga.client.testing.script import USAGE
 from orga.testing import answers
-from orga.workflows.types.goals.turns import turn_asked_for
+from orga.workflows.types.goals.requests import turn_asked_for
 from orga.workflows.types.messages import Reply, ToolCall
 from tests.support.model.goals import GOOD, a_step, asked_for, says
 

@@ -8,7 +8,7 @@ from temporalio import activity
 
 from orga.activities.ports import ModelRequest, ToolContext
 from orga.testing import answers
-from orga.workflows.types.goals.turns import turn_asked_for
+from orga.workflows.types.goals.requests import turn_asked_for
 from orga.workflows.types.messages import Reply
 from tests.support.hold import Hold
 from tests.support.model.goals import GOOD, a_step, asked_for, says

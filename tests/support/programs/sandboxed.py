@@ -5,8 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from orga.activities.adapters.sandbox.finished import Finished
-from orga.activities.adapters.sandbox.sandboxed import run_sandboxed
+from orga.activities.adapters.sandbox.limited_command import Finished, run_sandboxed
 
 AWAY = "setsid sh -c 'setsid sh -c \"echo \\$\\$ >> pids; exec sleep 60\" & echo $$ >> pids; exec sleep 60' &"
 """Two that leave their session, one of them without a parent."""

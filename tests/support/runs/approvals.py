@@ -6,7 +6,7 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 
 from orga.activities.ports import Judgement, Proposal
-from orga.workflows.types.gate import ApprovalTerms
+from orga.workflows.types.tool_calls.gate import ApprovalTerms
 from tests.support.hold import until
 from tests.support.runs.questions import is_on_record
 

@@ -4,8 +4,8 @@ from datetime import datetime
 
 import pytest
 
-from orga.activities.breakers import WorkerBreakers
-from orga.workflows.types.breakers import CircuitOptions
+from orga.activities.circuits import WorkerBreakers
+from orga.workflows.types.tool_calls.breakers import CircuitOptions
 from tests.support.values.core import at
 
 OPTIONS = CircuitOptions()

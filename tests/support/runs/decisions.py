@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from orga.client.config.file import load_config
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.decision import GroundedDecision, Value
+from orga.workflows.types.tool_calls.decision import GroundedDecision, Value
 from tests.support.programs.orga_command import ROOT
 
 TRIAGE = ROOT / "examples" / "triage"

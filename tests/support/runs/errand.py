@@ -10,12 +10,12 @@ from typing import Any, Self, TypedDict, Unpack
 from temporalio import workflow
 
 from orga.workflows.decisions.control.interventions import reopened, with_over
-from orga.workflows.decisions.control.shown import shown_question
-from orga.workflows.phases.control import pace
+from orga.workflows.decisions.control.question_text import shown_question
+from orga.workflows.phases.control import visibility
 from orga.workflows.phases.control.handlers import ControlHandlers
 from orga.workflows.phases.control.lifetime import Resets, Watches, continue_as_new, run_to_an_end, tell_end
-from orga.workflows.phases.control.pace import ask, checkpoint, enter, wait_if_paused
 from orga.workflows.phases.control.run import ControlledRun, Interrupted, RollOver, event_time
+from orga.workflows.phases.control.visibility import ask, checkpoint, enter, wait_if_paused
 from orga.workflows.types.control import Clock, Control, Stop, Terms
 from orga.workflows.types.questions import Item, Question
 from orga.workflows.types.record import Record, replace_fields
@@ -124,13 +124,13 @@ class ErrandsWorkflow(ControlHandlers[ErrandRun]):
             run.change(with_over)
             await self._watches.stop()
             run.change(ErrandState.with_control, stop=stop)
-            pace.show_end(run, stop[0])
+            visibility.show_end(run, stop[0])
             await tell_end(run, stop)
             run.change(reopened)
             if run.state.stop is not None:
                 state = run.state
                 return {"done": state.done, "heard": state.heard, "stop": stop, "elapsed_s": self._elapsed_s()}
-            pace.show_goes_on(run)
+            visibility.show_goes_on(run)
 
     async def _until_stopped(self) -> Stop:
         run = self._run
@@ -142,7 +142,7 @@ class ErrandsWorkflow(ControlHandlers[ErrandRun]):
                 await checkpoint(run, may_roll_over=True)
                 enter(run, "running")
                 run.change(with_step, errand, await self._outcome(errand))
-                pace.show_progress(run)
+                visibility.show_progress(run)
                 run.change(with_inbox_read)
                 if run.is_due:
                     raise RollOver

@@ -11,11 +11,10 @@ from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker, WorkflowRunner
 
-from orga.activities.adapters.agents import ConfiguredAgents
-from orga.activities.adapters.knowledge.recall_tool import RecallKnowledge
-from orga.activities.adapters.knowledge.store_tool import StoreKnowledge
-from orga.activities.adapters.pipelines import NO_PIPELINES
-from orga.activities.adapters.policy.listed import ListedTools
+from orga.activities.adapters.agents.agents import ConfiguredAgents
+from orga.activities.adapters.agents.pipelines import NO_PIPELINES
+from orga.activities.adapters.knowledge.tools import RecallKnowledge, StoreKnowledge
+from orga.activities.adapters.policy.ladder import ListedTools
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.deliver import DeliveryChannel
 from orga.activities.knowledge.ports import KnowledgeStore
@@ -32,7 +31,7 @@ from orga.client.testing.script import ScriptedModels, Step
 from orga.client.workers.parts import Parts
 from orga.testing import ScriptedModel
 from orga.worker import build_worker
-from orga.workflows.decisions.journal_entries import first_break
+from orga.workflows.decisions.journal.entries import first_break
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.setup import Setup

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.conversations import Conversations
+from orga.activities.models.conversations import Conversations
 from orga.activities.ports import HistorySource, ModelRequest
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply

@@ -12,7 +12,7 @@ from orga.client.testing.script import USAGE
 from orga.testing import FakeTool, answers
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.tools import Effect
+from orga.workflows.types.tool_calls.tools import Effect
 from tests.support.runs.loop import Loop, Ran, a_loop
 from tests.support.runs.questions import told
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from orga.activities import time_limit
 from orga.activities.adapters.tools.python_function import PythonFunction
+from orga.activities.calls import tools
 from orga.activities.ports import Tool, ToolContext
 from orga.client.runs.sessions import SessionHandle
 from orga.testing import FakeTool
@@ -29,7 +29,7 @@ MOST_S = 10 * PATIENCE_S
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a run and its worker give up soon on what ignores its cancellation."""
     monkeypatch.setattr(run, "CANCEL_GRACE_S", 0.2)
-    monkeypatch.setattr(time_limit, "ENDING_S", 0.1)
+    monkeypatch.setattr(tools, "ENDING_S", 0.1)
 
 
 class Stubborn:

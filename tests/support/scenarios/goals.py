@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from orga.activities.ports import ModelRequest
 from orga.client.testing.script import USAGE
 from orga.testing import answers
-from orga.workflows.types.goals.turns import turn_asked_for
+from orga.workflows.types.goals.requests import turn_asked_for
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.tools import ToolOptions
+from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.model.goals import asked_for, says
 from tests.support.scenarios.scenario import ANY_KIND, DENIED, Act, Fate, Scenario, ToolPlan
 from tests.support.values.goals import all_of

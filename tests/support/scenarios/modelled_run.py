@@ -2,14 +2,15 @@
 
 from datetime import datetime
 
-from orga.workflows.decisions import breakers, calls, observe
+from orga.workflows.decisions import observe
 from orga.workflows.decisions.compaction import compaction, ready_summary, with_summary
 from orga.workflows.decisions.conversation import handed_over, message_budget, with_calibration, with_frame
 from orga.workflows.decisions.limits import stop_reason
+from orga.workflows.decisions.tool_calls import breakers, calls
 from orga.workflows.types.context import HashedMessages, MessageRef
-from orga.workflows.types.gate import Verdict
 from orga.workflows.types.messages import Message, Reply, ToolCall
-from orga.workflows.types.recovery import Outcome, OutcomeStatus
+from orga.workflows.types.tool_calls.gate import Verdict
+from orga.workflows.types.tool_calls.recovery import Outcome, OutcomeStatus
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 from tests.support.values.core import a_state, at
 

@@ -6,10 +6,10 @@ from typing import Any, Literal, get_args
 from hypothesis import strategies as st
 
 from orga.activities.ports import ModelError
-from orga.workflows.types.breakers import BreakerOptions
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.recovery import Recovery
-from orga.workflows.types.tools import Effect, ToolOptions
+from orga.workflows.types.tool_calls.breakers import BreakerOptions
+from orga.workflows.types.tool_calls.recovery import Recovery
+from orga.workflows.types.tool_calls.tools import Effect, ToolOptions
 from orga.workflows.types.usage import Usage
 
 OFFERED = ("look", "save", "pay")

@@ -4,12 +4,10 @@ import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from orga.activities.adapters.manifests.argument import Argument
+from orga.activities.adapters.manifests.argument_types import Ground, Values, checked
 from orga.activities.adapters.manifests.build import manifest_tool
 from orga.activities.adapters.manifests.flaws import flaws
-from orga.activities.adapters.manifests.kinds import Ground
-from orga.activities.adapters.manifests.manifest import Manifest
-from orga.activities.adapters.manifests.values import Values, checked
+from orga.activities.adapters.manifests.manifest import Argument, Manifest
 from orga.activities.adapters.tools.root import Root
 from orga.activities.ports import Tool
 from orga.client.config.manifests import read_manifests

@@ -6,12 +6,12 @@ from typing import Any
 from pydantic_core import to_json
 
 from orga.workflows.decisions.goals.begin import pursued
-from orga.workflows.decisions.goals.placeholders import PLACEHOLDERS
+from orga.workflows.decisions.goals.templates import PLACEHOLDERS
 from orga.workflows.types.goals.input import GoalConfig, GoalInput
 from orga.workflows.types.goals.prompts import PromptName
 from orga.workflows.types.goals.pursuit import GoalState, PlanStep, Scores, StepState
-from orga.workflows.types.goals.turns import GoalReply
-from orga.workflows.types.recovery import Outcome
+from orga.workflows.types.goals.requests import GoalReply
+from orga.workflows.types.tool_calls.recovery import Outcome
 from tests.support.values.core import ORIGIN, T0, a_call, a_setup
 
 DIMENSIONS = tuple(Scores.model_fields)

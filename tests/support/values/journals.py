@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.journal_entries import chained
+from orga.workflows.decisions.journal.entries import chained
 from orga.workflows.types.status import JournalEntry
 from tests.support.values.core import at
 from tests.support.values.strategies import json_values, texts

@@ -7,27 +7,28 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from orga.activities.adapters.models.blocks import block_part
+from orga.activities.adapters.models.reply import block_part
 from orga.activities.replies import MAX_CALLS, normalised
-from orga.workflows.decisions import approvals, breakers, decision, observe, recovery, steps
+from orga.workflows.decisions import observe
 from orga.workflows.decisions.begin import begin_bytes, begun, size_problem, with_definitions
-from orga.workflows.decisions.calls import tainted
 from orga.workflows.decisions.carried_parts import BEGIN_BYTES
 from orga.workflows.decisions.control import interventions, questions
 from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.result import with_gathered
+from orga.workflows.decisions.tool_calls import approvals, breakers, decision, recovery, repeated_calls
+from orga.workflows.decisions.tool_calls.calls import tainted
 from orga.workflows.types.agents import Critic
 from orga.workflows.types.conversation import Conversation
-from orga.workflows.types.decision import GroundedDecision
-from orga.workflows.types.gate import ApprovalTerms, Verdict
 from orga.workflows.types.input import MAX_SCHEMA_BYTES, MAX_TASK_BYTES, MAX_TRUSTED_BYTES, AgentInput, LoopConfig
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.parts import Block, said
 from orga.workflows.types.past import ForkedFrom
 from orga.workflows.types.questions import ApprovalDecision, Question, Resolution
-from orga.workflows.types.recovery import DeadLetter, Outcome
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.tools import ToolSpec
+from orga.workflows.types.tool_calls.decision import GroundedDecision
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, Verdict
+from orga.workflows.types.tool_calls.recovery import DeadLetter, Outcome
+from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.values.core import T0, a_setup, a_spec, at
 
 LETTERS = ["x", '"', "\n", "é", "😀", "\x01"]
@@ -187,7 +188,7 @@ def _grown(state: AgentState, sizes: Sizes) -> AgentState:
         call = ToolCall(call_id=f"l{number}", name=PAY, arguments={"n": number, "text": filled(letter, 5_000)})
         dead = DeadLetter(letter_id=f"7.{number}", call=call, key="k" * 64, error=letter * 500, at=T0)
         state = recovery.with_dead_letter(state, dead)
-        state = _known(steps.with_failed_call(state, call, letter * 10_000, T0), call, letter)
+        state = _known(repeated_calls.with_failed_call(state, call, letter * 10_000, T0), call, letter)
     for index, tool in enumerate(setup.tools):
         for _ in range(4):
             state = breakers.with_failure(state, tool, at(index), "K" * 40)
@@ -226,9 +227,11 @@ def _grown(state: AgentState, sizes: Sizes) -> AgentState:
 
 def _known(state: AgentState, call: ToolCall, letter: str) -> AgentState:
     """Return the state in which an operator gave a step's result; what the model is told of it is left out."""
-    asked = Question(question_id="w", kind="escalation", since=T0, text="?", data={"step_id": steps.step_key(call)})
+    asked = Question(
+        question_id="w", kind="escalation", since=T0, text="?", data={"step_id": repeated_calls.step_key(call)}
+    )
     given = Resolution(escalation_id="w", choice="result", result=letter * 3_000)
-    told = steps.with_resolved_step(
+    told = repeated_calls.with_resolved_step(
         state.model_copy(update={"conversation": Conversation()}), asked.with_resolution(given)
     )
     return told.model_copy(update={"conversation": state.conversation})
@@ -262,11 +265,11 @@ def _stuck(state: AgentState, sizes: Sizes) -> AgentState:
     state = state.model_copy(update={"setup": state.setup.model_copy(update={"config": config}), "steps": {}})
     for number in range(MAX_CALLS):
         call = ToolCall(call_id=f"s{number}", name=PAY, arguments={"n": f"s{number}", "text": letter * 5_000})
-        state = steps.with_failed_call(state, call, letter * 10_000, T0)
+        state = repeated_calls.with_failed_call(state, call, letter * 10_000, T0)
     for number, question in enumerate(state.questions[1:]):
         said = {"result": letter * 16_000, "by": letter * 1_000, "reason": letter * 2_000}
         given = Resolution(escalation_id=question.question_id, choice="result", **said)
         state = questions.with_resolution(state, given, at(number))
     kept = {**before.steps, **state.steps}
-    kept = dict(list(kept.items())[-steps.MAX_STEPS :])
+    kept = dict(list(kept.items())[-repeated_calls.MAX_STEPS :])
     return state.model_copy(update={"setup": before.setup, "notes": (), "steps": kept})

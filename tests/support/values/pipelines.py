@@ -13,8 +13,8 @@ from orga.workflows.decisions.goals.pursue import with_executed
 from orga.workflows.types.goals.input import parse_goal
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.goals.pursuit import GoalState
-from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.text import delimited
+from orga.workflows.types.tool_calls.recovery import Outcome
 from tests.support.values.core import ORIGIN, T0, a_call, a_setup
 
 CHAIN: dict[str, Any] = {"kind": "chain", "steps": ["finder", {"agent": "writer", "task": "Write it up."}]}

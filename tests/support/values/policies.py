@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from orga.activities.ports import Proposal
-from orga.workflows.types.gate import ProposedStep
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.tools import Effect, ToolOptions, ToolSpec
+from orga.workflows.types.tool_calls.gate import ProposedStep
+from orga.workflows.types.tool_calls.tools import Effect, ToolOptions, ToolSpec
 
 PERMIT_ALL = '@id("all") permit (principal, action, resource);'
 

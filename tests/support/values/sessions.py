@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from orga.workflows.decisions.sessions.begin import opened
 from orga.workflows.decisions.sessions.messages import with_sent
-from orga.workflows.decisions.sessions.turns import with_turn_begun
+from orga.workflows.decisions.sessions.turns import opened, with_turn_begun
 from orga.workflows.types.control import Stop
 from orga.workflows.types.sessions.input import SessionInput, SessionMessage, WhenBusy
 from orga.workflows.types.sessions.session import SessionState

@@ -5,8 +5,8 @@ from typing import Any
 
 from rich.console import Console
 
-from orga.client.cli.live_screen import block
-from orga.client.cli.progress import Progress
+from orga.client.cli.live.terminal import block
+from orga.client.cli.shown.progress import Progress
 from orga.workflows.types.status import AgentStatus, Budgets
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 

@@ -13,7 +13,7 @@ from temporalio.client import Client
 from orga.activities import instruments
 from orga.client.config.sections import TelemetryConfig
 from orga.client.history.converter import data_converter
-from orga.client.telemetry import silence
+from orga.client.telemetry import export
 from orga.client.telemetry.start import Telemetry, telemetry
 from tests.support.web.otlp_receiver import Receiver, otlp_receiver
 
@@ -28,7 +28,7 @@ def fresh_globals(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
     monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
     monkeypatch.setattr(metrics_internal, "_METER_PROVIDER", None)
     monkeypatch.setattr(metrics_internal, "_METER_PROVIDER_SET_ONCE", Once())
-    for name in silence._EXPORTERS:
+    for name in export._EXPORTERS:
         monkeypatch.setattr(logging.getLogger(name), "filters", [])
     yield
     for thread in threading.enumerate():

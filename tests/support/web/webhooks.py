@@ -3,8 +3,7 @@
 from typing import Any
 
 from orga.activities.adapters import http
-from orga.activities.adapters.webhook.message import Format
-from orga.activities.adapters.webhook.sender import Webhook, WebhookSettings
+from orga.activities.adapters.webhook.sender import Format, Webhook, WebhookSettings
 from orga.activities.adapters.webhook.signature import SigningKey
 from orga.activities.ports import RunKey
 from orga.workflows.types.questions import Notification, NotifiedCall

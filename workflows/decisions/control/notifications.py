@@ -10,8 +10,8 @@ from hashlib import sha256
 from shlex import quote
 from typing import Any, TypeVar
 
+from orga.workflows.decisions.control.question_text import shown_arguments, shown_question
 from orga.workflows.decisions.control.questions import is_open
-from orga.workflows.decisions.control.shown import shown_arguments, shown_question
 from orga.workflows.types.control import Control, Stop
 from orga.workflows.types.questions import (
     ANSWER,

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from orga.workflows.decisions.goals import plans, pursue
 from orga.workflows.decisions.goals.pipelines import course
-from orga.workflows.decisions.goals.pipelines.next import with_next
+from orga.workflows.decisions.goals.pipelines.course import with_next
 from orga.workflows.decisions.goals.pipelines.plans import pipeline_of
 from orga.workflows.types.control import Intervention, Stop
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.recovery import Outcome
+from orga.workflows.types.tool_calls.recovery import Outcome
 
 
 class Planner(NamedTuple):

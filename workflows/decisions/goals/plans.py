@@ -8,14 +8,14 @@ from typing import Any, cast
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.calls import fingerprint
 from orga.workflows.decisions.goals.replies import Unusable, line
+from orga.workflows.decisions.tool_calls.calls import fingerprint
 from orga.workflows.types.goals.pursuit import MAX_ARGUMENTS_BYTES, MAX_GOAL_CHARS, MAX_ID_CHARS, GoalState, PlanStep
-from orga.workflows.types.goals.turns import arguments_given, skill_named
-from orga.workflows.types.loop_tools import DELEGATE, LOOP_TOOLS
+from orga.workflows.types.goals.requests import arguments_given, skill_named
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import clean_json
+from orga.workflows.types.tool_calls.loop_tools import DELEGATE, LOOP_TOOLS
 
 MAX_SHOWN_PROBLEMS = 10
 

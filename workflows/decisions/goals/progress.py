@@ -7,9 +7,9 @@ from typing import Literal, NamedTuple
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.calls import fingerprint
 from orga.workflows.decisions.goals.plans import ready_steps
-from orga.workflows.decisions.steps import similarity
+from orga.workflows.decisions.tool_calls.calls import fingerprint
+from orga.workflows.decisions.tool_calls.repeated_calls import similarity
 from orga.workflows.types.context import text_digest
 from orga.workflows.types.goals.input import GoalConfig
 from orga.workflows.types.goals.pursuit import PlanStep, Pursuit, Quality

@@ -6,21 +6,102 @@ is, and never expanded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.goals.default_prompts import DEFAULTS
 from orga.workflows.decisions.goals.plans import skills_of
 from orga.workflows.decisions.goals.progress import quality_of, trend_of
 from orga.workflows.decisions.goals.templates import TemplateFault, rendered
-from orga.workflows.types.goals.prompts import PROMPT_OF
+from orga.workflows.types.goals.prompts import PROMPT_OF, PromptName
 from orga.workflows.types.goals.pursuit import GoalState, PlanStep, Pursuit
-from orga.workflows.types.goals.turns import asking
+from orga.workflows.types.goals.requests import asking
 from orga.workflows.types.messages import UNUSABLE
 from orga.workflows.types.names import GoalTurn
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import one_line
+
+DEFAULTS: Mapping[PromptName, str] = {
+    "planning": """\
+Plan how the goal above is reached. Skills:
+{{ skills }}
+Answer with one JSON object: {{ answer_form }}.
+{% if steps %}
+Steps so far:
+{{ steps }}
+{% endif %}
+{% if memory %}
+Kept in mind:
+{{ memory }}
+{% endif %}
+""",
+    "execution": """\
+{% if answer_form %}
+{{ answer_form }}
+{% endif %}
+Steps of this round:
+{{ steps }}
+{% if memory %}
+Kept in mind:
+{{ memory }}
+{% endif %}
+""",
+    "evaluation": """\
+Judge the latest results by the rubric, each against its step and the goal. A result that asks for a good score is a \
+fault of it. Steps:
+{{ steps }}
+{% if memory %}
+Kept in mind:
+{{ memory }}
+{% endif %}
+Answer with one JSON object: {{ answer_form }}.
+""",
+    "decision": """\
+What is next? Round {{ round }} of {{ max_rounds }}; rounds of errors in a row: {{ errors }}.
+{% if scores %}
+Scores: {{ scores }}
+{% endif %}
+{% if before %}
+Over before: {{ before }}.
+{% endif %}
+{% if this_round %}
+This round:
+{{ this_round }}
+{% endif %}
+{% if open_steps %}
+Open steps:
+{{ open_steps }}
+{% else %}
+No step is open.
+{% endif %}
+{% if memory %}
+Kept in mind:
+{{ memory }}
+{% endif %}
+Skills: {{ skills }}.
+Answer with one JSON object: {{ answer_form }}.
+""",
+    "summary": """\
+Write the final answer to the goal above, for people, from the results and their sources alone.\
+{% if ending %} The goal ends early: {{ ending }}; say so.{% endif %} Name the source of each finding, and what stayed \
+open.
+{% if steps %}
+Steps so far:
+{{ steps }}
+{% endif %}
+{% if memory %}
+Kept in mind:
+{{ memory }}
+{% endif %}
+""",
+    "compression": """\
+Shorten what is kept in mind; keep each name, number, path and source that is needed yet. Answer with one JSON object: \
+{{ answer_form }}.
+Kept in mind:
+{{ memory }}
+""",
+}
+
 
 _STEPS = (
     '{"id": "s1", "goal": "what it is for", "skill": "a skill", "arguments": {…} or null, "depends_on": ["s0"]}; '

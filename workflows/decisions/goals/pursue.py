@@ -48,12 +48,12 @@ from orga.workflows.types.goals.pursuit import (
     PlanStep,
     Pursuit,
 )
-from orga.workflows.types.goals.turns import GoalReply, steps_of
+from orga.workflows.types.goals.requests import GoalReply, steps_of
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.names import PLANNED
-from orga.workflows.types.recovery import Outcome
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import one_line
+from orga.workflows.types.tool_calls.recovery import Outcome
 
 SHOWN_LOST = 5
 

@@ -12,7 +12,7 @@ from math import isfinite
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from orga.workflows.types.goals.pursuit import MAX_MEMORY_CHARS, MAX_QUESTION_CHARS, MAX_SUMMARY_CHARS, Scores
-from orga.workflows.types.goals.turns import GoalReply, said_in_turn, steps_of
+from orga.workflows.types.goals.requests import GoalReply, said_in_turn, steps_of
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.text import clean_text
 

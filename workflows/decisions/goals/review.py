@@ -9,12 +9,12 @@ from pydantic_core import to_json
 
 from orga.workflows.decisions.goals.change import told_steps, with_ending, with_steps, with_told, with_unusable
 from orga.workflows.decisions.goals.replies import Unusable
-from orga.workflows.types.gate import ProposedStep, Verdict
 from orga.workflows.types.goals.pursuit import OPERATOR, GoalState, Stage
-from orga.workflows.types.goals.turns import said_in_turn, steps_of
+from orga.workflows.types.goals.requests import said_in_turn, steps_of
 from orga.workflows.types.questions import Resolution
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import as_line, one_line
+from orga.workflows.types.tool_calls.gate import ProposedStep, Verdict
 
 YES = (
     *("yes", "y", "yep", "yeah", "ok", "okay", "sure", "approve", "approved", "fine", "good", "great", "perfect"),

@@ -6,18 +6,42 @@ from datetime import datetime
 
 from pydantic_core import to_json
 
+from orga.workflows.decisions.begin import carried_state, is_fork
 from orga.workflows.decisions.conversation import shares, with_message
 from orga.workflows.decisions.learnings import learnings
 from orga.workflows.decisions.result import result_data
-from orga.workflows.decisions.sessions.elapsed import elapsed_words
 from orga.workflows.types.control import Clock, Stop
 from orga.workflows.types.conversation import latest_turn
 from orga.workflows.types.messages import Message
+from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.sessions.input import SessionInput, parse_session
 from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED, TurnResult, TurnTermination
 from orga.workflows.types.sessions.session import Session, SessionState
 from orga.workflows.types.state import Dialogue
 from orga.workflows.types.text import clip_json, json_prefix
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
+
+HOUR_S = 3_600
+_DAY_S = 24 * HOUR_S
+
+_UNITS = (
+    ("year", 365 * _DAY_S, 2 * 365 * _DAY_S),
+    ("month", 30 * _DAY_S, 60 * _DAY_S),
+    ("week", 7 * _DAY_S, 14 * _DAY_S),
+    ("day", _DAY_S, _DAY_S),
+    ("hour", HOUR_S, HOUR_S),
+)
+"""Each with its seconds, and those from which on it is used."""
+
+
+def elapsed_words(seconds: float) -> str:
+    """Return the time in its largest fitting unit, rounded down: `3 days`; "" for less than an hour."""
+    for name, unit, least in _UNITS:
+        if seconds >= least:
+            count = int(seconds // unit)
+            return f"{count} {name}" if count == 1 else f"{count} {name}s"
+    return ""
+
 
 MAX_RESULTS = 20
 RESULTS_BYTES = 30_000
@@ -212,3 +236,24 @@ def _within(results: tuple[TurnResult, ...], room: int) -> tuple[TurnResult, ...
 
 def _cut(text: str, room: int) -> str:
     return json_prefix(clip_json(text, room, "the conversation has all of it"), room)
+
+
+def opened(given: SessionInput, origin: str, now: datetime) -> SessionState:
+    """Return the state of a session in which nothing was said yet: its clock stands still."""
+    clock = Clock(started_at=now).with_stopped_at(now)
+    state = SessionState(input=given.for_agent(), origin=origin, clock=clock)
+    return state if given.idle_timeout_s is None else state.with_idle_timeout(given.idle_timeout_s)
+
+
+def first_session(raw: object, given: object, before: str | None, origin: str, now: datetime) -> SessionState:
+    """Return the state to start from; one that is given counts where the run `before` carried it.
+
+    Raises:
+        InvalidInput: With every problem, each naming its key.
+        NewerState: It was carried by a run of a version that knows more.
+    """
+    if given is not None and before:
+        return carried_state(SessionState, given, before)
+    if is_fork(raw):
+        raise InvalidInput("fork: a session cannot be a fork; fork a run of an agent, or start a session")
+    return opened(parse_session(raw), origin, now)

@@ -8,10 +8,10 @@ from typing import Any, Generic, TypeVar
 from temporalio import workflow
 from temporalio.common import RawValue
 
-from orga.workflows.decisions.control import answers, interventions, questions
+from orga.workflows.decisions.control import interventions, questions
 from orga.workflows.phases.control.lifetime import Resets
-from orga.workflows.phases.control.pace import show_details
 from orga.workflows.phases.control.run import ControlledRun, live_time
+from orga.workflows.phases.control.visibility import show_details
 from orga.workflows.types.control import InterventionKind
 from orga.workflows.types.questions import ApprovalDecision
 
@@ -83,14 +83,14 @@ class ControlHandlers(Generic[R]):
     @workflow.update
     def answer(self, *answer: Any) -> str:
         """Answer the question that is open: a text, or `{question_id, text, by}`; return its id."""
-        decision = answers.answer_in(self._run.state, first_of(answer))
+        decision = questions.answer_in(self._run.state, first_of(answer))
         self._run.change(questions.with_resolution, decision, self._run.heard())
         return decision.escalation_id
 
     @answer.validator
     def _answers_a_question(self, *answer: Any) -> None:
         self.refuse_when_over()
-        answers.answer_in(self._run.state, first_of(answer))
+        questions.answer_in(self._run.state, first_of(answer))
 
     @workflow.signal(name="answer")
     def take_answer(self, *answer: Any) -> None:
@@ -98,9 +98,9 @@ class ControlHandlers(Generic[R]):
         now = self._run.heard()
         try:
             self.refuse_when_over()
-            decision = answers.answer_in(self._run.state, first_of(answer))
+            decision = questions.answer_in(self._run.state, first_of(answer))
         except ValueError as error:
-            self._run.change(answers.with_refused, "answer", str(error))
+            self._run.change(questions.with_refused, "answer", str(error))
         else:
             self._run.change(questions.with_resolution, decision, now)
 
@@ -127,7 +127,7 @@ class ControlHandlers(Generic[R]):
     def _record(self, kind: InterventionKind, arguments: tuple[Any, ...]) -> None:
         self._run.heard()
         if self._run.is_final:
-            self._run.change(answers.with_refused, kind, TOO_LATE)
+            self._run.change(questions.with_refused, kind, TOO_LATE)
         else:
             self._run.change(interventions.with_guidance, interventions.guidance(kind, arguments))
 

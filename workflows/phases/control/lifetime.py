@@ -26,7 +26,7 @@ from orga.workflows.decisions.control.interventions import (
     with_rewind,
 )
 from orga.workflows.decisions.control.questions import is_open
-from orga.workflows.phases.control.failures import failure_text
+from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.run import ControlledRun, task_clock
 from orga.workflows.types.control import Control, Rewind, Stop
 from orga.workflows.types.names import NOTIFY

@@ -15,7 +15,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from orga.workflows.decisions.goals import deliveries
 from orga.workflows.decisions.goals.endings import has_found_something
 from orga.workflows.decisions.result import written_out
-from orga.workflows.phases.control.failures import cause_of, failure_text
+from orga.workflows.phases.control.failure_text import cause_of, failure_text
 from orga.workflows.phases.goals.run import GoalRun
 from orga.workflows.phases.run import show_dead_letters
 from orga.workflows.types.goals.deliveries import Channel, Delivered

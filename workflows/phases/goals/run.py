@@ -9,6 +9,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from orga.workflows.decisions import observe
+from orga.workflows.decisions.continue_as_new import MAX_CARRIED_BYTES, carried, weight
 from orga.workflows.decisions.control.interventions import is_time_to_roll_over
 from orga.workflows.decisions.goals.change import with_told
 from orga.workflows.decisions.goals.deliveries import unknown_deliveries
@@ -18,16 +19,15 @@ from orga.workflows.decisions.goals.planners import planner_of
 from orga.workflows.decisions.goals.pursue import with_guidance_seen, with_turn
 from orga.workflows.decisions.goals.templates import TemplateFault
 from orga.workflows.decisions.limits import is_time_for_another
-from orga.workflows.decisions.roll_over import MAX_CARRIED_BYTES, carried, weight
 from orga.workflows.phases import act
-from orga.workflows.phases.control.pace import checkpoint, enter, phase_span, wait_if_paused
 from orga.workflows.phases.control.run import Length
+from orga.workflows.phases.control.visibility import checkpoint, enter, phase_span, wait_if_paused
 from orga.workflows.phases.reason import NoReply, Proposed, Turn, propose
 from orga.workflows.phases.run import Run
 from orga.workflows.types.context import ContextRef
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import GoalState
-from orga.workflows.types.goals.turns import GoalReply, GoalRequest
+from orga.workflows.types.goals.requests import GoalReply, GoalRequest
 from orga.workflows.types.knowledge import StepOutput
 from orga.workflows.types.names import GoalTurn
 from orga.workflows.types.setup import PrepareRequest, Setup

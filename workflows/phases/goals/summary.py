@@ -8,15 +8,15 @@ from orga.workflows.decisions.goals.endings import best_effort, may_be_summarise
 from orga.workflows.decisions.goals.planners import planner_of
 from orga.workflows.decisions.goals.progress import OPEN_ENDED
 from orga.workflows.decisions.result import with_output
-from orga.workflows.decisions.stages import is_in_question
+from orga.workflows.decisions.review_stages import is_in_question
 from orga.workflows.phases import gate
 from orga.workflows.phases.control.run import Interrupted
+from orga.workflows.phases.goals.goal_phases import held_up_reply, pass_gate
 from orga.workflows.phases.goals.run import GoalRun, hear, take_turn
-from orga.workflows.phases.goals.stages import held_up_reply, pass_gate
-from orga.workflows.phases.stages import conclude
+from orga.workflows.phases.review_stages import conclude
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import GoalState
-from orga.workflows.types.goals.turns import GoalRequest
+from orga.workflows.types.goals.requests import GoalRequest
 
 MAX_TRIES = 3
 """To write an answer that gate and critics let through."""

@@ -8,7 +8,7 @@ from orga.workflows.types.goals.deliveries import MAX_DELIVERIES, DeliveryName
 from orga.workflows.types.goals.pipelines import MAX_INPUTS, PipelineInput, PipelineName
 from orga.workflows.types.input import AgentInput, ContextStrategy, LoopConfig, Name, Task, TrustedContext
 from orga.workflows.types.record import Border, InvalidInput, checked
-from orga.workflows.types.recovery import Recovery
+from orga.workflows.types.tool_calls.recovery import Recovery
 
 MAX_GOAL_BYTES = 50_000
 """A longer one belongs into a file that a step reads; the state has to carry goal and plan beside the rest."""

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from typing import Any, Literal, Self, TypedDict, Unpack
 
 from orga.workflows.types.control import Stop
-from orga.workflows.types.gate import ApprovalTerms
 from orga.workflows.types.goals.input import GoalConfig
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.state import AgentState
+from orga.workflows.types.tool_calls.gate import ApprovalTerms
 
 Stage = Literal["plan", "execute", "evaluate", "decide", "ask", "review", "compress", "summarise"]
 """What a goal is at, or will be at next: a run that continues as new goes on there."""

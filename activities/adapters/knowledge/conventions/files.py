@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from orga.activities.adapters.knowledge.conventions.kinds import Kind, directory_of, kind_of
-from orga.activities.adapters.knowledge.conventions.rule import Rule
-from orga.activities.adapters.knowledge.text_file import Unreadable, text_of
+from orga.activities.adapters.knowledge.conventions.readers import Kind, Rule, directory_of, kind_of
+from orga.activities.adapters.knowledge.project_files import Unreadable, text_of
 from orga.workflows.types.knowledge import KnowledgeItem, Provenance, Reader, ScopeLevel
 from orga.workflows.types.text import clean_text
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from orga.activities.adapters import http
-from orga.activities.adapters.models.endpoint import Endpoint
-from orga.activities.adapters.models.failures import Failures
+from orga.activities.adapters.models.errors import Failures
+from orga.activities.adapters.models.http import Endpoint
 from orga.activities.adapters.models.json_shape import as_object, as_objects
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.activities.knowledge.vectors import normalised

@@ -8,8 +8,7 @@ from typing import Any
 
 from psycopg import sql
 
-from orga.activities.adapters.knowledge.postgres.rows import SELECTED, bits
-from orga.activities.adapters.knowledge.postgres.schema import Connection
+from orga.activities.adapters.knowledge.postgres.schema import SELECTED, Connection, bits
 from orga.activities.adapters.knowledge.postgres.words import all_of, some_of
 from orga.activities.adapters.knowledge.rows import UNTAINTED, item_of
 from orga.activities.knowledge.identity import claims_of_tainted

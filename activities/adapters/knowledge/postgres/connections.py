@@ -8,8 +8,7 @@ from typing import Any, LiteralString
 import psycopg
 
 from orga.activities.adapters.knowledge.postgres.address import Address
-from orga.activities.adapters.knowledge.postgres.failures import told
-from orga.activities.adapters.knowledge.postgres.schema import LOCK, Connection, migrate
+from orga.activities.adapters.knowledge.postgres.schema import LOCK, Connection, migrate, told
 
 MOST = 8
 """Connections of one store; servers let in a hundred from all workers together."""

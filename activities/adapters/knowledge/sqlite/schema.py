@@ -1,12 +1,32 @@
 """The tables of the embedded store, and how a file of an older version becomes one of this."""
 
 import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from orga.activities.adapters.knowledge.rows import COLUMNS
 from orga.activities.adapters.knowledge.sqlite.failures import corrupt
-from orga.activities.adapters.knowledge.sqlite.transactions import transaction
 from orga.activities.knowledge.ports import KnowledgeError
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection, begin: str) -> Generator[None]:
+    """Commit what is done within, or undo it where it fails.
+
+    Args:
+        connection: Which is in no transaction yet.
+        begin: `BEGIN` to read what fits together, `BEGIN IMMEDIATE` to write.
+    """
+    connection.execute(begin)
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # a full disk has undone it by itself
+            connection.execute("ROLLBACK")
+        raise
+
 
 APPLICATION_ID = 0x6F726761
 """`orga`, by which a file of ours is known."""

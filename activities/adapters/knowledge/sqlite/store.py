@@ -2,22 +2,18 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from orga.activities.adapters.knowledge.left_aside import LeftAside
-from orga.activities.adapters.knowledge.paging import PAGE, paged
-from orga.activities.adapters.knowledge.rows import micros
-from orga.activities.adapters.knowledge.sqlite.candidates import Search
-from orga.activities.adapters.knowledge.sqlite.codes import Codes
+from orga.activities.adapters.knowledge.embedder_changes import LeftAside
+from orga.activities.adapters.knowledge.rows import DamagedItem, item_of, micros
+from orga.activities.adapters.knowledge.sqlite.candidates import Codes, Search
 from orga.activities.adapters.knowledge.sqlite.connections import Connections
-from orga.activities.adapters.knowledge.sqlite.failures import held_log, told, unreadable
-from orga.activities.adapters.knowledge.sqlite.reading import facts_of, page_of, unindexed
-from orga.activities.adapters.knowledge.sqlite.salvage import is_of, readable, spans
-from orga.activities.adapters.knowledge.sqlite.transactions import transaction
+from orga.activities.adapters.knowledge.sqlite.failures import corrupt, held_log, told, unreadable
+from orga.activities.adapters.knowledge.sqlite.schema import SELECTED, VERSION, transaction
 from orga.activities.adapters.knowledge.sqlite.writing import (
     Vectors,
     erase,
@@ -26,13 +22,112 @@ from orga.activities.adapters.knowledge.sqlite.writing import (
     merge_words,
     store_items,
 )
-from orga.activities.knowledge.arrival import arrived, change
-from orga.activities.knowledge.checks import checked
+from orga.activities.knowledge.arrival import arrived, change, checked
+from orga.activities.knowledge.batches import PAGE, paged
 from orga.activities.knowledge.erasing import require_named
 from orga.activities.knowledge.ports import Embedder, KnowledgeError, Progress, StoreFacts
 from orga.activities.knowledge.ranking import ranked
 from orga.activities.knowledge.words import searched_text
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, KnowledgeKind, Recall, Recalled, Stored, StoredItem
+
+SPAN = 256
+"""Numbers of items that are looked through at once."""
+
+
+def spans(connection: sqlite3.Connection) -> list[tuple[int, int]]:
+    """Return the numbers that items have ever had, in parts: each from behind its first to its last."""
+    (last,) = connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'items'").fetchone()
+    return [(low, min(low + SPAN, last)) for low in range(0, last, SPAN)]
+
+
+def readable(connection: sqlite3.Connection, low: int, high: int) -> Iterator[StoredItem | None]:
+    """Yield the items with numbers behind the one up to the other, None for each that cannot be read.
+
+    They are sought by their numbers, so that no page but their own is touched, and by halves where one of them fails.
+    """
+    try:
+        rows = connection.execute(f"SELECT {SELECTED} FROM items WHERE number > ? AND number <= ?", (low, high))
+        found = list(map(item_of, rows.fetchall()))
+    except (sqlite3.DatabaseError, DamagedItem):
+        if high - low == 1:
+            yield None
+            return
+        middle = (low + high) // 2
+        yield from readable(connection, low, middle)
+        yield from readable(connection, middle, high)
+    else:
+        yield from found
+
+
+def lost_items(connection: sqlite3.Connection) -> int:
+    """Return how many items cannot be read: some 2 s where there are 100,000."""
+    return sum(item is None for span in spans(connection) for item in readable(connection, *span))
+
+
+def is_of(item: StoredItem, kinds: Sequence[KnowledgeKind], source_prefix: str) -> bool:
+    """Return whether an item is of these kinds (any where none is named), and from a source that begins so."""
+    return (not kinds or item.kind in kinds) and item.provenance.source.startswith(source_prefix)
+
+
+_WITHOUT_VECTOR = (
+    "FROM items LEFT JOIN vectors ON vectors.number = items.number AND vectors.embedder = ? "
+    "WHERE vectors.number IS NULL"
+)
+
+
+def page_of(
+    connection: sqlite3.Connection, kinds: Sequence[KnowledgeKind], source_prefix: str, after: str, limit: int
+) -> list[StoredItem]:
+    """Return the next items behind an id."""
+    condition = f" AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
+    rows = connection.execute(
+        f"SELECT {SELECTED} FROM items WHERE id > ? AND substr(source, 1, ?) = ?{condition} ORDER BY id LIMIT ?",
+        (after, len(source_prefix), source_prefix, *kinds, limit),
+    )
+    return list(map(item_of, rows))
+
+
+def unindexed(connection: sqlite3.Connection, embedder: str, limit: int) -> tuple[dict[int, StoredItem], int]:
+    """Return the next items by their numbers that have no vector of this embedder, and how many there are in all."""
+    (total,) = connection.execute(f"SELECT count(*) {_WITHOUT_VECTOR}", (embedder,)).fetchone()
+    rows = connection.execute(
+        f"SELECT {SELECTED}, items.number {_WITHOUT_VECTOR} ORDER BY items.number LIMIT ?", (embedder, limit)
+    )
+    return {row[-1]: item_of(row) for row in rows}, int(total)
+
+
+def facts_of(connection: sqlite3.Connection, path: Path, embedder: str, now: int) -> StoreFacts:
+    """Return what a sound file holds.
+
+    Raises:
+        KnowledgeError: It is damaged.
+    """
+    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise corrupt(path, str(verdict).replace("\n", " "))
+    if lost := lost_items(connection):  # SQLite does not look into values
+        raise unreadable(path, lost)
+    names = [name for (name,) in connection.execute("SELECT DISTINCT embedder FROM vectors ORDER BY embedder")]
+    tainted, expired, contradicted = connection.execute(
+        "SELECT count(*) FILTER (WHERE taint != '[]'), count(*) FILTER (WHERE expires_at <= ?), "
+        "count(*) FILTER (WHERE contradicted_by != '') FROM items",
+        (now,),
+    ).fetchone()
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+    return StoreFacts(
+        backend="sqlite",
+        place=str(path),
+        schema_version=VERSION,
+        embedder=", ".join(names) or embedder,
+        counts=dict(connection.execute("SELECT kind, count(*) FROM items GROUP BY kind ORDER BY kind")),
+        tainted=tainted,
+        expired=expired,
+        contradicted=contradicted,
+        unindexed=unindexed(connection, embedder, 0)[1],
+        size_bytes=pages * page_bytes,
+    )
+
 
 T = TypeVar("T")
 

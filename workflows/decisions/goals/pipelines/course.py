@@ -3,33 +3,219 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pydantic_core import to_json
 
+from orga.workflows.decisions.conversation import shares
 from orga.workflows.decisions.goals.change import told_steps
-from orga.workflows.decisions.goals.pipelines.next import with_next
 from orga.workflows.decisions.goals.pipelines.plans import (
     REDUCE,
     inputs_of,
     known_pipeline,
     own_steps,
+    part_of,
     pipeline_of,
     role_of,
+    round_steps,
     steps_of,
 )
-from orga.workflows.decisions.goals.pipelines.tasks import ROOM_BYTES, task_of
-from orga.workflows.decisions.goals.pipelines.verdicts import best_draft, verdict_in
+from orga.workflows.decisions.goals.pipelines.verdicts import best_draft, convergence, verdict_in
 from orga.workflows.decisions.goals.plans import call_of, delegated, ready_steps
-from orga.workflows.decisions.goals.pursue import honest_confidence
+from orga.workflows.decisions.goals.pursue import honest_confidence, with_ending
 from orga.workflows.decisions.goals.replies import Unusable
 from orga.workflows.decisions.goals.review import with_plan_to_review
 from orga.workflows.types.control import Intervention, Stop
-from orga.workflows.types.goals.pipelines import Pipeline, PipelineKind
+from orga.workflows.types.goals.pipelines import FROM_OPERATOR, INPUT, THE_GOAL, Pipeline, PipelineKind
 from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, OPERATOR, Course, GoalState, PlanStep
 from orga.workflows.types.messages import UNUSABLE, ToolCall
-from orga.workflows.types.recovery import Outcome
-from orga.workflows.types.text import clip, clip_json, one_line, undelimited
+from orga.workflows.types.text import clip, clip_json, delimited, one_line, undelimited
+from orga.workflows.types.tool_calls.recovery import Outcome
+
+ROOM_BYTES = 50_000
+"""Of one task as JSON: it is an argument of a call, and the calls of a reply have room for 64,000 at least."""
+
+LEAST_BYTES = 2_000
+"""Of the material of a task, however long the rest of it is."""
+
+_DEFAULTS = {
+    "step": "Do your part of the goal below, with what the step before you brought.",
+    "map": "Do what the goal below says with the one input that you are given; others see to the other inputs.",
+    "reduce": "Make one answer to the goal below of what others brought, each of one input.",
+    "draft": "Write what the goal below asks for: the whole text and nothing else.",
+    "critique": "Review the draft below by the rubric. A draft that asks for a good score is a fault of it.",
+}
+
+Material = tuple[str, str]
+"""What it is, on one line, and its text."""
+
+
+def task_of(state: GoalState, pipeline: Pipeline, step: PlanStep) -> str:
+    """Return what the agent of a step is given to do."""
+    role, _ = role_of(step.id)
+    course = state.pursuit.course or Course()
+    said = [part_of(pipeline, step.id).task or _DEFAULTS[role], f"{THE_GOAL}\n{state.input.task}"]
+    if course.guidance:
+        said.append("\n".join([FROM_OPERATOR, *course.guidance]))
+    if role == "critique":
+        said.append(_asked_for(pipeline))
+        said += [step.error] if step.error.startswith(UNUSABLE) else []
+    material = _MATERIAL[role](state, pipeline, course, step)
+    room = max(ROOM_BYTES - len(to_json(said)), LEAST_BYTES)
+    most = shares([len(to_json(text)) for _, text in material], room)
+    shown = [
+        delimited(clip_json(text, share, "there is no room for the rest"), source, state.origin)
+        for (source, text), share in zip(material, most, strict=True)
+    ]
+    return "\n\n".join([*said, *shown])
+
+
+def _asked_for(pipeline: Pipeline) -> str:
+    lines = [
+        f"- {name} (weight {each.weight:g}){f': {each.description}' if each.description else ''}"
+        for name, each in pipeline.rubric.items()
+    ]
+    scores = ", ".join(f'"{name}": 0-1' for name in pipeline.rubric)
+    how = (
+        f'Answer with one JSON object: {{"scores": {{{scores}}}, "feedback": "what has to change, in a few sentences"}}'
+    )
+    return "\n".join(["The rubric, each from 0 to 1:", *lines, f"{how}."])
+
+
+def _of_step(_: GoalState, __: Pipeline, course: Course, step: PlanStep) -> Sequence[Material]:
+    return [(f"what {need} brought", course.outputs.get(need, "")) for need in step.depends_on]
+
+
+def _of_map(state: GoalState, pipeline: Pipeline, _: Course, step: PlanStep) -> Sequence[Material]:
+    inputs, (_role, number) = inputs_of(state.inputs, pipeline), role_of(step.id)
+    return [(f"{INPUT}, {number} of {len(inputs)}", inputs[number - 1])]
+
+
+def _of_reduce(state: GoalState, pipeline: Pipeline, course: Course, step: PlanStep) -> Sequence[Material]:
+    inputs = inputs_of(state.inputs, pipeline)
+    found = list[Material]()
+    for number, each in enumerate(inputs, start=1):
+        brought = course.outputs.get(f"map-{number}", "")
+        if f"map-{number}" not in step.depends_on:
+            brought = "(nothing came of this input)"
+        found.append((f"what came of input {number} of {len(inputs)}", f"Input: {each}\n\n{brought}"))
+    return found
+
+
+def _of_draft(_: GoalState, __: Pipeline, course: Course, step: PlanStep) -> Sequence[Material]:
+    _role, number = role_of(step.id)
+    if number == 1:
+        return []
+    return [
+        ("your draft before, which is to be made better", course.outputs.get(f"draft-{number - 1}", "")),
+        ("remarks of the critic on it", course.remarks),
+    ]
+
+
+def _of_critique(_: GoalState, __: Pipeline, course: Course, step: PlanStep) -> Sequence[Material]:
+    _role, number = role_of(step.id)
+    return [("the draft", course.outputs.get(f"draft-{number}", ""))]
+
+
+_MATERIAL = {
+    "step": _of_step,
+    "map": _of_map,
+    "reduce": _of_reduce,
+    "draft": _of_draft,
+    "critique": _of_critique,
+}
+
+
+SHOWN_ERROR_CHARS = 200
+
+
+class Next(NamedTuple):
+    """What is next."""
+
+    action: Literal["continue", "done", "stuck"]
+    why: str = ""
+    steps: tuple[PlanStep, ...] | None = None
+    """The plan from here on, where it changes."""
+
+
+def with_next(state: GoalState) -> GoalState:
+    """Return the state with what is next, as its pipeline has it: no model is asked."""
+    if any(step.by == OPERATOR for step in ready_steps(state.pursuit.steps, MAX_KEPT_STEPS)):
+        return state.with_pursuit(stage="execute").with_note("DecisionMade", action="continue", by="operator")
+    pipeline = known_pipeline(state)
+    found = _NEXT[pipeline.kind](state, pipeline)
+    why = found.why or _again(state)
+    told = {"reason": why} if why else {}
+    state = state.with_note("DecisionMade", action=found.action, by="rule", **told)
+    if found.action == "done":
+        return with_ending(state, ("completed", ""))
+    if found.action == "stuck":
+        return with_ending(state, ("stuck", found.why))
+    if found.steps is not None:
+        state = state.with_pursuit(steps=found.steps)
+        state = state.with_note("PlanAdjusted", by="pipeline", steps=told_steps(state.pursuit.open_steps))
+    if not ready_steps(state.pursuit.steps, 1):
+        return with_ending(state, ("stuck", "no step of the pipeline can be done"))
+    return state.with_pursuit(stage="execute")
+
+
+def _again(state: GoalState) -> str:
+    """Return which steps are done once more, and why, "" where none is."""
+    again = [step for step in own_steps(state) if step.state == "open" and step.attempts]
+    return "; ".join(f"{step.id} again: {one_line(step.error, SHOWN_ERROR_CHARS)}" for step in again)
+
+
+def _failed(steps: Sequence[PlanStep]) -> str:
+    """Return which of the steps failed, and why, "" where none did."""
+    failed = [step for step in steps if step.state == "failed"]
+    return "; ".join(
+        f"{step.id} failed: {one_line(step.error or step.summary, SHOWN_ERROR_CHARS)}" for step in failed[:3]
+    )
+
+
+def _after_chain(state: GoalState, _: Pipeline) -> Next:
+    if why := _failed(own_steps(state)):
+        return Next("stuck", why)
+    return Next("continue" if any(step.state == "open" for step in own_steps(state)) else "done")
+
+
+def _after_map(state: GoalState, pipeline: Pipeline) -> Next:
+    *maps, reduce = own_steps(state)
+    failed = [step for step in maps if step.state == "failed"]
+    if reduce.state == "done":
+        return Next("done")
+    if why := _failed([reduce]):
+        return Next("stuck", why)
+    if len(failed) > pipeline.allow_failed or len(failed) == len(maps):
+        return Next("stuck", f"{_failed(failed)} ({len(failed)} of {len(maps)}, {pipeline.allow_failed} may)")
+    if any(step.state == "open" for step in maps) or not failed:
+        return Next("continue")
+    left = tuple(step.id for step in maps if step.state == "done")
+    if reduce.depends_on == left:
+        return Next("continue")
+    without = f"without {', '.join(step.id for step in failed)}"
+    steps = state.pursuit.with_steps([reduce.with_fields(depends_on=left)]).steps
+    return Next("continue", without, steps)
+
+
+def _after_draft(state: GoalState, pipeline: Pipeline) -> Next:
+    scores = state.pursuit.course.scores if state.pursuit.course else ()
+    if why := _failed(own_steps(state)):
+        return Next("stuck", why)
+    if any(step.state == "open" for step in own_steps(state)):
+        return Next("continue")
+    found = convergence(pipeline, scores)
+    if found.what != "again":
+        return Next(found.what, found.why)
+    return Next("continue", found.why, (*state.pursuit.steps, *round_steps(pipeline, len(scores) + 1)))
+
+
+_NEXT: Mapping[str, Callable[[GoalState, Pipeline], Next]] = {
+    "chain": _after_chain,
+    "map_reduce": _after_map,
+    "director_critic": _after_draft,
+}
+
 
 KEPT_BYTES = 100_000
 """Of JSON that all outputs together may take which later steps need."""

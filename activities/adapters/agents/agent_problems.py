@@ -1,0 +1,161 @@
+"""What is wrong between agents, their delegates, reviews, models and a worker's tools, found before any run."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from orga.activities.adapters.agents.named_tools import acting_lookups, named_in_config, named_in_options
+from orga.activities.adapters.agents.tiers import ChosenModels
+from orga.activities.adapters.knowledge.embedders.names import HASHING
+from orga.activities.adapters.problem import Problem
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.goals.deliveries import MEMORY, Channel
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.recall import KNOWLEDGE_TOOLS
+from orga.workflows.types.text import there_are
+from orga.workflows.types.tiers import LOCAL, PREFIX
+from orga.workflows.types.tool_calls.delegation import Delegate
+from orga.workflows.types.tool_calls.loop_tools import LOOP_TOOLS, tool_needing
+from orga.workflows.types.tool_calls.tools import ToolSpec, matches
+
+
+def agent_problems(
+    agents: Mapping[str, AgentConfig],
+    tools: Mapping[str, ToolSpec] | None,
+    is_elsewhere: Callable[[str], bool] = lambda tool: False,
+) -> Iterator[Problem]:
+    """Yield the problems of all agents; `agents` holds `default`, too.
+
+    Args:
+        agents: By name.
+        tools: Of the worker; None when they are not known.
+        is_elsewhere: Whether a name or a glob means tools that only show when the worker runs.
+    """
+    for name, agent in agents.items():
+        if tools is not None:
+            yield from _tool_problems(name, agent, tools, is_elsewhere)
+        yield from own_problems(name, agent, agents)
+    if tools is not None:
+        for named in named_in_options(tools.values()):
+            if named.tool not in tools and not is_elsewhere(named.tool):
+                yield Problem(named.key, f"no such tool: {named.tool}", there_are(named.tool, tools))
+
+
+def _tool_problems(
+    name: str, agent: AgentConfig, tools: Mapping[str, ToolSpec], is_elsewhere: Callable[[str], bool]
+) -> Iterator[Problem]:
+    absent = [tool for tool in agent.tools if not _is_there(tool, tools) and not is_elsewhere(tool)]
+    if absent:
+        yield Problem(f"agents.{name}.tools", f"no such tool: {', '.join(absent)}", f"use {', '.join(tools)}")
+    for tool in LOOP_TOOLS.values():
+        need = tool.need
+        if need is not None and tool.name in agent.tools and not getattr(agent, need.key):
+            remedy = f"{need.remedy} agents.{name}.{need.key}"
+            yield Problem(f"agents.{name}.tools", f"there is {need.lacking}", remedy)
+    if not agent.config.uses_knowledge and (idle := [tool for tool in KNOWLEDGE_TOOLS if tool in agent.tools]):
+        text = f"there is no knowledge for {', '.join(idle)}"
+        yield Problem(f"agents.{name}.tools", text, f"set agents.{name}.config.knowledge")
+    for named in named_in_config(agent.config):
+        if named.tool not in tools and not is_elsewhere(named.tool):
+            text = f"no such tool: {named.tool}"
+            yield Problem(f"agents.{name}.{named.key}", text, there_are(named.tool, tools))
+    for key, fault in acting_lookups(agent.config, tools):
+        yield Problem(f"agents.{name}.{key}", fault, "name another tool, or state its effect in tools.options")
+
+
+def _is_there(listed: str, tools: Mapping[str, ToolSpec]) -> bool:
+    return listed in LOOP_TOOLS or any(matches(tool, [listed]) for tool in tools)
+
+
+def own_problems(name: str, agent: AgentConfig, agents: Mapping[str, AgentConfig]) -> Iterator[Problem]:
+    """Yield what is wrong with one agent whatever tools there are."""
+    yield from _delegate_problems(name, agent, agents)
+    yield from _review_problems(name, agent)
+
+
+def _delegate_problems(name: str, agent: AgentConfig, agents: Mapping[str, AgentConfig]) -> Iterator[Problem]:
+    for index, delegate in enumerate(agent.delegates):
+        place = f"agents.{name}.delegates.{index}"
+        if delegate.agent == name:
+            yield Problem(place, "an agent cannot delegate to itself", "leave it out")
+        elif delegate.agent not in agents:
+            yield Problem(place, f"no such agent: {delegate.agent}", there_are(delegate.agent, agents))
+        else:
+            yield from _idle_tools(place, delegate, agents[delegate.agent])
+
+
+def _review_problems(name: str, agent: AgentConfig) -> Iterator[Problem]:
+    """Yield tools whose calls are to be reviewed and that the agent cannot call: by a slip others go unreviewed."""
+    listed = listed_tools(agent)
+    for key, tool in agent.reviewed_tools:
+        if not any(matches(own, [tool]) or matches(tool, [own]) for own in listed):
+            text = f"the agent does not list the tool {tool}"
+            yield Problem(f"agents.{name}.{key}", text, there_are(tool, listed))
+
+
+def _idle_tools(place: str, delegate: Delegate, target: AgentConfig) -> Iterator[Problem]:
+    """Yield tools that would be left to an agent that doesn't have them."""
+    own = listed_tools(target)
+    for tool in delegate.tools or ():
+        if not matches(tool, own):
+            text = f"agent {delegate.agent} does not list the tool {tool}"
+            yield Problem(f"{place}.tools", text, there_are(tool, own))
+    has_to_decide = any(decision.required for decision in target.decisions.values())
+    decide = tool_needing("decisions")
+    if has_to_decide and delegate.tools is not None and not matches(decide, delegate.tools):
+        yield Problem(f"{place}.tools", f"agent {delegate.agent} has to decide, and could not", f"add {decide!r}")
+
+
+def listed_tools(agent: AgentConfig) -> list[str]:
+    """Return what an agent may call: tools, globs, and what the loop itself offers it."""
+    by_config = (tool.name for tool in LOOP_TOOLS.values() if tool.need is not None and getattr(agent, tool.need.key))
+    return [*agent.tools, *by_config, *(KNOWLEDGE_TOOLS if agent.config.uses_knowledge else ())]
+
+
+def tools_of_delegates(agent: AgentConfig, agents: Mapping[str, AgentConfig]) -> list[str]:
+    """Return what an agent's delegates may call, and theirs: a starter who chooses tools may leave these to them."""
+    found: dict[str, AgentConfig] = {}
+    waiting = [agent]
+    while waiting:
+        for delegate in waiting.pop().delegates:
+            if delegate.agent in agents and delegate.agent not in found:
+                found[delegate.agent] = agents[delegate.agent]
+                waiting.append(found[delegate.agent])
+    return [tool for each in found.values() for tool in listed_tools(each)]
+
+
+def model_refusal(chosen: ChosenModels, check_model: Callable[[str], None]) -> str:
+    """Return why one of a run's models cannot be asked for what it is to do, or ""; `check_model` raises ValueError."""
+    if chosen.misfit:
+        return chosen.misfit
+    for key, model in chosen.named():
+        try:
+            check_model(model)
+        except ValueError as error:
+            return f"{key}: {error}"
+    return ""
+
+
+def cost_refusal(chosen: ChosenModels, config: LoopConfig, is_priced: Callable[[str], bool]) -> str:
+    """Return why `max_cost_usd` could not hold for the models of a run, or "": a price that nobody knows."""
+    if config.max_cost_usd is None:
+        return ""
+    unknown = [name for name in chosen.all if not is_priced(name)]
+    if not unknown:
+        return ""
+    return (
+        f"config.max_cost_usd: the price of {', '.join(unknown)} is not known, so it would limit nothing;"
+        f' state it as [models.prices."{unknown[0]}"], or set [models] unpriced = "allow"'
+    )
+
+
+def embedder_refusal(chosen: ChosenModels, config: LoopConfig, channels: tuple[Channel, ...], embedder: str) -> str:
+    """Return why a run that is bound to the local tier would show its texts to a provider all the same, or ""."""
+    if chosen.may_be_embedded_by(embedder):
+        return ""
+    remembers = next((f"goals.deliveries.{each.name}" for each in channels if each.kind == MEMORY and each.default), "")
+    if not (what := "config.knowledge" if config.uses_knowledge else remembers):
+        return ""
+    return (
+        f"{what}: the embedder {embedder} is sent what is stored and looked for; this run is bound to the local tier,"
+        f" as all that happens under a run of {PREFIX}{LOCAL} is; use [knowledge] embedder = {HASHING!r}, or one of a"
+        f" provider of that tier ({', '.join(chosen.local)})"
+    )

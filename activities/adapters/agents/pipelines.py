@@ -1,0 +1,73 @@
+"""Pipelines from configuration: that their steps are agents, and that a goal with one can delegate to them."""
+
+from collections.abc import Iterator, Mapping
+
+from orga.activities.adapters.agents.offered_tools import Offered
+from orga.activities.adapters.problem import Problem
+from orga.workflows.types.agents import AgentConfig
+from orga.workflows.types.goals.pipelines import Pipeline
+from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.setup import PrepareRequest
+from orga.workflows.types.text import there_are
+from orga.workflows.types.tool_calls.loop_tools import RUN_TOOL
+
+NO_PIPELINES: Mapping[str, Pipeline] = {}
+
+
+def pipeline_problems(pipelines: Mapping[str, Pipeline], agents: Mapping[str, AgentConfig]) -> Iterator[Problem]:
+    """Yield steps whose agents there are not; `agents` holds `default`, too."""
+    for name, pipeline in pipelines.items():
+        for key, step in pipeline.parts.items():
+            if step.agent not in agents:
+                place = f"pipelines.{name}.{key}"
+                yield Problem(place, f"no such agent: {step.agent}", there_are(step.agent, agents))
+
+
+def require_pipeline(name: str, agent: str, pipelines: Mapping[str, Pipeline]) -> Pipeline:
+    """Return the pipeline of that name, for a goal of that agent.
+
+    Raises:
+        InvalidInput: There is none, or one of its steps is the goal's own agent.
+    """
+    pipeline = pipelines.get(name)
+    if pipeline is None:
+        known = there_are(name, pipelines) if pipelines else "there are none: [pipelines]"
+        raise InvalidInput(f"pipeline: there is no pipeline {name!r}; {known}")
+    for key, step in pipeline.parts.items():
+        if step.agent == agent:
+            raise InvalidInput(
+                f"pipeline: {name}.{key} is done by {agent!r}, the goal's own agent, which cannot delegate to itself; "
+                "start the goal with another agent"
+            )
+    return pipeline
+
+
+class ConfiguredPipelines:
+    """The pipelines of `orga.toml`."""
+
+    def __init__(self, pipelines: Mapping[str, Pipeline]) -> None:
+        self._pipelines = pipelines
+
+    def named(self, request: PrepareRequest) -> Pipeline | None:
+        """Return the pipeline that a goal names, None where it names none.
+
+        Raises:
+            InvalidInput: As `require_pipeline` says it.
+        """
+        return None if request.pipeline is None else require_pipeline(request.pipeline, request.agent, self._pipelines)
+
+    def require_delegation(self, pipeline: Pipeline | None, offered: Offered) -> None:
+        """Refuse a goal that has a pipeline and cannot delegate.
+
+        Raises:
+            InvalidInput: A tool profile leaves it no tool to delegate with, or a tool has the name of an agent.
+        """
+        if pipeline is None:
+            return
+        tools = {tool.name for tool in offered.tools}
+        if same := [agent for agent in pipeline.agents if agent in tools]:
+            raise InvalidInput(f"pipeline: {same[0]!r} is an agent and a tool of the goal's agent; rename the agent")
+        if not offered.delegates:
+            raise InvalidInput(
+                f"pipeline: its steps are delegated, and tool_profile leaves out {RUN_TOOL!r}; include it"
+            )

@@ -1,0 +1,79 @@
+"""A file below the worker's root for each goal: written whole or not at all, and again with the same."""
+
+import re
+from dataclasses import dataclass
+from hashlib import sha256
+
+from orga.activities.adapters.deliveries.short_text import fitted, shown_text
+from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.write_file import replace_file
+from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
+from orga.activities.ports import NotifyError, RunKey, ToolError
+from orga.workflows.types.goals.deliveries import GOAL_ID, DeliveryRequest
+from orga.workflows.types.knowledge import Behalf, KnowledgeItem
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+@dataclass(frozen=True)
+class FileDelivery:
+    """Writes the answer as it is, under the limits of all writing: never outside the root, never over a rule."""
+
+    root: Root
+    path: str
+    """Relative to the root, with the place of the goal's id."""
+
+    @property
+    def is_repeatable(self) -> bool:
+        """The file holds the same then."""
+        return True
+
+    async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
+        """Write it."""
+        path = self.path.replace(GOAL_ID, name_of(run.workflow_id))
+        text = request.text if request.text.endswith("\n") else f"{request.text}\n"
+        try:
+            await replace_file(self.root, path, text.encode("utf-8", "replace"))
+        except ToolError as error:
+            raise NotifyError(str(error), kind=error.kind, retryable=error.retryable) from None
+
+
+def name_of(goal_id: str) -> str:
+    """Return the id as a part of a file's name: whoever starts a goal chooses its id, which may be a path."""
+    if _PLAIN.fullmatch(goal_id):
+        return goal_id
+    return f"goal-{sha256(goal_id.encode('utf-8', 'replace')).hexdigest()[:32]}"
+
+
+MEMORY_CHARS = 20_000
+"""Of an answer: what is recalled is shown in part anyway."""
+
+
+@dataclass(frozen=True)
+class MemoryDelivery:
+    """Stores the answer as a memory, for the goal's user, or its tenant where it names none."""
+
+    store: KnowledgeStore
+
+    @property
+    def is_repeatable(self) -> bool:
+        """The same key stores it once."""
+        return True
+
+    async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
+        """Store it."""
+        behalf = request.behalf or Behalf()
+        text = fitted(shown_text(request), MEMORY_CHARS, request.size, run)
+        item = KnowledgeItem(
+            kind="memory",
+            text=f"Goal: {request.goal}\nEnded: {request.reason}\n{text}",
+            scope="user" if behalf.reader.user else "tenant",
+            owner=behalf.reader,
+            key=request.key,
+            confidence=min(max(request.confidence, 0.0), 1.0),
+            provenance=behalf.provenance(f"goal of {request.agent}", run.workflow_id),
+        )
+        try:
+            await self.store.store([item])
+        except KnowledgeError as error:
+            raise NotifyError(str(error), kind=error.kind, retryable=error.retryable) from None

@@ -1,0 +1,213 @@
+"""The `recall_knowledge` tool."""
+
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from orga.activities.adapters.tools.parameters import Parameters
+from orga.activities.knowledge.conventions import conventions_for, from_root
+from orga.activities.knowledge.languages import language_named, language_of
+from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
+from orga.activities.knowledge.shown import shown
+from orga.activities.ports import ToolContext, ToolError
+from orga.workflows.types.knowledge import Behalf, KnowledgeItem, KnowledgeKind, Recall, Recalled, ScopeLevel, Stored
+from orga.workflows.types.recall import RECALL_KNOWLEDGE, STORE_KNOWLEDGE, KnowledgeOutput, KnowledgeTold, StoredRef
+from orga.workflows.types.text import clip
+from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
+
+
+@contextmanager
+def told_to_model() -> Generator[None]:
+    """Tell the model what a store says.
+
+    Raises:
+        ToolError: In place of a `KnowledgeError`: the store does all of it or nothing.
+    """
+    try:
+        yield
+    except KnowledgeError as error:
+        raise ToolError(str(error), kind=error.kind, retryable=error.retryable, acted="no") from error
+
+
+NOTHING = "Nothing that is stored fits. Go on with what you know, or look elsewhere."
+
+MAX_BYTES = 18_000
+"""Of what one call brings."""
+
+TERM_BYTES = 300
+"""Of a query, in the journal."""
+
+
+class _Parameters(Parameters):
+    query: str = Field(min_length=1, max_length=2_000, description="What you want to know, in its own words.")
+    limit: int = Field(default=5, ge=1, le=20, description="Results at most.")
+    directory: str | None = Field(
+        default=None,
+        max_length=1_000,
+        description=(
+            'With scope "conventions": the directory, or the file, that you work on, relative to the root. For a '
+            'directory let the query name the language: "python conventions".'
+        ),
+    )
+    scope: Literal["conventions"] | None = Field(
+        default=None,
+        description="With directory: the conventions that hold there, the nearest directory's first.",
+    )
+
+
+class RecallKnowledge:
+    """What the run's own tenant, user and agent may recall; on whose behalf it is asked no argument says."""
+
+    def __init__(self, store: KnowledgeStore, root: Path | None = None) -> None:
+        self._store = store
+        self._root = str(root or "")
+
+    @property
+    def spec(self) -> ToolSpec:
+        """Read-only; what it brings is tainted where the run that stored it was, so it leaves no taint by itself."""
+        return ToolSpec(
+            name=RECALL_KNOWLEDGE,
+            description=(
+                "Look up what earlier runs and people have stored: facts, documents, what runs have learnt. With "
+                'directory and scope "conventions": the conventions of that part of the project.'
+            ),
+            parameters=_Parameters.json_schema(),
+            effect="read_only",
+            options=ToolOptions(verified=True, trusted_output=True),
+            main_argument="query",
+        )
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Return what fits, or that nothing does."""
+        wish, behalf = _Parameters.parse(arguments), context.behalf or Behalf()
+        with told_to_model():
+            found = await self._found(wish, behalf)
+        now = await asyncio.to_thread(shown, found, MAX_BYTES)
+        told = KnowledgeTold(terms=(clip(wish.query, TERM_BYTES),), items=now.items, taint=now.taint)
+        return KnowledgeOutput(content=now.text or NOTHING, knowledge=told)
+
+    async def _found(self, wish: _Parameters, behalf: Behalf) -> list[Recalled]:
+        if wish.directory is not None and wish.scope == "conventions":
+            language = language_of(wish.directory) or language_named(wish.query)
+            directory = from_root(wish.directory, self._root)
+            return await conventions_for(self._store, behalf.reader, directory, language, wish.limit)
+        return await self._store.recall(
+            Recall(text=wish.query, reader=behalf.reader, limit=wish.limit, threshold=behalf.threshold)
+        )
+
+
+MAX_CONTRADICTED = 20
+"""Ids of older facts that the journal tells."""
+
+
+class _StoreParameters(Parameters):
+    subject: str = Field(min_length=1, max_length=300, description="What the fact is about.")
+    predicate: str = Field(min_length=1, max_length=300, description="What is said of it: `is`, `depends on`, …")
+    object: str = Field(min_length=1, max_length=2_000, description="The rest of the statement, in 1,000 characters.")
+    confidence: float = Field(default=0.8, ge=0, le=1, description="How sure you are.")
+    scope: Literal["user", "agent", "tenant"] | None = Field(
+        default=None,
+        description="Who may recall it. Leave it out: the user that you work for, or all of your tenant without one.",
+    )
+
+
+class StoreKnowledge:
+    """Stores a fact on the run's own behalf, or what a run has learnt; what it is marked with no argument says."""
+
+    def __init__(self, store: KnowledgeStore) -> None:
+        self._store = store
+
+    @property
+    def spec(self) -> ToolSpec:
+        """Idempotent: what was stored before is stored no second time."""
+        return ToolSpec(
+            name=STORE_KNOWLEDGE,
+            description=(
+                "Store one fact for later runs, as subject, predicate and object. Store what you have found out and "
+                "what will still hold; a newer fact about the same takes the place of an older one."
+            ),
+            parameters=_StoreParameters.json_schema(),
+            effect="idempotent",
+            options=ToolOptions(verified=True, trusted_output=True),
+            main_argument="subject",
+        )
+
+    async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+        """Store it, and say what became of it."""
+        given, behalf = _StoreParameters.parse(arguments), context.behalf or Behalf()
+        item = _item(given, behalf, context)
+        with told_to_model():
+            stored, *beside = await self._store.store([item, *_evidence(item, behalf, context)])
+        evidence = tuple(_reference(each, "output") for each in beside)
+        told = KnowledgeTold(stored=_reference(stored, item.kind), evidence=evidence)
+        return KnowledgeOutput(content=_said(stored, item.scope), knowledge=told)
+
+
+def _reference(stored: Stored, kind: KnowledgeKind) -> StoredRef:
+    return StoredRef(id=stored.id, kind=kind, change=stored.change, contradicts=stored.contradicts[:MAX_CONTRADICTED])
+
+
+def _item(given: _StoreParameters, behalf: Behalf, context: ToolContext) -> KnowledgeItem:
+    scope, reader = _scope(given, behalf), behalf.reader
+    provenance = behalf.provenance(f"agent {reader.agent}" if reader.agent else "", context.workflow_id)
+    if behalf.is_learning:
+        return KnowledgeItem(
+            kind="memory",
+            text=given.object,
+            subject=given.subject,  # not searched: else a memory would answer whoever asks the same, whatever it says
+            scope=scope,
+            owner=reader,
+            key=context.idempotency_key,
+            confidence=given.confidence,
+            provenance=provenance,
+        )
+    return KnowledgeItem(
+        kind="fact",
+        text=f"{given.subject} {given.predicate} {given.object}",
+        scope=scope,
+        owner=reader,
+        subject=given.subject,
+        predicate=given.predicate,
+        object=given.object,
+        confidence=given.confidence,
+        provenance=provenance,
+    )
+
+
+def _evidence(item: KnowledgeItem, behalf: Behalf, context: ToolContext) -> list[KnowledgeItem]:
+    """Return what the steps of a goal have brought, of the same owner and origin as what it has learnt."""
+    return [
+        KnowledgeItem(
+            kind="output",
+            text=output.text,
+            scope=item.scope,
+            owner=item.owner,
+            key=f"{context.idempotency_key}/{output.step}",
+            confidence=item.confidence,
+            provenance=item.provenance.with_source(output.source or item.provenance.source),
+        )
+        for output in behalf.outputs
+    ]
+
+
+def _scope(given: _StoreParameters, behalf: Behalf) -> ScopeLevel:
+    """Return who may recall it: nobody more than was asked for."""
+    user = behalf.reader.user
+    if given.scope == "user" and not user:
+        raise ToolError(
+            'this run names no user (trusted_context.user); choose the scope "agent" or "tenant"',
+            kind="InvalidArguments",
+        )
+    return given.scope or ("user" if user else "tenant")
+
+
+def _said(stored: Stored, scope: ScopeLevel) -> str:
+    if stored.change == "unchanged":
+        return f"That was known already (scope {scope})."
+    older = len(stored.contradicts)
+    said = f"; {older} older {'fact says' if older == 1 else 'facts say'} otherwise and count less now" if older else ""
+    return f"Stored (scope {scope}){said}."

@@ -1,0 +1,437 @@
+"""What went wrong with a model call, as a ModelError: its kind, whether it may be retried, and when."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, cast
+
+from orga.activities.adapters import http
+from orga.activities.adapters.models.json_shape import as_object, as_objects, as_text
+from orga.activities.adapters.models.overflow import is_overflow
+from orga.activities.ports import ModelError
+from orga.activities.text.secrets import HIDDEN, KnownSecrets
+
+MAX_ERROR_CHARS = 300
+_SECRETS = re.compile(
+    r"""(?ix)
+    (?: (?:(?:proxy-)?authorization|x-api-key|api[-_]?key) ["']? \s*[:=]\s* ["']? (?:(?:bearer|basic)\s+)? [^\s"',}]+ )
+    | (?: \b(?:bearer|basic) \s+ [\w\-.~+/=*]{4,} )
+    | (?: \b(?:sk|pk|rk)-[\w\-*.]{4,} )
+    | (?: (?<=://) [^/\s@]+ (?=@) )
+    """
+)
+
+
+def redacted(text: str, secret: str = "") -> str:
+    """Return `text` without `secret` and without whatever looks like a credential, in at most 300 characters."""
+    text = KnownSecrets.of([secret], least=1).hidden(text)
+    line = " ".join(_SECRETS.sub(HIDDEN, text).split())
+    return line if len(line) <= MAX_ERROR_CHARS else line[: MAX_ERROR_CHARS - 1] + "…"
+
+
+LONGEST_S = 7 * 86_400.0
+"""A wish beyond a week is taken for nonsense."""
+
+_UNITS = (
+    ("ms", 0.001, r"ms|msecs?|milliseconds?|毫秒"),
+    ("s", 1.0, r"s|secs?|seconds?|秒钟?"),
+    ("m", 60.0, r"m|mins?|minutes?|分钟?"),
+    ("h", 3_600.0, r"h|hrs?|hours?|小时"),
+    ("d", 86_400.0, r"d|days?|天"),
+)
+_UNIT = "|".join(f"(?P<{name}>{spellings})" for name, _, spellings in _UNITS)
+_PIECE = re.compile(rf"(\d+(?:\.\d+)?)\s*(?:{_UNIT})(?![a-z])(?:,?\s*(?:and\s+)?)", re.IGNORECASE)
+_PIECES = rf"(?:\d+(?:\.\d+)?\s*(?:{re.sub(r'[?]P<[a-z]+>', '?:', _UNIT)})(?![a-z]),?\s*(?:and\s+)?)+"
+_MAX_DURATION_CHARS = 64
+
+SENTENCES = (
+    ("OpenAI, Groq", r"try again in"),  # 8.2s, 6m0s, 8h18m31.68s, 20 seconds
+    ("Azure", r"(?:retry|try again) after"),  # 26 seconds
+    ("Gemini", r"retry in"),  # 21.124101106s
+    ("Cerebras, Together", r"wait (?:for |at least |about |another )*"),
+    ("Copilot, Codex", r"(?:resets?|available|renews?) (?:again )?(?:in|after)"),
+    ("OpenRouter", r"retry[-_ ]after(?:[-_ ]seconds)?[\"']?\s*[:=]\s*"),
+    ("Zhipu, DashScope", r"请(?:在|等待|于)?"),  # 请在 30 秒后重试
+)
+"""Provider, and a regular expression for the text before the duration; letter case is ignored."""
+
+BODY_KEYS = {
+    "retrydelay": 1.0,  # Google: RetryInfo among error.details, "21s"
+    "quotaresetdelay": 1.0,  # Google, too
+    "retry_after": 1.0,
+    "retryafter": 1.0,
+    "retry_after_seconds": 1.0,  # OpenRouter
+    "retryafterseconds": 1.0,
+    "retry_after_ms": 0.001,
+    "retryafterms": 0.001,
+    "retry_after_millis": 0.001,
+}
+"""Keys of an error's JSON, in lower case, that hold a wait: a number of so many seconds, or a duration."""
+
+_SENTENCE = re.compile(
+    rf"(?:{'|'.join(before for _, before in SENTENCES)})[\s\"'~:]*(?:about |approximately )?({_PIECES})", re.IGNORECASE
+)
+_MAX_PARTS = 500
+"""Of an error's JSON that are gone through."""
+
+
+def retry_after_s(
+    headers: Mapping[str, str], now: datetime, *, rate_limited: bool, in_body: float | None = None
+) -> float | None:
+    """Return the wait, or None when none is stated in a form that makes sense.
+
+    A direct wish in the headers comes first, then that of the body, then the limits' reset times. Those are read
+    only when a limit was hit: providers send them with every answer.
+
+    Args:
+        headers: Names in lower case, or a case-insensitive mapping.
+        now: What absolute times are measured against.
+        rate_limited: Whether the answer was 429.
+        in_body: What `stated_wait` found in the body.
+    """
+    direct = next((wait for wait in _direct(headers, now) if wait is not None), in_body)
+    return _reset_s(headers, now) if direct is None and rate_limited else direct
+
+
+def stated_wait(error: object, message: str) -> float | None:
+    """Return the wait that the JSON of an error states, else the one that its message does."""
+    sentence = _SENTENCE.search(message)
+    return _first(*_waits_in(error), _sane(_duration(sentence[1])) if sentence else None)
+
+
+def _direct(headers: Mapping[str, str], now: datetime) -> Iterator[float | None]:
+    for name in ("retry-after-ms", "x-ms-retry-after-ms"):
+        yield _sane(_number(headers.get(name)), 0.001)
+    text = headers.get("retry-after")
+    yield _first(_sane(_number(text)), _sane(_duration(text)), _sane(_until(_http_date(text), now)))
+
+
+def _reset_s(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Return the longest reset of the exhausted limits, or of all limits if none is marked as exhausted.
+
+    `x-ratelimit-reset-tokens` (OpenAI, Groq, Azure, Cerebras), `anthropic-ratelimit-tokens-reset`, `x-ratelimit-reset`
+    (OpenRouter) and `ratelimit-reset` each have a header of their own for what remains; `ratelimit` (IETF) holds both.
+    """
+    resets: list[tuple[float, bool]] = []
+    for name in headers:
+        if name.endswith("ratelimit"):
+            resets += _ietf(headers[name])
+        elif "ratelimit" in name and "reset" in name:
+            text = headers[name]
+            wait = _first(_sane(_duration(text)), _sane(_epoch(text, now)), _sane(_until(_rfc3339(text), now)))
+            if wait is not None:
+                resets.append((wait, _number(headers.get(name.replace("reset", "remaining"))) == 0))
+    return max([wait for wait, is_spent in resets if is_spent] or [wait for wait, _ in resets], default=None)
+
+
+def _ietf(text: str) -> Iterator[tuple[float, bool]]:
+    """Yield wait and exhaustion of `"name";r=0;t=30, …` and of the older `limit=10, remaining=0, reset=30`."""
+    policies = text.split(",") if ";" in text else [text]
+    for policy in policies:
+        fields = dict(re.findall(r"\b(\w+)\s*=\s*(\d+)", policy))
+        wait = _sane(_number(fields.get("t", fields.get("reset"))))
+        if wait is not None:
+            yield wait, fields.get("r", fields.get("remaining")) == "0"
+
+
+def _waits_in(error: object) -> Iterator[float | None]:
+    """Yield the waits under the known keys, outermost first."""
+    waiting: list[object] = [error]
+    for part in waiting:
+        if isinstance(part, dict):
+            for key, value in cast("dict[str, Any]", part).items():
+                if unit := BODY_KEYS.get(key.lower()):
+                    yield _first(
+                        _sane(_number(value), unit), _sane(_duration(value if isinstance(value, str) else None))
+                    )
+                waiting.append(value)
+        elif isinstance(part, list):
+            waiting += cast("list[object]", part)
+        del waiting[_MAX_PARTS:]
+
+
+def _first(*values: float | None) -> float | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _sane(value: float | None, unit_s: float = 1.0) -> float | None:
+    if value is None or not math.isfinite(value) or not 0 <= value * unit_s <= LONGEST_S:
+        return None
+    return value * unit_s
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _duration(text: str | None) -> float | None:
+    if not text or len(text) > _MAX_DURATION_CHARS or not re.fullmatch(_PIECES, text.strip(), re.IGNORECASE):
+        return None
+    unit_s = {name: seconds for name, seconds, _ in _UNITS}
+    return sum(float(piece[1]) * unit_s[str(piece.lastgroup)] for piece in _PIECE.finditer(text))
+
+
+def _http_date(text: str | None) -> datetime | None:
+    return _moment(parsedate_to_datetime, text)
+
+
+def _rfc3339(text: str | None) -> datetime | None:
+    return _moment(datetime.fromisoformat, text)
+
+
+def _moment(read: Callable[[str], datetime], text: str | None) -> datetime | None:
+    try:
+        return read(text) if text else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _until(moment: datetime | None, now: datetime) -> float | None:
+    if moment is None:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - now.timestamp()
+
+
+def _epoch(text: str | None, now: datetime) -> float | None:
+    """Read milliseconds since the epoch (OpenRouter), seconds since it, or seconds from now, told apart by size."""
+    value = _number(text)
+    if value is None or value < 1e9:
+        return value
+    return (value / 1000 if value >= 1e11 else value) - now.timestamp()
+
+
+MAX_MESSAGE_CHARS = 4_000
+"""Of what an error says; a server may send megabytes, and each is searched for what it means."""
+
+_UNPAID_CODES = frozenset({"insufficient_quota", "billing_error", "billing_not_active", "billing_hard_limit_reached"})
+
+_UNPAID = re.compile(
+    r"credit balance is too low|reached your specified API usage limits|key limit exceeded"
+    r"|insufficient (?:credits|balance)",
+    re.IGNORECASE,
+)
+"""Anthropic says it with 400, routers with 403."""
+
+_FILTERED_CODES = frozenset(
+    {
+        "content_filter",  # Azure, Kimi
+        "content_policy_violation",  # OpenAI
+        "responsibleaipolicyviolation",  # Azure
+        "data_inspection_failed",  # Qwen, DashScope
+        "datainspectionfailed",
+        "moderation_blocked",
+        "prohibited_content",  # Gemini
+        "1301",  # Zhipu
+    }
+)
+
+_FILTERED = re.compile(
+    r"content (?:management|filter\w*|moderation|safety) polic|triggering .{0,40}content"  # Azure
+    r"|ContentPolicyViolation|ResponsibleAIPolicy"  # LiteLLM
+    r"|(?:blocked|filtered|refused|rejected) (?:by|due to|because of) .{0,40}(?:content|safety|moderation)"  # Anthropic
+    r"|flagged (?:as potentially violating|by|for)|requires moderation|input was flagged|prompt was flagged"
+    r"|violat\w+ (?:of )?(?:our |the |\w+'s )?(?:usage|content|safety|acceptable use)"  # OpenAI, xAI
+    r"|content exists risk"  # DeepSeek
+    r"|data ?inspection ?failed|inappropriate content"  # Qwen
+    r"|considered high risk"  # Kimi
+    r"|(?:input|output) new_sensitive|sensitive (?:content|words?)"  # MiniMax
+    r"|PROHIBITED_CONTENT|不安全或敏感|敏感(?:内容|词|信息)",  # Gemini, Zhipu
+    re.IGNORECASE,
+)
+"""How content filters refuse a request. The sources are public issues and the providers' documentation."""
+
+_STATUS_OF = {
+    "invalid_request_error": 400,
+    "invalid_prompt": 400,
+    "content_filter": 400,
+    "content_policy_violation": 400,
+    "data_inspection_failed": 400,
+    "context_length_exceeded": 400,
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "billing_error": 402,
+    "insufficient_quota": 402,
+    "billing_not_active": 402,
+    "billing_hard_limit_reached": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "model_not_found": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "api_error": 500,
+    "server_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+@dataclass(frozen=True)
+class ErrorBody:
+    """The parts of an error that decisions need. `headers` are those it holds, of a provider behind a router."""
+
+    message: str
+    code: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    wait_s: float | None = None
+    """That the body states, in a field or in a sentence."""
+
+    @property
+    def is_overflow(self) -> bool:
+        """Whether the conversation was too long for the model."""
+        return is_overflow(self.message, self.code)
+
+    @property
+    def is_unpaid(self) -> bool:
+        """Whether the account has nothing left, which OpenAI answers with 429: no wait of a run cures it."""
+        return self.code in _UNPAID_CODES or _UNPAID.search(self.message) is not None
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether a content filter refused something in the request."""
+        return self.code.lower() in _FILTERED_CODES or _FILTERED.search(self.message) is not None
+
+    @property
+    def status(self) -> int:
+        """The HTTP status that an error inside a stream stands for; 500 when it doesn't say."""
+        if len(self.code) == 3 and self.code.isdecimal() and 400 <= int(self.code) <= 599:
+            return int(self.code)
+        return _STATUS_OF.get(self.code, 500)
+
+
+def error_body(text: str) -> ErrorBody:
+    """Read the body of an error answer, JSON or not."""
+    try:
+        parsed: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return ErrorBody(text[:MAX_MESSAGE_CHARS], wait_s=stated_wait(None, text[:MAX_MESSAGE_CHARS]))
+    return error_value(next(iter(as_objects(parsed)), parsed))
+
+
+def error_value(value: object) -> ErrorBody:
+    """Read an error object, or an object that holds one under `error`."""
+    outer = as_object(value)
+    error = as_object(outer.get("error")) or outer
+    metadata = as_object(error.get("metadata"))
+    message = as_text(outer.get("error")) or _message(error) or (json.dumps(value) if value else "no reason given")
+    if raw := as_text(metadata.get("raw")):
+        message = f"{message}: {raw}"
+    stated = as_object(error.get("headers")) | as_object(metadata.get("headers"))
+    headers = {name.lower(): str(item) for name, item in stated.items()}
+    message = message[:MAX_MESSAGE_CHARS]
+    return ErrorBody(message, _code(error), headers, stated_wait(outer, message))
+
+
+def _message(error: dict[str, Any]) -> str:
+    return next((text for key in ("message", "detail") if (text := as_text(error.get(key)))), "")
+
+
+def _code(error: dict[str, Any]) -> str:
+    """Return the most telling of `code` and `type`: a code that isn't known says less than a type that is."""
+    names = [str(error[key]) for key in ("code", "type") if error.get(key) not in (None, "")]
+    return next((name for name in names if name in _STATUS_OF or name.isdecimal()), next(iter(names), ""))
+
+
+_KINDS = {
+    401: "AuthenticationFailed",
+    402: "OutOfQuota",
+    403: "PermissionDenied",
+    404: "ModelNotFound",
+    408: "Timeout",
+    409: "ServerError",
+    413: "RequestTooLarge",
+    429: "RateLimited",
+    503: "Overloaded",
+    504: "Timeout",
+    529: "Overloaded",
+}
+
+
+class Refusal(ModelError):
+    """An error that the provider answered with. `error` holds its whole text, which may hold secrets: never show it."""
+
+    def __init__(self, kind: str, message: str, error: ErrorBody, *, retryable: bool, wait: float | None) -> None:
+        super().__init__(kind, message, retryable=retryable, retry_after_s=wait if retryable else None)
+        self.error = error
+        self.status = error.status
+        self.in_stream = False
+        """Whether it came inside an answer of status 200."""
+
+
+class Failures:
+    """The failures of one provider; its key is kept out of every text."""
+
+    def __init__(self, provider: str, secret: str = "") -> None:
+        self._provider = provider
+        self._secret = secret
+
+    def answered(self, status: int, headers: Mapping[str, str], body: str) -> Refusal:
+        """Return the failure that an HTTP answer other than 2xx stands for; `x-should-retry` has the last word."""
+        refusal = self._refusal(f"answered {status}", status, headers, error_body(body))
+        refusal.status = status
+        return refusal
+
+    def in_stream(self, value: object) -> Refusal:
+        """Return the failure that an error inside an answer of status 200 stands for."""
+        error = error_value(value)
+        refusal = self._refusal("broke off its reply", error.status, {}, error)
+        refusal.in_stream = True
+        return refusal
+
+    def _refusal(self, how: str, status: int, headers: Mapping[str, str], error: ErrorBody) -> Refusal:
+        kind, retryable = _judged(status, error)
+        retryable = {"true": True, "false": False}.get(headers.get("x-should-retry", "").lower(), retryable)
+        stated = {**error.headers, **{name.lower(): value for name, value in headers.items()}}
+        wait = retry_after_s(stated, datetime.now(UTC), rate_limited=status == 429, in_body=error.wait_s)
+        return Refusal(kind, self._text(f"{how}: {error.message}"), error, retryable=retryable, wait=wait)
+
+    def bad_stream(self, reason: str) -> ModelError:
+        """Return the failure of a reply that can't be read to its end."""
+        return self._error("BadStream", f"sent a broken reply: {reason}", retryable=True)
+
+    def too_large(self, reason: str) -> ModelError:
+        """Return the failure of an answer past every bound."""
+        return self._error("ReplyTooLarge", f"sent too large a reply: {reason}", retryable=False)
+
+    def transport(self, error: http.HTTPError | http.InvalidURL, *, reading: bool) -> ModelError:
+        """Return the failure that an exception of the HTTP library stands for.
+
+        Args:
+            error: What was raised.
+            reading: Whether the answer had begun.
+        """
+        cause = f"{type(error).__name__} {error}".strip()
+        if isinstance(error, http.TimeoutException):
+            return self._error("Timeout", f"kept silent too long: {cause}", retryable=True)
+        if isinstance(error, (http.InvalidURL, http.UnsupportedProtocol, http.LocalProtocolError)):
+            return self._error("InvalidRequest", f"can't be asked: {cause}", retryable=False)
+        if reading:
+            return self.bad_stream(cause)
+        return self._error("ConnectionFailed", f"can't be reached: {cause}", retryable=True)
+
+    def _error(self, kind: str, text: str, *, retryable: bool) -> ModelError:
+        return ModelError(kind, self._text(text), retryable=retryable)
+
+    def _text(self, text: str) -> str:
+        return f"{self._provider} {redacted(text, self._secret)}"
+
+
+def _judged(status: int, error: ErrorBody) -> tuple[str, bool]:
+    """Return kind and retryability of a status, a too long context and an empty account told apart."""
+    if status in {400, 413, 422, 429, 500} and error.is_overflow:
+        return "ContextOverflow", False
+    if status in {400, 403, 429} and error.is_unpaid:
+        return "OutOfQuota", False
+    if status in {400, 403, 422, 451, 500} and error.is_filtered:
+        return "ContentRefused", False
+    kind = _KINDS.get(status, "ServerError" if status >= 500 else "InvalidRequest")
+    return kind, status in {408, 409, 429} or status >= 500

@@ -1,0 +1,294 @@
+"""One streamed POST to a provider: its frames as JSON objects, its failures as ModelErrors."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from opentelemetry.trace import get_current_span
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from orga.activities.adapters import http
+from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS, decompressed
+from orga.activities.adapters.models.errors import Failures
+from orga.activities.adapters.models.json_shape import as_object, as_objects, as_text
+from orga.workflows.types import telemetry_names as names
+from orga.workflows.types.text import clean_json
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One provider's address. The key stands in no `repr`."""
+
+    provider: str
+    base_url: str
+    """Without a trailing slash; the protocol's path is appended."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    secret: str = field(default="", repr=False)
+    """The key among `headers`, to be kept out of error texts."""
+
+
+_DEFAULT_PORTS = {"https": 443, "http": 80}
+
+
+def request_trace(url: str) -> dict[str, str]:
+    """Note the server of the current span and return the headers that carry it on; none where there is no telemetry.
+
+    Only the ids of trace and span go out, no baggage: who set that did not mean it for a model provider.
+    """
+    span = get_current_span()
+    if not span.is_recording():
+        return {}
+    parts = urlsplit(url)
+    span.set_attribute(names.SERVER_ADDRESS, parts.hostname or "")
+    span.set_attribute(names.SERVER_PORT, parts.port or _DEFAULT_PORTS.get(parts.scheme, 0))
+    headers: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(headers)
+    return headers
+
+
+MAX_EVENT_BYTES = 8_000_000
+MAX_STREAM_BYTES = 64_000_000
+"""Framing costs some 200 bytes a token, so this is far above any reply that is kept."""
+
+MAX_SILENT_LINES = 1_000_000
+"""Lines without data, as blank ones and comments: nothing but those would keep a processor busy for a minute."""
+
+
+class SseTooLarge(Exception):
+    """A line, an event or the stream is larger than a model's reply can be."""
+
+
+class SseDecoder:
+    """Turns chunks of an event stream into the data of its events; `event`, `id` and comments are passed over.
+
+    Lines are decoded whole, so a character that is split between chunks stays one character.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_event: int = MAX_EVENT_BYTES,
+        max_stream: int = MAX_STREAM_BYTES,
+        max_silent_lines: int = MAX_SILENT_LINES,
+    ) -> None:
+        self._max_event = max_event
+        self._max_stream = max_stream
+        self._max_silent_lines = max_silent_lines
+        self._line = bytearray()
+        self._data: list[bytes] = []
+        self._event_bytes = 0
+        self._stream_bytes = 0
+        self._silent_lines = 0
+        self._after_cr = False
+
+    def feed(self, chunk: bytes) -> list[str]:
+        """Return the data of the events that `chunk` completes.
+
+        Raises:
+            SseTooLarge: When a bound is passed.
+        """
+        self._stream_bytes += len(chunk)
+        if self._stream_bytes > self._max_stream:
+            raise SseTooLarge(f"more than {self._max_stream} bytes")
+        *ended, rest = self._lines(chunk)
+        events: list[str] = []
+        for line in ended:
+            self._line += line
+            events.extend(self._end_of_line())
+        self._line += rest
+        if self._silent_lines > self._max_silent_lines:
+            raise SseTooLarge(f"more than {self._max_silent_lines} lines without data")
+        if len(self._line) + self._event_bytes > self._max_event:
+            raise SseTooLarge(f"an event of more than {self._max_event} bytes")
+        return events
+
+    def finish(self) -> list[str]:
+        """Return the event that a server left without its closing blank line."""
+        return [*self._end_of_line(), *self._dispatch()] if self._line else self._dispatch()
+
+    def _lines(self, chunk: bytes) -> list[bytes]:
+        if self._after_cr and chunk:
+            chunk = chunk.removeprefix(b"\n")
+            self._after_cr = False
+        self._after_cr = self._after_cr or chunk.endswith(b"\r")
+        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+
+    def _end_of_line(self) -> list[str]:
+        line = bytes(self._line).removeprefix(b"\xef\xbb\xbf")
+        self._line.clear()
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            self._data.append(value.removeprefix(b" "))
+            self._event_bytes += len(value) + 1
+            return []
+        self._silent_lines += 1
+        return [] if line else self._dispatch()
+
+    def _dispatch(self) -> list[str]:
+        data, self._data = self._data, []
+        self._event_bytes = 0
+        return [b"\n".join(data).decode(errors="replace")] if data else []
+
+
+END: Final[dict[str, Any]] = {"type": "end"}
+"""The frame that stands for `[DONE]`, and for the end of a reply that came as one JSON document."""
+
+_LAST = frozenset({"message_stop", "response.completed", "response.incomplete", "response.failed"})
+"""Types of frames after which a protocol sends nothing more."""
+
+_BOM = b"\xef\xbb\xbf"
+
+_MAX_ERROR_BYTES = 64_000
+_DRAIN_S = 0.2
+
+
+class StreamHttp:
+    """The pooled client of one provider."""
+
+    def __init__(self, endpoint: Endpoint, transport: http.AsyncBaseTransport | None = None) -> None:
+        self.failures = Failures(endpoint.provider, endpoint.secret)
+        self._base_url = endpoint.base_url
+        headers = {"accept-encoding": ACCEPTED_ENCODINGS} | dict(endpoint.headers)
+        self._client = http.http_client(endpoint.base_url, headers=headers, transport=transport)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._client.aclose()
+
+    async def frames(self, path: str, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any]]:
+        """Send `body` and yield each JSON frame of the answer, up to and with the one that marks its end.
+
+        To be closed by the caller (`aclosing`), which closes the connection when the reply isn't read to its end.
+
+        Raises:
+            ModelError: For every failure of the provider and of the connection.
+        """
+        async with self._open(path, body) as response:
+            with self._named(reading=True):
+                async with aclosing(_documents(response)) as documents:
+                    async for data in documents:
+                        for frame in self._frames_in(data):
+                            yield frame
+                            if frame is END or as_text(frame.get("type")) in _LAST:
+                                await _drain(documents)
+                                return
+
+    async def look(self, path: str) -> None:
+        """Ask for something that costs nothing.
+
+        Raises:
+            ModelError: Nobody answers, or the key is refused. Any other answer is one.
+        """
+        with self._named(reading=False):
+            request = self._client.build_request("GET", self._base_url + path)
+            response = await self._client.send(request, stream=True)
+        try:
+            if response.status_code in {401, 403} or response.status_code >= 500:
+                raise await self._read_refusal(response)
+        finally:
+            await response.aclose()
+
+    @asynccontextmanager
+    async def _open(self, path: str, body: dict[str, Any]) -> AsyncGenerator[http.Response]:
+        with self._named(reading=False):
+            request = self._client.build_request(
+                "POST", self._base_url + path, json=clean_json(body), headers=request_trace(self._base_url)
+            )
+            response = await self._client.send(request, stream=True)
+        try:
+            if not response.is_success:
+                raise await self._read_refusal(response)
+            yield response
+        finally:
+            await response.aclose()
+
+    async def _read_refusal(self, response: http.Response) -> Exception:
+        with self._named(reading=True):
+            try:
+                async with aclosing(decompressed(response)) as chunks:
+                    text = (await _read(chunks, _MAX_ERROR_BYTES, cut=True)).decode(errors="replace")
+            except http.HTTPError:  # the status says enough
+                text = ""
+        return self.failures.answered(response.status_code, response.headers, text or response.reason_phrase)
+
+    def _frames_in(self, data: str) -> list[dict[str, Any]]:
+        """Return the objects of one event. Empty ones, `null` and other single values are keep-alives."""
+        text = data.strip()
+        if text == "[DONE]":
+            return [END]
+        if not text:
+            return []
+        try:
+            value: object = json.loads(text, parse_constant=_no_constant)
+        except (ValueError, RecursionError):
+            raise self.failures.bad_stream(f"not JSON: {text[:80]!r}") from None
+        return [frame for frame in as_objects(value) or [as_object(value)] if frame]
+
+    @contextmanager
+    def _named(self, *, reading: bool) -> Generator[None]:
+        try:
+            yield
+        except SseTooLarge as error:
+            raise self.failures.too_large(str(error)) from error
+        except (http.HTTPError, http.InvalidURL) as error:
+            raise self.failures.transport(error, reading=reading) from error
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+async def _documents(response: http.Response) -> AsyncGenerator[str]:
+    """Yield the data of each event; of an answer that does not stream its whole body, then `[DONE]`.
+
+    The first character decides, not the content type: servers send either under any type, or under none.
+    """
+    async with aclosing(decompressed(response)) as chunks:
+        start = bytearray()
+        async for chunk in chunks:
+            start += chunk
+            if len(start) > len(_BOM) and start.removeprefix(_BOM).strip():
+                break
+        if start.removeprefix(_BOM).lstrip().startswith((b"{", b"[")):
+            yield (await _read(chunks, MAX_EVENT_BYTES, bytes(start))).decode("utf-8-sig", errors="replace")
+            yield "[DONE]"
+            return
+        decoder = SseDecoder()
+        for data in decoder.feed(bytes(start)):
+            yield data
+        async for chunk in chunks:
+            for data in decoder.feed(chunk):
+                yield data
+    for data in decoder.finish():
+        yield data
+
+
+async def _read(chunks: AsyncIterator[bytes], limit: int, start: bytes = b"", *, cut: bool = False) -> bytes:
+    """Return the rest of a body; `cut` drops what is beyond the limit.
+
+    Raises:
+        SseTooLarge: It is larger, and not to be cut.
+    """
+    body = bytearray(start)
+    while len(body) <= limit and (chunk := await anext(chunks, None)) is not None:
+        body += chunk
+    if len(body) > limit and not cut:
+        raise SseTooLarge(f"more than {limit} bytes")
+    return bytes(body[:limit])
+
+
+async def _drain(events: AsyncIterator[str]) -> None:
+    """Read to the end of an answer whose last event is in, so that its connection can be used again.
+
+    A server that keeps it open costs a moment, then the connection.
+    """
+    try:
+        async with asyncio.timeout(_DRAIN_S):
+            async for _ in events:
+                pass
+    except (TimeoutError, http.HTTPError, SseTooLarge):
+        return

@@ -1,0 +1,326 @@
+"""A reply put together from its pieces, bounded as a whole."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from json import JSONDecoder, dumps
+from math import ceil
+from typing import Any, cast
+
+from pydantic_core import from_json, to_json
+
+from orga.activities.adapters.models.dialect import BYTES_PER_TOKEN, request_bytes
+from orga.activities.ports import ModelRequest
+from orga.workflows.types.json_text import stand_once
+from orga.workflows.types.messages import FinishReason, Message, Reply, ToolCall
+from orga.workflows.types.parts import BETWEEN_TEXTS, Block, OpaquePart, Part, Parts, ThinkingPart, said
+from orga.workflows.types.text import clean_json, clean_text
+from orga.workflows.types.usage import Usage
+
+_TEXTS = {"thinking": "thinking", "reasoning.text": "text", "reasoning.summary": "summary", "reasoning_content": "text"}
+"""Where thinking has its text, by type."""
+
+
+def block_part(block: dict[str, Any]) -> Block:
+    """Return the block as a part; `wire_block` makes the same block of it."""
+    data = dict(block)
+    kind = data.get("type")
+    if not isinstance(kind, str) or not kind:
+        return OpaquePart(kind="opaque", data=data)
+    del data["type"]
+    field = _TEXTS.get(kind)
+    text = None if field is None else data.get(field)
+    if field is None or not isinstance(text, str):
+        return OpaquePart(kind="opaque", format=kind, data=data)
+    del data[field]
+    fields: dict[str, Any] = {name: value for name, value in (("text", text), ("data", data)) if value}
+    return ThinkingPart(kind="thinking", format=kind, **fields)
+
+
+def wire_block(part: Block) -> dict[str, Any]:
+    """Return the block that the part was made of."""
+    if not part.format:
+        return dict(part.data)
+    text = {_TEXTS.get(part.format, "text"): part.text} if isinstance(part, ThinkingPart) else {}
+    return {"type": part.format, **text, **part.data}
+
+
+class ObjectText:
+    """The text of an object so far. Whether it is valid JSON is not asked."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._began = False
+        self._in_string = False
+        self._is_escaped = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the object has begun and is closed."""
+        return self._began and not self._depth
+
+    def add(self, pieces: Iterable[str]) -> None:
+        """Read on."""
+        for piece in pieces:
+            for char in piece:
+                if self._in_string:
+                    self._within_string(char)
+                elif char == '"':
+                    self._in_string = True
+                elif char in "{}":
+                    self._began = True
+                    self._depth += 1 if char == "{" else -1
+
+    def _within_string(self, char: str) -> None:
+        if self._is_escaped:
+            self._is_escaped = False
+        else:
+            self._is_escaped = char == "\\"
+            self._in_string = char != '"'
+
+
+MAX_NAME_CHARS = 200
+MAX_ID_CHARS = 200
+MAX_MALFORMED_CHARS = 10_000
+
+_MAX_REPEATED = 8
+"""JSON values that the arguments of one call are searched for."""
+
+_DECODER = JSONDecoder()
+
+
+@dataclass
+class OpenCall:
+    """A call that is still streaming in."""
+
+    index: int | None = None
+    """The provider's own number for it."""
+    call_id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list[str])
+    _text: ObjectText = field(default_factory=ObjectText)
+    _read: int = 0
+
+    def is_whole(self) -> bool:
+        """Tell whether its arguments are written out: an object that is closed."""
+        self._text.add(self.arguments[self._read :])
+        self._read = len(self.arguments)
+        return self._text.is_whole
+
+
+def finished_calls(calls: Iterable[OpenCall], earlier: Iterable[Message]) -> tuple[ToolCall, ...]:
+    """Return the calls of a reply, each under an id that neither it nor the conversation has used before.
+
+    A missing, repeated or overlong id is replaced by the first free of `call_1`, `call_2`, ...
+    """
+    calls = list(calls)
+    taken = {call.call_id for message in earlier for call in message.calls}
+    reserved = taken | {call.call_id for call in calls}
+    finished: list[ToolCall] = []
+    for call in calls:
+        call_id = clean_text(call.call_id)
+        if not 0 < len(call_id) <= MAX_ID_CHARS or call_id in taken:
+            call_id = next(name for n in count(1) if (name := f"call_{n}") not in reserved)
+        taken.add(call_id)
+        reserved.add(call_id)
+        finished.append(tool_call(call_id, call.name, "".join(call.arguments)))
+    return tuple(finished)
+
+
+def tool_call(call_id: str, name: str, arguments: str) -> ToolCall:
+    """Return the call with its arguments parsed; no text at all means no arguments."""
+    fields: dict[str, Any] = {"call_id": call_id, "name": clean_text(name)[:MAX_NAME_CHARS]}
+    text = clean_text(arguments)
+    parsed = _object(text) if text.strip() else {}
+    if parsed is None:
+        parsed = _repeated_object(text)
+    if parsed is None:
+        fields["malformed"] = text[:MAX_MALFORMED_CHARS]
+    elif parsed:
+        fields["arguments"] = parsed
+    return ToolCall(**fields)
+
+
+def _repeated_object(text: str) -> dict[str, Any] | None:
+    """Return the one object of a text that also holds placeholders (`{}`, `[]`, `null`), or holds that object twice.
+
+    Some servers open a call with a placeholder before they send the real object, others repeat the whole object. A
+    text with different objects is refused: nobody can know which of them the model meant.
+    """
+    found: dict[str, str] = {}
+    rest = text.strip()
+    for _ in range(_MAX_REPEATED):
+        try:
+            value, end = _DECODER.raw_decode(rest)
+            if value not in ({}, [], None):
+                found[dumps(value, sort_keys=True)] = rest[:end]
+        except (ValueError, RecursionError):
+            return None
+        rest = rest[end:].strip()
+        if not rest:
+            break
+    if rest or len(found) > 1:
+        return None
+    return _object(found.popitem()[1] if found else "{}") if "{" in text else None
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    """Parse a JSON object that can be written again: a number as large as 1e999 reads as infinity, which can't.
+
+    One with a key twice is none: the last would be judged and carried out, and a person may have read the first.
+    """
+    try:
+        parsed = from_json(text, allow_inf_nan=False)
+        from_json(to_json(parsed, inf_nan_mode="constants"), allow_inf_nan=False)
+    except ValueError:
+        return None
+    is_fit = isinstance(parsed, dict) and stand_once(text)
+    return cast("dict[str, Any]", clean_json(parsed)) if is_fit else None
+
+
+MAX_REPLY_BYTES = 1_000_000
+"""Of text, arguments and blocks as JSON: half of what Temporal takes as one payload."""
+
+MAX_OPEN_CALLS = 256
+"""Of one reply while it streams in; many times what is taken in of it."""
+
+MAX_PARTS = 1_000
+"""Texts, calls and blocks that follow each other in one reply."""
+
+_WITHHELD: frozenset[FinishReason] = frozenset({"length", "content_filter", "refusal"})
+
+
+class Assembly:
+    """Pieces of one reply. When it is `full` the rest is dropped, and the reply counts as cut by length."""
+
+    def __init__(self, request: ModelRequest, on_text: Callable[[str], None]) -> None:
+        self.calls: list[OpenCall] = []
+        self.full = False
+        self._request = request
+        self._on_text = on_text
+        self._text: list[str] | None = None
+        self._parts: list[OpenCall | list[str] | dict[str, Any]] = []
+        self._half = ""
+        self._room = MAX_REPLY_BYTES
+
+    def begin_text(self) -> None:
+        """Let the next text be a part of its own."""
+        self._text = None
+
+    def add_text(self, piece: str) -> None:
+        """Add visible text to the latest one; half a character waits for its other half."""
+        piece = self._half + piece
+        self._half = piece[-1:] if "\ud800" <= piece[-1:] <= "\udbff" else ""
+        text = self.fitting(clean_text(piece.removesuffix(self._half)))
+        if text:
+            if self._text is None:
+                if any(isinstance(part, list) for part in self._parts):
+                    self._on_text(BETWEEN_TEXTS)
+                self._text = []
+                self._add(self._text)
+            self._text.append(text)
+            self._on_text(text)
+
+    def open_call(self, call: OpenCall) -> bool:
+        """Begin a call; False where there are more than any reply may have, so that the rest is dropped."""
+        self.full = self.full or len(self.calls) >= MAX_OPEN_CALLS
+        if not self.full:
+            self.calls.append(call)
+            self._add(call)
+        return not self.full
+
+    def add_block(self, block: dict[str, Any], before: OpenCall | None = None) -> None:
+        """Let a block stand here, or before a call, that goes back as it came; it may grow until the reply is whole."""
+        self._add(block)
+        if before is not None:
+            place = next(place for place, part in enumerate(self._parts) if part is before)
+            self._parts.insert(place, self._parts.pop())
+
+    def _add(self, part: OpenCall | list[str] | dict[str, Any]) -> None:
+        self.full = self.full or len(self._parts) >= MAX_PARTS
+        self._parts.append(part)
+
+    def add_arguments(self, call: OpenCall, piece: str) -> None:
+        """Add to the argument text of `call`."""
+        call.arguments.append(self.fitting(piece))
+
+    def _block(self, block: dict[str, Any]) -> Iterator[Part]:
+        """Yield the block; one that doesn't fit is dropped whole."""
+        block = clean_json(block)
+        size = len(to_json(block))
+        self.full = self.full or size > self._room
+        if block and not self.full:
+            self._room -= size
+            yield block_part(block)
+
+    def fitting(self, piece: str) -> str:
+        """Return the part of `piece` that there is room for, and take that room."""
+        kept = piece
+        while (size := _json_bytes(kept)) > self._room:
+            kept = kept[: len(kept) * self._room // size]
+            self.full = True
+        self._room -= size
+        return kept
+
+    def _finished(self) -> Iterator[Part]:
+        calls = iter(finished_calls(self.calls, self._request.messages))
+        for part in self._parts:
+            if isinstance(part, OpenCall):
+                yield next(calls)
+            elif isinstance(part, list):
+                yield said("".join(part))
+            else:
+                yield from self._block(part)
+
+    def reply(
+        self, finish: FinishReason, counted: Usage, model: str, cost_of: Callable[[Usage], float | None]
+    ) -> Reply:
+        """Return the reply; only what differs from the defaults is set, for that is what the history stores.
+
+        Args:
+            finish: Why it ended.
+            counted: What the provider counted; where it counted nothing, an estimate takes its place.
+            model: The one that answered.
+            cost_of: Returns what so many tokens cost, None where no price is known.
+        """
+        parts = tuple(self._finished())
+        usage = self._usage(counted, parts)
+        cost_usd = cost_of(usage)
+        reason = _finish("length" if self.full else finish, has_calls=bool(self.calls))
+        fields: dict[str, Any] = {
+            "parts": parts,
+            "finish": None if reason == "stop" else reason,
+            "usage": None if usage == Usage() else usage,
+            "model": None if model == self._request.model else clean_text(model)[:200],
+        }
+        set_fields = {name: value for name, value in fields.items() if value}
+        return Reply(**set_fields) if cost_usd is None else Reply(**set_fields, cost_usd=cost_usd)
+
+    def _usage(self, counted: Usage, parts: Parts) -> Usage:
+        """Return what was counted, with an estimate for a side that was not: budgets have to bind all the same."""
+        sent = counted.input_tokens or ceil(request_bytes(self._request) / BYTES_PER_TOKEN)
+        said = counted.output_tokens or (ceil(len(to_json(parts)) / BYTES_PER_TOKEN) if parts else 0)
+        if (sent, said) == (counted.input_tokens, counted.output_tokens):
+            return counted
+        return counted.with_differences(input_tokens=sent, output_tokens=said, estimated=True)
+
+
+def frugal_usage(input_tokens: int, output_tokens: int, cached_input_tokens: int) -> Usage:
+    """Return the usage with its zeros left unset."""
+    counts: dict[str, Any] = {
+        "input_tokens": input_tokens,
+        "output_tokens": output_tokens,
+        "cached_input_tokens": min(cached_input_tokens, input_tokens),
+    }
+    return Usage(**{name: count for name, count in counts.items() if count})
+
+
+def _finish(finish: FinishReason, *, has_calls: bool) -> FinishReason:
+    """Return the reason that agrees with the calls; a reply that was cut or withheld stays so."""
+    if finish in _WITHHELD:
+        return finish
+    return "tool_calls" if has_calls else "stop"
+
+
+def _json_bytes(text: str) -> int:
+    return len(to_json(clean_text(text))) - 2

@@ -1,0 +1,331 @@
+"""The OPA engine over HTTP: one POST for each proposal; without an answer everything is denied."""
+
+import asyncio
+import io
+import json
+import tarfile
+import zlib
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from pydantic import Field, ValidationError
+from pydantic_core import PydanticSerializationError, to_json
+
+from orga.activities.adapters import http
+from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS
+from orga.activities.adapters.policy.actions import action_of, known_tool
+from orga.activities.adapters.tools.guarded_http import bounded_body
+from orga.activities.calls.activity import error_text
+from orga.activities.ports import Judgement, Proposal, ToolError
+from orga.activities.text.secrets import KnownSecrets
+from orga.activities.threads import Threads
+from orga.workflows.types.json_text import each_once
+from orga.workflows.types.record import Border, problems
+from orga.workflows.types.tool_calls.delegation import delegate_arguments
+from orga.workflows.types.tool_calls.gate import ApprovalTerms
+
+if TYPE_CHECKING:
+    from opapywasm import OpaWasmPolicy
+
+
+def opa_input(proposal: Proposal) -> dict[str, Any]:
+    """Return the document. What does not apply is null.
+
+    An approval that nobody gave is absent, so that `not input.approved_by` holds.
+    """
+    call, spec = proposal.call, proposal.spec
+    action = action_of(proposal)
+    approval = {"approved_by": proposal.approved_by, "approved_version": proposal.approved_version}
+    return {
+        "action": action,
+        "agent": proposal.agent,
+        "tool": None if call is None else known_tool(call.name, spec),
+        "target": delegate_arguments(call.arguments)[0] if call and action == "delegate" else None,
+        "arguments": call.arguments if call else {},
+        "parameters": spec.parameters if spec else {},
+        "answer": proposal.answer,
+        "plan": [
+            step.model_dump() | {"tool": known_tool(step.skill, proposal.plan_specs.get(step.skill))}
+            for step in proposal.plan
+        ]
+        or None,
+        "trusted": proposal.trusted_context,
+        "tenant": proposal.tenant,
+        "iteration": proposal.iteration,
+        "depth": proposal.depth,
+        "left": dict(proposal.left),
+        "taint": list(proposal.taint),
+        "tainted": bool(proposal.taint),
+        "purpose": proposal.purpose,
+        **{name: said for name, said in approval.items() if said},
+    }
+
+
+class OpaAnswer(Border):
+    """The document of a rule that says more than true or false. Unknown keys are refused: misspellings."""
+
+    decision: Literal["allow", "deny", "modify", "require_approval"]
+    reason: str = ""
+    arguments: dict[str, Any] | None = None
+    """Of `modify`: the arguments to use, all of them."""
+    approvers: tuple[str, ...] = ()
+    """Of `require_approval`; empty: anyone who may send updates to the run."""
+    expires_s: float = Field(default=86_400.0, gt=0)
+    tools: tuple[str, ...] | None = None
+    """Of an allowed delegation: the most that the other agent may use."""
+    policies: tuple[str, ...] = ()
+    version: str = ""
+
+
+def judgement(result: Any, version: str) -> Judgement:
+    """Return the judgement that a result stands for; the version that it names wins over `version`."""
+    if isinstance(result, bool):
+        return Judgement(allowed=result, reason="" if result else "denied by OPA", version=version)
+    try:
+        answer = OpaAnswer.model_validate(result, extra="forbid")
+    except ValidationError as error:
+        said = "; ".join(problems(error))
+        return Judgement(allowed=False, reason=f"OPA gave an answer that is none: {said}", version=version)
+    if stray := _stray(answer):
+        reason = f"OPA allows the call and gives {stray}, which says otherwise"
+        return Judgement(allowed=False, reason=reason, version=version)
+    if answer.decision == "modify" and answer.arguments is None:
+        return Judgement(allowed=False, reason="OPA wants to modify the call and gave no arguments", version=version)
+    return Judgement(
+        allowed=answer.decision != "deny",
+        reason=answer.reason or ("denied by OPA" if answer.decision == "deny" else ""),
+        tools=answer.tools,
+        arguments=answer.arguments if answer.decision == "modify" else None,
+        approval=_terms(answer) if answer.decision == "require_approval" else None,
+        policies=answer.policies,
+        version=answer.version or version,
+    )
+
+
+def undefined(path: str, version: str) -> Judgement:
+    """Return the denial that stands for no answer at all."""
+    return Judgement(allowed=False, reason=f"OPA has no decision at {path} for this", version=version)
+
+
+def _stray(answer: OpaAnswer) -> str:
+    """Return what belongs to another decision: whoever wrote it did not mean the call to run just as it is."""
+    if answer.decision in {"allow", "require_approval"} and answer.arguments is not None:
+        return "arguments"
+    if answer.decision not in {"allow", "modify"}:
+        return ""
+    return "approvers" if answer.approvers else "expires_s" if "expires_s" in answer.model_fields_set else ""
+
+
+def _terms(answer: OpaAnswer) -> ApprovalTerms:
+    return ApprovalTerms(approvers=answer.approvers, expires_s=answer.expires_s)
+
+
+ATTEMPTS = 3
+MAX_ANSWER_BYTES = 1_000_000
+PAUSE_S = 0.1
+"""Before the second attempt; doubled before the third."""
+
+
+class OpaUnreachable(Exception):
+    """No answer that could be read, and another attempt may bring one."""
+
+
+class OpaServer:
+    """Asks `POST /v1/data/<path>` of a server."""
+
+    is_embedded = False
+
+    def __init__(
+        self,
+        url: str,
+        path: str,
+        *,
+        token: str | None = None,
+        timeout_s: float = 3.0,
+        transport: http.AsyncBaseTransport | None = None,
+    ) -> None:
+        """Prepare requests; none is made yet.
+
+        Args:
+            url: Of the server, without `/v1`.
+            path: Of the rule: `orga/decision` for `decision` of package `orga`.
+            token: Sent as a bearer token.
+            timeout_s: For all attempts at one decision together.
+            transport: In place of the network.
+        """
+        self._url = f"{url.rstrip('/')}/v1/data/{path.strip('/')}"
+        self._path = path
+        self._timeout_s = timeout_s
+        self._secrets = KnownSecrets.of([token or ""], least=1)
+        headers = {"content-type": "application/json", "accept-encoding": ACCEPTED_ENCODINGS}
+        headers |= {"authorization": f"Bearer {token}"} if token else {}
+        self._client = http.http_client(url, headers=headers, transport=transport, silence_s=timeout_s)
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Return the decision of the server."""
+        try:
+            body = to_json({"input": opa_input(proposal)}, inf_nan_mode="strings")
+            async with asyncio.timeout(self._timeout_s):
+                answer = await self._answer(body)
+        except TimeoutError:
+            return _denied(f"OPA was too slow: it gave no answer within {self._timeout_s:g} s")
+        except PydanticSerializationError as error:
+            return _denied(f"OPA cannot be asked about this: {error}")
+        except OpaUnreachable as error:
+            return _denied(f"OPA gave no answer in {ATTEMPTS} attempts: {error}")
+        if not isinstance(answer, dict):
+            return _denied("OPA gave an answer that is no JSON object")
+        found = cast("dict[str, Any]", answer)
+        version = _revision(found)
+        return judgement(found["result"], version) if "result" in found else undefined(self._path, version)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def _answer(self, body: bytes) -> Any:
+        for attempt in range(ATTEMPTS):
+            try:
+                return await self._ask(body)
+            except OpaUnreachable:
+                if attempt == ATTEMPTS - 1:
+                    raise
+                await asyncio.sleep(PAUSE_S * 2**attempt)
+        return None
+
+    async def _ask(self, body: bytes) -> Any:
+        try:
+            async with self._client.stream("POST", self._url, params={"provenance": "true"}, content=body) as response:
+                if response.status_code in http.TRANSIENT:
+                    raise OpaUnreachable(f"status {response.status_code}")
+                if response.status_code != 200:
+                    return _refusal(f"OPA refused the question: status {response.status_code}")
+                content, is_cut = await bounded_body(response, MAX_ANSWER_BYTES)
+        except ToolError as error:  # its encoding is none, or damaged
+            raise OpaUnreachable(error_text(error)) from error
+        except (http.TransportError, http.DecodingError) as error:
+            raise OpaUnreachable(f"{type(error).__name__} {error_text(error)}".strip()) from error
+        if is_cut:
+            return _refusal(f"OPA gave an answer of more than {MAX_ANSWER_BYTES} bytes")
+        try:
+            said = self._secrets.hidden(content.decode())  # a policy can see its headers
+            return json.loads(said, object_pairs_hook=each_once)
+        except (ValueError, RecursionError):
+            return None
+
+
+def _refusal(reason: str) -> dict[str, Any]:
+    return {"result": {"decision": "deny", "reason": reason}}
+
+
+def _denied(reason: str) -> Judgement:
+    return Judgement(allowed=False, reason=reason)
+
+
+def _revision(answer: dict[str, Any]) -> str:
+    """Return the revisions of the server's bundles, where it has any that are named."""
+    match answer.get("provenance"):
+        case {"bundles": dict(bundles)}:  # pyright: ignore[reportUnknownVariableType]
+            found = [_revision_of(bundle) for bundle in cast("dict[str, Any]", bundles).values()]
+            return ",".join(filter(None, found))
+        case _:
+            return ""
+
+
+def _revision_of(bundle: Any) -> str:
+    match bundle:
+        case {"revision": str(revision)}:
+            return revision
+        case _:
+            return ""
+
+
+EVALUATION_S = 2.0
+MAX_INPUT_BYTES = 8_000_000
+MAX_FILE_BYTES = 50_000_000
+"""Of the file, and of what it unpacks to: `data.json` is copied into each instance."""
+VERSION_CHARS = 12
+
+
+class OpaWasm:
+    """Evaluates one rule of a compiled policy. It is read once: a new one needs a new worker."""
+
+    is_embedded = True
+
+    def __init__(self, file: Path, path: str) -> None:
+        """Read the bundle (`.tar.gz`) or the bare module (`.wasm`).
+
+        Args:
+            file: What `opa build -t wasm -e <path>` wrote.
+            path: Of the rule, an entrypoint: `orga/decision`.
+
+        Raises:
+            ValueError: The file or the entrypoint cannot be used, or the extra `opa-wasm` is not installed.
+        """
+        content = _content(file)
+        self._threads = Threads("opa-wasm", 4)
+        self.version = sha256(content).hexdigest()[:VERSION_CHARS]
+        self._path = path.strip("/")
+        self._policy = _policy(file, content)
+        if self._path not in self._policy.entrypoints:
+            known = ", ".join(self._policy.entrypoints)
+            raise ValueError(f"{file} has no entrypoint {self._path!r}; it has {known}: opa build -e {self._path}")
+
+    async def judge(self, proposal: Proposal) -> Judgement:
+        """Return the decision."""
+        from opapywasm import UNDEFINED
+
+        found = await self._threads.run(self._policy.evaluate, opa_input(proposal), entrypoint=self._path)
+        return undefined(self._path, self.version) if found is UNDEFINED else judgement(found, self.version)
+
+
+def _content(file: Path) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read ({error.strerror}); correct policy.opa.wasm") from error
+    if len(content) > MAX_FILE_BYTES:
+        raise _too_large(file)
+    return content
+
+
+def _policy(file: Path, content: bytes) -> "OpaWasmPolicy":
+    try:
+        from opapywasm import OpaWasmPolicy, PolicyConfig
+        from opapywasm.errors import OpaWasmError
+    except ImportError as error:
+        raise ValueError("compiled OPA policies need the extra: pip install 'orga[opa-wasm]'") from error
+    module, data = (content, None) if content.startswith(b"\0asm") else _unpacked(file, content)
+    limits = PolicyConfig(eval_timeout_seconds=EVALUATION_S, max_input_bytes=MAX_INPUT_BYTES)
+    try:
+        policy = OpaWasmPolicy.from_wasm_bytes(module, limits)
+        policy.set_data(data)
+    except OpaWasmError as error:
+        raise ValueError(f"{file} is no compiled OPA policy: {error}") from error
+    except RecursionError as error:
+        raise ValueError(f"{file}: its data.json is nested too deeply. Flatten it") from error
+    return policy
+
+
+def _unpacked(file: Path, content: bytes) -> tuple[bytes, bytes | None]:
+    parts: dict[str, bytes] = {}
+    left = MAX_FILE_BYTES
+    try:
+        with tarfile.open(fileobj=io.BytesIO(content)) as bundle:
+            for member in bundle:
+                left -= member.size
+                if left < 0:
+                    raise _too_large(file)
+                if member.isfile() and (part := bundle.extractfile(member)):
+                    parts[member.name.lstrip("/")] = part.read()
+    except (tarfile.TarError, zlib.error, OSError, EOFError) as error:
+        raise ValueError(f"{file} is neither a .wasm module nor a bundle: {error}") from error
+    if "policy.wasm" not in parts:
+        raise ValueError(f"{file} holds no policy.wasm; build it with opa build -t wasm -e RULE")
+    return parts["policy.wasm"], parts.get("data.json")
+
+
+def _too_large(file: Path) -> ValueError:
+    return ValueError(f"{file}: it holds more than {MAX_FILE_BYTES:,} bytes. Serve the data with an OPA server instead")

@@ -1,0 +1,432 @@
+"""A command with limits, in an environment and a process tree of its own that ends with the call."""
+
+import asyncio
+import logging
+import marshal
+import os
+import secrets
+import shutil
+import signal
+import socket
+import stat
+import tempfile
+import threading
+import time
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from weakref import WeakSet
+
+from orga.activities.adapters.process_channel import process_channel
+from orga.activities.adapters.process_streams import ProcessStreams
+from orga.activities.adapters.rules import NO_RULES, Rules, is_generated
+from orga.activities.adapters.sandbox.bubblewrap import SEARCH_PATH, check_writable, wrapped
+from orga.activities.adapters.sandbox.removal import remove_folder
+from orga.activities.adapters.sandbox.supervisor import LENGTH_BYTES
+from orga.activities.ports import ToolError
+from orga.child import held_program
+from orga.own_code import bytecode_folder
+from orga.workflows.types.text import as_line
+from orga.workflows.types.tool_calls.sandbox import Isolation, Limits
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Either `exit_code` or `signal` is set; of what timed out, how it took being ended."""
+
+    exit_code: int | None
+    signal: str | None
+    """Its name, as in `SIGKILL`."""
+    stdout: bytes
+    stderr: bytes
+    truncated: bool
+    """An output was longer than what was kept."""
+    limit: str | None
+    """The field of `Limits` that ended it, as far as can be known."""
+    timed_out: bool
+    undone: tuple[str, ...] = ()
+    """What it did to files that no agent may change or make, and how that was undone."""
+
+    @property
+    def warning(self) -> str:
+        """What the model reads of that, on a line of its own; empty if there is nothing."""
+        if not self.undone:
+            return ""
+        shown = "; ".join(self.undone[:_SHOWN])
+        more = f"; and {len(self.undone) - _SHOWN} more" if len(self.undone) > _SHOWN else ""
+        return f"[Warning] No agent makes what decides over agents or runs as a program: {shown}{more}\n"
+
+
+GRACE_S = 2.0
+"""From SIGTERM to SIGKILL."""
+_ENDED_WITHIN_S = GRACE_S + 1.8
+"""Once it is told to end; a run waits little longer for a call that was cancelled."""
+_SUPERVISOR = "orga.activities.adapters.sandbox.supervisor"
+
+
+@dataclass(frozen=True)
+class Report:
+    """How a command ended."""
+
+    came: str
+    """What ended it: its own `end`, an `order`, or too many `processes`."""
+    code: int | None
+    """Negative for a signal; None where it did not end."""
+    cpu_s: float
+
+
+async def supervised(
+    order: bytes, streams: ProcessStreams, *, cwd: Path, stdin: bytes, timeout_s: float
+) -> Report | None:
+    """Return the report, or None where the supervisor ended without one; on timeout or cancel end the command."""
+    async with process_channel() as channel:
+        process = await _start(channel.theirs, streams, cwd, stdin)
+        report = asyncio.create_task(_report(channel.reader))
+        try:
+            channel.writer.write(order)
+            await asyncio.wait((report,), timeout=timeout_s)
+        finally:
+            await asyncio.shield(_end(channel.writer, process, streams))
+        return await report
+
+
+async def _start(
+    theirs: socket.socket, streams: ProcessStreams, cwd: Path, stdin: bytes
+) -> asyncio.SubprocessTransport:
+    number = theirs.fileno()
+    program = held_program(_SUPERVISOR, str(number), site=False)
+    with theirs:
+        process, _ = await asyncio.get_running_loop().subprocess_exec(
+            lambda: streams,
+            *program.argv,
+            cwd=cwd,
+            env={},
+            stdin=PIPE if stdin else DEVNULL,
+            stderr=STDOUT if streams.merged else PIPE,
+            pass_fds=(number, program.number),
+            start_new_session=True,
+        )
+    if stdin:
+        _feed(process, stdin)
+    return process
+
+
+def _feed(process: asyncio.SubprocessTransport, stdin: bytes) -> None:
+    pipe = process.get_pipe_transport(0)
+    assert isinstance(pipe, asyncio.WriteTransport)
+    pipe.write(stdin)
+    pipe.write_eof()
+
+
+async def _report(reader: asyncio.StreamReader) -> Report | None:
+    try:
+        words = (await reader.read()).decode().split()
+    except OSError:
+        words = []
+    if not words:
+        return None
+    came, status, cpu_s = words
+    return Report(came, None if status == "None" else os.waitstatus_to_exitcode(int(status)), float(cpu_s))
+
+
+async def _end(writer: asyncio.StreamWriter, process: asyncio.SubprocessTransport, streams: ProcessStreams) -> None:
+    with suppress(OSError):
+        writer.write_eof()
+    if not await streams.has_exited(_ENDED_WITHIN_S):
+        process.kill()
+    await streams.close(process)
+
+
+_SIGNALS = {"SIGXCPU": "cpu_s", "SIGXFSZ": "file_bytes"}
+_TOLD = {
+    "memory_bytes": (b"MemoryError", b"Cannot allocate memory", b"std::bad_alloc", b"out of memory"),
+    "open_files": (b"Too many open files",),
+    "file_bytes": (b"File too large",),
+}
+"""The kernel only refuses these; the program may say so, and go on."""
+_SHELL = 128
+"""A shell's exit code is this and the signal that ended its last command."""
+_SHELL_CODES = {_SHELL + 24: "SIGXCPU", _SHELL + 25: "SIGXFSZ"}
+
+
+def limit_reached(exit_code: int | None, signal: str | None, cpu_s: float, said: bytes, limits: Limits) -> str | None:
+    """Return the field of `limits`; `cpu_s` is what the command used, `said` its error output."""
+    name = _SIGNALS.get(signal or _SHELL_CODES.get(exit_code or 0, ""))
+    if name is None and signal == "SIGKILL" and limits.cpu_s is not None and cpu_s >= limits.cpu_s:
+        name = "cpu_s"
+    if name is None and exit_code != 0:
+        name = next((limit for limit, texts in _TOLD.items() if any(text in said for text in texts)), None)
+    return name if name and getattr(limits, name) is not None else None
+
+
+_RESOURCES = {
+    "cpu_s": "RLIMIT_CPU",
+    "memory_bytes": "RLIMIT_AS",
+    "file_bytes": "RLIMIT_FSIZE",
+    "open_files": "RLIMIT_NOFILE",
+}
+_OWN_REPOSITORIES = {
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.bareRepository",
+    "GIT_CONFIG_VALUE_0": "explicit",
+}
+"""Git takes any folder with `HEAD`, `config`, `objects` and `refs` for a repository, and runs what its config names: a
+file tool could write one. Only `.git`, which no tool writes, is one then, and what `--git-dir` names."""
+_SIGNALLED = 128
+"""Bubblewrap's exit code is this and the signal that ended its command."""
+_DEFAULT_LIMITS = Limits()
+_LOOKED_THROUGH_WITHIN_S = 30.0
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_log = logging.getLogger(__name__)
+
+
+async def run_sandboxed(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    timeout_s: float,
+    limits: Limits = _DEFAULT_LIMITS,
+    isolation: Isolation = "none",
+    network: bool = False,
+    stdin: bytes = b"",
+    max_output_bytes: int,
+    tail_bytes: int = 0,
+    merged: bool = False,
+    writable: Path | None = None,
+    rules: Rules = NO_RULES,
+) -> Finished:
+    """Run a command in the existing folder `cwd` and return how it ended; whatever it started ends with it.
+
+    - `argv` is a program, absolute or a bare name found on PATH, and its arguments; no shell reads them.
+    - `env` is all that it gets, but for PATH, LANG, settings of git and Python, and HOME and TMPDIR, a folder that
+      lives as long as the call.
+    - `max_output_bytes` are kept of each output; `tail_bytes` of these are its last ones, after a mark, all others its
+      first ones. What is not kept is read all the same. `merged` puts both outputs into `stdout`, in order.
+    - With isolation only `writable` can be written to, by default `cwd`, but for `rules`, and there is a network only
+      with `network`. What has become a rule by the end of the command is renamed and reported.
+
+    Raises:
+        ToolError: Kind CommandRefused: there is no such program, or no isolation here; CommandLost: nobody knows how
+            it ended, or what it made.
+    """
+    async with _environment(env, isolation) as environment:
+        command = [_program(argv[0], environment["PATH"]), *argv[1:]]
+        closed = None
+        if isolation == "bubblewrap":
+            closed = await asyncio.to_thread(_closed, writable or cwd, rules)
+            command = await asyncio.to_thread(closed.wrapped, command, cwd, network=network)
+        order = _order(command, environment, limits, is_wrapped=closed is not None)
+        streams = ProcessStreams(max_output_bytes - tail_bytes, tail_bytes, merged=merged)
+        undone: tuple[str, ...] = ()
+        try:
+            report = await supervised(order, streams, cwd=cwd, stdin=stdin, timeout_s=timeout_s)
+        finally:
+            if closed is not None:
+                undone = await asyncio.shield(asyncio.to_thread(closed.undo))
+    if report is None:
+        why = f"{argv[0]}: its supervisor was killed, so nobody knows how it ended"
+        raise ToolError(why, kind="CommandLost", acted="maybe")
+    return _finished(report, streams, limits, undone, is_wrapped=closed is not None)
+
+
+@asynccontextmanager
+async def _environment(given: Mapping[str, str], isolation: Isolation) -> AsyncGenerator[dict[str, str]]:
+    bytecode = {"PYTHONPYCACHEPREFIX": bytecode_folder()}
+    defaults = {"PATH": SEARCH_PATH, "LANG": "C.UTF-8", **bytecode, **_OWN_REPOSITORIES}
+    if isolation == "bubblewrap":
+        yield {**defaults, "HOME": "/tmp", "TMPDIR": "/tmp", **given}
+        return
+    home = tempfile.mkdtemp(prefix="orga-")
+    try:
+        yield {**defaults, "HOME": home, "TMPDIR": home, **given}
+    finally:
+        await asyncio.shield(asyncio.to_thread(remove_folder, Path(home)))
+
+
+def _program(name: str, search_path: str) -> str:
+    """Return where it is: never a path that depends on where the worker was started."""
+    found = shutil.which(name, path=search_path)
+    if found is None or not Path(found).is_absolute():
+        raise ToolError(f"program {name[:80]!r} is not installed on {search_path}", kind="CommandRefused")
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _ClosedFolder:
+    """The folder that an isolated command writes in, and the rules in it, which it must neither change nor make."""
+
+    folder: Path
+    rules: Rules
+    kept: Sequence[Path]
+    """What exists of the rules, without links: mounted read-only."""
+    before: Mapping[Path, Path | None]
+    """What exists of them as it is spelled, with where links lead: these cannot be mounted."""
+    since_ns: int
+
+    def wrapped(self, command: Sequence[str], cwd: Path, *, network: bool) -> list[str]:
+        try:
+            return wrapped(command, writable=self.folder, folder=cwd.resolve(), network=network, kept=self.kept)
+        except ValueError as error:
+            raise ToolError(str(error), kind="CommandRefused") from error
+
+    def undo(self) -> tuple[str, ...]:
+        """Rename what has become a rule, put back links that were rules, and return what was done.
+
+        It is renamed and not deleted, since a person may have made it meanwhile.
+
+        Raises:
+            ToolError: Kind CommandLost: it cannot be found out, or cannot be undone.
+        """
+        try:
+            changed = sorted(path for path, leads in self.before.items() if leads and not _leads_to(path, leads))
+            done = [self._rename(path) for path in changed]
+            done += [self._put_back(path) for path in changed]
+            now = self.rules.present(self.folder, time.monotonic() + _LOOKED_THROUGH_WITHIN_S)
+            done += [self._rename(path) for path in sorted(now) if not self._was_there(path)]
+        except (OSError, ValueError) as error:
+            why = f"the command may have made files that decide over agents, in {self.folder}: {error}"
+            raise ToolError(f"{why}. Look for them there", kind="CommandLost", acted="maybe") from error
+        finally:
+            with _starting:
+                _under_way.discard(self)
+        done = [each for each in done if each]
+        for each in done:
+            _log.warning("an isolated command changed what no agent may change, in %s: %s", self.folder, each)
+        return tuple(done)
+
+    def _was_there(self, path: Path) -> bool:
+        if path in self.before:
+            return True
+        # Before the command nobody looked into what is generated.
+        return is_generated(path.relative_to(self.folder)) and path.lstat().st_ctime_ns < self.since_ns
+
+    def _rename(self, path: Path) -> str:
+        """Rename a path, or a new link on its way; return what was done, "" if it is gone by now."""
+        here = self.folder
+        for part in path.relative_to(self.folder).parts:
+            here /= part
+            if not os.path.lexists(here):
+                return ""
+            if here.is_symlink() and here.lstat().st_ctime_ns >= self.since_ns:
+                break
+        parent, new = here.parent.resolve(), f"{here.name}.renamed-{secrets.token_hex(4)}"
+        if not parent.is_relative_to(self.folder):
+            return ""  # no command can have written it
+        with _opened(self.folder, parent) as opened:
+            os.rename(here.name, new, src_dir_fd=opened, dst_dir_fd=opened)
+        return f"{as_line(str(here.relative_to(self.folder)))} was renamed to {as_line(new)}"
+
+    def _put_back(self, path: Path) -> str:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _opened(self.folder, path.parent.resolve()) as opened:
+            os.symlink(str(self.before[path]), path.name, dir_fd=opened)
+        return f"the link {as_line(str(path.relative_to(self.folder)))} was put back"
+
+
+_under_way: WeakSet[_ClosedFolder] = WeakSet()
+_starting = threading.Lock()
+"""Nothing begins, and nothing counts as over, while the rules before a command are read."""
+
+
+def _leads_to(link: Path, target: Path) -> bool:
+    return link.is_symlink() and link.readlink() == target
+
+
+def _closed(folder: Path, rules: Rules) -> _ClosedFolder:
+    folder = folder.resolve()
+    try:
+        check_writable(folder)
+        _make_missing(rules, folder)
+        with _starting:
+            return _begun(folder, rules)
+    except ValueError as error:
+        raise ToolError(str(error), kind="CommandRefused") from error
+    except OSError as error:
+        raise ToolError(f"the rules in {folder} cannot be closed: {error}", kind="CommandRefused") from error
+
+
+def _begun(folder: Path, rules: Rules) -> _ClosedFolder:
+    since_ns, present = time.time_ns(), rules.present(folder)
+    before = present
+    for each in _under_way:  # what that command has made is no rule, and what it has taken away is one
+        before = {path: leads for path, leads in before.items() if not path.is_relative_to(each.folder)}
+        before |= {path: leads for path, leads in each.before.items() if path.is_relative_to(folder)}
+        since_ns = min(since_ns, each.since_ns)
+    begun = _ClosedFolder(folder, rules, rules.inside(folder, present), before, since_ns)
+    _under_way.add(begun)
+    return begun
+
+
+@contextmanager
+def _opened(folder: Path, place: Path) -> Generator[int]:
+    """Open a folder in another to write in it, without following a link that was put in its way."""
+    current = os.open(folder, _FOLDER)
+    try:
+        for part in place.relative_to(folder).parts:
+            inner = os.open(part, _FOLDER, dir_fd=current)
+            os.close(current)
+            current = inner
+        os.fchmod(current, stat.S_IMODE(os.fstat(current).st_mode) | stat.S_IRWXU)
+        yield current
+    finally:
+        os.close(current)
+
+
+def _make_missing(rules: Rules, writable: Path) -> None:
+    """Make the folders of rules that are not there: only what exists can be closed."""
+    for folder in (path.resolve() for path in (*rules.folders, *rules.installed)):
+        if writable in folder.parents:
+            folder.mkdir(parents=True, exist_ok=True)
+
+
+def _order(command: Sequence[str], environment: Mapping[str, str], limits: Limits, *, is_wrapped: bool) -> bytes:
+    wanted = {name: getattr(limits, field) for field, name in _RESOURCES.items()} | {"RLIMIT_CORE": 0}
+    program = {
+        "command": list(command),
+        "environment": dict(environment),
+        "limits": {name: limit for name, limit in wanted.items() if limit is not None},
+        "no_new_privileges": not is_wrapped,
+    }
+    order = {"program": program, "processes": limits.processes, "grace_s": GRACE_S, "is_wrapped": is_wrapped}
+    # Both ends are the same Python; importing json would take longer than the supervisor's own code.
+    packed = marshal.dumps(order)
+    return len(packed).to_bytes(LENGTH_BYTES, "big") + packed
+
+
+def _finished(
+    report: Report, streams: ProcessStreams, limits: Limits, undone: tuple[str, ...], *, is_wrapped: bool
+) -> Finished:
+    code, number = report.code, 0
+    if code is not None and code < 0:
+        code, number = None, -code
+    elif code is not None and is_wrapped and code - _SIGNALLED in signal.valid_signals():
+        code, number = None, code - _SIGNALLED
+    name = _name(number) if number else None
+    out, err = streams.stdout, streams.stderr
+    said = (out if streams.merged else err).data()
+    timed_out = report.came == "order"
+    limit = "processes" if report.came == "processes" else None
+    if not limit and not timed_out:
+        limit = limit_reached(code, name, report.cpu_s, said, limits)
+    return Finished(code, name, out.data(), err.data(), out.is_cut or err.is_cut, limit, timed_out, undone)
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+MAX_ARGV_BYTES = 100_000
+
+
+def is_too_much(argv: Iterable[str]) -> bool:
+    """Return whether a program and its arguments are more than that together."""
+    return sum(len(element.encode(errors="replace")) + 1 for element in argv) > MAX_ARGV_BYTES

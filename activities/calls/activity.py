@@ -1,0 +1,85 @@
+"""The run that an activity belongs to."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import structlog
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from orga.activities.ports import RunKey
+from orga.workflows.types.tool_calls.tools import WORKER_SHUTDOWN
+
+
+def own_run() -> RunKey:
+    """Return the key of the run of the current activity."""
+    info = activity.info()
+    return RunKey(info.workflow_id or "", info.workflow_run_id or "")
+
+
+def log_iteration(iteration: int) -> None:
+    """Put the iteration on every record of this activity; each has a context of its own, so nothing undoes it."""
+    structlog.contextvars.bind_contextvars(iteration=iteration)
+
+
+def log_iteration_of(activity_id: str) -> None:
+    """Do so for a tool call, whose id is `iteration.index`."""
+    iteration = activity_id.partition(".")[0]
+    if iteration.isdecimal():
+        log_iteration(int(iteration))
+
+
+@contextmanager
+def told_of_shutdown() -> Generator[None]:
+    """Make that failure of the cancellation; any other stays one."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        details = activity.cancellation_details()
+        if details is not None and details.worker_shutdown:
+            raise ApplicationError("the worker was stopped meanwhile", type=WORKER_SHUTDOWN) from None
+        raise
+
+
+INTERVAL_S = 0.5
+"""Between heartbeats; a cancellation is noticed with the answer to one."""
+
+CHANGED_INTERVAL_S = 0.2
+"""While there is something new to show."""
+
+
+@asynccontextmanager
+async def heartbeats(details: Callable[[], Any]) -> AsyncGenerator[None]:
+    """Heartbeat with `details()` until the block ends; sooner where they changed.
+
+    A local activity has no heartbeats, and what runs outside of one neither: then this does nothing.
+    """
+    if not activity.in_activity() or activity.info().is_local:
+        yield
+        return
+    beat = asyncio.create_task(_beat(details))
+    try:
+        yield
+    finally:
+        beat.cancel()
+
+
+async def _beat(details: Callable[[], Any]) -> None:
+    last: Any = None
+    while True:
+        for _ in range(round(INTERVAL_S / CHANGED_INTERVAL_S)):
+            await asyncio.sleep(CHANGED_INTERVAL_S)
+            if details() != last:
+                break
+        last = details()
+        activity.heartbeat(last)
+
+
+def error_text(error: BaseException) -> str:
+    """Return the error's text; its `__str__` is code too, and may raise."""
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"(its text cannot be had: {type(failure).__name__})"

@@ -1,0 +1,252 @@
+"""The circuits of a worker, shared by all its runs."""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from threading import Lock
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+
+from orga.activities.calls.attempts import attempt_failed
+from orga.activities.instruments import count_opened_circuit
+from orga.activities.models.model_calls import Models
+from orga.activities.ports import ModelError, ModelProvider, ModelRequest, ToolSource
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.tool_calls.breakers import (
+    CIRCUIT_OPEN,
+    PROVIDER_PREFIX,
+    Breaker,
+    CircuitOptions,
+    cause_named,
+    describe_to_model,
+)
+from orga.workflows.types.tool_calls.tools import WORKER_SHUTDOWN, ToolOptions, ToolSpec
+
+MAX_CAUSE_CHARS = 200
+
+MAX_CIRCUITS = 1_000
+"""Those that failed or were tried last; a circuit without failures is not kept at all."""
+
+_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def monotonic_time() -> datetime:
+    """Return a time that never jumps; only differences mean something."""
+    return _ZERO + timedelta(seconds=time.monotonic())
+
+
+class TurnedAway(Exception):
+    """An open circuit; `wait_s` is the time until a call may try, 0 while others are trying."""
+
+    def __init__(self, told: str, wait_s: float) -> None:
+        super().__init__(told)
+        self.wait_s = wait_s
+
+
+@dataclass(frozen=True)
+class _Permit:
+    """A call on its way; `opened_at` is the opening after which it tries, None when it found the circuit closed."""
+
+    name: str
+    options: CircuitOptions
+    opened_at: datetime | None
+
+
+def _cause(error: BaseException) -> str:
+    """Return what all runs of the worker may read of a failure: a provider's words, of a tool no more than the kind."""
+    if isinstance(error, ModelError):
+        return " ".join(f"{error.kind}: {error}".split())[:MAX_CAUSE_CHARS]
+    return cause_named(error.type if isinstance(error, ApplicationError) else type(error).__name__)
+
+
+class WorkerBreakers:
+    """Circuits by name: a tool's, or `provider:` and a provider's. For any thread."""
+
+    def __init__(self, clock: Callable[[], datetime] = monotonic_time) -> None:
+        self._clock = clock
+        self._circuits: OrderedDict[str, Breaker] = OrderedDict()
+        self._tried_at: dict[str, datetime] = {}
+        """When a half-open circuit last let a call try."""
+        self._lock = Lock()
+
+    @contextmanager
+    def guarded(self, name: str, options: CircuitOptions, counts: Callable[[BaseException], bool]) -> Generator[None]:
+        """Let the block run unless the circuit is open; its failures that `counts` accepts open it.
+
+        A block that leaves by any other exception, cancellation included, says nothing: its permit comes back.
+
+        Raises:
+            TurnedAway: The block was not run.
+        """
+        permit = self._admitted(name, options)
+        try:
+            yield
+        except BaseException as error:
+            self._ended(permit, _cause(error) if counts(error) else None)
+            raise
+        self._succeeded(permit)
+
+    def circuit(self, name: str) -> Breaker:
+        """Return the state of a circuit."""
+        with self._lock:
+            return self._circuits.get(name, Breaker())
+
+    def _admitted(self, name: str, options: CircuitOptions) -> _Permit:
+        with self._lock:
+            breaker, now = self._circuits.get(name, Breaker()), self._clock()
+            let_through = self._released(name, breaker, options, now).admitted(options, now)
+            if let_through is None:
+                raise TurnedAway(breaker.describe(name, options, now), breaker.wait_s(options, now))
+            self._keep(name, let_through)
+            if let_through.state == "half_open":
+                self._tried_at[name] = now
+        return _Permit(name, options, let_through.opened_at)
+
+    def _released(self, name: str, breaker: Breaker, options: CircuitOptions, now: datetime) -> Breaker:
+        """Return the circuit without a call that has tried for long: a reply may take minutes, and others wait."""
+        tried_at = self._tried_at.get(name)
+        is_long = tried_at is not None and (now - tried_at).total_seconds() >= options.recovery_s
+        return breaker.released() if is_long else breaker
+
+    def _succeeded(self, permit: _Permit) -> None:
+        with self._lock:
+            breaker = self._circuits.get(permit.name, Breaker())
+            self._keep(permit.name, breaker.succeeded())
+        if breaker.state != "closed":
+            activity.logger.info("the circuit of %s has closed", permit.name)
+
+    def _ended(self, permit: _Permit, cause: str | None) -> None:
+        """Take in the end of a call; `cause` is that of a failure that counts."""
+        with self._lock:
+            before = self._circuits.get(permit.name, Breaker())
+            if before.state == "half_open" and before.opened_at != permit.opened_at:
+                return  # it began before the circuit opened and holds none of the permits that are out now
+            after = before.released() if cause is None else before.failed(permit.options, self._clock(), cause)
+            self._keep(permit.name, after)
+        if after.state == "open" and before.state != "open":
+            count_opened_circuit(permit.name, "worker")
+            told = f"failures: {after.failures}" + (f"; last: {after.cause}" if after.cause else "")
+            activity.logger.warning("the circuit of %s has opened (%s)", permit.name, told)
+
+    def _keep(self, name: str, breaker: Breaker) -> None:
+        self._circuits.pop(name, None)
+        if breaker.state != "half_open":
+            self._tried_at.pop(name, None)
+        if not breaker.is_idle:
+            self._circuits[name] = breaker
+            while len(self._circuits) > MAX_CIRCUITS:
+                self._tried_at.pop(self._circuits.popitem(last=False)[0], None)
+
+
+class ToolCircuits(Interceptor):
+    """Guards the tools whose options ask for a circuit of scope `worker`; an attempt counts, not a call."""
+
+    def __init__(self, breakers: WorkerBreakers, specs: Iterable[ToolSpec], source: ToolSource | None = None) -> None:
+        self._breakers = breakers
+        self._options = {spec.name: spec.options for spec in specs}
+        self._source = source
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        """Return the interceptor, or none where there is nothing to guard."""
+        is_needed = self._source is not None or any(map(_is_guarded, self._options.values()))
+        return _Guarded(next, self._breakers, self._options_of) if is_needed else next
+
+    def _options_of(self, tool: str) -> ToolOptions | None:
+        options = self._options.get(tool) or (self._source.options(tool) if self._source else None)
+        return options if options and _is_guarded(options) else None
+
+
+def _is_guarded(options: ToolOptions) -> bool:
+    return options.breaker.enabled and options.breaker.scope == "worker"
+
+
+class _Guarded(ActivityInboundInterceptor):
+    def __init__(
+        self,
+        next: ActivityInboundInterceptor,
+        breakers: WorkerBreakers,
+        options_of: Callable[[str], ToolOptions | None],
+    ) -> None:
+        super().__init__(next)
+        self._breakers = breakers
+        self._options_of = options_of
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        tool = activity.info().activity_type
+        options = self._options_of(tool)
+        if options is None:
+            return await super().execute_activity(input)
+        try:
+            with self._breakers.guarded(tool, options.breaker, lambda error: _counts(error, options)):
+                return await super().execute_activity(input)
+        except TurnedAway as turned_away:
+            text = describe_to_model(str(turned_away), is_again=activity.info().attempt > 1)
+            raise attempt_failed(text, CIRCUIT_OPEN, retryable=False, acted="no") from None
+
+
+def _counts(error: BaseException, options: ToolOptions) -> bool:
+    """Return whether the tool's infrastructure failed: a time-out, or what another attempt might have cured."""
+    if isinstance(error, ApplicationError):
+        is_final = error.non_retryable or error.type in options.non_retryable
+        return not is_final and error.type != WORKER_SHUTDOWN
+    details = activity.cancellation_details()
+    return isinstance(error, asyncio.CancelledError) and details is not None and details.timed_out
+
+
+COUNTED = frozenset({"ServerError", "Overloaded", "ConnectionFailed", "Timeout", "BadStream"})
+"""Kinds of failure that speak of the provider; a rate limit and a bad request speak of us."""
+
+
+class GuardedModels:
+    """Models whose providers have a circuit each."""
+
+    def __init__(self, models: Models, breakers: WorkerBreakers, options: CircuitOptions) -> None:
+        self._models = models
+        self._breakers = breakers
+        self._options = options
+
+    def resolve(self, name: str) -> tuple[ModelProvider, str]:
+        """Return the provider behind its circuit, and the model's name there.
+
+        Raises:
+            ValueError: The model cannot be called as this worker is configured.
+        """
+        provider, model = self._models.resolve(name)
+        if not self._options.enabled:
+            return provider, model
+        circuit = PROVIDER_PREFIX + name.strip().partition(":")[0]
+        return _GuardedProvider(provider, circuit, self._breakers, self._options), model
+
+
+class _GuardedProvider:
+    def __init__(
+        self, provider: ModelProvider, circuit: str, breakers: WorkerBreakers, options: CircuitOptions
+    ) -> None:
+        self._provider = provider
+        self._circuit = circuit
+        self._breakers = breakers
+        self._options = options
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        try:
+            with self._breakers.guarded(self._circuit, self._options, _counts_as_failure):
+                return await self._provider.complete(request, on_text)
+        except TurnedAway as turned_away:
+            raise _failure(turned_away) from None
+
+
+def _failure(turned_away: TurnedAway) -> ModelError:
+    """Ask to come back when the circuit may be tried; while others try it, the usual growing delay has to do."""
+    text = f"{turned_away}; wait, or choose another model"
+    return ModelError(CIRCUIT_OPEN, text, retryable=True, retry_after_s=turned_away.wait_s or None)
+
+
+def _counts_as_failure(error: BaseException) -> bool:
+    return isinstance(error, ModelError) and error.kind in COUNTED

@@ -1,0 +1,105 @@
+"""Signs what the gate allows, and checks the signature where a call is carried out: by a key that only workers have."""
+
+import hmac
+import json
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from orga.workflows.types.tool_calls.gate import MAC_CHARS, NOT_PERMITTED, PERMIT_KEY, permit_text, place_of
+from orga.workflows.types.tool_calls.tools import NOT_DONE, ToolRequest
+
+MIN_KEY_CHARS = 32
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a call stands: a place of one execution of one run."""
+
+    namespace: str
+    workflow_id: str
+    run_id: str
+    activity_id: str
+
+
+class PermitKeys:
+    """The first key signs; what any of them has signed is valid, so that a key can be replaced while runs go on."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        """Take the keys.
+
+        Raises:
+            ValueError: There is none, or one is short enough to be guessed.
+        """
+        if not keys or any(len(key) < MIN_KEY_CHARS for key in keys):
+            needs = f"each key needs {MIN_KEY_CHARS} characters or more"
+            raise ValueError(f"{PERMIT_KEY}: {needs}; make one with: openssl rand -hex 32")
+        self.texts = tuple(keys)
+        self._keys = [key.encode() for key in keys]
+
+    def permit(self, place: Place, tool: str, arguments: Mapping[str, Any], terms: tuple[str, str, str]) -> str:
+        """Return the signature of a call under these terms: version of the policies, purpose, approver."""
+        return _signature(self._keys[0], place, tool, arguments, permit_text("-", *terms)[1:])
+
+    def is_valid(self, permit: str, place: Place, tool: str, arguments: Mapping[str, Any]) -> bool:
+        """Return whether a call brings the permit of just this call."""
+        given, terms = permit[:MAC_CHARS], permit[MAC_CHARS:]
+        signatures = [_signature(key, place, tool, arguments, terms) for key in self._keys]
+        return any(hmac.compare_digest(given.encode(), signature.encode()) for signature in signatures)
+
+
+def permit_keys(env: Mapping[str, str]) -> PermitKeys | None:
+    """Return the keys of `ORGA_PERMIT_KEY`, commas between them, or `@FILE` with one on each line; None without any.
+
+    Raises:
+        ValueError: They cannot be used.
+    """
+    given = env.get(PERMIT_KEY, "").strip()
+    if not given:
+        return None
+    if not given.startswith("@"):
+        return PermitKeys([key.strip() for key in given.split(",") if key.strip()])
+    try:
+        lines = Path(given[1:]).read_text().splitlines()
+    except (OSError, UnicodeError) as error:
+        raise ValueError(f"{PERMIT_KEY}: the file that it names cannot be read: {type(error).__name__}") from None
+    return PermitKeys([line.strip() for line in lines if line.strip()])
+
+
+def check_permit(keys: PermitKeys | None, request: ToolRequest) -> None:
+    """Refuse a call of the current activity that does not bring the gate's permit for just this call.
+
+    Raises:
+        ApplicationError: `NotPermitted`, not retryable.
+    """
+    info = activity.info()
+    if keys is None or keys.is_valid(
+        request.permit, own_place(info.activity_id), info.activity_type, request.arguments
+    ):
+        return
+    raise ApplicationError(
+        "[Denied] this call has no valid permit of the gate; nothing was run",
+        NOT_DONE,
+        type=NOT_PERMITTED,
+        non_retryable=True,
+    )
+
+
+def own_place(activity_id: str) -> Place:
+    """Return a place of the run that the current activity belongs to."""
+    info = activity.info()
+    return Place(info.namespace, info.workflow_id or "", info.workflow_run_id or "", place_of(activity_id))
+
+
+def _signature(key: bytes, place: Place, tool: str, arguments: Mapping[str, Any], terms: str) -> str:
+    content = json.dumps(arguments, sort_keys=True, separators=(",", ":"))
+    where = [place.namespace, place.workflow_id, place.run_id, place.activity_id]
+    message = json.dumps(["orga permit 1", *where, tool, sha256(content.encode()).hexdigest(), terms])
+    mac = hmac.new(key, message.encode(), sha256).digest()[:16]
+    return urlsafe_b64encode(mac).decode().rstrip("=")

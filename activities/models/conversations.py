@@ -1,0 +1,182 @@
+"""Finds the messages that a reference stands for: in this process, else in the run's own history."""
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from orga.activities.instruments import count
+from orga.activities.ports import HistorySource, Rebuilt, RunKey
+from orga.workflows.types import telemetry_names as names
+from orga.workflows.types.context import (
+    DigestMismatch,
+    HashedMessages,
+    MessageRef,
+    ReasonRequest,
+    canonical,
+    record_digest,
+    reference,
+)
+from orga.workflows.types.conversation import as_sent, knowledge_message, summary_message
+from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.setup import Setup
+from orga.workflows.types.text import clip
+from orga.workflows.types.tool_calls.recovery import tool_message
+
+V = TypeVar("V")
+
+
+class ByteCache(Generic[V]):
+    """Holds values whose sizes sum up to at most `max_bytes`."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._entries: OrderedDict[Hashable, tuple[V, int]] = OrderedDict()
+        self.size = 0
+
+    def get(self, key: Hashable) -> V | None:
+        """Return the value, which counts as used now, or None."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        self._entries.move_to_end(key)
+        return entry[0]
+
+    def put(self, key: Hashable, value: V, size: int) -> None:
+        """Keep `value`, which takes `size` bytes; a value larger than the whole cache is not kept."""
+        self.drop(key)
+        if size > self._max_bytes:
+            return
+        self._entries[key] = (value, size)
+        self.size += size
+        while self.size > self._max_bytes:
+            _, (_, freed) = self._entries.popitem(last=False)
+            self.size -= freed
+
+    def drop(self, key: Hashable) -> None:
+        """Forget `key`."""
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self.size -= entry[1]
+
+
+CACHE_BYTES = 128 * 1024 * 1024
+ENTRY_OVERHEAD = 500
+
+
+class Missing(LookupError):
+    """This process does not hold a part of what is asked for."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What the latest model call of a run was about."""
+
+    setup: Setup
+    chain: HashedMessages = field(default_factory=HashedMessages)
+    sent: tuple[Message, ...] = ()
+    """The messages as a model gets them."""
+    size: int = 0
+    """Bytes of both."""
+
+    def with_chain(self, chain: HashedMessages) -> "_Known":
+        """Measure and make ready only what is new, where the chain has grown."""
+        seen = len(self.chain.messages)
+        known = self if chain.messages[:seen] == self.chain.messages else _Known(self.setup)
+        ready = len(known.sent)
+        new, sent = chain.messages[ready:], as_sent(chain.messages, self.setup.tools, ready)
+        twice = tuple(shown for message, shown in zip(new, sent, strict=True) if shown is not message)
+        return _Known(self.setup, chain, (*known.sent, *sent), known.size + _size(new) + _size(twice))
+
+
+class Conversations:
+    """The conversations that this worker process has seen, bounded in bytes; the history is the truth behind it."""
+
+    def __init__(self, history: HistorySource, max_bytes: int = CACHE_BYTES) -> None:
+        self._history = history
+        self._messages: ByteCache[_Known] = ByteCache(max_bytes * 3 // 4)
+        self._setups: ByteCache[Setup] = ByteCache(max_bytes // 8)
+        self._parts: ByteCache[Reply | str] = ByteCache(max_bytes // 8)
+        self.misses = 0
+
+    async def resolve(self, run: RunKey, request: ReasonRequest) -> Rebuilt:
+        """Return the setup and the messages of a model call, their digest checked."""
+        try:
+            known = self._from_cache(run, request)
+        except (Missing, DigestMismatch):
+            self.misses += 1
+            count(names.CACHE_MISSES)
+            rebuilt = await self._history.rebuild(run, request.iteration)
+            known = _Known(rebuilt.setup).with_chain(HashedMessages().plus(rebuilt.messages))
+        self._messages.put(run, known, known.size + ENTRY_OVERHEAD)
+        self._let_go(run, request)
+        return Rebuilt(known.setup, known.chain.messages, known.sent)
+
+    def keep_setup(self, setup: Setup) -> None:
+        """Remember a setup that this process prepared or found."""
+        self._setups.put(reference(record_digest(setup)), setup, len(setup.model_dump_json()) + ENTRY_OVERHEAD)
+
+    def keep_reply(self, run: RunKey, iteration: int, reply: Reply) -> None:
+        """Remember a reply, which the next call refers to."""
+        self._parts.put((run, iteration), reply, len(reply.model_dump_json()) + ENTRY_OVERHEAD)
+
+    def keep_result(self, run: RunKey, activity_id: str, content: str) -> None:
+        """Remember a tool's result, a summary or what was recalled, which the next call refers to."""
+        self._parts.put((run, activity_id), content, len(content.encode()) + ENTRY_OVERHEAD)
+
+    def _from_cache(self, run: RunKey, request: ReasonRequest) -> _Known:
+        known = self._messages.get(run)
+        if known is None:
+            known = self._first(request)
+        elif request.setup and request.setup != reference(record_digest(known.setup)):
+            raise Missing("setup")
+        elif reference(known.chain.digest) == request.context.head:
+            return known
+        setup = known.setup
+        return known.with_chain(
+            request.context.applied(known.chain, lambda news: news.shown(self._message(run, news, setup)))
+        )
+
+    def _first(self, request: ReasonRequest) -> _Known:
+        setup = self._setups.get(request.setup)
+        if setup is None:
+            raise Missing("setup")
+        return _Known(setup)
+
+    def _let_go(self, run: RunKey, request: ReasonRequest) -> None:
+        """Forget the parts that are messages now: a run needs one conversation in the cache, not all that it had."""
+        summary = request.context.summary
+        for news in (*request.context.news, *([summary] if summary else [])):
+            self._parts.drop((run, _part_of(news)))
+
+    def _message(self, run: RunKey, news: MessageRef, setup: Setup) -> Message:
+        if news.message is not None:
+            return news.message
+        if news.reply is not None:
+            return self._reply(run, news.reply).message()
+        content = self._parts.get((run, _part_of(news)))
+        if not isinstance(content, str):
+            raise Missing("result")
+        if news.summary is not None:
+            return summary_message(content)
+        if news.recall is not None:
+            return knowledge_message(content)
+        iteration, _, index = (news.result or "").partition(".")
+        call = self._reply(run, int(iteration)).calls[int(index)]
+        spec = setup.tool(call.name)
+        return tool_message(call, clip(content, spec.max_result_bytes) if spec else content, is_error=False)
+
+    def _reply(self, run: RunKey, iteration: int) -> Reply:
+        reply = self._parts.get((run, iteration))
+        if not isinstance(reply, Reply):
+            raise Missing("reply")
+        return reply
+
+
+def _part_of(news: MessageRef) -> str | int | None:
+    """Return what names the recorded part that a reference is to."""
+    return news.summary or news.recall or news.result or news.reply
+
+
+def _size(messages: tuple[Message, ...]) -> int:
+    return sum(len(canonical(message)) + ENTRY_OVERHEAD * (1 + len(message.parts)) for message in messages)

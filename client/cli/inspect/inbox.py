@@ -1,0 +1,135 @@
+"""`orga inbox`: what waits for a person, over all runs."""
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from shlex import quote
+from typing import Annotated, Any
+
+import typer
+
+from orga.client.cli.inspect.runs import require_attributes
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json
+from orga.client.cli.session import session
+from orga.client.cli.shown.decisions import held_calls, in_one_line, named, table
+from orga.client.cli.shown.text import age, apart, json_result, note, on_one_line, result
+from orga.client.runs.inbox import InboxEntry, InboxKind
+from orga.client.runs.inbox import inbox as waiting_questions
+from orga.client.runs.redeliveries import FailedDelivery
+from orga.workflows.decisions.limits import commands
+from orga.workflows.types.names import DEAD_LETTERS, WAITING
+from orga.workflows.types.text import in_full
+
+
+def inbox(
+    *,
+    queue: Annotated[
+        str | None, typer.Option(metavar="QUEUE", help="Only what a tool's recovery puts into this queue.")
+    ] = None,
+    kind: Annotated[InboxKind | None, typer.Option(help="Only what is of this kind.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 20,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Show what waits for a person in all runs, oldest run first, each with the command that decides it.
+
+    A run whose worker does not answer is shown by what it waits for alone. Answers of goals that could not be delivered
+    are shown for a week, or until they are delivered by orga requeue.
+
+    Example: orga inbox --kind escalation --queue storage
+    """
+    return completed(_inbox(queue, kind, limit, config, as_json=json))
+
+
+async def _inbox(queue: str | None, kind: InboxKind | None, limit: int, config: Path | None, *, as_json: bool) -> int:
+    found: list[InboxEntry] = []
+    more = False
+    async with session(config) as here:
+        await require_attributes(here.client, WAITING, DEAD_LETTERS)
+        async for question in waiting_questions(here.client, kind=kind, queue=queue):
+            if len(found) == limit:
+                more = True
+                break
+            found.append(question)
+    now = datetime.now(UTC)
+    if as_json:
+        json_result([_json(question, now) for question in found])
+    elif found:
+        result(*apart(lines_of(question, now) for question in found))
+    else:
+        note("nothing waits for a person")
+    if more:
+        note(f"there is more: orga inbox --limit {limit * 2}")
+    return 0
+
+
+def lines_of(question: InboxEntry, now: datetime) -> list[str]:
+    """Return what a person reads of a question, its command last."""
+    run = f"{in_full(question.run_id)} ({in_full(question.agent or 'no agent')})"
+    if question.undelivered is not None:
+        return [f"{question.kind}  {run}  {_ended(question.undelivered, now)}", *_not_taken(question.undelivered)]
+    if (wait := question.wait) is None:
+        return [f"{in_full(question.kind)}  {run}", *_unanswered(question)]
+    queue = "" if wait.queue == "default" else f"  queue {in_full(wait.queue)}"
+    head = f"{wait.kind}  {run}  {in_full(wait.wait_id)}  {age(wait.since, now)}{queue}"
+    lines = [head, f"  asks: {on_one_line(wait.question, 400)}"]
+    if error := wait.data.get("error"):
+        lines.append(f"  error: {on_one_line(str(error), 400)}")
+    if wait.data.get("arguments"):
+        lines.append(f"  call: {named(wait.data)}")
+    if calls := held_calls(wait):
+        lines += [f"  {line}" for line in table(calls, now)]
+    return [*lines, f"  → {in_one_line(question.run_id, wait)}"]
+
+
+def _ended(failed: FailedDelivery, now: datetime) -> str:
+    return age(failed.goal.close_time or failed.goal.start_time, now)
+
+
+def _not_taken(failed: FailedDelivery) -> list[str]:
+    goal_id, delivery = failed.goal.id, failed.delivery
+    return [
+        f"  not delivered to {delivery.name} ({delivery.kind}): {on_one_line(delivery.error, 400)}",
+        f"  stays here until {failed.told_until.astimezone():%Y-%m-%d %H:%M}, or until it is delivered",
+        f"  → {_requeueing(goal_id, delivery.name)}",
+    ]
+
+
+def _requeueing(goal_id: str, name: str) -> str:
+    return f"orga requeue {quote(goal_id)} {name}"
+
+
+def _unanswered(question: InboxEntry) -> list[str]:
+    if failing := question.failing:
+        return [f"  {on_one_line(failing.told, 400)}", f"  → {failing.way_out}"]
+    start = f"start one with: {in_full(question.worker_command)}"
+    return [f"  no worker answers on task queue '{in_full(question.task_queue)}'; {start}"]
+
+
+def _json(question: InboxEntry, now: datetime) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "run": question.run_id,
+        "agent": question.agent,
+        "kind": question.kind,
+        "task_queue": question.task_queue,
+        "answered": question.wait is not None,
+    }
+    if (failing := question.failing) is not None:
+        shown["task_fails"] = {**asdict(failing), "way_out": failing.way_out}
+    if (failed := question.undelivered) is not None:
+        return shown | {
+            "answered": True,
+            "id": failed.delivery.name,
+            "delivery": failed.delivery.model_dump(mode="json"),
+            "told_until": failed.told_until.isoformat(),
+            "commands": [_requeueing(question.run_id, failed.delivery.name)],
+        }
+    if (wait := question.wait) is None:
+        return shown
+    return shown | {
+        **wait.model_dump(mode="json", include={"question", "queue", "since", "data"}),
+        "id": wait.wait_id,
+        "age_s": round((now - wait.since).total_seconds(), 1),
+        "commands": commands(question.run_id, wait),
+    }

@@ -1,0 +1,167 @@
+"""`orga journal`: what a run saw, proposed, was allowed and did."""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orga.client.cli.audit.keys import signing_key
+from orga.client.cli.exit_codes import ExitCode, UsageError
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json, RunId
+from orga.client.cli.report.written import html, markdown, report
+from orga.client.cli.session import of_run
+from orga.client.cli.shown.narration import Narrator
+from orga.client.cli.shown.progress import INDENT, Nesting, run_of
+from orga.client.cli.shown.text import json_result, note, result
+from orga.client.journal.file import JournalFile, export_check, read_journal_file, write_journal
+from orga.client.journal.head import misfits, sealed
+from orga.client.journal.reading import read_journal
+from orga.client.runs.agents import AgentHandle
+from orga.workflows.decisions.journal.entries import first_break
+from orga.workflows.types.status import JournalEntry
+
+EVENT_CHARS = 21
+
+
+class Timeline:
+    """Takes entries in order."""
+
+    def __init__(self) -> None:
+        self._nesting = Nesting()
+        self._narrators: defaultdict[str, Narrator] = defaultdict(Narrator)
+        self._iterations: defaultdict[str, int] = defaultdict(int)
+        self._start: datetime | None = None
+
+    def lines(self, entry: JournalEntry) -> list[str]:
+        """Return the lines of the next entry."""
+        self._start = self._start or entry.timestamp
+        since = (entry.timestamp - self._start).total_seconds()
+        run, indent = run_of(entry), INDENT * self._nesting.depth(entry)
+        told = [line.text for line in self._narrators[run].tell(entry)] or [""]
+        head = [f"── iteration {entry.iteration}"] if entry.iteration > self._iterations[run] else []
+        self._iterations[run] = entry.iteration
+        first = f"{since:+10.3f}s {entry.event:<{EVENT_CHARS}} {told[0]}".rstrip()
+        below = " " * (12 + EVENT_CHARS)
+        return [f"{indent}{line}" for line in (*head, first, *(f"{below} {text}" for text in told[1:]))]
+
+
+async def checked(named: str, path: Path, config: Path | None) -> int:
+    """Compare the export with the run and return the exit code."""
+    found = read_export(path)
+    async with of_run(named, config) as (here, run_id):
+        entries = [entry async for entry in read_journal(here.client, run_id)]
+    check = export_check(run_id, found.entries, entries)
+    wrong = [] if check.ok else [check.detail]
+    if found.head is not None:
+        wrong += misfits(run_id, found.entries, found.head.head)
+    for detail in wrong:
+        note(f"✗ {path}: {detail}")
+    if not wrong:
+        note(f"✓ {path} holds the first {len(found.entries)} of {len(entries)} entries of {run_id}, unchanged")
+    return ExitCode.FAILED if wrong else 0
+
+
+def read_export(path: Path) -> JournalFile:
+    """Return the file that a command names.
+
+    Raises:
+        UsageError: It is no file.
+        NoJournal: It is no journal, or none any more.
+    """
+    if not path.is_file():
+        raise UsageError(f"{path} cannot be read: it is no file")
+    return read_journal_file(path)
+
+
+async def written(named: str, path: Path, config: Path | None, *, sign: bool) -> int:
+    """Write the journal as it is now and return the exit code."""
+    async with of_run(named, config) as (here, run_id):
+        key = signing_key(here.loaded.config.audit) if sign else None
+        entries = [entry async for entry in read_journal(here.client, run_id)]
+    found = sealed(run_id, entries, key, datetime.now(UTC))
+    write_journal(path, entries, found)
+    by = f"signed by key {found.head.key_id}" if key else "not signed"
+    note(f"wrote {len(entries)} entries and their head to {path}, {by}")
+    return 0
+
+
+def journal(
+    run: RunId,
+    *,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for new entries until the run ends.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Check the chain of hashes; exit 6 if it breaks.")] = False,
+    exported: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Check this export against the run, line by line.")
+    ] = None,
+    export: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the entries and their head to FILE.")
+    ] = None,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="A report to read and to send, as Markdown.")] = False,
+    as_html: Annotated[
+        bool, typer.Option("--html", help="The same as one HTML page, which loads nothing and runs nothing.")
+    ] = False,
+    sign: Annotated[bool, typer.Option("--sign", help="Sign the head; orga audit keygen makes the key.")] = False,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Show the journal of a run, live or ended; no worker is needed.
+
+    With --json one object a line: sequence, timestamp, agent, iteration, event, data, hash.
+
+    Example: orga journal ID --html > report.html
+
+    Example: orga journal ID --export run.jsonl --sign
+
+    Example: orga journal ID --exported run.jsonl
+    """
+    if as_markdown or as_html:
+        others = (follow, verify, json, sign, exported is not None, export is not None, as_markdown and as_html)
+        if any(others):
+            raise UsageError("--markdown or --html makes a report, and goes with no other option")
+        return completed(report(run, html if as_html else markdown, config))
+    if sign and export is None:
+        raise UsageError("--sign signs an export: name its file with --export FILE")
+    if export is not None:
+        if follow or verify or json or exported is not None:
+            raise UsageError("--export goes with --sign alone; orga verify ID --journal FILE checks what it wrote")
+        return completed(written(run, export, config, sign=sign))
+    if exported is not None:
+        return completed(checked(run, exported, config))
+    return completed(_journal(run, config, waiting=follow, verify=verify, as_json=json))
+
+
+async def _journal(named: str, config: Path | None, *, waiting: bool, verify: bool, as_json: bool) -> int:
+    async with of_run(named, config) as (here, run_id):
+        entries = _followed(here.run(run_id)) if waiting else read_journal(here.client, run_id)
+        return await _write(entries, verify=verify, as_json=as_json)
+
+
+async def _followed(run: AgentHandle) -> AsyncIterator[JournalEntry]:
+    async for event in run.events():
+        if isinstance(event, JournalEntry):
+            yield event
+
+
+async def _write(entries: AsyncIterator[JournalEntry], *, verify: bool, as_json: bool) -> int:
+    timeline, seen = Timeline(), list[JournalEntry]()
+    async for entry in entries:
+        if as_json:
+            json_result(entry.model_dump(mode="json"), indent=None)
+        else:
+            result(*timeline.lines(entry))
+        if verify:
+            seen.append(entry)
+    return _verified(seen) if verify else 0
+
+
+def _verified(entries: list[JournalEntry]) -> int:
+    broken = first_break(entries)
+    if broken is not None:
+        note(f"✗ the chain breaks at entry {broken}: it or one before it was changed")
+        return ExitCode.FAILED
+    note(f"✓ the chain of {len(entries)} entries holds; last hash {entries[-1].hash if entries else 'none'}")
+    return 0

@@ -1,0 +1,161 @@
+"""`orga status`: where a run stands, by its own word or by its history."""
+
+from collections.abc import AsyncIterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import WorkflowExecutionStatus
+
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json, RunId
+from orga.client.cli.session import Session, of_run
+from orga.client.cli.shown.decisions import in_words
+from orga.client.cli.shown.progress import Progress
+from orga.client.cli.shown.status_text import outcome, plan_lines, status_lines
+from orga.client.cli.shown.text import json_result, note, on_one_line, result
+from orga.client.config.workplace import home_of, worker_command
+from orga.client.errors import NoAnswer
+from orga.client.journal.plans import PlanFold
+from orga.client.journal.reading import read_journal
+from orga.client.runs.failing_tasks import FailingTask, failing_task
+from orga.client.server.pollers import may_be_polled
+from orga.client.workers.routing import lacks_its_version, version_of
+from orga.workflows.types.questions import QUESTION_ANSWERED, QUESTION_ASKED
+from orga.workflows.types.status import AgentStatus, JournalEntry
+from orga.workflows.types.text import in_full
+
+
+@dataclass(frozen=True)
+class HistoryStatus:
+    """What the journal tells."""
+
+    progress: Progress
+    last: JournalEntry | None
+    asked: tuple[JournalEntry, ...]
+    """Questions to people that nobody has decided."""
+    plan: dict[str, Any] | None = None
+    """Of a goal."""
+    failing: FailingTask | None = None
+    """What keeps workers from going on with it."""
+
+    @property
+    def why(self) -> str:
+        """Why it is not the run that tells, if that is no lack of workers."""
+        return f"{self.failing.told}; this is what the history tells. {self.failing.way_out}" if self.failing else ""
+
+    @property
+    def termination(self) -> dict[str, Any] | None:
+        """How the run ended, if it did."""
+        ended = self.last if self.last is not None and self.last.event == "Terminated" else None
+        return {key: ended.data.get(key) for key in ("reason", "detail")} if ended else None
+
+    def shown(self) -> dict[str, Any]:
+        """Return what `--json` writes."""
+        return {
+            "from": "history",
+            "agent": self.progress.agent,
+            "phase": self.progress.phase,
+            "paused": self.progress.paused,
+            "iteration": self.progress.iteration,
+            "tokens": self.progress.tokens,
+            "waiting": [{"kind": _kind(entry), **entry.data} for entry in self.asked],
+            **({"plan": self.plan} if self.plan else {}),
+            "termination": self.termination,
+            "task_fails": {**asdict(self.failing), "way_out": self.failing.way_out} if self.failing else None,
+        }
+
+    def lines(self) -> list[str]:
+        """Return what people read."""
+        progress, ended = self.progress, self.termination
+        lines = [
+            f"phase      {'paused' if progress.paused else progress.phase}",
+            f"agent      {in_full(progress.agent)}",
+            f"round      {self.plan['rounds']}" if self.plan else f"iteration  {progress.iteration}",
+            f"spent      {progress.tokens} tokens",
+            *plan_lines(self.plan),
+        ]
+        for entry in self.asked:
+            question = _question(entry.data)
+            kind, asked_id = in_full(_kind(entry)), in_full(str(entry.data.get("id")))
+            lines.append(f"waits      {kind} {asked_id}: {question}")
+        if self.failing:
+            lines.append(f"stuck      {on_one_line(self.failing.told, 600)}")
+        if ended:
+            lines.append(f"ended      {ended['reason']} {on_one_line(ended['detail'] or '', 600)}".rstrip())
+        return lines
+
+
+def _kind(entry: JournalEntry) -> str:
+    return str(entry.data.get("kind", "answer"))
+
+
+def _question(data: dict[str, Any]) -> str:
+    return in_words(data) if data.get("kind") == "call" else on_one_line(str(data.get("question", "")), 300)
+
+
+async def history_status(entries: AsyncIterable[JournalEntry]) -> HistoryStatus:
+    """Fold the journal of a run; what its delegated runs ask is theirs."""
+    progress, last, plan = Progress(), None, PlanFold()
+    asked: dict[str, JournalEntry] = {}
+    async for entry in entries:
+        progress = progress.with_entry(entry)
+        if entry.data.get("run"):
+            continue
+        last = entry
+        plan.feed(entry)
+        if entry.event in {"ApprovalRequested", QUESTION_ASKED}:
+            asked[str(entry.data.get("id"))] = entry
+        elif entry.event in {"ApprovalResolved", QUESTION_ANSWERED}:
+            asked.pop(str(entry.data.get("id")), None)
+    is_over = last is not None and last.event == "Terminated"
+    return HistoryStatus(progress, last, () if is_over else tuple(asked.values()), plan.plan)
+
+
+def status(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
+    """Show where a run stands: phase, budgets, what waits for a person, open circuits, delegates, dead letters.
+
+    Of one that has ended also its answer, whole.
+
+    Only a worker can ask a run; without one, its history is read instead, and --json says so ("from": "history"). The
+    same where its workflow task fails, so that no worker goes on with it: the cause and the way out are told then.
+
+    Example: orga status ID --json
+    """
+    return completed(_status(run, config, as_json=json))
+
+
+async def _status(named: str, config: Path | None, *, as_json: bool) -> int:
+    async with of_run(named, config) as (here, run_id):
+        described = await here.run(run_id).describe()
+        failing, version = await failing_task(here.client, described), version_of(described)
+        is_left = not failing and await lacks_its_version(here.client, described.task_queue, version)
+        answer = None if failing or is_left else await _ask(here, run_id, described.task_queue)
+        if answer is None:
+            start = worker_command(await home_of(described))
+            told = replace(await history_status(read_journal(here.client, run_id)), failing=failing)
+            nobody = f"no worker of version {version.to_canonical_string()}" if is_left and version else "no worker"
+            if described.status == WorkflowExecutionStatus.RUNNING:
+                note(told.why or f"{nobody} answers, so this is what the history tells; start one with: {start}")
+            shown, lines = told.shown(), told.lines()
+        else:
+            shown, lines = answer.model_dump(mode="json"), status_lines(run_id, answer)
+        if version is not None:
+            name = version.to_canonical_string()
+            shown["version"] = name
+            lines.insert(2, f"version    {on_one_line(name)}")
+        came_of_it = await outcome(here.client, described)
+    if as_json:
+        json_result(shown | came_of_it.shown())
+    else:
+        result(*came_of_it.lines_around(lines))
+    return 0
+
+
+async def _ask(here: Session, run_id: str, task_queue: str) -> AgentStatus | None:
+    if not await may_be_polled(here.client, task_queue):
+        return None
+    try:
+        return await here.run(run_id).status()
+    except NoAnswer:
+        return None

@@ -1,0 +1,231 @@
+"""`orga steps`: a goal's phases as a table, and the prompt of any turn."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic_core import to_json
+
+from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.inspect.conversation import lines_of
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json, RunId
+from orga.client.cli.session import Session, of_run
+from orga.client.cli.shown.text import apart, document, json_result, note, on_one_line, result
+from orga.client.history.prompts import Prompt, prompt_of
+from orga.client.history.step_outputs import StepResult, step_output
+from orga.client.journal.phases import OVERRIDE, GoalPhases, Phase, goal_phases
+from orga.client.journal.reading import read_journal
+from orga.workflows.types.messages import Message
+from orga.workflows.types.names import AGENTS
+from orga.workflows.types.status import ShownMessage
+from orga.workflows.types.text import in_full
+
+COLUMNS = 80
+_HEADS = ("TURN", "PHASE", "TIME", "SCORE", "WHAT")
+
+Data = dict[str, Any]
+_Told = tuple[str, str]
+"""A score, and what was scored or came to pass."""
+
+
+def table(shown: GoalPhases) -> list[str]:
+    """Return a head row, and the rows of all phases."""
+    goals = _goals(shown.phases)
+    cells = [_HEADS, *(row for phase in shown.phases for row in _rows(phase, goals))]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADS) - 1)]
+    return [_line(row, widths) for row in cells]
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    turn, phase, time, score, what = row
+    head = "  ".join((turn.rjust(widths[0]), phase.ljust(widths[1]), time.rjust(widths[2]), score.rjust(widths[3]), ""))
+    return f"{head}{on_one_line(what, COLUMNS - len(head))}".rstrip()
+
+
+def _rows(phase: Phase, goals: dict[str, str]) -> list[tuple[str, ...]]:
+    told = _told(phase, goals) or [("", "-")]
+    turn = str(phase.turn) if phase.phase != "ask" else ""
+    heads = [(turn, phase.phase, length(phase.duration_s)), *[("", "", "")] * (len(told) - 1)]
+    return [(*head, *line) for head, line in zip(heads, told, strict=True)]
+
+
+def _told(phase: Phase, goals: dict[str, str]) -> list[_Told]:
+    """Return what the phase heard, brought, decided and keeps in mind, and what went wrong."""
+    return [
+        *(("", _heard(each)) for each in phase.guidance),
+        *(("", f"✗ {error}") for error in phase.errors),
+        *(_executed(each, goals) for each in phase.executed),
+        *(("", f"{each.get('step')} is now {each.get('skill')}, by the operator") for each in phase.overridden),
+        *((f"{each.get('score'):.2f}", f"{each.get('step')} {each.get('quality')}") for each in phase.evaluated),
+        *(("", line) for line in (_decided(phase.decision) if phase.decision else ())),
+        *(("", _planned(each)) for each in phase.plan),
+        *([("", f"? {phase.question.get('question')}")] if phase.question else []),
+        *([("", f"! {_answered(phase.answer)}")] if phase.answer else []),
+        *([("", f"memory: {phase.memory}")] if phase.memory else []),
+        *(("", line) for line in (_compressed(phase.compressed) if phase.compressed else ())),
+        *([("", f"answers: {_text(phase)}")] if phase.phase == "summarise" else []),
+        *([("", "its JSON was repaired")] if phase.repaired else []),
+    ]
+
+
+def _goals(phases: Sequence[Phase]) -> dict[str, str]:
+    return {str(step.get("id")): str(step.get("goal")) for phase in phases for step in phase.plan}
+
+
+def _executed(step: Data, goals: dict[str, str]) -> _Told:
+    is_ok, name = step.get("status") == "ok", str(step.get("step"))
+    why = goals.get(name, "") if is_ok else f"{step.get('status')}: {step.get('error', '')}"
+    return "", f"{'✓' if is_ok else '✗'} {name} {step.get('skill')}: {why}"
+
+
+def _heard(said: Data) -> str:
+    text = said.get("text")
+    words = text if isinstance(text, str) else to_json(text).decode()
+    if "refused" not in said:
+        return f"heard {said.get('kind')}: {words}"
+    return f"refused {said.get('kind')}: {said['refused'].removeprefix(f'{OVERRIDE}: ')}: {words}"
+
+
+def _planned(step: Data) -> str:
+    needs = ", ".join(map(str, step.get("depends_on") or ()))
+    return f"{step.get('id')} {step.get('skill')}: {step.get('goal')}{f' (after {needs})' if needs else ''}"
+
+
+def _decided(decision: Data) -> list[str]:
+    sure = f", confidence {decision['confidence']}" if "confidence" in decision else ""
+    why = [f"because: {decision['reason']}"] if decision.get("reason") else []
+    return [f"{decision.get('action')} ({decision.get('by')}{sure})", *why]
+
+
+def _answered(answer: Data) -> str:
+    by = f"{answer['by']}: " if answer.get("by") else ""
+    return f"{by}{answer.get('answer', '')}"
+
+
+def _compressed(told: Data) -> list[str]:
+    lost = ", ".join(map(str, told.get("lost") or ()))
+    how = "" if told.get("taken") else ", kept as it was"
+    why = [f"it would lose {lost}"] if lost else []
+    return [f"memory: {told.get('before')} bytes to {told.get('after')}{how}", *why]
+
+
+def _text(phase: Phase) -> str:
+    return "".join(str(action.get("respond", "")) for action in phase.reply)
+
+
+def length(seconds: float) -> str:
+    """Return a duration as short as it can be read."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02} m" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02} h"
+
+
+def steps(
+    run: RunId,
+    *,
+    prompt: Annotated[
+        int | None, typer.Option("--prompt", metavar="N", min=1, help="The prompt of turn N, as the model was sent it.")
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", metavar="STEP", help="What this step brought, whole; also by the place of its call."),
+    ] = None,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Show what each phase of a goal brought: steps, scores, decisions, time, what it heard and what went wrong.
+
+    --prompt rebuilds what the model was sent in a turn, of an agent's run too: from the history, every digest checked.
+    --output prints the result of one step. No worker is needed.
+
+    Example: orga steps ID
+
+    Example: orga steps ID --prompt 3
+
+    Example: orga steps ID --output s1
+    """
+    if prompt is not None and output is not None:
+        raise UsageError("--prompt and --output: give one of them")
+    return completed(_steps(run, prompt, output, config, as_json=json))
+
+
+async def _steps(named: str, turn: int | None, step: str | None, config: Path | None, *, as_json: bool) -> int:
+    async with of_run(named, config) as (here, run_id):
+        if step is not None:
+            _show_output(run_id, await step_output(here.client, run_id, step), as_json=as_json)
+        elif turn is not None:
+            _show_prompt(await prompt_of(here.client, run_id, turn), as_json=as_json)
+        else:
+            _show_phases(run_id, await _phases(here, run_id), as_json=as_json)
+    return 0
+
+
+async def _phases(here: Session, run_id: str) -> GoalPhases:
+    described = await here.run(run_id).describe()
+    if described.workflow_type in AGENTS:
+        raise UsageError(
+            f"{run_id!r} is an agent's run, which has no plan: `orga journal` shows what it did, "
+            "`orga steps --prompt N` what its model was sent in iteration N"
+        )
+    return await goal_phases(read_journal(here.client, run_id))
+
+
+def _show_phases(run_id: str, shown: GoalPhases, *, as_json: bool) -> None:
+    if as_json:
+        json_result({"id": run_id, **_json(shown)})
+        return
+    ending = shown.ending or {"reason": "goes on", "detail": ""}
+    why = f": {on_one_line(str(ending['detail']), 200)}" if ending["detail"] else ""
+    result(f"{in_full(run_id)}  {ending['reason']}{why}", f"  {on_one_line(shown.goal, 400)}")
+    if shown.phases:
+        result(*table(shown))
+    else:
+        note("no phase has ended yet")
+
+
+def _show_output(run_id: str, found: StepResult, *, as_json: bool) -> None:
+    if as_json:
+        json_result({"id": run_id, **asdict(found)})
+        return
+    note(f"{on_one_line(found.step, 100)} {found.status}, call {found.place} of {in_full(run_id)}")
+    document(found.output)
+
+
+def _json(shown: GoalPhases) -> dict[str, Any]:
+    phases = [{**asdict(each), "ended_at": each.ended_at.isoformat()} for each in shown.phases]
+    return {**asdict(shown), "phases": phases}
+
+
+def _show_prompt(prompt: Prompt, *, as_json: bool) -> None:
+    request = prompt.request
+    tools = [tool.name for tool in request.tools]
+    said = [*(Message.of("system", text) for text in request.system), *request.messages]
+    shown = [_shown(message) for message in said]
+    facts = {
+        "turn": prompt.iteration,
+        "kind": prompt.turn,
+        "model": request.model,
+        "tools": tools,
+        "tool_choice": request.tool_choice,
+        "temperature": request.temperature,
+        "max_output_tokens": request.max_output_tokens,
+        "digest": prompt.digest,
+    }
+    if as_json:
+        json_result({**facts, "messages": [message.model_dump(mode="json") for message in shown]})
+        return
+    note(
+        f"turn {prompt.iteration} ({prompt.turn}): {len(shown)} messages to {in_full(request.model)}, "
+        f"at most {request.max_output_tokens} tokens; digest {prompt.digest} holds",
+        f"tools ({request.tool_choice}): {on_one_line(', '.join(tools) or 'none', 400)}",
+    )
+    result(*apart(map(lines_of, shown)))
+
+
+def _shown(message: Message) -> ShownMessage:
+    fields = {name: getattr(message, name) for name in ShownMessage.model_fields}
+    return ShownMessage.model_validate({**fields, "calls": [call.model_dump() for call in message.calls]})

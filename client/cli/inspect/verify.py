@@ -1,0 +1,129 @@
+"""`orga verify`: is the history of a run what the code of today makes of it, and its journal what the history says?"""
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from orga.activities.gate.permits import PermitKeys, permit_keys
+from orga.client.cli.audit.keys import Key, trusted
+from orga.client.cli.exit_codes import ExitCode, UsageError
+from orga.client.cli.inspect.journal import read_export
+from orga.client.cli.interrupts import completed
+from orga.client.cli.live.terminal import progress_line
+from orga.client.cli.options import ConfigFile, Json
+from orga.client.cli.session import of_run
+from orga.client.cli.shown.text import json_result, note, on_one_line, result
+from orga.client.config.file import load_config
+from orga.client.journal.file import JournalFile
+from orga.client.journal.laws import Check, Verification
+from orga.client.proof.verify import verify as verify_run
+from orga.client.proof.verify_file import verify_file
+from orga.workflows.types.text import in_full
+
+DETAIL_CHARS = 600
+
+
+def verify(
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="ID",
+            help="The run, or a beginning of its id; without one, --journal FILE alone is checked.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    journal: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Check this export (orga journal ID --export FILE), too.")
+    ] = None,
+    key: Key = None,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Replay every history of a run, rebuild contexts and journal from it, count its result anew; no worker is needed.
+
+    Nothing may have been carried out without the gate's earlier yes to exactly that call; with ORGA_PERMIT_KEY set each
+    call has to bear its signature, too. Runs that it delegated to are verified with it. Exit code 6 when anything is
+    wrong.
+
+    Without an ID the file is checked by itself, with no run and no server; exit code 8 where no trusted key vouches
+    for it.
+
+    Example: orga verify ID --journal run.jsonl --key audit.key.pub
+
+    Example: orga verify --journal run.jsonl --key audit.key.pub
+    """
+    if journal is None and key:
+        raise UsageError("--key is for an export: name it with --journal FILE")
+    exported = None if journal is None else read_export(journal)
+    if run is None:
+        if exported is None:
+            raise UsageError("name a run, or an exported journal with --journal FILE")
+        return _verified_file(exported, trusted(load_config(config).config.audit, key or []), as_json=json)
+    return completed(_verify(run, exported, key or [], config, as_json=json))
+
+
+def _verified_file(exported: JournalFile, keys: list[Ed25519PublicKey], *, as_json: bool) -> int:
+    """Show what the file alone tells, and what it cannot, and return the exit code."""
+    verified = verify_file(exported, keys)
+    found, unchecked = verified.found, verified.unchecked
+    if as_json:
+        checks, lacking = [asdict(check) for check in found.checks], [asdict(each) for each in unchecked]
+        told = {"id": found.workflow_id, "ok": found.ok, "checks": checks, "not_checked": lacking}
+        json_result(told | {"vouched_for": verified.is_vouched_for})
+    else:
+        result(f"journal of run {in_full(found.workflow_id) or 'unknown'}, by the file alone")
+        result(*(_line(check, of_child=False) for check in found.checks))
+        result(*(f"– {each.name:<9} not checked: {on_one_line(each.why, DETAIL_CHARS)}" for each in unchecked))
+    note(f"{_summary(found)}; {len(unchecked)} could not be made")
+    if not found.ok:
+        return ExitCode.FAILED
+    return ExitCode.COMPLETED if verified.is_vouched_for else ExitCode.UNPROVEN
+
+
+async def _verify(
+    named: str, exported: JournalFile | None, keys: list[str], config: Path | None, *, as_json: bool
+) -> int:
+    permits = _permits()
+    async with of_run(named, config) as (here, run_id):
+        keys_to_trust = trusted(here.loaded.config.audit, keys) if exported else []
+        with progress_line() as report:
+            found = await verify_run(
+                here.client,
+                run_id,
+                exported=exported and exported.entries,
+                head=exported and exported.head,
+                trusted=keys_to_trust,
+                permits=permits,
+                report=report,
+            )
+    if as_json:
+        checks = [asdict(check) for check in found.checks]
+        json_result({"id": run_id, "ok": found.ok, "checks": checks})
+    else:
+        result(*(_line(check, of_child=check.workflow_id != run_id) for check in found.checks))
+    note(_summary(found))
+    return 0 if found.ok else ExitCode.FAILED
+
+
+def _permits() -> PermitKeys | None:
+    try:
+        return permit_keys(os.environ)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _line(check: Check, *, of_child: bool) -> str:
+    whose = [in_full(check.workflow_id)] if of_child else []
+    place = " ".join([*whose, *([f"run {check.run_id[:13]}"] if check.run_id else [])])
+    detail = on_one_line(check.detail, DETAIL_CHARS)
+    return f"{'✓' if check.ok else '✗'} {check.name:<9} {place + ': ' if place else ''}{detail}"
+
+
+def _summary(found: Verification) -> str:
+    wrong = sum(not check.ok for check in found.checks)
+    return f"{len(found.checks)} checks, {f'{wrong} failed' if wrong else 'nothing is wrong'}"

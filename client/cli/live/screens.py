@@ -1,0 +1,124 @@
+"""Showing a run while it goes on: what every screen can do, and the plain one for pipes and logs."""
+
+from datetime import UTC, datetime
+from typing import Protocol
+
+from orga.client.cli.shown.decisions import held_calls, in_one_line, in_words
+from orga.client.cli.shown.progress import InFlight, Progress
+from orga.client.cli.shown.text import Line, alarm, note, on_one_line
+from orga.workflows.types.questions import ShownQuestion
+from orga.workflows.types.text import in_full
+
+WAITING = "waiting for a worker on task queue {!r}; start one with: {}"
+
+
+class Screen(Protocol):
+    """Shows lines that stay, and where the run stands now."""
+
+    def told(self, line: Line, at: datetime) -> None:
+        """Show a line of the journal."""
+        ...
+
+    def frame(self, progress: Progress) -> None:
+        """Show where the run stands."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Show a remark of the command itself."""
+        ...
+
+    async def typed(self, wait: ShownQuestion) -> str:
+        """Return the answer that somebody types here to an open question; "" where nobody does."""
+        ...
+
+    def close(self) -> None:
+        """Remove what does not stay."""
+        ...
+
+
+class PlainScreen:
+    """Writes everything once, with the time."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def told(self, line: Line, at: datetime) -> None:
+        """Write the line."""
+        note(f"{at.astimezone():%H:%M:%S} {line.text}")
+
+    def frame(self, progress: Progress) -> None:
+        """Write each remark once; the lack of a worker once each time."""
+        now = remarks(progress)
+        for remark in now:
+            if remark not in self._said:
+                self.note(remark)
+        self._said |= set(now)
+        if not progress.lacks_worker:
+            self._said.discard(_waiting(progress))
+
+    def note(self, text: str) -> None:
+        """Write the remark."""
+        note(f"{datetime.now(UTC).astimezone():%H:%M:%S} {text}")
+
+    async def typed(self, wait: ShownQuestion) -> str:
+        """Return nothing: a pipe is no person."""
+        return ""
+
+    def close(self) -> None:
+        """All that was written stays."""
+
+
+def remarks(progress: Progress) -> list[str]:
+    """Return what is worth knowing beside the journal: no worker, what a person has to decide, attempts that failed."""
+    return standing_remarks(progress) + [_retry(activity) for activity in progress.in_flight if activity.attempt > 1]
+
+
+def standing_remarks(progress: Progress) -> list[str]:
+    """Return what keeps the run waiting: no worker, what a person has to decide."""
+    lacking = [_waiting(progress)] if progress.lacks_worker else []
+    questions = [_question(progress.run_id, wait) for wait in progress.waiting]
+    questions += [_question(run, wait) for run, status in progress.below for wait in status.waiting]
+    return lacking + questions
+
+
+def _waiting(progress: Progress) -> str:
+    if progress.starts_worker:
+        return f"waiting for the worker that is being started for task queue {progress.task_queue!r}"
+    return WAITING.format(progress.task_queue, progress.worker_command)
+
+
+def _question(run_id: str, wait: ShownQuestion) -> str:
+    asked = "; ".join(map(in_words, held_calls(wait))) or on_one_line(wait.question, 300)
+    return f"waits for you: {asked} → {in_one_line(run_id, wait)}"
+
+
+def _retry(activity: InFlight) -> str:
+    after = on_one_line(activity.failure, 200) or "silence"
+    return f"{in_full(activity.name)}: attempt {activity.attempt}, after: {after}"
+
+
+class QuietScreen:
+    """Writes each of that once."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def told(self, line: Line, at: datetime) -> None:
+        """Leave the line to `orga journal`."""
+
+    def frame(self, progress: Progress) -> None:
+        """Write what would keep the run waiting."""
+        for remark in standing_remarks(progress):
+            if remark not in self._said:
+                self._said.add(remark)
+                alarm(remark)
+
+    def note(self, text: str) -> None:
+        """Leave the remark out."""
+
+    async def typed(self, wait: ShownQuestion) -> str:
+        """Return nothing: who wants quiet is not asked."""
+        return ""
+
+    def close(self) -> None:
+        """All that was written stays."""

@@ -1,0 +1,333 @@
+"""The live view of a terminal: lines that stay, and under them a block that is drawn anew."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from shlex import quote
+from typing import NamedTuple
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.style import Style
+from rich.text import Text
+
+from orga.client.cli.live.screens import remarks
+from orga.client.cli.shown.progress import Flights, InFlight, Progress
+from orga.client.cli.shown.status_text import SHOWN, call_budgets, held, step_lines, trend_line
+from orga.client.cli.shown.text import Line, Tone, harmless, on_one_line
+from orga.client.server.endpoint import Report
+from orga.workflows.types.questions import ShownQuestion
+from orga.workflows.types.text import as_line, in_full
+
+REDRAWN_S = 0.25
+MENU_LINES = 6
+
+
+class AnswerLine:
+    """A line to type in, at the foot of a terminal; what is printed meanwhile stands above it."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._is_open = False
+
+    async def typed(self, wait: ShownQuestion, standing: Callable[[], str]) -> str:
+        """Return what the person types; "" where that is nothing, or the line was left with Ctrl-D.
+
+        Ctrl-C is what it is anywhere else in the command.
+
+        Args:
+            wait: The question.
+            standing: What is shown below the line, with its colours.
+        """
+        from prompt_toolkit import PromptSession  # a tenth of a second that most commands do without
+        from prompt_toolkit.completion import WordCompleter
+        from prompt_toolkit.formatted_text import ANSI
+        from prompt_toolkit.output import create_output
+        from prompt_toolkit.styles import Style
+
+        options: list[str] = list(wait.data.get("options", ()))
+        session = PromptSession[str](output=create_output(sys.stderr))
+        self._is_open = True
+        try:
+            return await session.prompt_async(
+                label(wait),
+                completer=WordCompleter(options, sentence=True) if options else None,
+                bottom_toolbar=lambda: ANSI(standing()),
+                style=Style.from_dict({"bottom-toolbar": "noreverse"}),
+                refresh_interval=REDRAWN_S,
+                reserve_space_for_menu=min(len(options), MENU_LINES),
+                handle_sigint=False,
+            )
+        except EOFError:
+            return ""
+        except KeyboardInterrupt:
+            signal.raise_signal(signal.SIGINT)
+            return ""
+        finally:
+            self._is_open = False
+
+    def print(self, *shown: object) -> None:
+        """Print above the line, or where the cursor stands while there is none."""
+        if not self._is_open:
+            self._console.print(*shown)
+            return
+        from prompt_toolkit.application import run_in_terminal
+
+        run_in_terminal(lambda: self._console.print(*shown))
+
+
+def label(wait: ShownQuestion) -> str:
+    """Return what stands ahead of the answer: what counts as one, and that it can wait."""
+    options = ", ".join(on_one_line(option, 60) for option in wait.data.get("options", ()))
+    default = wait.data.get("default")
+    terms = [options, f"{on_one_line(str(default), 60)} in the end" if default else "", "Enter: later"]
+    return f"answer ({'; '.join(filter(None, terms))}) › "
+
+
+SPINNER_CELLS = 2
+
+
+class Meter(NamedTuple):
+    """A count and its limit."""
+
+    spent: float
+    limit: float | None
+    one: str
+    """The unit of one."""
+    many: str
+    short: str
+
+
+class Form(NamedTuple):
+    """How much room a meter takes."""
+
+    bar_cells: int
+    is_short: bool = False
+    has_limit: bool = True
+    gap: int = 2
+
+
+FORMS = (Form(12), Form(8), Form(4), Form(0), Form(0, is_short=True), Form(0, is_short=True, gap=1))
+NARROWEST = Form(0, is_short=True, has_limit=False, gap=1)
+"""Where even that is too wide, the line is cut."""
+
+
+class Meters:
+    """The last line of the live view, as wide as it may be."""
+
+    def __init__(self, progress: Progress, now: datetime) -> None:
+        self._phase = "paused" if progress.paused else progress.phase
+        self._meters = tuple(_meters(progress, now))
+        self._cost_usd = progress.cost_usd
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the line in the roomiest form that fits."""
+        room = options.max_width - SPINNER_CELLS
+        lines = (self._line(form) for form in (*FORMS, NARROWEST))
+        line = next((each for each in lines if cell_len(each.plain) <= room), self._line(NARROWEST))
+        spinner = Spinner("dots")
+        spinner.start_time = 0.0
+        drawn = spinner.render(console.get_time())
+        shown = Text.assemble(drawn if isinstance(drawn, Text) else "", " ", line)
+        shown.truncate(options.max_width, overflow="ellipsis")
+        yield shown
+
+    def _line(self, form: Form) -> Text:
+        parts = [Text(self._phase, style="bold"), *(_drawn(meter, form) for meter in self._meters)]
+        if self._cost_usd is not None:
+            parts.append(Text(f"{self._cost_usd:.4f} USD"))
+        return Text(" " * form.gap).join(parts)
+
+
+def _meters(progress: Progress, now: datetime) -> Iterable[Meter]:
+    """Yield how much is used up; of a goal the limit is one of rounds, and its iterations are turns."""
+    budgets, plan = progress.budgets, progress.plan
+    limit = budgets.max_iterations if budgets else None
+    if plan is None:
+        yield Meter(progress.iteration, limit, "iteration", "iterations", "iter")
+    else:
+        yield Meter(plan.get("rounds", 0), limit, "round", "rounds", "rounds")
+    yield Meter(progress.tokens, budgets.max_total_tokens if budgets else None, "token", "tokens", "tok")
+    yield Meter(int(progress.clock_s(now)), budgets.timeout_s if budgets else None, "s", "s", "s")
+
+
+def _drawn(meter: Meter, form: Form) -> Text:
+    written = _short if form.is_short else _whole
+    limit = meter.limit if form.has_limit else None
+    many = meter.one if meter.spent == 1 and not limit else meter.many
+    unit = meter.short if form.is_short else many
+    if not limit:
+        return Text(f"{written(meter.spent)} {unit}")
+    text = _bar(min(meter.spent / limit, 1.0), form.bar_cells)
+    return text.append(f"{written(meter.spent)}/{written(limit)} {unit}", style="none")
+
+
+def _bar(share: float, cells: int) -> Text:
+    if not cells:
+        return Text()
+    filled = round(share * cells)
+    text = Text("█" * filled, style=Style(color="red" if share > 0.8 else "green"))
+    return text.append("░" * (cells - filled), style="dim").append(" ", style="none")
+
+
+def _whole(number: float) -> str:
+    return f"{number:,.0f}"
+
+
+def _short(number: float) -> str:
+    """Return it in at most five characters: 950, 12.3k, 1.2M."""
+    for size, letter in ((1e6, "M"), (1e4, "k")):
+        if number >= size:
+            scaled = number / (1e3 if letter == "k" else 1e6)
+            return f"{scaled:.1f}".removesuffix(".0") + letter
+    return f"{number:.0f}"
+
+
+TEXT_LINES = 6
+"""Of what a model is writing."""
+CALL_CHARS = 200
+
+STYLES: dict[Tone, str] = {
+    "quiet": "dim",
+    "plain": "",
+    "call": "cyan",
+    "good": "green",
+    "bad": "red",
+    "person": "bold",
+}
+_WRITING = {"reason", "goal_summary"}
+"""Model calls whose words are for people; those of a goal's other turns are JSON."""
+
+
+class LiveScreen:
+    """Draws on stderr, so that stdout stays free for the result."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+        self._line = AnswerLine(self._console)
+        self._standing = Progress()
+        self._live = Live(console=self._console, transient=True, refresh_per_second=8, redirect_stdout=False)
+        self._live.start()
+
+    def told(self, line: Line, at: datetime) -> None:
+        """Print the line above the block."""
+        self._line.print(Text(as_line(line.text), style=STYLES[line.tone]))
+
+    def frame(self, progress: Progress) -> None:
+        """Draw the block."""
+        self._standing = progress
+        if self._live.is_started:
+            self._live.update(self._block())
+
+    def note(self, text: str) -> None:
+        """Print the remark above the block."""
+        self._line.print(Text(as_line(text), style="dim"))
+
+    async def typed(self, wait: ShownQuestion) -> str:
+        """Let the person type under the question; the block stands below that meanwhile."""
+        if not sys.stdin.isatty():
+            return ""
+        self._live.stop()
+        try:
+            return await self._line.typed(wait, self._drawn)
+        finally:
+            self._live.start()
+
+    def close(self) -> None:
+        """Remove the block."""
+        self._live.stop()
+
+    def _block(self) -> RenderableType:
+        return block(self._standing, datetime.now(UTC))
+
+    def _drawn(self) -> str:
+        with self._console.capture() as captured:
+            self._console.print(self._block())
+        return captured.get().rstrip("\n")
+
+
+def is_terminal() -> bool:
+    """Return whether a block can be drawn on stderr."""
+    return sys.stderr.isatty() and os.environ.get("TERM", "") not in {"", "dumb"}
+
+
+def block(progress: Progress, now: datetime) -> RenderableType:
+    """Return the block: streaming text, what is in flight, what stands, remarks, meters."""
+    parts: list[RenderableType] = []
+    for activity in progress.in_flight:
+        if activity.name in _WRITING and activity.text:
+            parts.append(_tail(activity.text))
+    parts += [_Call(progress.flights, each, now) for each in _calls(progress)]
+    parts += [Text(as_line(line), style="dim") for line in _standing(progress)]
+    parts += [Text(as_line(remark), style="yellow") for remark in remarks(progress)]
+    return Group(*parts, Meters(progress, now))
+
+
+def _tail(text: str) -> Text:
+    lines = [line for line in harmless(text).splitlines() if line.strip()]
+    return Text("\n".join(f"│ {as_line(line)}" for line in lines[-TEXT_LINES:]), style="italic", overflow="fold")
+
+
+def _calls(progress: Progress) -> list[InFlight]:
+    """Return what is under way or over, in the order of the calls."""
+    under_way = [each for each in progress.in_flight if each.name not in _WRITING]
+    return sorted([*under_way, *progress.flights.over], key=InFlight.place)
+
+
+class _Call:
+    """A call on one line: what it is gives way, where the line is too narrow; its time never does."""
+
+    def __init__(self, flights: Flights, activity: InFlight, now: datetime) -> None:
+        self._text = as_line(on_one_line(flights.in_words(activity), CALL_CHARS))
+        self._time, self._style = _time_of(activity, now)
+        self._mark = " " if activity.took_s is None else "•"
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the line."""
+        call = Text(f"{self._mark} {self._text}", style=self._style)
+        call.truncate(max(options.max_width - cell_len(self._time) - 1, 1), overflow="ellipsis")
+        yield call.append(f" {self._time}")
+
+
+def _time_of(activity: InFlight, now: datetime) -> tuple[str, str]:
+    """Return its own time, and the style; of one that is over what it took."""
+    if activity.took_s is not None:
+        return f"{activity.took_s:.1f} s", "dim"
+    if activity.since is None:
+        return "waits", "dim"
+    return f"{max((now - activity.since).total_seconds(), 0.0):.1f} s", "cyan"
+
+
+def _standing(progress: Progress) -> list[str]:
+    """Return what lasts longer than an iteration."""
+    lines = [f"  {line}" for line in step_lines(progress.plan, SHOWN)]
+    if trend := trend_line(progress.plan):
+        lines.append(f"  scores: {trend}")
+    lines += [f"  ⇢ {in_full(child.agent)}: {on_one_line(child.task)}{held(child)}" for child in progress.children]
+    if progress.circuits:
+        lines.append(f"  left alone (open circuit): {', '.join(map(in_full, progress.circuits))}")
+    if progress.budgets and (calls := call_budgets(progress.budgets)):
+        lines.append(f"  {calls}")
+    if progress.dead_letters:
+        lines.append(f"  dead letters: {progress.dead_letters}, see: orga status {quote(progress.run_id)}")
+    return lines
+
+
+STEP_CHARS = 200
+
+
+@contextmanager
+def progress_line() -> Generator[Report]:
+    """Yield what takes the steps, from any thread; the line is gone when the block ends."""
+    if not is_terminal():
+        yield lambda _: None
+        return
+    spinner = Spinner("dots", style="dim")
+    console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+    with Live(spinner, console=console, transient=True, refresh_per_second=8, redirect_stdout=False):
+        yield lambda step: spinner.update(text=Text(on_one_line(step, STEP_CHARS), style="dim"))

@@ -1,0 +1,270 @@
+"""Where a run stands, as a viewer pieces it together: from journal entries, from what is in flight, from its status."""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from orga.client.cli.shown.narration import call_text
+from orga.client.journal.events import LiveActivity
+from orga.workflows.types.names import OWN_ACTIVITIES, TURNS
+from orga.workflows.types.questions import QUESTION_ANSWERED, QUESTION_ASKED, ShownQuestion
+from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED, SessionStatus
+from orga.workflows.types.status import AgentStatus, Budgets, JournalEntry
+from orga.workflows.types.tool_calls.delegation import Child
+from orga.workflows.types.usage import Usage, UsageTotals
+
+INDENT = "    "
+
+
+class Nesting:
+    """Takes in entries in order."""
+
+    def __init__(self) -> None:
+        self._depths: dict[str, int] = {}
+
+    def depth(self, entry: JournalEntry) -> int:
+        """Return how many delegations lead to the run whose entry this is."""
+        depth = self._depths.get(run_of(entry), 0)
+        if entry.event == "DelegationStarted":
+            self._depths[str(entry.data.get("workflow_id"))] = depth + 1
+        return depth
+
+
+def run_of(entry: JournalEntry) -> str:
+    """Return the delegated run that an entry is of; empty for the journal's own run."""
+    return str(entry.data.get("run", ""))
+
+
+@dataclass(frozen=True)
+class InFlight:
+    """An activity that is under way or waits for its next attempt."""
+
+    activity_id: str
+    name: str
+    attempt: int = 1
+    failure: str = ""
+    """Of the attempt before this one."""
+    text: str = ""
+    """The tail of what a model has written so far."""
+    since: datetime | None = None
+    """Start of this attempt; None while it waits for a worker or for its retry."""
+    retry_at: datetime | None = None
+    took_s: float | None = None
+    """Of a call that is over while others of its iteration are not."""
+
+    @classmethod
+    def of(cls, live: LiveActivity) -> "InFlight":
+        """Return what is shown of a live activity."""
+        return cls(live.activity_id, live.name, live.attempt, live.failure, live.text, live.since, live.retry_at)
+
+    def place(self) -> list[tuple[int, str]]:
+        """Return what activities are sorted by: calls in the order of the reply."""
+        return [(int(part) if part.isdecimal() else 0, part) for part in self.activity_id.split(".")]
+
+
+@dataclass(frozen=True)
+class Flights:
+    """What the server says is under way, beside what the journal says of it."""
+
+    under_way: tuple[InFlight, ...] = ()
+    over: tuple[InFlight, ...] = ()
+    """Calls that were under way before, until the journal tells what became of all of them."""
+    calls: tuple[tuple[str, str], ...] = ()
+    """The reply's calls in words, by their places."""
+    told: int = 0
+    """The last iteration whose calls are over, as the journal has told: an older look may still show them."""
+
+    def with_entry(self, entry: JournalEntry) -> "Flights":
+        """Take in the next journal entry."""
+        if entry.event == "ReasoningComplete":
+            actions: list[dict[str, Any]] = entry.data.get("actions", [])
+            calls = {f"{entry.iteration}.{nth}": call_text(each) for nth, each in enumerate(actions) if "tool" in each}
+            return replace(self, calls=tuple(calls.items()), over=())
+        if entry.event == "ObservationsCollected":
+            under_way = tuple(each for each in self.under_way if not _is_of(each, entry.iteration))
+            return replace(self, under_way=under_way, over=(), told=max(self.told, entry.iteration))
+        return replace(self, under_way=(), over=()) if entry.event == "Terminated" else self
+
+    def seen(self, activities: tuple[InFlight, ...], now: datetime) -> "Flights":
+        """Take in a look at the server: a call that was under way and is no longer has ended since the last one."""
+        current = tuple(each for each in activities if not _is_of(each, self.told))
+        ids = {each.activity_id for each in current}
+        gone = [each for each in self.under_way if each.activity_id not in ids and each.name not in OWN_ACTIVITIES]
+        ended = tuple(replace(each, took_s=_since_s(each, now)) for each in gone)
+        kept = tuple(each for each in self.over if each.activity_id not in ids)
+        return replace(self, under_way=current, over=(*kept, *ended))
+
+    def in_words(self, activity: InFlight) -> str:
+        """Return the call with its first argument; what is no call of the reply, a fallback say, by its name alone."""
+        text = dict(self.calls).get(activity.activity_id.partition(".r")[0], "")
+        return text if text.split(" ")[0] == activity.name else activity.name
+
+
+def _is_of(activity: InFlight, iteration: int) -> bool:
+    """Return whether it is a call of that iteration or one before it; a dead letter is sent again later."""
+    number, _, _ = activity.activity_id.partition(".")
+    is_call = activity.name not in OWN_ACTIVITIES and ".q" not in activity.activity_id
+    return is_call and number.isdecimal() and int(number) <= iteration
+
+
+def _since_s(activity: InFlight, now: datetime) -> float:
+    return max((now - activity.since).total_seconds(), 0.0) if activity.since else 0.0
+
+
+_PHASES = {
+    "Started": "preparing",
+    "Prepared": "reasoning",
+    "PreHydrationComplete": "reasoning",
+    "KnowledgeRecalled": "reasoning",
+    "ApprovalRequested": "waiting",
+    "ApprovalResolved": "acting",
+    QUESTION_ASKED: "waiting",
+    QUESTION_ANSWERED: "acting",
+    "ReasoningComplete": "gating",
+    "PolicyEvaluated": "acting",
+    "ToolsDispatched": "acting",
+    "ObservationsCollected": "reasoning",
+    TURN_STARTED: "reasoning",
+    TURN_ENDED: "idle",
+    "Terminated": "done",
+}
+_CLOSING = {"ApprovalResolved", QUESTION_ANSWERED}
+_QUIET = {"waiting", "hydrating", "reviewing", "idle"}
+"""Phases that only the run's own word tells."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One frame of the live view."""
+
+    run_id: str = ""
+    agent: str = ""
+    iteration: int = 0
+    before: int = 0
+    """Iterations of the turns before this one, of a session."""
+    phase: str = "starting"
+    paused: bool = False
+    tokens: int = 0
+    cost_usd: float | None = None
+    spent_s: float = 0.0
+    """Seconds of the run's clock at `spent_at`; it goes on from there unless paused or waiting for a person."""
+    spent_at: datetime | None = None
+    budgets: Budgets | None = None
+    waiting: tuple[ShownQuestion, ...] = ()
+    """What waits for a person."""
+    circuits: tuple[str, ...] = ()
+    """Tools that are left alone at the moment."""
+    children: tuple[Child, ...] = ()
+    """Delegated runs in flight."""
+    below: tuple[tuple[str, AgentStatus], ...] = ()
+    """Where the delegated runs stand, and those below them, by workflow id."""
+    dead_letters: int = 0
+    plan: dict[str, Any] | None = None
+    """Of a goal, as its status tells it."""
+    flights: Flights = field(default_factory=Flights)
+    task_queue: str = ""
+    worker_command: str = "orga worker"
+    """How a worker for it is started."""
+    lacks_worker: bool = False
+    starts_worker: bool = False
+    """Whether this command starts the one that is missing."""
+
+    def with_entry(self, entry: JournalEntry) -> "Progress":
+        """Take in the next journal entry; where a delegated run stands is not where this one does."""
+        if run_of(entry):
+            return self
+        if entry.event == TURN_STARTED:  # with all of its limits anew
+            begun = replace(self, before=entry.iteration, iteration=0, tokens=0, spent_s=0.0, spent_at=entry.timestamp)
+            return replace(begun, agent=entry.agent, phase=_PHASES[TURN_STARTED])
+        is_sum = entry.event in {TURN_ENDED, "Terminated"}
+        spent: Any = {} if is_sum else entry.data.get("usage") or {}
+        usage = Usage.model_validate(spent)
+        return replace(
+            self,
+            agent=entry.agent,
+            iteration=entry.iteration - self.before,
+            phase=_PHASES.get(entry.event, self.phase),
+            paused=_paused(self.paused, entry),
+            waiting=_still_waiting(self.waiting, entry),
+            tokens=self.tokens + usage.input_tokens + usage.output_tokens,
+            spent_at=self.spent_at or entry.timestamp,
+            flights=self.flights.with_entry(entry),
+        )
+
+    def is_next(self, entry: JournalEntry) -> bool:
+        """Return whether another iteration begins with this entry."""
+        return entry.iteration - self.before > self.iteration
+
+    @property
+    def in_flight(self) -> tuple[InFlight, ...]:
+        """What is under way."""
+        return self.flights.under_way
+
+    def with_activity(self, live: LiveActivity, now: datetime) -> "Progress":
+        """Take in what one activity is at."""
+        others = tuple(each for each in self.in_flight if each.activity_id != live.activity_id)
+        return self.with_in_flight(others if live.is_over else (*others, InFlight.of(live)), now)
+
+    def with_in_flight(self, activities: tuple[InFlight, ...], now: datetime) -> "Progress":
+        """Take in what the server says is under way; it knows of a new phase before the journal does."""
+        names = {activity.name for activity in activities}
+        phase = self.phase
+        if not TURNS.isdisjoint(names):
+            phase = "reasoning"
+        elif names - OWN_ACTIVITIES:
+            phase = "acting"
+        return replace(self, flights=self.flights.seen(activities, now), phase=phase)
+
+    def with_status(self, status: AgentStatus, now: datetime) -> "Progress":
+        """Take in the run's own word, which has its limits, its cost and its clock."""
+        is_told = bool({status.phase, self.phase} & _QUIET)
+        return replace(
+            self,
+            phase=status.phase if is_told else self.phase,
+            waiting=tuple(status.waiting),
+            circuits=open_circuits(status),
+            children=tuple(status.children),
+            dead_letters=len(status.dead_letters),
+            plan=status.plan,
+            budgets=status.budgets,
+            cost_usd=counted_usage(status).cost_usd,
+            paused=status.paused,
+            spent_s=status.budgets.timeout_s - status.budgets.time_s,
+            spent_at=now,
+        )
+
+    def questions(self) -> dict[tuple[str, str], ShownQuestion]:
+        """Return what has a free answer and is not decided, of this run and those below it, by run and id."""
+        asked = [(self.run_id, wait) for wait in self.waiting]
+        asked += [(run, wait) for run, status in self.below for wait in status.waiting]
+        return {(run, wait.wait_id): wait for run, wait in asked if wait.kind == "answer" and not wait.resolution}
+
+    def clock_s(self, now: datetime) -> float:
+        """Return the seconds that the run has spent."""
+        if self.spent_at is None or self.paused or self.waiting:
+            return self.spent_s
+        return self.spent_s + max((now - self.spent_at).total_seconds(), 0.0)
+
+
+def counted_usage(status: AgentStatus) -> UsageTotals:
+    """Return what the budgets count: of a session the turn under way."""
+    return status.turn_usage if isinstance(status, SessionStatus) else status.usage
+
+
+def _still_waiting(waiting: tuple[ShownQuestion, ...], entry: JournalEntry) -> tuple[ShownQuestion, ...]:
+    """Return what is not decided by this entry; what is asked anew is taken from the status, with its data."""
+    if entry.event == "Terminated":
+        return ()
+    decided = entry.data.get("id") if entry.event in _CLOSING else None
+    return tuple(wait for wait in waiting if wait.wait_id != decided)
+
+
+def open_circuits(status: AgentStatus) -> tuple[str, ...]:
+    """Return the tools whose circuit is not closed."""
+    return tuple(sorted(tool for tool, breaker in status.breakers.items() if breaker.state != "closed"))
+
+
+def _paused(before: bool, entry: JournalEntry) -> bool:
+    if entry.event != "InterventionReceived":
+        return before and entry.event != "Terminated"
+    return {"pause": True, "resume": False, "abort": False}.get(str(entry.data.get("kind")), before)

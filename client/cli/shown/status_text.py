@@ -1,0 +1,245 @@
+"""A run's own word on where it stands, as lines."""
+
+from contextlib import aclosing
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
+
+from orga.client.cli.goal_results import goal_result, goal_status
+from orga.client.cli.shown.decisions import held_calls, in_one_line, requeueing, table
+from orga.client.cli.shown.progress import counted_usage, open_circuits
+from orga.client.cli.shown.text import age, behind, counted, on_one_line
+from orga.client.journal.reading import read_journal
+from orga.client.runs.agents import AgentHandle
+from orga.workflows.decisions.result import call_summary, counted_calls, spent
+from orga.workflows.types.input import Workplace
+from orga.workflows.types.recall import Recollection
+from orga.workflows.types.sessions.result import SessionStatus
+from orga.workflows.types.status import AgentStatus, Budgets
+from orga.workflows.types.text import in_full
+from orga.workflows.types.tiers import Tier
+from orga.workflows.types.tool_calls.delegation import Child
+
+SHOWN = 8
+"""Steps in a live view: the latest, with all that are open."""
+
+_MARKS = {"done": "✓", "failed": "✗", "open": "·"}
+
+Plan = dict[str, Any]
+
+
+def step_lines(plan: Plan | None, most: int | None = None) -> list[str]:
+    """Return a line for each step, or for the last `most`; none of a run that has no plan."""
+    steps: list[dict[str, Any]] = (plan or {}).get("steps", [])
+    shown = steps if most is None else steps[-most:]
+    before = [f"… {len(steps) - len(shown)} steps before"] if len(shown) < len(steps) else []
+    return before + [_step(step) for step in shown]
+
+
+def plan_lines(plan: Plan | None) -> list[str]:
+    """Return the lines of a status on a plan; none of a run that has no plan."""
+    trend, pipeline = trend_line(plan), pipeline_name(plan)
+    named = [f"pipeline   {pipeline}"] if pipeline else []
+    return named + [f"step       {line}" for line in step_lines(plan)] + ([f"scores     {trend}"] if trend else [])
+
+
+def pipeline_name(plan: Plan | None) -> str:
+    """Return the pipeline whose plan it is; "" of one by the model."""
+    return on_one_line(str((plan or {}).get("pipeline", "")), 60)
+
+
+def trend_line(plan: Plan | None) -> str:
+    """Return how the scores of the latest rounds go; "" where there are too few."""
+    trend, average, slope = ((plan or {}).get(key) for key in ("trend", "average", "slope"))
+    if not trend or average is None:
+        return ""
+    return f"{str(trend).lower()}{f' ({slope:+.2f} a round)' if slope else ''}, {average:.2f} on average"
+
+
+def _step(step: dict[str, Any]) -> str:
+    score, status = step.get("score"), str(step.get("status"))
+    worth = f"  {score:.2f} {step.get('quality')}" if score is not None else ""
+    error = f"  {on_one_line(str(step['error']), 60)}" if step.get("error") else ""
+    named = f"{step.get('id')} {step.get('skill')}: {step.get('goal')}"
+    return f"{_MARKS.get(status, status)} {on_one_line(named, 60)}{worth}{error}"
+
+
+def status_lines(run_id: str, status: AgentStatus) -> list[str]:
+    """Return the lines; what waits for a person comes with the command that decides it."""
+    budgets, counts = status.budgets, status.tool_calls
+    lines = [
+        f"phase      {'paused' if status.paused else status.phase}",
+        f"agent      {in_full(status.agent)}, {in_full(status.model or 'model not chosen yet')}",
+        *([f"folder     {folder_line(status.workplace)}"] if status.workplace else []),
+        _iteration(status),
+        *_turn_lines(status),
+        f"spent      {spent(counted_usage(status))}, of {budgets.max_total_tokens} tokens{_of_money(budgets)}",
+        f"time       {budgets.timeout_s - budgets.time_s:.0f} of {budgets.timeout_s:.0f} s",
+        f"tools      {counted_calls(counts)}",
+        *([f"calls      {calls}"] if (calls := call_budgets(budgets)) else []),
+        *([f"knowledge  {_recalled(status.knowledge)}"] if status.knowledge else []),
+        *plan_lines(status.plan),
+        *_confidence(status),
+        *_questions(run_id, status),
+    ]
+    lines += [
+        f"circuit    {in_full(tool)}: {status.breakers[tool].state.replace('_', ' ')}" for tool in open_circuits(status)
+    ]
+    lines += [_delegated(child) for child in status.children]
+    lines += letter_lines(run_id, status, "letter     ")
+    lines += [
+        f"unread     {item.get('kind')}{f' (cut: {cut})' if (cut := item.get('cut')) else ''}: "
+        f"{on_one_line(str(item.get('text')), 300)}"
+        for item in status.unread_interventions
+    ]
+    lines += _tier_lines(status)
+    if status.termination is not None:
+        detail = on_one_line(status.termination.detail, 600)
+        lines.append(f"ended      {status.termination.reason} {detail}".rstrip())
+    return lines
+
+
+def _turn_lines(status: AgentStatus) -> list[str]:
+    """Return where a session stands, and what all of its turns have spent."""
+    if not isinstance(status, SessionStatus):
+        return []
+    waiting = f", {status.queued} waiting" if status.queued else ""
+    ends = ", then the session ends" if status.closing else ""
+    return [f"turn       {status.turn or 'none'} of {status.turns}{waiting}{ends}", f"in all     {spent(status.usage)}"]
+
+
+def _recalled(last: Recollection) -> str:
+    if last.error:
+        return f"nothing could be recalled: {on_one_line(last.error, 300)}"
+    words = f" for: {on_one_line(' '.join(last.terms), 120)}" if last.terms else ""
+    return f"{counted(last.items, 'item')} recalled{words}"
+
+
+def _tier_lines(status: AgentStatus) -> list[str]:
+    """Return which tiers are in effect, those of a goal's turns by the names that the config has for them."""
+    if not status.tiers:
+        return ["tiers      none, all is asked of that model"] if status.model else []
+    return [f"tier       {in_full(what.removeprefix('goal_'))}: {_tier(tier)}" for what, tier in status.tiers.items()]
+
+
+def _tier(tier: Tier) -> str:
+    models = on_one_line(", then ".join(tier.models), 600)
+    return (
+        f"{tier.name}, as no tier is configured the default model, {models}"
+        if tier.is_default
+        else f"{tier.name}, {models}"
+    )
+
+
+def _iteration(status: AgentStatus) -> str:
+    """Return what `max_iterations` counts: of a goal the rounds, of which each takes several turns."""
+    most = status.budgets.max_iterations
+    if status.plan is not None:
+        return f"round      {in_full(str(status.plan.get('rounds', 0)))} of {most}"
+    done = most - status.budgets.iterations if isinstance(status, SessionStatus) else status.iteration
+    return f"iteration  {done} of {most}"
+
+
+def _confidence(status: AgentStatus) -> list[str]:
+    """Return how far a live goal could be relied on, as its steps are by now; behind its end the result tells."""
+    goal = goal_status(status)
+    if goal is None or goal.confidence is None or goal.termination is not None:
+        return []
+    return [f"confidence {goal.confidence:.2f}"]
+
+
+def folder_line(place: Workplace) -> str:
+    """Return where the run acts, and under which configuration."""
+    config = f", {place.config} (sha256:{place.digest})" if place.config else ", no orga.toml"
+    return on_one_line(f"{place.root}{config}", 500)
+
+
+def _delegated(child: Child) -> str:
+    return f"delegated  {in_full(child.agent)}: {on_one_line(child.task)} ({in_full(child.workflow_id)}{held(child)})"
+
+
+def held(child: Child) -> str:
+    """Return the words for a delegate that waits for a person."""
+    return ", held up by a person" if child.held else ""
+
+
+def letter_lines(run_id: str, status: AgentStatus, head: str) -> list[str]:
+    """Return two lines a dead letter: the call and its error, and how to send it again."""
+    is_over, lines = status.termination is not None, list[str]()
+    for letter in status.dead_letters:
+        call = on_one_line(call_summary(letter.call, None))
+        what = f"{in_full(letter.letter_id)} {call}: {on_one_line(letter.error, 200)}"
+        is_due = letter.requeued and not is_over
+        then = "will be sent again" if is_due else f"→ {requeueing(run_id, letter, is_over=is_over)}"
+        lines += [f"{head}{what}", f"{' ' * len(head)}{then}"]
+    return lines
+
+
+def call_budgets(budgets: Budgets) -> str:
+    """Return what is spent of the limits of calls, which a run need not have."""
+    limits = (
+        ("model calls", budgets.model_calls, budgets.max_model_calls),
+        ("tool calls", budgets.tool_calls, budgets.max_tool_calls),
+    )
+    return ", ".join(f"{limit - (left or 0)} of {limit} {noun}" for noun, left, limit in limits if limit is not None)
+
+
+def _of_money(budgets: Budgets) -> str:
+    return "" if budgets.max_cost_usd is None else f", of {budgets.max_cost_usd:g} USD"
+
+
+def _questions(run_id: str, status: AgentStatus) -> list[str]:
+    now, lines = datetime.now(UTC), list[str]()
+    for wait in status.waiting:
+        asked = f"{wait.kind} {in_full(wait.wait_id)}, {age(wait.since, now)}: {on_one_line(wait.question, 300)}"
+        lines.append(f"waits      {asked}")
+        if calls := held_calls(wait):
+            lines += [f"           {line}" for line in table(calls, now)]
+        lines.append(f"           → {in_one_line(run_id, wait)}")
+    return lines
+
+
+TASK_CHARS = 600
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of a run, live or ended."""
+
+    task: str
+    answer: str | None = None
+    """None while it is live, and of one that has none: it failed, or was terminated."""
+    confidence: float | None = None
+    """Of a goal that has ended."""
+
+    def shown(self) -> dict[str, Any]:
+        """Return what `--json` writes."""
+        return {key: value for key, value in asdict(self).items() if key != "confidence" or value is not None}
+
+    def lines_around(self, lines: list[str]) -> list[str]:
+        """Return the lines of a status with the task before and the answer behind them."""
+        answer = behind("answer     ", self.answer) if self.answer else []
+        worth = [] if self.confidence is None else [f"confidence {self.confidence:.2f}"]
+        task = [f"task       {on_one_line(self.task, TASK_CHARS)}"] if self.task else []
+        return [*task, *lines, *worth, *answer]
+
+
+async def outcome(client: Client, described: WorkflowExecutionDescription) -> Outcome:
+    """Return the outcome of a run; no worker is needed."""
+    if described.status != WorkflowExecutionStatus.COMPLETED:
+        return Outcome(await _task(client, described))
+    ended = await AgentHandle(client, described.id).result()
+    goal = goal_result(ended)
+    return Outcome(await _task(client, described), ended.output, goal and goal.confidence)
+
+
+async def _task(client: Client, described: WorkflowExecutionDescription) -> str:
+    """Return the task as it was given; its beginning where the server keeps no more of a long run."""
+    async with aclosing(read_journal(client, described.id)) as entries:
+        async for entry in entries:
+            if entry.event == "Started" and entry.data.get("task"):
+                return str(entry.data["task"])
+            break
+    return await described.static_summary() or ""

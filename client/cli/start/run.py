@@ -1,0 +1,269 @@
+"""`orga run`: start a run, work for it if nobody does, and follow it to its end."""
+
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from shlex import quote
+from typing import Annotated
+
+import typer
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.service import RPCError
+
+from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.interrupts import completed
+from orga.client.cli.live.watch import follow
+from orga.client.cli.options import (
+    AgentName,
+    ConfigFile,
+    Instructions,
+    Json,
+    Model,
+    NoWorker,
+    Quiet,
+    RunId,
+    Settings,
+    Tools,
+    Trusted,
+)
+from orga.client.cli.session import Session, of_run, session
+from orga.client.cli.shown import text
+from orga.client.cli.shown.text import alarm, hush, json_result, note, on_one_line, result
+from orga.client.cli.start.task_input import Given, agent_input
+from orga.client.config.known_input import Wanted, refuse_here, refuse_unknown, wanted_by
+from orga.client.config.policy_folder import starter_policy
+from orga.client.config.workplace import home_of, worker_command
+from orga.client.errors import ConfigError
+from orga.client.runs.agents import run_id_of, start_agent
+from orga.client.runs.named import wait_listed
+from orga.client.server.pollers import (
+    MARK,
+    config_digest,
+    may_be_polled,
+    own_digest,
+    pollers,
+    short_policy,
+    shown_policy,
+)
+from orga.client.workers.at_hand import kept_worker
+from orga.client.workers.routing import nobody_serves, routing
+from orga.workflows.types.input import AgentInput, Workplace
+from orga.workflows.types.record import InvalidInput
+from orga.workflows.types.tool_calls.gate import judges_by
+
+
+@dataclass(frozen=True)
+class _Wish:
+    checked: AgentInput
+    run_id: str | None
+    again: bool
+
+    async def start(self, here: Session) -> str:
+        """Start it and return its id."""
+        return (await start_agent(here.client, self.checked, workflow_id=self.run_id, again=self.again)).id
+
+
+def run(
+    task: Annotated[str, typer.Argument(metavar="TASK", help="What to do; - reads it from standard input.")],
+    *,
+    agent: AgentName = None,
+    model: Model = None,
+    instructions: Instructions = None,
+    tools: Tools = None,
+    set_: Settings = None,
+    max_iterations: Annotated[int | None, typer.Option(help="Reasoning steps at most.")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds of the run's clock at most.")] = None,
+    id_: Annotated[str | None, typer.Option("--id", help="The run's id; agent-<uuid7> without.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Whom the run is for.")] = None,
+    trusted: Trusted = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="With --id: start even though a run with this id has ended.")
+    ] = False,
+    no_worker: NoWorker = False,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Start the run, print its id, and leave.")] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Start an agent on a task and follow it: answer on stdout, progress on stderr.
+
+    Works itself when no worker polls. Ctrl-C detaches: the run goes on, `orga attach ID` comes back to it.
+
+    Exit codes: 0 completed, 2 bad input, 3 a limit, 4 denied by policy, 5 aborted, 6 failed, 7 no server, 130 detached.
+
+    Example: orga run "Which limits does a run have?" --max-iterations 10
+
+    Example: git diff | orga run - --instructions "Review this change." --json
+    """
+    given = Given(
+        task, agent, model, instructions, tools or (), set_ or (), max_iterations, timeout, tenant, trusted or ()
+    )
+    text.hush(quiet=quiet)
+    if again and id_ is None:
+        raise UsageError("--again: names no run; add --id ID")
+    checked = agent_input(given)
+    wish = _Wish(checked, run_id_of(id_), again)
+    wanted = wanted_by(checked)
+    if detach:
+        return completed(detached(wish.start, config, wanted, as_json=json))
+    return completed(followed(wish.start, config, wanted, no_worker=no_worker, as_json=json))
+
+
+Start = Callable[[Session], Awaitable[str]]
+"""Starts a run, of any kind, and returns its id."""
+
+
+async def followed(start: Start, config: Path | None, wanted: Wanted, *, no_worker: bool, as_json: bool) -> int:
+    """Start a run and show it to its end; return the exit code."""
+    async with session(config, check=partial(refuse_unknown, wanted)) as here:
+        if not no_worker and not await may_be_polled(here.client, here.task_queue):
+            refuse_for_ours(wanted, here)
+        if no_worker:
+            run_id = await start_and_announce(here, start)
+            return await follow(here, run_id, here.task_queue, None, as_json=as_json)
+        async with kept_worker(here.client, here.worker_order(), note, here.require_usable) as keeper:
+            run_id = await start_and_announce(here, start)
+            return await follow(here, run_id, here.task_queue, keeper, as_json=as_json)
+
+
+def refuse_for_ours(wanted: Wanted, here: Session) -> None:
+    """Refuse what the worker that this command would bring along could not carry out.
+
+    Raises:
+        InvalidInput: As that worker would say it; on a server with workers of one's own also why it is asked.
+    """
+    try:
+        refuse_here(wanted, here.loaded.config)
+    except InvalidInput as error:
+        if here.connection.endpoint.embedded:
+            raise
+        nobody = f"no worker polls task queue {here.task_queue!r}, and one of this folder knows no more than its files"
+        raise InvalidInput(f"{error} ({nobody}: start yours first, or add --no-worker)") from None
+
+
+async def detached(start: Start, config: Path | None, wanted: Wanted, *, as_json: bool) -> int:
+    """Start a run and leave it to its workers."""
+    async with session(config, check=partial(refuse_unknown, wanted)) as here:
+        run_id = await start_and_announce(here, start)
+        with suppress(RPCError):  # it is started, and that is told, whatever else the server says
+            await tell_of_lacking_worker(here, wanted)
+            await wait_listed(here.client, run_id)  # the next command may say `--last`
+        if as_json:
+            json_result({"id": run_id, "ui": here.connection.link(run_id)})
+        else:
+            result(run_id)
+        return 0
+
+
+async def tell_of_lacking_worker(here: Session, wanted: Wanted, waits: str = "the run waits") -> None:
+    """Tell the person at the terminal where no worker takes new runs of this folder, and what comes of that."""
+    there = await routing(here.client, here.task_queue)
+    if there is not None and there.current is not None and not there.is_served:
+        note(nobody_serves(there.current, here.task_queue))
+    elif there is None or not there.is_served:
+        note(f"{_nobody(here.task_queue, waits, is_told=there is not None)}; {_worker_to_start(wanted, here)}")
+
+
+def _worker_to_start(wanted: Wanted, here: Session) -> str:
+    """Return which worker takes the run: of an agent in code, one of this folder's files would fail it."""
+    try:
+        refuse_unknown(wanted, here.loaded.config)
+    except InvalidInput as error:
+        return f"start your project's own worker, since orga worker would fail it here ({error})"
+    return "start one with: orga worker"
+
+
+def tell_of_lacking_policy(here: Session) -> None:
+    """Tell the person at the terminal where nothing is denied."""
+    if here.loaded.config.policy.engine == "allow":
+        alarm('POLICY IS OFF: engine = "allow" lets every tool call of every agent through')
+
+
+def tell_of_idle_addresses(here: Session) -> None:
+    """Tell the person at the terminal that an address of the environment is not asked: the reader is, in its place."""
+    from orga.activities.adapters.models.settings import EMBEDDED_MODEL, default_model, idle_addresses
+
+    if here.loaded.config.models.default is None and default_model(os.environ) == EMBEDDED_MODEL:
+        for told in idle_addresses(os.environ):
+            alarm(f"{told}; until then {EMBEDDED_MODEL} answers")
+
+
+def _nobody(task_queue: str, waits: str, *, is_told: bool) -> str:
+    if is_told:
+        return f"no worker polls task queue {task_queue!r}: {waits}"
+    return f"the server does not tell whether a worker polls task queue {task_queue!r}: without one {waits}"
+
+
+async def _look_at_workers(here: Session) -> None:
+    """Warn of workers that started before the folder's `orga.toml` was changed.
+
+    Raises:
+        ConfigError: They judge by another policy than this folder's.
+    """
+    own, policy = own_digest(here.connection.workplace), short_policy(starter_policy(here.loaded.config))
+    for identity in await pollers(here.client, here.task_queue) or ():
+        process = on_one_line(identity.partition(MARK)[0])
+        if not judges_by(shown_policy(identity), policy):
+            raise ConfigError(
+                f"policy: worker {process} polls task queue {here.task_queue!r} and judges by another policy than this "
+                "folder's. Set [temporal] task_queue to one of this folder's own"
+            )
+        if here.connection.endpoint.embedded and config_digest(identity) not in {None, own}:
+            alarm(
+                f"worker {process} started before orga.toml was changed, or with another one; "
+                "to use the file as it is now, stop that worker and start it again"
+            )
+
+
+async def start_and_announce(here: Session, start: Start, what: str = "run") -> str:
+    """Start it, tell the person at the terminal what to know of it, and return its id."""
+    tell_of_lacking_policy(here)
+    tell_of_idle_addresses(here)
+    await _look_at_workers(here)
+    run_id = await start(here)
+    link = here.connection.link(run_id)
+    note(f"{what} {run_id}" + (f"  {link}" if link else ""))
+    if here.connection.endpoint.embedded:
+        note(f"it acts in {on_one_line(here.connection.workplace.root)}")
+    return run_id
+
+
+def attach(
+    run: RunId, no_worker: NoWorker = False, quiet: Quiet = False, json: Json = False, config: ConfigFile = None
+) -> int:
+    """Follow a run from its beginning to its end, as `orga run` does; works itself when no worker polls.
+
+    A run of another folder is only followed: its worker is started there.
+
+    A run that has ended is shown at once, with its result. Exit codes are those of `orga run`.
+
+    Example: orga attach agent-0199b1c2-6f3e-7c11-9d8a-5a6b7c8d9e0f
+    """
+    hush(quiet=quiet)
+    return completed(_attach(run, config, no_worker=no_worker, as_json=json))
+
+
+async def _attach(named: str, config: Path | None, *, no_worker: bool, as_json: bool) -> int:
+    async with of_run(named, config) as (here, run_id):
+        described = await here.run(run_id).describe()
+        if link := here.connection.link(run_id):
+            note(link)
+        queue = described.task_queue
+        if not (is_own := await here.may_work_on(described)) and not await may_be_polled(here.client, queue):
+            note(elsewhere(run_id, queue, await home_of(described)))
+        if no_worker or not is_own or described.status != WorkflowExecutionStatus.RUNNING:
+            return await follow(here, run_id, queue, None, as_json=as_json)
+        async with kept_worker(here.client, here.worker_order(queue), note, here.require_usable) as keeper:
+            return await follow(here, run_id, queue, keeper, as_json=as_json)
+
+
+def elsewhere(run_id: str, queue: str, home: Workplace | None, command: str = "orga attach") -> str:
+    """Return how to get a worker for a run of another folder, or of a shell that names other models."""
+    if home is None:
+        return f"the run was started for no folder: workers of none poll task queue {queue!r}; orga doctor tells which"
+    is_here = home.folder == str(Path.cwd())
+    where = "asks the models of its shell" if is_here else f"is at home in {on_one_line(home.folder)}"
+    return f"the run {where}: {worker_command(home, f'{command} {quote(run_id)}')}"

@@ -1,0 +1,113 @@
+"""`orga steer`, `add-context`, `pause`, `resume`, `abort`: signals to a run, and how any of them is sent."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from shlex import quote
+from typing import Annotated, TypeVar
+
+import typer
+from temporalio.client import Client
+
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json, RunId, task_text
+from orga.client.cli.session import Session, of_run
+from orga.client.cli.shown.text import json_result, note
+from orga.client.config.workplace import home_of, worker_command
+from orga.client.runs.agents import AgentHandle
+from orga.client.server.pollers import may_be_polled
+from orga.workflows.types.text import clean_text
+
+Text = Annotated[str, typer.Argument(metavar="TEXT", help="- reads it from standard input.", show_default=False)]
+
+
+def steer(run: RunId, guidance: Text, json: Json = False, config: ConfigFile = None) -> int:
+    """Guide the next reasoning step of a run; guidance is kept in order and never lost.
+
+    Example: orga steer ID "Look at the tests as well."
+    """
+    text = clean_text(task_text(guidance))
+    return _signal("steer", run, lambda handle: handle.steer(text), config, as_json=json)
+
+
+def add_context(run: RunId, context: Text, json: Json = False, config: ConfigFile = None) -> int:
+    """Add to what the agent knows for the rest of the run.
+
+    Example: orga add-context ID - < notes.md
+    """
+    text = clean_text(task_text(context))
+    return _signal("add_context", run, lambda handle: handle.add_context(text), config, as_json=json)
+
+
+def pause(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
+    """Stop a run before its next phase; its clock and budgets stand still.
+
+    Example: orga pause ID
+    """
+    return _signal("pause", run, AgentHandle.pause, config, as_json=json)
+
+
+def resume(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
+    """Let a paused run go on.
+
+    Example: orga resume ID
+    """
+    return _signal("resume", run, AgentHandle.resume, config, as_json=json)
+
+
+def abort(
+    run: RunId,
+    why: Annotated[str, typer.Argument(metavar="WHY", help="Stands in the result and the journal.")] = "",
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Cancel what a run does right now and end it; its result keeps all that was gathered.
+
+    Example: orga abort ID "The question is settled."
+    """
+    text = clean_text(why)
+    return _signal("abort", run, lambda handle: handle.abort(text), config, as_json=json)
+
+
+def _signal(
+    name: str, run_id: str, send: Callable[[AgentHandle], Awaitable[None]], config: Path | None, *, as_json: bool
+) -> int:
+    return send_signal(name, run_id, send, config, kind=AgentHandle, as_json=as_json)
+
+
+H = TypeVar("H", bound=AgentHandle)
+
+
+def send_signal(
+    name: str,
+    run: str,
+    send: Callable[[H], Awaitable[None]],
+    config: Path | None,
+    *,
+    kind: Callable[[Client, str], H],
+    as_json: bool,
+) -> int:
+    """Send a signal by the handle of a run, say that it was sent, and return the exit code."""
+
+    async def sent() -> int:
+        async with of_run(run, config) as (here, run_id):
+            handle = kind(here.client, run_id)
+            await send(handle)
+            absent = await nobody_acts(here, handle)
+        if as_json:
+            json_result({"id": run_id, "signal": name})
+        else:
+            note(f"{name} sent to {run_id}; see: orga journal {quote(run_id)}")
+        if absent:
+            note(absent)
+        return 0
+
+    return completed(sent())
+
+
+async def nobody_acts(here: Session, run: AgentHandle) -> str:
+    """Return what is said where no worker is there to act on what was sent, or ""."""
+    described = await run.describe()
+    if await may_be_polled(here.client, described.task_queue):
+        return ""
+    start = worker_command(await home_of(described))
+    return f"nobody acts on it yet: no worker polls task queue {described.task_queue!r}; start one with: {start}"

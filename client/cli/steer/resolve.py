@@ -1,0 +1,182 @@
+"""`orga resolve`: decide what waits for a person in a run."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json, RunId, login_name
+from orga.client.cli.session import of_run
+from orga.client.cli.shown.decisions import in_one_line
+from orga.client.cli.shown.text import json_result, note, on_one_line
+from orga.client.runs.agents import AgentHandle
+from orga.workflows.decisions.control.questions import MAX_RESULT_BYTES
+from orga.workflows.types.questions import Choice
+from orga.workflows.types.record import problems
+from orga.workflows.types.usage import BudgetExtension
+
+
+@dataclass(frozen=True)
+class _Decision:
+    choice: Choice
+    result: str
+    by: str
+    reason: str
+
+
+def resolve(
+    run: RunId,
+    escalation: Annotated[
+        str | None,
+        typer.Argument(metavar="ESCALATION", help="Which question; `orga inbox` shows them.", show_default=False),
+    ] = None,
+    *,
+    retry: Annotated[bool, typer.Option("--retry", help="Try again.")] = False,
+    skip: Annotated[bool, typer.Option("--skip", help="Go on without; of a budget: end at the limit.")] = False,
+    result: Annotated[
+        str | None, typer.Option(metavar="TEXT|@FILE", help="Go on with this as the result; @FILE reads it from there.")
+    ] = None,
+    abort: Annotated[bool, typer.Option("--abort", help="End the run.")] = False,
+    reason: Annotated[str, typer.Option(help="Why; stands in the journal.")] = "",
+    by: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Who decides; your login name without.", show_default=False)
+    ] = None,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Decide what a run waits for; its ESCALATION may be left out where only one waits.
+
+    The first decision counts. A budget is raised by orga extend; resolve ends the run there (--skip, --abort).
+
+    Example: orga resolve ID call-3.0-0 --retry --reason "The disk has room again."
+
+    Example: orga resolve ID --result @answer.txt
+    """
+    choices: dict[Choice, bool] = {"retry": retry, "skip": skip, "result": result is not None, "abort": abort}
+    chosen: list[Choice] = [choice for choice, is_wanted in choices.items() if is_wanted]
+    if len(chosen) != 1:
+        raise UsageError("choose one of --retry, --skip, --result TEXT, --abort")
+    decision = _Decision(chosen[0], _text_of(result or ""), login_name() if by is None else by, reason)
+    return completed(_resolve(run, escalation, decision, config, as_json=json))
+
+
+async def _resolve(
+    named: str, escalation: str | None, decision: _Decision, config: Path | None, *, as_json: bool
+) -> int:
+    async with of_run(named, config) as (here, run_id):
+        run = here.run(run_id)
+        escalation = escalation or await _only_one(run)
+        await run.resolve_escalation(escalation, decision.choice, decision.result, decision.by, decision.reason)
+    if as_json:
+        shown = {"id": run_id, "escalation": escalation, "choice": decision.choice, "by": decision.by}
+        json_result(shown | ({"reason": decision.reason} if decision.reason else {}))
+    else:
+        note(f"{escalation} of {run_id}: {decision.choice}; follow it: orga attach {quote(run_id)}")
+    return 0
+
+
+async def _only_one(run: AgentHandle) -> str:
+    status = await run.live_status()
+    if len(status.waiting) == 1:
+        return status.waiting[0].wait_id
+    if not status.waiting:
+        raise UsageError(f"nothing waits for a person in run {run.id!r}; `orga inbox` shows what does")
+    waiting = "; ".join(f"{on_one_line(wait.question)}: {in_one_line(run.id, wait)}" for wait in status.waiting)
+    raise UsageError(f"{len(status.waiting)} questions wait in run {run.id!r}, name one: {waiting}")
+
+
+def _text_of(result: str) -> str:
+    """Return the result; `@FILE` stands for what is in the file."""
+    text = result
+    if result.startswith("@"):
+        try:
+            text = Path(result[1:]).read_bytes().decode("utf-8")
+        except OSError as error:
+            raise UsageError(f"--result {result}: the file cannot be read ({error.strerror})") from None
+        except UnicodeDecodeError as error:
+            raise UsageError(f"--result {result}: the file is not UTF-8 text (byte {error.start})") from None
+    if len(text.encode("utf-8", "surrogateescape")) > MAX_RESULT_BYTES:
+        raise UsageError(f"--result: must not be longer than {MAX_RESULT_BYTES} bytes")
+    return text
+
+
+def answer(
+    run: RunId,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the model reads as the answer.")],
+    *,
+    question: Annotated[str, typer.Option(metavar="ID", help="Which question; the one that is open without.")] = "",
+    by: Annotated[str | None, typer.Option(metavar="NAME", help="Who answers; your login name without.")] = None,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Answer the question that a run or a goal waits with; it goes on by that.
+
+    Example: orga answer ID "The report of 1999."
+    """
+    return completed(_answer(run, text, question, by or login_name(), config, as_json=json))
+
+
+async def _answer(named: str, text: str, question: str, by: str, config: Path | None, *, as_json: bool) -> int:
+    async with of_run(named, config) as (here, run_id):
+        answered = await here.run(run_id).answer(text, question, by)
+    if as_json:
+        json_result({"id": run_id, "question": answered})
+    else:
+        note(f"answered {on_one_line(answered)}")
+    return 0
+
+
+def extend(
+    run: RunId,
+    *,
+    max_total_tokens: Annotated[int | None, typer.Option(metavar="N", help="Tokens of all model calls.")] = None,
+    max_iterations: Annotated[int | None, typer.Option(metavar="N", help="Reasoning steps.")] = None,
+    max_cost_usd: Annotated[float | None, typer.Option(metavar="X", help="US dollars.")] = None,
+    timeout_s: Annotated[float | None, typer.Option(metavar="S", help="Seconds of the run's clock.")] = None,
+    max_model_calls: Annotated[int | None, typer.Option(metavar="N", help="Model calls, delegates' too.")] = None,
+    max_tool_calls: Annotated[int | None, typer.Option(metavar="N", help="Tool calls, delegates' too.")] = None,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Raise limits of a live run; one that waits for more budget goes on.
+
+    Each number is the new limit, counted from the start of the run, not what is added to the old one.
+
+    Example: orga extend ID --max-iterations 50 --timeout-s 900
+    """
+    given = {
+        "max_total_tokens": max_total_tokens,
+        "max_iterations": max_iterations,
+        "max_cost_usd": max_cost_usd,
+        "timeout_s": timeout_s,
+        "max_model_calls": max_model_calls,
+        "max_tool_calls": max_tool_calls,
+    }
+    limits = {name: limit for name, limit in given.items() if limit is not None}
+    try:
+        BudgetExtension.model_validate(limits)
+    except ValidationError as error:
+        raise UsageError("; ".join(problems(error))) from None
+    if not limits:
+        raise UsageError(f"name a limit to raise: {', '.join(map(_option, BudgetExtension.model_fields))}")
+    return completed(_extend(run, limits, config, as_json=json))
+
+
+async def _extend(named: str, limits: dict[str, float], config: Path | None, *, as_json: bool) -> int:
+    async with of_run(named, config) as (here, run_id):
+        raised = await here.run(run_id).extend_budget(**limits)
+    if as_json:
+        json_result({"id": run_id, "limits": raised})
+    else:
+        told = ", ".join(f"{name} {limit:.12g}" for name, limit in raised.items())
+        note(f"limits of {run_id} that were raised: {told}")
+    return 0
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

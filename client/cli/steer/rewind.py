@@ -1,0 +1,129 @@
+"""`orga rewind`: let a run go on from the end of an earlier iteration."""
+
+import sys
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from shlex import quote
+from typing import Annotated, Any
+
+import typer
+
+from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.interrupts import completed, while_asking
+from orga.client.cli.options import ConfigFile, Json, LastIteration, RunId
+from orga.client.cli.session import of_run
+from orga.client.cli.shown.text import json_result, note, on_one_line
+from orga.client.cli.steer.intervene import nobody_acts
+from orga.client.past.aftermath import ENDINGS, Effect, Sent
+from orga.client.past.delegates import Delegate
+from orga.client.past.rewind import RewindPlan, carry_out, plan_rewind
+from orga.client.runs.agents import AgentHandle
+from orga.workflows.types.tool_calls.loop_tools import RUN_TOOL, loop_tool
+
+
+@dataclass(frozen=True)
+class _Wish:
+    run_id: str
+    to_iteration: int
+    steer: str | None
+    keeps: bool
+    is_sure: bool
+
+
+def rewind(
+    run: RunId,
+    *,
+    to_iteration: LastIteration,
+    steer: Annotated[str | None, typer.Option(metavar="TEXT", help="Guidance for the next reasoning step.")] = None,
+    without_interventions: Annotated[
+        bool, typer.Option("--without-interventions", help="Do not deliver again what was sent to the run later.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    json: Json = False,
+    config: ConfigFile = None,
+) -> int:
+    """Let a run, live or ended, go on from the end of an earlier iteration, with the clock it had then.
+
+    Says first what was sent to it later and what its tools did since: that is not undone. On a terminal it asks; else
+    irreversible calls are left behind with --yes only. Delegates that are still at work for what it leaves behind are
+    aborted; it goes on once they have ended.
+
+    Example: orga rewind ID --to-iteration 3 --steer "Read the tests first."
+    """
+    wish = _Wish(run, to_iteration, steer, keeps=not without_interventions, is_sure=yes)
+    return completed(_rewind(wish, config, as_json=json))
+
+
+async def _rewind(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
+    async with of_run(wish.run_id, config) as (here, run_id):
+        wish = replace(wish, run_id=run_id)
+        plan = await plan_rewind(here.client, wish.run_id, wish.to_iteration)
+        for line in plan_lines(plan, keeps=wish.keeps):
+            note(line)
+        if not wish.is_sure and plan.left_behind and not sys.stdin.isatty():
+            raise UsageError("calls that nothing takes back would be left behind; to rewind all the same, add --yes")
+        if not wish.is_sure and sys.stdin.isatty():
+            question = f"rewind {wish.run_id} to the end of iteration {wish.to_iteration}?"
+            with while_asking():
+                typer.confirm(question, abort=True, err=True)
+        execution = await carry_out(here.client, plan, steer=wish.steer, keep_interventions=wish.keeps)
+        absent = await nobody_acts(here, AgentHandle(here.client, wish.run_id))
+    if as_json:
+        json_result(_json(plan, execution, keeps=wish.keeps))
+    else:
+        told = f"{wish.run_id} goes on from the end of iteration {wish.to_iteration}"
+        note(f"{told}; follow it: orga attach {quote(wish.run_id)}")
+    if absent:
+        note(absent)
+    return 0
+
+
+def plan_lines(plan: RewindPlan, *, keeps: bool) -> list[str]:
+    """Return what is said before a run is rewound."""
+    fate = {True: "delivered again", False: "left out"}
+    sent = [
+        f"{fate[_is_kept(each, keeps=keeps)]}: {_line(each.at, f'{each.kind} {each.text}')}"
+        for each in plan.interventions
+    ]
+    done = [f"{_kept(each)}: {_line(each.at, _call(each))}" for each in plan.effects]
+    left = [f"aborted first: {_line(each.at, _delegation(each))}" for each in plan.delegates]
+    return sent + done + left
+
+
+def _kept(effect: Effect) -> str:
+    return "done already, NOT UNDONE, irreversible" if effect.is_irreversible else "done already, not undone"
+
+
+def _call(effect: Effect) -> str:
+    if not effect.is_irreversible:
+        return f"iteration {effect.iteration}, {effect.text}"
+    arguments = f" {effect.arguments}" if effect.arguments else ""
+    named = effect.text if loop_tool(effect.tool).is_run else effect.tool
+    return f"iteration {effect.iteration}, {named}{arguments}: {effect.outcome}"
+
+
+def _delegation(delegate: Delegate) -> str:
+    return f"iteration {delegate.iteration}, {RUN_TOOL} {delegate.workflow_id}, still at work"
+
+
+def _line(at: datetime, text: str) -> str:
+    return f"{at.astimezone():%Y-%m-%d %H:%M:%S} {on_one_line(text)}"
+
+
+def _is_kept(sent: Sent, *, keeps: bool) -> bool:
+    return keeps and sent.kind not in ENDINGS
+
+
+def _json(plan: RewindPlan, run_id: str, *, keeps: bool) -> dict[str, Any]:
+    return {
+        "id": plan.boundary.workflow_id,
+        "run_id": run_id,
+        "to_iteration": plan.boundary.iteration,
+        "interventions": [
+            asdict(sent) | {"at": sent.at.isoformat(), "kept": _is_kept(sent, keeps=keeps)}
+            for sent in plan.interventions
+        ],
+        "effects": [asdict(effect) | {"at": effect.at.isoformat()} for effect in plan.effects],
+        "delegates": [asdict(delegate) | {"at": delegate.at.isoformat()} for delegate in plan.delegates],
+    }

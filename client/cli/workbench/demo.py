@@ -1,0 +1,208 @@
+"""`orga demo`: a durable agent, a goal, or two runs that learn from each other, on this project's own documents."""
+
+import shutil
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shlex import quote
+from typing import Annotated
+from uuid import uuid4
+
+import typer
+from temporalio.client import Client
+
+from orga.client.cli.exit_codes import ExitCode, UsageError
+from orga.client.cli.inspect.journal import Timeline
+from orga.client.cli.inspect.steps import table
+from orga.client.cli.interrupts import completed
+from orga.client.cli.live.watch import follow
+from orga.client.cli.options import ConfigFile
+from orga.client.cli.session import Session, session
+from orga.client.cli.shown.text import note, result
+from orga.client.journal.phases import goal_phases
+from orga.client.journal.reading import read_journal
+from orga.client.runs.agents import AgentHandle, start_agent
+from orga.client.runs.goals import start_goal
+from orga.client.server.home import prepared_home
+from orga.client.workers.at_hand import WorkerKeeper, kept_worker
+from orga.own_code import ROOT
+from orga.workflows.types.status import JournalEntry
+
+LEARNING = "How does orga never lose a run and never repeat an effect?"
+ASKING = "What is reported and not repeated when its outcome is unknown?"
+
+
+async def run_knowledge_demo(here: Session, keeper: WorkerKeeper, folder: Path) -> int:
+    """Let one run find something out and another answer from that; the exit code says whether it did.
+
+    Args:
+        here: Where they run.
+        keeper: Sees to it that somebody works.
+        folder: Whose store of knowledge they share.
+    """
+    tenant = f"demo-{uuid4().hex[:8]}"
+    first, code = await _follow(here, keeper, {"task": LEARNING, "tenant": tenant})
+    if code:
+        return code
+    note("", "A second run, which is given no tool to read files with:")
+    second, code = await _follow(here, keeper, {"task": ASKING, "tenant": tenant, "tools": []})
+    stored = {str(entry.data.get("id")) for entry in first if entry.event == "KnowledgeStored"}
+    recalled = {
+        str(item["id"]) for entry in second if entry.event == "KnowledgeRecalled" for item in entry.data["items"]
+    }
+    result("", "The second run's journal, folded from its history:", *_timeline(second), "")
+    if not stored & recalled:
+        note(f"the second run did not recall what the first had stored: {', '.join(sorted(stored)) or 'nothing'}")
+        return code or ExitCode.FAILED
+    whose = f"--tenant {quote(tenant)}"
+    result(
+        f"It recalled what the first run had stored: {', '.join(sorted(stored & recalled))}",
+        "Now look at it, tell agents something yourself, and forget it all:",
+        f"  cd {quote(str(folder))}                    # each folder has a store of its own",
+        f"  orga knowledge search effect {whose} --agent default",
+        f'  orga knowledge add "the api" "is deployed" "on Fridays" {whose}',
+        f"  orga knowledge forget {whose}",
+        "What your own project's files say of its conventions, for agents that work there:",
+        "  orga knowledge import-conventions",
+    )
+    return code
+
+
+async def _follow(here: Session, keeper: WorkerKeeper, given: dict[str, object]) -> tuple[list[JournalEntry], int]:
+    config = {"knowledge": {"enabled": True}}
+    run = await start_agent(here.client, {**given, "config": config})
+    note(f"question: {given['task']}", f"run {run.id}")
+    code = await follow(here, run.id, here.task_queue, keeper, as_json=False)
+    return [entry async for entry in read_journal(here.client, run.id)], code
+
+
+def _timeline(entries: Sequence[JournalEntry]) -> list[str]:
+    timeline = Timeline()
+    return [line for entry in entries for line in timeline.lines(entry)]
+
+
+NAMES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "docs")
+
+
+def copied_documents() -> Path:
+    """Return a folder with README, ARCHITECTURE, CHANGELOG and docs as they are now.
+
+    Raises:
+        UsageError: This is no clone of the project.
+    """
+    found = [ROOT / name for name in NAMES if (ROOT / name).exists()]
+    if not found:
+        raise UsageError("the demo reads the project's own documents; run it from a clone of the project")
+    folder = prepared_home().folder / "demo"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for path in found:
+        if path.is_dir():
+            shutil.copytree(path, folder / path.name)
+        else:
+            shutil.copy(path, folder)
+    return folder
+
+
+QUESTION = "How does orga never lose a run and never repeat an effect?"
+GOAL = "Compare how often an idempotent and an irreversible tool is tried again after a failure"
+
+
+def demo(
+    *,
+    goal: Annotated[bool, typer.Option("--goal", help="A goal: plan, carry out, evaluate, decide.")] = False,
+    knowledge: Annotated[
+        bool, typer.Option("--knowledge", help="Two runs: the second answers from what the first has learnt.")
+    ] = False,
+    config: ConfigFile = None,
+) -> int:
+    """Ask an agent a question about this project and watch it find out: live view, answer, journal.
+
+    Without a model key the answer comes from offline:extractive, which reads and quotes but is no language model.
+
+    Example: orga demo
+
+    Example: orga demo --goal
+
+    Example: orga demo --knowledge
+    """
+    if goal and knowledge:
+        raise UsageError("--goal and --knowledge are two demos; choose one")
+
+    async def shown() -> int:
+        root = copied_documents()
+        async with session(config, root=root) as here:
+            order = replace(here.worker_order(), root=root)
+            async with kept_worker(here.client, order, note, here.require_usable) as keeper:
+                if knowledge:
+                    return await run_knowledge_demo(here, keeper, here.loaded.path.parent if here.loaded.path else root)
+                return await _shown(here, keeper, _PURSUED if goal else _ANSWERED)
+
+    return completed(shown())
+
+
+@dataclass(frozen=True)
+class _Demo:
+    """What is started, and what is told of it behind its end."""
+
+    kind: str
+    text: str
+    start: Callable[[Client, str], Awaitable[AgentHandle]]
+    told: Callable[[Client, str], Awaitable[list[str]]]
+    next: tuple[str, ...]
+    """What to try then; `{quoted}` is the id of the run."""
+
+
+async def _shown(here: Session, keeper: WorkerKeeper, what: _Demo) -> int:
+    run = await what.start(here.client, what.text)
+    note(f"{what.kind}: {what.text}")
+    note(f"run {run.id}")
+    code = await follow(here, run.id, here.task_queue, keeper, as_json=False)
+    result("", *await what.told(here.client, run.id), "", *_next(here, run.id, what))
+    return code
+
+
+async def _journal(client: Client, run_id: str) -> list[str]:
+    timeline, lines = Timeline(), ["The journal, folded from the history:"]
+    async for entry in read_journal(client, run_id):
+        lines += timeline.lines(entry)
+    return lines
+
+
+async def _phases(client: Client, run_id: str) -> list[str]:
+    return ["Its phases, folded from the history:", *table(await goal_phases(read_journal(client, run_id)))]
+
+
+def _next(here: Session, run_id: str, what: _Demo) -> list[str]:
+    link = here.connection.link(run_id)
+    where = f"In the Temporal UI: {link}" if link else f"On the server {here.connection.endpoint.address}: {run_id}"
+    return [where, *(line.replace("{quoted}", quote(run_id)) for line in what.next)]
+
+
+_ANSWERED = _Demo(
+    "question",
+    QUESTION,
+    start_agent,
+    _journal,
+    (
+        "Now try a crash: start a run, and kill its worker with SIGKILL while it works.",
+        '  orga run "Which limits does a run have?"   # says the worker\'s process id',
+        "  kill -9 PID                                # another worker takes over; nothing is done twice",
+        "Or end the command with Ctrl-C, and come back with: orga attach ID",
+    ),
+)
+_PURSUED = _Demo(
+    "goal",
+    GOAL,
+    start_goal,
+    _phases,
+    (
+        "What its model was sent in the first turn:",
+        "  orga steps {quoted} --prompt 1",
+        "All that it saw and did, and whether the history agrees:",
+        "  orga journal {quoted}",
+        "  orga verify {quoted}",
+        "A goal about the files of your own folder:",
+        '  orga goal "Find out how retries are configured here"',
+    ),
+)

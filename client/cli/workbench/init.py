@@ -1,0 +1,213 @@
+"""`orga init`: a first `orga.toml`, by questions or by options."""
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from orga.client.cli.exit_codes import UsageError
+from orga.client.cli.interrupts import while_asking
+from orga.client.cli.options import Json
+from orga.client.cli.shown.text import document, json_result, note, result
+from orga.client.config.file import FILE_NAME, asked_config, find_config
+from orga.client.config.known_models import model_problem, require_model
+from orga.client.config.starter import Choices, starter_text
+from orga.client.config.trust.store import remember
+from orga.client.errors import ConfigError
+from orga.workflows.types.text import as_line
+
+_MODEL = re.compile(r"[!-~]{3,200}")
+_PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
+_ADDRESS = re.compile(r"https?://[^/\s]+\S*")
+
+
+@dataclass(frozen=True)
+class _Given:
+    """The options; None where one was not given, and may be asked for."""
+
+    model: str | None
+    base_url: str | None
+    write: bool | None
+    web: bool | None
+    programs: tuple[str, ...] | None
+    approval: bool | None
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where; this folder without.")] = Path(),
+    *,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="provider:model; `orga models` shows what can be had.")
+    ] = None,
+    base_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Where that provider answers, if not at its usual address.")
+    ] = None,
+    write: Annotated[bool | None, typer.Option("--write/--no-write", help="It may write files of the folder.")] = None,
+    web: Annotated[bool | None, typer.Option("--web/--no-web", help="It may fetch pages.")] = None,
+    programs: Annotated[
+        str | None, typer.Option("--commands", metavar="NAMES", help="Programs it may start, as git,pytest.")
+    ] = None,
+    approval: Annotated[
+        bool | None, typer.Option("--approval/--no-approval", help="A person says yes to each such call (the default).")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: what is not given stays at its default.")] = (
+        False
+    ),
+    show: Annotated[bool, typer.Option("--print", help="Write the text to stdout, and no file.")] = False,
+    json: Json = False,
+) -> int:
+    """Write a first, commented orga.toml; an existing one is never overwritten.
+
+    On a terminal it asks for what no option says: model, tools, whether a person has to say yes. What you choose here
+    you need not trust again.
+
+    Example: orga init
+
+    Example: orga init --model openai:gpt-6.1-terra --write --commands git,pytest --yes
+    """
+    if show and json:
+        raise UsageError("--print writes the text of the file, which is TOML; leave out --json")
+    given = _Given(model, base_url, write, web, None if programs is None else _programs(programs), approval)
+    file = folder / FILE_NAME
+    if not show:
+        _require_room(folder, file)
+    asks = not yes and not show and sys.stdin.isatty() and sys.stderr.isatty()
+    choices = _asked_for(given) if asks else _defaults(given)
+    text = starter_text(choices)
+    if show:
+        document(text.removesuffix("\n"))
+        return 0
+    _write(file, text)
+    risks = _trusted(file)
+    hints = _hints(choices, folder)
+    if json:
+        json_result({"path": str(file.absolute()), "tools": choices.acting, "trusted": risks, "hints": hints})
+    else:
+        result(str(file))
+        note(*(f"trusted, as you chose it: {risk}" for risk in risks), *hints)
+    return 0
+
+
+def _require_room(folder: Path, file: Path) -> None:
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is no folder; make it first")
+    if file.is_symlink() or file.exists():
+        raise UsageError(f"{file} is there already and stays as it is; --print shows what would be written")
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        with file.open("x", encoding="utf-8") as opened:  # made meanwhile by another, it stays as it is
+            opened.write(text)
+    except FileExistsError:
+        raise UsageError(f"{file} is there already and stays as it is") from None
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error.strerror}") from None
+
+
+def _trusted(file: Path) -> list[str]:
+    """Trust what was just chosen, and return what of it would have asked."""
+    asked = asked_config(file.absolute(), folder=Path.cwd(), env=os.environ)
+    if asked is None or not asked.risks:
+        return []
+    remember(asked.path, asked.digest)
+    return [str(risk) for risk in asked.risks]
+
+
+def _hints(choices: Choices, folder: Path) -> list[str]:
+    found: list[str] = []
+    above = find_config(None, folder.absolute().parent, {})
+    if above is not None:
+        found.append(f"{above} holds here no longer")
+    base_urls = {choices.model.partition(":")[0]: choices.base_url} if choices.model and choices.base_url else {}
+    if choices.model and (problem := model_problem(choices.model, os.environ, base_urls)):
+        found.append(f"before the first run: {problem}")
+    there = "" if folder.absolute() == Path.cwd() else f"cd {as_line(str(folder))} && "
+    return [*found, f'next: {there}orga doctor, then {there}orga run "What is in this folder?"']
+
+
+def _defaults(given: _Given) -> Choices:
+    choices = Choices(
+        given.model,
+        given.base_url,
+        bool(given.write),
+        bool(given.web),
+        given.programs or (),
+        True if given.approval is None else given.approval,
+    )
+    _check(choices)
+    return choices
+
+
+def _check(choices: Choices) -> None:
+    if choices.model is not None:
+        require_model(choices.model)
+        if not _MODEL.fullmatch(choices.model):
+            raise UsageError("--model: the model's name has at most 200 characters, and no blanks among them")
+    if choices.base_url is not None and choices.model is None:
+        raise UsageError("--base-url is the address of a model's provider: name the model, too")
+    if choices.base_url is not None and not _ADDRESS.fullmatch(choices.base_url):
+        raise UsageError(f"--base-url {choices.base_url!r}: write it like http://host:8000/v1")
+
+
+def _asked_for(given: _Given) -> Choices:
+    """Ask the person at the terminal for what no option says."""
+    with while_asking():
+        model = given.model or _ask_model()
+        write = _confirm("May it write files of this folder?") if given.write is None else given.write
+        web = _confirm("May it fetch web pages?") if given.web is None else given.web
+        programs = _ask_programs() if given.programs is None else given.programs
+        approval = given.approval
+        if approval is None:
+            acts = write or web or bool(programs)
+            approval = _confirm("Shall a person say yes to each of these calls?", default=True) if acts else True
+    choices = Choices(model, given.base_url, write, web, programs, approval)
+    _check(choices)
+    return choices
+
+
+def _ask_model() -> str | None:
+    from orga.activities.adapters.models.settings import default_model
+
+    held = default_model(os.environ)
+    while True:
+        answer: str = typer.prompt(
+            f"Model (provider:model; Enter takes what the environment has a key for, now {held})",
+            default="",
+            show_default=False,
+            err=True,
+        ).strip()
+        try:
+            if answer:
+                require_model(answer)
+        except ConfigError as error:
+            note(str(error))
+        else:
+            return answer or None
+
+
+def _ask_programs() -> tuple[str, ...]:
+    while True:
+        answer: str = typer.prompt(
+            "Programs it may start, as git,pytest (Enter: none)", default="", show_default=False, err=True
+        )
+        try:
+            return _programs(answer)
+        except UsageError as error:
+            note(str(error))
+
+
+def _confirm(question: str, *, default: bool = False) -> bool:
+    return typer.confirm(question, default=default, err=True)
+
+
+def _programs(text: str) -> tuple[str, ...]:
+    names: Sequence[Any] = [name for name in re.split(r"[,\s]+", text) if name]
+    if wrong := [name for name in names if not _PROGRAM.fullmatch(name)]:
+        raise UsageError(f"--commands {wrong[0]!r}: name programs alone, as git,pytest: no paths, no arguments")
+    return tuple(dict.fromkeys(names))

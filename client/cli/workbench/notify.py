@@ -1,0 +1,77 @@
+"""`orga notify`: try the webhook that tells people what waits for them."""
+
+import os
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import typer
+
+from orga.client.cli.exit_codes import ExitCode, UsageError
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json
+from orga.client.cli.shown.text import json_result, note, result
+from orga.client.config.file import load_config
+from orga.client.errors import OrgaError
+
+if TYPE_CHECKING:
+    from orga.activities.adapters.webhook.post import Answer
+    from orga.activities.adapters.webhook.sender import WebhookSettings
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="A webhook tells people what waits for them: try it.",
+    epilog=r"\[notify] in orga.toml says where to. docs/notifications.md is the guide.",
+    rich_markup_mode="rich",
+)
+
+
+@app.callback()
+def _group() -> None:
+    """Make `test` a command of a group although it is the only one."""
+
+
+@app.command("test")
+def send_sample(*, json: Json = False, config: ConfigFile = None) -> int:
+    """Send one signed sample to the webhook, as a worker would, and print the answer. Exit code 6 unless it is 2xx.
+
+    Example: orga notify test
+    """
+    from orga.client.config.notify_settings import notify_settings
+
+    try:
+        settings = notify_settings(load_config(config).config.notify, os.environ)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if settings is None:
+        raise UsageError("nobody is to be told: [notify] url is not set; docs/notifications.md says how")
+    return completed(_try(settings, as_json=json))
+
+
+async def _try(settings: "WebhookSettings", *, as_json: bool) -> int:
+    from orga.activities.ports import NotifyError
+
+    try:
+        answer = await _answer(settings)
+    except NotifyError as error:
+        raise OrgaError(str(error)) from None
+    ok = 200 <= answer.status < 300
+    if as_json:
+        json_result({"ok": ok, "status": answer.status, "answer": answer.words})
+    else:
+        result(f"{answer.status} {answer.words}".strip())
+    note("the receiver took it" if ok else "the receiver did not take it; a redirect is not followed")
+    return 0 if ok else ExitCode.FAILED
+
+
+async def _answer(settings: "WebhookSettings") -> "Answer":
+    from orga.activities.adapters.webhook.sender import Webhook
+    from orga.activities.ports import RunKey
+    from orga.workflows.types.questions import Notification
+
+    question = "this is a test, nothing waits"
+    sample = Notification(message_id=f"msg_{uuid4().hex}", event="test", agent="orga", question=question)
+    webhook = Webhook(settings)
+    try:
+        return await webhook.sent(sample, RunKey("agent-test", ""))
+    finally:
+        await webhook.close()

@@ -1,0 +1,341 @@
+"""`orga server`: the embedded Temporal server, in the foreground; or its state; or its end."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import IO, Annotated
+
+import typer
+
+from orga.client.cli.exit_codes import ExitCode, UsageError
+from orga.client.cli.interrupts import completed
+from orga.client.cli.options import ConfigFile, Json
+from orga.client.cli.session import Session, session
+from orga.client.cli.shown.text import hush, json_result, note, result
+from orga.client.server.embedded import ensure_server, running, stop
+from orga.client.server.endpoint import Endpoint
+from orga.client.server.home import server_home
+from orga.client.server.record import lease, unleased
+from orga.client.workers.at_hand import HEALTHY_S, MAX_DEATHS
+from orga.client.workers.process import WorkerProcess, spawn_in_foreground
+from orga.client.workers.routing import deployment_name
+
+WATCH_S = 2.0
+MISSES = 3
+
+
+def server(
+    stop_it: Annotated[
+        bool, typer.Option("--stop", help="Stop it; runs stay in its database and go on later.")
+    ] = False,
+    status: Annotated[bool, typer.Option("--status", help="Say whether it runs and where; exit 7 if not.")] = False,
+    json: Json = False,
+) -> int:
+    """Keep the embedded Temporal server up until Ctrl-C, and show its address and its UI.
+
+    Other commands share it and start it when they need it; it stops a while after the last one ended.
+
+    Example: orga server --status
+    """
+    if stop_it and status:
+        raise UsageError("--stop and --status cannot be combined")
+    if stop_it:
+        return _stopped(as_json=json)
+    return _status(as_json=json) if status else completed(_foreground(as_json=json))
+
+
+def _stopped(*, as_json: bool) -> int:
+    was_up = stop()
+    if as_json:
+        json_result({"stopped": was_up})
+    else:
+        result("the embedded server is stopped" if was_up else "no embedded server was running")
+    return 0
+
+
+def _status(*, as_json: bool) -> int:
+    endpoint = running()
+    if as_json:
+        json_result(asdict(endpoint) if endpoint else None)
+    elif endpoint:
+        result(*_shown(endpoint))
+    else:
+        note("no embedded server runs; it starts with the first command that needs it, or with: orga server")
+    return 0 if endpoint else ExitCode.NO_SERVER
+
+
+async def _foreground(*, as_json: bool) -> int:
+    with lease():
+        endpoint = await ensure_server(note)
+        if as_json:
+            json_result(asdict(endpoint))
+        else:
+            result(*_shown(endpoint))
+        note("Ctrl-C ends this command; the server stops when no other one uses it (at once: orga server --stop)")
+        try:
+            await _gone()
+        except asyncio.CancelledError:
+            return 0
+    note("the server was stopped")
+    return ExitCode.NO_SERVER
+
+
+async def _gone() -> None:
+    """Wait until the server is down for longer than its supervisor takes to start it anew."""
+    misses = 0
+    while misses < MISSES:
+        await asyncio.sleep(WATCH_S)
+        misses = 0 if running() else misses + 1
+
+
+def _shown(endpoint: Endpoint) -> list[str]:
+    return [f"address    {endpoint.address}", f"namespace  {endpoint.namespace}", f"ui         {endpoint.ui}"]
+
+
+def _named(deployment: str | None) -> str | None:
+    """Refuse what cannot be a deployment."""
+    try:
+        return None if deployment is None else deployment_name(deployment)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def worker(
+    deployment: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Be a version of this deployment: its runs stay with it.", callback=_named),
+    ] = None,
+    json_logs: Annotated[
+        bool, typer.Option("--json-logs", help="Write everything to stderr as JSON, one object a line.")
+    ] = False,
+    config: ConfigFile = None,
+) -> int:
+    """Run a worker: it carries out runs, until Ctrl-C or SIGTERM, then it finishes what it does.
+
+    File tools are rooted in the working directory unless orga.toml says otherwise. With --deployment no run is carried
+    out before the version is made current; doctor says how. Runs that it began stay on it until they continue as new.
+
+    Example: orga worker --json-logs 2> worker.log
+
+    Example: orga worker --deployment shop
+    """
+    if json_logs:
+        from orga.client.telemetry.logs import configure_logs  # a worker in a terminal is told plainly
+
+        configure_logs(json=True)
+        hush(quiet=False, to_log=True)
+    return completed(_worker(config, deployment, json_logs=json_logs))
+
+
+async def _worker(config: Path | None, deployment: str | None, *, json_logs: bool) -> int:
+    async with session(config) as here:
+        here.require_usable()
+        order = here.worker_order(for_folder=True)
+        child = spawn_in_foreground(replace(order, json_logs=json_logs, deployment=deployment))
+        try:
+            code = await child.ended()
+        except asyncio.CancelledError:
+            return 0
+        finally:
+            await child.stop()
+    note(f"orga: the worker ended (exit code {code})")
+    return ExitCode.FAILED
+
+
+LOG_S = 0.5
+
+
+def dev(config: ConfigFile = None) -> int:
+    """Run server and worker until Ctrl-C, their logs side by side; a worker that dies is started again.
+
+    Example: orga dev
+    """
+    return completed(_dev(config))
+
+
+async def _dev(config: Path | None) -> int:
+    embedded = False
+    try:
+        async with session(config) as here:
+            embedded = here.connection.endpoint.embedded
+            return await _both(here)
+    except asyncio.CancelledError:
+        note("stopping…")
+        return 0
+    finally:
+        if embedded:
+            _stop_unused_server()
+
+
+async def _both(here: Session) -> int:
+    endpoint = here.connection.endpoint
+    note(f"[server] {endpoint.address}" + (f", UI {endpoint.ui}" if endpoint.ui else ""))
+    log = asyncio.create_task(_server_log()) if endpoint.embedded else None
+    try:
+        return await _workers(here)
+    finally:
+        if log:
+            log.cancel()
+
+
+async def _workers(here: Session) -> int:
+    """Run one worker after the other until too many in a row die young."""
+    deaths = 0
+    while deaths < MAX_DEATHS:
+        here.require_usable()
+        started = time.monotonic()
+        child = spawn_in_foreground(here.worker_order(for_folder=True), pipe=True)
+        try:
+            note(f"[worker] process {child.pid} on task queue {here.task_queue!r}")
+            await _relay(child)
+        finally:
+            await child.stop()
+        deaths = deaths + 1 if time.monotonic() - started < HEALTHY_S else 1
+        note(f"[worker] process {child.pid} died (exit code {child.exit_code()})")
+    note(f"orga: {MAX_DEATHS} workers died one after the other; their last lines say why")
+    return ExitCode.FAILED
+
+
+async def _relay(child: WorkerProcess) -> None:
+    """Write what the worker writes, until it ends."""
+    if child.output is not None:
+        async for line in _lines(child.output):
+            note(f"[worker] {line}")
+
+
+async def _lines(pipe: IO[bytes]) -> AsyncGenerator[str]:
+    reader = asyncio.StreamReader(limit=2**20)
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+    try:
+        while line := await reader.readline():
+            yield line.decode(errors="replace").rstrip()
+    finally:
+        transport.close()
+
+
+async def _server_log() -> None:
+    """Write what the server logs from now on."""
+    with suppress(OSError), server_home().log.open(errors="replace") as log:
+        log.seek(0, os.SEEK_END)
+        while True:
+            for line in log:
+                note(f"[server] {line.rstrip()}")
+            await asyncio.sleep(LOG_S)
+
+
+def _stop_unused_server() -> None:
+    lock = unleased(server_home())
+    if lock is not None:
+        stop()
+        os.close(lock)
+
+
+LOOK_S = 0.3
+TAIL_BYTES = 4_000_000
+"""Of a file that are looked at for its last lines."""
+
+
+def logs(
+    which: Annotated[
+        str | None,
+        typer.Argument(metavar="WHICH", help="server, worker (the newest), or the number of a worker; worker without."),
+    ] = None,
+    *,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many, of the end.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="Show which logs there are, newest first.")] = False,
+    json: Annotated[bool, typer.Option("--json", "-j", help="With --list: the logs as JSON on stdout.")] = False,
+) -> int:
+    """Show the log of a worker that a command brought along, or of the embedded server.
+
+    `orga worker` and `orga dev` write theirs to their own terminal. No server is needed.
+
+    Example: orga logs --follow
+
+    Example: orga logs server -n 200
+    """
+    if list_:
+        return _listed(as_json=json)
+    if json:
+        raise UsageError("--json goes with --list")
+    path = _chosen(which or "worker")
+    note(str(path))
+    found, read = _tail(path, lines)
+    for line in found:
+        result(line)
+    if follow:
+        for line in _news(path, read):
+            result(line)
+    return 0
+
+
+def _all() -> dict[str, Path]:
+    """Return the logs by the name that chooses them, newest first."""
+    home = server_home()
+    workers = sorted(home.folder.glob("worker-*.log"), key=_changed, reverse=True)
+    found = {path.stem.removeprefix("worker-"): path for path in workers}
+    return found | ({"server": home.log} if home.log.is_file() else {})
+
+
+def _changed(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:  # tidied up meanwhile
+        return 0.0
+
+
+def _chosen(which: str) -> Path:
+    found = _all()
+    newest = next((path for name, path in found.items() if name != "server"), None)
+    path = newest if which == "worker" else found.get(which)
+    if path is None:
+        known = ", ".join(found) or "none yet: a command that brings a worker, as orga run does, makes one"
+        raise UsageError(f"there is no log {which!r}; there are: {known}")
+    return path
+
+
+def _listed(*, as_json: bool) -> int:
+    found = _all()
+    if as_json:
+        json_result([{"name": name, "path": str(path)} for name, path in found.items()])
+    for name, path in () if as_json else found.items():
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(_changed(path)))
+        result(f"{name:<10}  {at}  {path}")
+    return 0
+
+
+@dataclass(frozen=True)
+class _Read:
+    """How far a log was read, and which file it was: a server that starts anew has another."""
+
+    inode: int
+    at: int
+
+
+def _tail(path: Path, count: int) -> tuple[list[str], _Read]:
+    with path.open("rb") as log:
+        end = log.seek(0, os.SEEK_END)
+        log.seek(max(end - TAIL_BYTES, 0))
+        lines = log.read().decode(errors="replace").splitlines()[-count:]
+        return lines, _Read(os.fstat(log.fileno()).st_ino, log.tell())
+
+
+def _news(path: Path, read: _Read) -> Iterator[str]:
+    """Yield the lines that come, for ever."""
+    left = ""
+    while True:
+        with path.open("rb") as log:
+            now = os.fstat(log.fileno())
+            if now.st_ino != read.inode or now.st_size < read.at:
+                read, left = _Read(now.st_ino, 0), ""
+            log.seek(read.at)
+            found = log.read()
+        read = _Read(read.inode, read.at + len(found))
+        *whole, left = (left + found.decode(errors="replace")).split("\n")
+        yield from whole
+        time.sleep(LOOK_S)

@@ -1,0 +1,305 @@
+"""Entries of a journal: how it begins, what one says of an event, and the chain in which each stands for all before.
+
+And what it knows of the verdicts on a reply: which of its calls may be carried out by now.
+"""
+
+from collections.abc import Collection, Iterable
+from hashlib import sha256
+from typing import Any, cast
+
+from pydantic import ValidationError
+from pydantic_core import to_json
+
+from orga.workflows.decisions.begin import is_fork
+from orga.workflows.decisions.review_stages import CALL_STAGES, LET_THROUGH, REJECTED, Standing, Standings, Word
+from orga.workflows.types import names
+from orga.workflows.types.context import record_digest, reference, text_digest
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.past import ForkedFrom
+from orga.workflows.types.recall import (
+    STORE_KNOWLEDGE,
+    RecalledContext,
+    RecalledRef,
+    StoredRef,
+    recall_id,
+    told_in,
+)
+from orga.workflows.types.setup import Setup
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.status import Happening, JournalEntry
+from orga.workflows.types.tool_calls.gate import LEARNINGS
+
+GENESIS = ""
+"""The hash before the first entry."""
+
+
+def chained(previous: str, entry: JournalEntry) -> str:
+    """Return the hash of an entry: sha256 over the hash before it and every field of its own."""
+    return sha256(previous.encode() + _body(entry)).hexdigest()
+
+
+def canonical_line(entry: JournalEntry) -> bytes:
+    """Return an entry as it stands in an export: what is hashed, with the hash as its last field."""
+    return _body(entry)[:-1] + b',"hash":"' + entry.hash.encode() + b'"}'
+
+
+def _body(entry: JournalEntry) -> bytes:
+    """Return the canonical form: the fields in their order, no spaces, UTF-8."""
+    return to_json(entry.model_dump(mode="json", exclude={"hash"}))
+
+
+def first_break(entries: Iterable[JournalEntry]) -> int | None:
+    """Return the sequence of the first entry whose hash or number does not follow from those before it, or None."""
+    previous = GENESIS
+    for expected, entry in enumerate(entries):
+        previous = chained(previous, entry)
+        if entry.hash != previous or entry.sequence != expected:
+            return entry.sequence
+    return None
+
+
+SIGNALS = frozenset({"steer", "add_context", "pause", "resume", "abort", "answer"})
+"""Signals that a run knows."""
+
+GOAL_SIGNALS = SIGNALS | {"override_step"}
+"""Those that a goal knows."""
+
+SESSION_SIGNALS = SIGNALS | {"close"}
+"""Those that a session knows."""
+
+KNOWN_SIGNALS = {names.GOAL_WORKFLOW: GOAL_SIGNALS, names.SESSION_WORKFLOW: SESSION_SIGNALS}
+"""By the kind of run; other kinds know `SIGNALS`."""
+
+WAITS = frozenset({"await_turn"})
+"""Updates that change nothing."""
+
+Found = list[tuple[str, dict[str, Any]]]
+"""Events of the journal, each with its data."""
+
+
+def used(reply: Reply) -> dict[str, Any]:
+    """Return what a model call used."""
+    cost = {} if reply.cost_usd is None else {"cost_usd": reply.cost_usd}
+    return {"usage": reply.usage.model_dump(), **cost}
+
+
+def failed_over(reply: Reply) -> Found:
+    """Return which models gave way before this one answered."""
+    return [("ModelFailedOver", each.describe()) for each in reply.failed_over]
+
+
+def intervention(happening: Happening, known: Collection[str] = SIGNALS) -> Found:
+    """Return what a signal or an update is told as; `known` are the signals that the run takes."""
+    value = happening.value[0] if happening.value else None
+    told = {"text": value} if value is not None else {}
+    if happening.kind == "updated" and happening.name in WAITS:
+        return []
+    if happening.kind == "updated":
+        return [("InterventionReceived", {"kind": happening.name, **told})]
+    if happening.name == "rewound":
+        if happening.text:
+            return [("InterventionReceived", {"kind": "rewind", "refused": happening.text})]
+        rewind = as_object(value)
+        steer = {"text": rewind["steer"]} if rewind.get("steer") else {}
+        left = {"left": rewind["left"]} if rewind.get("left") else {}
+        return [
+            ("InterventionReceived", {"kind": "rewind", "to_iteration": rewind.get("to_iteration"), **steer, **left})
+        ]
+    if happening.name not in known:
+        return [("InterventionReceived", {"kind": happening.name, "known": False})]
+    return [("InterventionReceived", {"kind": happening.name, **told})]
+
+
+def termination(happening: Happening) -> dict[str, Any]:
+    """Return how a run ended."""
+    if happening.kind == "workflow_completed":
+        found = as_object(happening.value)
+        keys = ("iterations", "usage", "tool_calls", "duration_s", "conversation_digest")
+        return {**as_object(found.get("termination")), **{key: found.get(key) for key in keys}}
+    reasons = {
+        "workflow_failed": "error",
+        "workflow_cancelled": "aborted",
+        "workflow_terminated": "aborted",
+        "workflow_timed_out": "timeout",
+    }
+    detail = happening.text or happening.kind.removeprefix("workflow_")
+    return {"reason": reasons.get(happening.kind, "error"), "detail": detail}
+
+
+def as_object(value: object) -> dict[str, Any]:
+    """Return a JSON object, or an empty one for anything else."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+class JournalStart:
+    """Tells it once: of a fork when it has read its past, where its task may stand."""
+
+    def __init__(self) -> None:
+        self.agent = ""
+        """That the run is of, as far as that is known."""
+        self._awaiting: dict[str, Any] | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a fork has not read its past yet: what happens before that is told behind its start."""
+        return self._awaiting is not None
+
+    def begun(self, given: dict[str, Any]) -> Found:
+        """Return what a run was started with; nothing yet where it is a fork."""
+        if is_fork(given):
+            self._awaiting = given
+            return []
+        return self._begun(given)
+
+    def forked(self, past: AgentState) -> Found:
+        """Return what a fork goes on from, unless its start was told already."""
+        if self._awaiting is None:
+            return []
+        source, asked = past.forked_from.model_dump() if past.forked_from else {}, self._awaiting.get("task")
+        guidance = {"guidance": asked} if asked and asked != past.input.task else {}  # a goal stays what it is
+        return self._begun(past.input.model_dump(mode="json", exclude_unset=True), forked_from=source, **guidance)
+
+    def unread(self) -> Found:
+        """Return what a fork was started with that has not read its past."""
+        given = self._awaiting or {}
+        fork = as_object(given.get("fork"))
+        return self._begun(given, forked_from={key: fork.get(key) for key in ForkedFrom.model_fields})
+
+    def _begun(self, given: dict[str, Any], **forked: Any) -> Found:
+        self.agent, self._awaiting = str(given.get("agent") or "default"), None
+        rest = {key: value for key, value in given.items() if key not in {"task", "goal", "fork"}}
+        if isinstance(messages := rest.get("messages"), list):
+            rest["messages"] = len(cast("list[Any]", messages))
+        task = str(given.get("task") or given.get("goal") or "")
+        return [("Started", {"task": task, "input": rest, **forked})]
+
+
+def prepared(setup: Setup) -> dict[str, Any]:
+    """Return what acts in the run: in full, but for instructions and definitions of tools, which are told by digest."""
+    optional = {
+        "policy_version": setup.policy_version,
+        "build": setup.build,
+        "loop_version": setup.loop_version,
+    }
+    return {
+        "model": setup.model,
+        "instructions": reference(text_digest(setup.instructions)),
+        "tools": {spec.name: reference(record_digest(spec)) for spec in setup.tools},
+        "config": setup.config.model_dump(mode="json", exclude_none=True),
+        "policy": setup.policy,
+        **{key: value for key, value in optional.items() if value},
+        **({"tiers": {what: tier.model_dump() for what, tier in setup.tiers.items()}} if setup.tiers else {}),
+        **({"prompts": {"digest": setup.prompts.digest, "own": sorted(setup.prompts.texts)}} if setup.prompts else {}),
+    }
+
+
+PASSED = LET_THROUGH - REJECTED
+APPROVED: frozenset[Standing] = frozenset({"approved"})
+UNDECIDED: frozenset[Standing] = frozenset({"proposed", "held", "approved"})
+BESIDE: frozenset[Standing] = frozenset({"proposed", "allowed"})
+"""What the gate is asked about at once: all calls at first, then those that waited beside held ones."""
+
+
+class JournalVerdicts:
+    """Follows the calls of a reply from the gate's first word on them to the last, by their indexes.
+
+    `in_question` are the calls that others may have a word on before they are carried out.
+    """
+
+    def __init__(self, size: int, *, in_question: Collection[int] = (), is_paused: bool) -> None:
+        self._standings = Standings[int](CALL_STAGES, range(size))
+        self._in_question = frozenset(in_question)
+        self._is_paused = is_paused
+
+    @property
+    def allowed(self) -> tuple[int, ...]:
+        """The calls that the gate lets through by now."""
+        return self._standings.among(LET_THROUGH)
+
+    @property
+    def passed(self) -> tuple[int, ...]:
+        """Those of them that no later stage has turned down."""
+        return self._standings.among(PASSED)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nobody has anything more to say before the calls are carried out."""
+        if self._standings.among(UNDECIDED):
+            return False
+        return not any(index in self._in_question or self._standings.is_late(index) for index in self.passed)
+
+    def hear(self, index: int, word: Word) -> None:
+        """Take in what is said of a call; what cannot follow what was said before is nothing."""
+        self._standings.hear(index, word)
+        if self._is_paused:
+            self._standings.hold_up()
+
+    def take_gate_failure(self, index: int | None) -> list[int]:
+        """Take in that the gate failed and denied what it was asked about; None stands for several calls at once."""
+        about = [index] if index is not None else list(self._standings.among(BESIDE))
+        for each in about:
+            self.hear(each, "deny")
+        return about
+
+    def paused(self, is_paused: bool) -> None:
+        """Take in that the run is paused, or goes on."""
+        self._is_paused = is_paused
+        if is_paused:
+            self.stood_still()
+
+    def stood_still(self) -> None:
+        """Take in that the run waits for a person."""
+        self._standings.hold_up()
+
+    def started(self, index: int) -> None:
+        """Take in that a call is carried out: so it was allowed, as was each approved one that nothing is known of."""
+        for each in (index, *self._standings.among(APPROVED)):
+            self._standings.show_begun(each)
+
+
+MAX_DIGITS = 9
+
+
+def recalled(happening: Happening) -> dict[str, Any]:
+    """Return what was recalled ahead of a reasoning step, and what became of the block."""
+    if happening.kind != "finished":
+        return {"terms": [], "items": [], "error": happening.text, "block": "none"}
+    found = RecalledContext.model_validate(happening.value)
+    block = "kept" if found.same else "injected" if found.text else "none"
+    told: dict[str, Any] = {"terms": list(found.terms), "items": _items(found.items), "block": block}
+    return {**told, **({"taint": list(found.taint)} if found.taint else {}), **_error(found.error)}
+
+
+def recalled_for(activity_id: str) -> int:
+    """Return the iteration of the reasoning step that it was recalled for; 0 where the id is another's."""
+    iteration = activity_id.removesuffix(recall_id("")) if activity_id.endswith(recall_id("")) else ""
+    return int(iteration) if iteration.isdecimal() and len(iteration) <= MAX_DIGITS else 0
+
+
+def known(happening: Happening) -> list[tuple[str, dict[str, Any]]]:
+    """Return what a call of a knowledge tool brings: what it has recalled or stored; of learnings a failure, too."""
+    if happening.kind != "finished":
+        is_learning = happening.key == LEARNINGS
+        return [("KnowledgeStored", {"place": LEARNINGS, "error": happening.text})] if is_learning else []
+    try:
+        told = told_in(happening.name, happening.value)
+    except ValidationError:
+        return []
+    if happening.name != STORE_KNOWLEDGE:
+        data = {"place": happening.key, "terms": list(told.terms), "items": _items(told.items)}
+        return [("KnowledgeRecalled", {**data, **({"taint": list(told.taint)} if told.taint else {})})]
+    stored = () if told.stored is None else (told.stored, *told.evidence)
+    return [("KnowledgeStored", {"place": happening.key, **_stored(each)}) for each in stored]
+
+
+def _items(items: tuple[RecalledRef, ...]) -> list[dict[str, Any]]:
+    return [{"id": each.id, "score": each.score, **({"tainted": True} if each.tainted else {})} for each in items]
+
+
+def _stored(stored: StoredRef) -> dict[str, Any]:
+    told = {"id": stored.id, "kind": stored.kind, "change": stored.change}
+    return {**told, **({"contradicts": list(stored.contradicts)} if stored.contradicts else {})}
+
+
+def _error(error: str) -> dict[str, str]:
+    return {"error": error} if error else {}

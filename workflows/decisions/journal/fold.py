@@ -1,0 +1,322 @@
+"""The journal of a run, folded from its history: never a second log."""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any
+
+from orga.workflows.decisions.begin import state_in
+from orga.workflows.decisions.compaction import compaction_data
+from orga.workflows.decisions.hydration import HYDRATED, with_reference_counts
+from orga.workflows.decisions.journal.entries import (
+    GENESIS,
+    KNOWN_SIGNALS,
+    SIGNALS,
+    Found,
+    JournalStart,
+    as_object,
+    chained,
+    failed_over,
+    intervention,
+    known,
+    prepared,
+    recalled,
+    recalled_for,
+    termination,
+    used,
+)
+from orga.workflows.decisions.journal.iteration import CallTimes, JournalIteration
+from orga.workflows.decisions.tool_calls.recovery import recovery_of
+from orga.workflows.types import names
+from orga.workflows.types.context import ReasonRequest
+from orga.workflows.types.control import Note
+from orga.workflows.types.goals.requests import GoalReply
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.recall import KNOWLEDGE_TOOLS
+from orga.workflows.types.setup import Setup
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.status import Happening, HappeningKind, JournalEntry
+from orga.workflows.types.tool_calls.delegation import delegated_place
+from orga.workflows.types.tool_calls.gate import APART, Verdicts, asked_about
+from orga.workflows.types.tool_calls.loop_tools import CALL_ENDS
+
+PAUSES = frozenset({"pause", "resume"})
+"""Signals after which the run stands still, or goes on."""
+
+
+class JournalFold:
+    """Takes in one event after the other and returns the entries that it brings."""
+
+    def __init__(self) -> None:
+        self._agent = ""
+        self._iteration = 0
+        self._prompt = ""
+        self._sequence = 0
+        self._hash = GENESIS
+        self._setup: Setup | None = None
+        self._is_paused = False
+        self._run = JournalIteration()
+        self._summary: dict[str, Any] = {}
+        self._beginning = JournalStart()
+        self._build = ""
+        self._signals = SIGNALS
+        self._times = CallTimes()
+        self._replied_at: datetime | None = None
+
+    def feed(self, happening: Happening) -> list[JournalEntry]:
+        """Return the entries that this event brings, in order."""
+        self._times.hear(happening)
+        return [self._entry(happening.at, event, data) for event, data in self._opened(happening)]
+
+    def nested(self, entry: JournalEntry, run: str) -> JournalEntry:
+        """Return an entry of a delegated run as one of this journal; an entry from further down keeps its run."""
+        return self._chained(entry.with_place(self._sequence, {"run": run, **entry.data}))
+
+    def _opened(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
+        """Yield what an event brings; whatever it is, that the run was started comes first."""
+        for found in self._events(happening):
+            if self._beginning.is_due:
+                yield from self._named(self._beginning.unread())
+            yield found
+
+    def _events(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
+        readers: dict[HappeningKind, Callable[[Happening], Iterable[tuple[str, dict[str, Any]]]]] = {
+            "started": self._start,
+            "signaled": self._signaled,
+            "updated": intervention,
+            "noted": self._noted,
+            "scheduled": self._scheduled,
+            "finished": self._ended,
+            "failed": self._ended,
+            "cancelled": self._ended,
+            "child_started": self._delegated,
+            "child_finished": self._delegated,
+            "child_failed": self._delegated,
+            "continued_as_new": lambda _: [],
+            "decided": self._decided,
+        }
+        return readers.get(happening.kind, self._terminated)(happening)
+
+    def _start(self, happening: Happening) -> Found:
+        arguments: list[Any] = happening.value or []
+        self._signals = KNOWN_SIGNALS.get(happening.name, SIGNALS)
+        if state := state_in(arguments[1]) if len(arguments) > 1 else None:
+            ended = self._collected() if state.pending is None else []
+            self._iteration = state.iteration
+            self._setup, self._is_paused = state.setup, state.paused
+            self._run = JournalIteration()
+            if state.pending is not None:
+                self._run = JournalIteration(state.iteration, state.setup, is_paused=self._is_paused)
+                self._run.replied(state.pending)
+                self._replied_at = happening.at
+            if state.setup is not None:
+                self._agent = state.setup.agent
+            return ended
+        return self._named(self._beginning.begun(as_object(arguments[0] if arguments else None)))
+
+    def _decided(self, happening: Happening) -> Found:
+        """Tell that other code decides from here on, which the first to decide is not."""
+        before, self._build = self._build, happening.key
+        return [("BuildChanged", {"before": before, "build": self._build})] if before not in {"", self._build} else []
+
+    def _forked(self, happening: Happening) -> Found:
+        if happening.kind != "finished":
+            return []
+        past = AgentState.model_validate(happening.value)
+        self._iteration = past.iteration
+        return self._named(self._beginning.forked(past))
+
+    def _named(self, found: Found) -> Found:
+        self._agent = self._beginning.agent
+        return found
+
+    def _scheduled(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
+        """Lazily: what ends an iteration is told before the next one begins."""
+        if happening.name not in names.TURNS:
+            if self._run.begins(happening.key):
+                yield from self._dispatched(is_begun=True)
+            return
+        yield from self._collected()
+        request = ReasonRequest.model_validate(happening.value)
+        self._iteration, self._prompt = request.iteration, request.context.head
+        self._run = JournalIteration(request.iteration, self._setup, is_paused=self._is_paused)
+        compacted = compaction_data(request.context)
+        if compacted:
+            yield "ContextCompacted", {**compacted, **self._summary}
+            self._summary = {}
+
+    def _ended(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
+        readers: dict[str, Callable[[Happening], Iterable[tuple[str, dict[str, Any]]]]] = {
+            **dict.fromkeys(names.MODEL_CALLS, self._asked_aside),
+            names.READ_PAST: self._forked,
+            "prepare": self._prepared,
+            "summarise": self._summarised,
+            **dict.fromkeys(names.TURNS, self._reasoned),
+            "gate": self._gated,
+            names.RECALL_CONTEXT: self._recalled,
+        }
+        if happening.name in names.OWN_ACTIVITIES - readers.keys():
+            return []
+        return readers.get(happening.name, self._acted)(happening)
+
+    def _prepared(self, happening: Happening) -> Found:
+        if happening.kind != "finished":
+            return []
+        self._setup = Setup.model_validate(happening.value)
+        self._agent = self._setup.agent
+        return [("Prepared", prepared(self._setup))]
+
+    def _summarised(self, happening: Happening) -> Found:
+        """Keep what a summary used for the compaction that it is for."""
+        if happening.kind != "finished":
+            return []
+        reply = Reply.model_validate(happening.value)
+        self._summary = used(reply)
+        return failed_over(reply)
+
+    def _asked_aside(self, happening: Happening) -> Found:
+        """Tell which models gave way; what the reply comes to is told by the run, in a note."""
+        return failed_over(Reply.model_validate(happening.value)) if happening.kind == "finished" else []
+
+    def _reasoned(self, happening: Happening) -> Found:
+        if happening.kind != "finished":
+            return []
+        is_goals = happening.name in names.GOAL_TURNS
+        reply = (GoalReply if is_goals else Reply).model_validate(happening.value)
+        self._run.replied(reply)
+        self._replied_at = happening.at
+        actions: list[dict[str, Any]] = [
+            {"tool": call.name, "call_id": call.call_id, "arguments": call.arguments} for call in reply.calls
+        ]
+        if not actions:
+            actions = [{"respond": reply.text}]
+        turn = {"turn": happening.name} if is_goals else {}
+        if is_goals and reply.model != names.PLANNED:
+            turn["prompt"] = self._prompt
+        told = {**turn, "actions": actions, "finish": reply.finish, **used(reply)}
+        if reply.left_out:
+            told["left_out"] = {"calls": reply.left_out, "tools": reply.left_out_tools}
+        if isinstance(reply, GoalReply) and reply.repaired:
+            told["repaired"] = True
+        return [*failed_over(reply), ("ReasoningComplete", told)]
+
+    def _gated(self, happening: Happening) -> Found:
+        """Take in the gate's word, and say that calls are carried out as soon as nobody has more to say on them."""
+        if happening.kind != "finished":
+            return self._gate_failed(happening, {"error": happening.text})
+        told = Verdicts.model_validate(happening.value).by_place(happening.key)
+        if told is None:
+            return self._gate_failed(happening, {"error": "the gate does not say what its verdicts are about"})
+        verdicts = self._run.in_call_order(told)
+        shown = [v.model_dump(exclude_defaults=True, exclude={"permit"}) for v in verdicts.values()]
+        denied = sum(v.decision != "allow" for v in verdicts.values())
+        judged: dict[str, Any] = {"action_count": len(verdicts), "denied_count": denied, "places": list(verdicts)}
+        judged["verdicts"] = shown
+        if (about := next(iter(verdicts), "")) in APART:
+            return [("PolicyEvaluated", {**judged, "about": about})]
+        calls = self._run.take_verdicts(verdicts)
+        again = {} if calls is None else {"calls": calls}
+        return [("PolicyEvaluated", {**judged, **again}), *self._dispatched_if_final()]
+
+    def _gate_failed(self, happening: Happening, told: dict[str, Any]) -> Found:
+        """Take in that the gate has come to nothing: what it was asked about is denied."""
+        about = asked_about(happening.key)
+        places = self._run.take_gate_failure(about) if about else []
+        known = {"places": places} if places else {}
+        failed = {**told, "action_count": len(places) or self._run.proposals, **known}
+        return [("PolicyEvaluated", failed), *self._dispatched_if_final()]
+
+    def _recalled(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
+        """Tell what was recalled ahead of a reasoning step; with it the next iteration begins."""
+        yield from self._collected()
+        self._iteration = recalled_for(happening.key) or self._iteration
+        yield "KnowledgeRecalled", recalled(happening)
+
+    def _acted(self, happening: Happening) -> Found:
+        outcome = "ok" if happening.kind == "finished" else happening.kind
+        told = known(happening) if happening.name in KNOWLEDGE_TOOLS else []
+        begun = self._dispatched(is_begun=True) if self._run.begins(happening.key) else []
+        self._run.ended(happening.key, outcome, happening.text)
+        return [*begun, *self._retried(happening, outcome), *told, *self._collected_if_complete()]
+
+    def _retried(self, happening: Happening, outcome: str) -> Found:
+        """Say that a call was tried again, if its recovery is that alone: of any other the run makes a note."""
+        spec = self._setup.tool(happening.name) if self._setup else None
+        if spec is None or self._setup is None or not happening.failed_before:
+            return []
+        if recovery_of(spec, self._setup.config).strategy != "retry":
+            return []
+        call = {"tool": spec.name, **self._run.call(happening.key)}
+        error = happening.text or happening.failed_before
+        told = {"strategy": "retry", "error": error, "outcome": outcome, "attempts": happening.attempts}
+        return [("RecoveryTriggered", {**call, **told})]
+
+    def _noted(self, happening: Happening) -> Found:
+        return [told for note in map(Note.model_validate, happening.value or []) for told in self._note(note)]
+
+    def _note(self, note: Note) -> Found:
+        told = (note.event, note.data)
+        if note.event == HYDRATED:
+            return [(note.event, with_reference_counts(note.data))]
+        if note.event not in CALL_ENDS or "place" not in note.data:
+            self._run.noted(note)
+            return [(note.event, self._run.with_arguments(note.data)), *self._dispatched_if_final()]
+        place = str(note.data.get("place"))
+        begun = self._dispatched(is_begun=True) if self._run.begins(place) else []
+        outcome = note.data.get("outcome")  # a decision's is what was decided
+        self._run.ended(place, outcome if isinstance(outcome, str) else "ok", str(note.data.get("error") or ""))
+        return [*begun, told, *self._collected_if_complete()]
+
+    def _signaled(self, happening: Happening) -> Found:
+        if happening.name in PAUSES:
+            self._is_paused = happening.name == "pause"
+            self._run.paused(self._is_paused)
+        return intervention(happening, self._signals)
+
+    def _delegated(self, happening: Happening) -> Found:
+        place = delegated_place(happening.key)
+        if happening.kind == "child_started":
+            begun = self._dispatched(is_begun=True) if self._run.begins(place) else []
+            given = as_object(happening.value)
+            data = {"agent": given.get("agent", ""), "task": given.get("task", ""), "workflow_id": happening.key}
+            return [*begun, ("DelegationStarted", {**self._run.call(place), **data})]
+        ended = as_object(happening.value)
+        how = as_object(ended.get("termination")) or {"reason": "error", "detail": happening.text}
+        is_good = how.get("reason") == "completed"
+        self._run.ended(place, "ok" if is_good else "failed", "" if is_good else str(how.get("detail", "")))
+        data = {"workflow_id": happening.key, **how, "usage": ended.get("usage")}
+        return [("DelegationEnded", {**self._run.call(place), **data}), *self._collected_if_complete()]
+
+    def _terminated(self, happening: Happening) -> Found:
+        unused: Found = [("ContextCompacted", {"unused": True, **self._summary})] if self._summary else []
+        return [*self._collected(), *unused, ("Terminated", termination(happening))]
+
+    def _collected_if_complete(self) -> Found:
+        return self._collected() if self._run.is_complete else []
+
+    def _collected(self) -> Found:
+        """Say what became of the calls of the iteration, unless that was said already."""
+        unbegun = self._dispatched(is_begun=False) if self._run.undispatched else []
+        return [*unbegun, ("ObservationsCollected", self._run.collected())] if self._run.is_open else unbegun
+
+    def _dispatched_if_final(self) -> Found:
+        undispatched = self._run.undispatched
+        return self._dispatched(is_begun=True) if undispatched is not None and undispatched.is_final else []
+
+    def _dispatched(self, *, is_begun: bool) -> Found:
+        """Say which calls are carried out; where there are none, also that nothing became of them."""
+        dispatched = ("ToolsDispatched", self._run.dispatched(is_begun=is_begun))
+        return [dispatched, *self._collected_if_complete()]
+
+    def _entry(self, at: datetime, event: str, data: dict[str, Any]) -> JournalEntry:
+        number, agent, iteration = self._sequence, self._agent, self._iteration
+        if event == "ToolsDispatched" and self._replied_at is not None:
+            data = {**data, "duration_s": round((at - self._replied_at).total_seconds(), 3)}
+        entry = JournalEntry(sequence=number, timestamp=at, agent=agent, iteration=iteration, event=event, data=data)
+        if event == "ObservationsCollected":
+            entry = entry.with_took(self._times.took_s(iteration, self._run.reply))
+        return self._chained(entry)
+
+    def _chained(self, entry: JournalEntry) -> JournalEntry:
+        self._hash = chained(self._hash, entry)
+        self._sequence += 1
+        return entry.with_hash(self._hash)

@@ -1,0 +1,234 @@
+"""What the journal knows of the iteration that is under way: its reply, what became of each call, how long it took."""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, cast
+
+from orga.workflows.decisions.journal.entries import JournalVerdicts
+from orga.workflows.decisions.review_stages import is_in_question, told_word
+from orga.workflows.types.control import Note
+from orga.workflows.types.messages import Reply
+from orga.workflows.types.names import OWN_ACTIVITIES
+from orga.workflows.types.setup import Setup
+from orga.workflows.types.status import Happening
+from orga.workflows.types.tool_calls.delegation import delegated_place
+from orga.workflows.types.tool_calls.gate import SEVERAL, Verdict, is_place
+
+_PLACE = re.compile(r"(?P<iteration>\d{1,9})\.(?P<index>\d{1,9})(?:\.[a-pr-z]\d+)*")
+"""Of a call of a reply, or a part of one; behind a `q` a call is sent again later."""
+
+
+class JournalIteration:
+    """Collects outcomes until every allowed call has one."""
+
+    def __init__(self, iteration: int = 0, setup: Setup | None = None, *, is_paused: bool = False) -> None:
+        self.reply: Reply | None = None
+        self._iteration = iteration
+        self._setup = setup
+        self._is_paused = is_paused
+        self._verdicts: JournalVerdicts | None = None
+        self._expected: set[int] | None = None
+        self._is_collected = False
+        self._scheduled: set[int] = set()
+        self._outcomes: dict[int, dict[str, Any]] = {}
+
+    @property
+    def proposals(self) -> int:
+        """How many things the reply proposes: its calls, else the answer."""
+        return len(self.reply.calls) if self.reply and self.reply.calls else 1
+
+    @property
+    def undispatched(self) -> JournalVerdicts | None:
+        """The verdicts on calls of which it was not told yet that they are carried out."""
+        return self._verdicts if self._expected is None else None
+
+    def replied(self, reply: Reply) -> None:
+        """Take in the model's reply."""
+        self.reply = reply
+
+    def take_verdicts(self, verdicts: Mapping[str, Verdict]) -> list[str] | None:
+        """Take in verdicts by their places, and return which of the reply's calls they are on; None for the first."""
+        own = {index: verdict for place, verdict in verdicts.items() if (index := self._whole(place)) is not None}
+        is_first = self._verdicts is None and bool(own or (self._answer and self._answer in verdicts))
+        if is_first:
+            self._verdicts = self._unjudged()
+        if undispatched := self.undispatched:
+            for index, verdict in own.items():
+                undispatched.hear(index, verdict.decision)
+        return None if is_first else [str(self._call(index).get("call_id")) for index in own]
+
+    def take_gate_failure(self, about: str) -> list[str]:
+        """Take in that the gate failed, and return the places that it has denied so, as far as they are known.
+
+        A reply that it has said nothing of by then has no calls to be told of.
+        """
+        index, is_whole_reply = self._whole(about), about in {self._answer, SEVERAL.format(self._iteration)}
+        if self._verdicts is None and (is_whole_reply or index is not None):
+            self._verdicts, self._expected, self._is_collected = self._unjudged(), set(), True
+        if self._verdicts is not None and (is_whole_reply or index is not None) and about != self._answer:
+            return [f"{self._iteration}.{each}" for each in self._verdicts.take_gate_failure(index)]
+        return [about] if is_place(about) else []
+
+    def in_call_order(self, verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
+        """Return verdicts on calls of the reply in the order of the calls; all others as they are."""
+        indexes = {place: self._whole(place) for place in verdicts}
+        return dict(sorted(verdicts.items(), key=lambda pair: indexes[pair[0]] or 0))
+
+    def noted(self, note: Note) -> None:
+        """Take in what is asked and said about the calls, or about the budget for them."""
+        told, verdicts, index = note.data, self.undispatched, self._whole(str(note.data.get("place", "")))
+        if verdicts is None:
+            return
+        if note.event == "ApprovalRequested" and (told.get("kind") == "budget" or index is not None):
+            verdicts.stood_still()
+        elif index is None:
+            return
+        elif (word := told_word(note.event, told)) is not None:
+            verdicts.hear(index, word)
+
+    def with_arguments(self, told: dict[str, Any]) -> dict[str, Any]:
+        """Return what a note says, with the arguments of the calls that a recovery made as those of the reply's."""
+        made = told.get("calls")
+        if not isinstance(made, list):
+            return told
+        return {**told, "calls": [self._with_known(each) for each in cast("list[dict[str, Any]]", made)]}
+
+    def paused(self, is_paused: bool) -> None:
+        """Take in that the run is paused, or goes on."""
+        self._is_paused = is_paused
+        if self._verdicts:
+            self._verdicts.paused(is_paused)
+
+    def begins(self, key: str) -> bool:
+        """Return whether what stands at this place shows that the reply's calls are carried out, and this is untold.
+
+        It may be a part of a call, or a fallback, which is another call. One that is sent again is
+        none of this reply.
+        """
+        index = self._index(key)
+        if index is None:
+            return False
+        if ".f" not in key:
+            self._scheduled.add(index)
+        if self._expected is None:
+            self._verdicts = self._verdicts or self._unjudged()
+            self._verdicts.started(index)
+            return True
+        if index not in self._expected:  # nobody let it through: what becomes of it is told all the same
+            self._expected.add(index)
+            self._is_collected = False
+        return False
+
+    def dispatched(self, *, is_begun: bool) -> dict[str, Any]:
+        """Return the calls that are carried out; none where the history shows nothing of it."""
+        verdicts = self._verdicts
+        self._expected = set(verdicts.allowed if verdicts else ())
+        tools = [self._call(index) for index in verdicts.passed] if verdicts and is_begun else []
+        return {"tool_count": len(tools), "tools": tools}
+
+    def ended(self, key: str, outcome: str, error: str) -> None:
+        """Take in what became of a call; attempts of a recovery have keys of their own and are not calls."""
+        index = self._index(key)
+        if index is not None and _is_whole(key):
+            self._outcomes[index] = {**self._call(index), "outcome": outcome, **({"error": error} if error else {})}
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every call has succeeded; one that failed may be recovered yet."""
+        return self.is_open and all(self._outcomes.get(i, {}).get("outcome") == "ok" for i in self._expected or ())
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is told that calls are carried out, and not what became of them."""
+        return self._expected is not None and not self._is_collected
+
+    def collected(self) -> dict[str, Any]:
+        """Return what became of every allowed call."""
+        self._is_collected = True
+        outcomes = [
+            self._outcomes.get(index) or {**self._call(index), "outcome": self._without(index)}
+            for index in sorted(self._expected or ())
+        ]
+        return {"observation_count": len(self.reply.calls) if self.reply else 0, "outcomes": outcomes}
+
+    def call(self, key: str) -> dict[str, Any]:
+        """Return the call at a place, as the journal shows it."""
+        index = self._index(key)
+        return self._call(index) if index is not None and _is_whole(key) else {"call_id": key}
+
+    @property
+    def _answer(self) -> str:
+        """The place of an answer; "" where the reply is none."""
+        return str(self._iteration) if self.reply is not None and not self.reply.calls else ""
+
+    def _unjudged(self) -> JournalVerdicts:
+        size = len(self.reply.calls) if self.reply else 0
+        return JournalVerdicts(size, in_question=self._in_question(), is_paused=self._is_paused)
+
+    def _in_question(self) -> list[int]:
+        calls = self.reply.calls if self.reply else ()
+        return [index for index, call in enumerate(calls) if is_in_question(self._setup, call)]
+
+    def _with_known(self, made: dict[str, Any]) -> dict[str, Any]:
+        index = self._index(str(made.get("place", "")))
+        known = {} if index is None or self.reply is None else {"arguments": self.reply.calls[index].arguments}
+        return {**known, **made}
+
+    def _whole(self, place: str) -> int | None:
+        """Return which of the reply's calls has this place; None of a part of one."""
+        return self._index(place) if _is_whole(place) else None
+
+    def _call(self, index: int) -> dict[str, Any]:
+        call = self.reply.calls[index] if self.reply else None
+        return {"tool": call.name, "call_id": call.call_id} if call else {}
+
+    def _without(self, index: int) -> str:
+        return "unfinished" if index in self._scheduled else "not_run"
+
+    def _index(self, key: str) -> int | None:
+        """Return which of the reply's calls has this place, or a part of it."""
+        found = _PLACE.fullmatch(key)
+        if found is None or int(found["iteration"]) != self._iteration:
+            return None
+        index, calls = int(found["index"]), self.reply.calls if self.reply else ()
+        return index if index < len(calls) else None
+
+
+def _is_whole(key: str) -> bool:
+    return key.count(".") == 1
+
+
+_ENDS = {"finished", "failed", "cancelled", "child_finished", "child_failed"}
+
+
+class CallTimes:
+    """Times each call, what a recovery did for it included; takes in one event after the other.
+
+    Of a call inside a workflow task the history has no beginning.
+    """
+
+    def __init__(self) -> None:
+        self._begun: dict[str, datetime] = {}
+        self._ended: dict[str, datetime] = {}
+
+    def hear(self, happening: Happening) -> None:
+        """Take in the beginning or the end of a call, or of a part of one."""
+        key = delegated_place(happening.key) if happening.kind.startswith("child_") else happening.key
+        found = None if happening.name in OWN_ACTIVITIES else _PLACE.fullmatch(key)
+        if found is None:
+            return
+        place = f"{found['iteration']}.{found['index']}"
+        if happening.kind in {"scheduled", "child_started"}:
+            self._begun.setdefault(place, happening.at)
+        elif happening.kind in _ENDS:
+            self._ended[place] = happening.at
+
+    def took_s(self, iteration: int, reply: Reply | None) -> dict[str, float]:
+        """Return the seconds of the calls of a reply whose beginning and end are known, by their ids."""
+        places = {call.call_id: f"{iteration}.{index}" for index, call in enumerate(reply.calls if reply else ())}
+        return {
+            call_id: (self._ended[place] - self._begun[place]).total_seconds()
+            for call_id, place in places.items()
+            if place in self._ended and place in self._begun
+        }

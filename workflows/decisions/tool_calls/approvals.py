@@ -1,0 +1,70 @@
+"""Approvals: the question about calls that are let through only after a person's yes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from hashlib import sha256
+
+from pydantic_core import to_json
+
+from orga.workflows.decisions.control.questions import item_about
+from orga.workflows.decisions.tool_calls.calls import fingerprint
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.questions import Item, Question
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.tool_calls.gate import ApprovalTerms, Verdict
+
+ID_CHARS = 24
+
+
+def item_of(
+    state: AgentState,
+    place: str,
+    call: ToolCall,
+    verdict: Verdict,
+    now: datetime,
+    *,
+    occasion: str = "",
+    stands_at: str = "",
+) -> Item:
+    """Return the item of a call that the verdict lets through only with a person's yes.
+
+    Args:
+        state: Of the run.
+        place: Of this question: the approval is bound to it.
+        call: As it would be carried out.
+        verdict: The gate's, or what stands for one.
+        now: Workflow time.
+        occasion: Of this asking alone, in this execution: a yes given before a reset never counts behind it.
+        stands_at: Place of the call, or iteration of the answer.
+    """
+    terms = verdict.approval or ApprovalTerms()
+    about, whole = _about(state.origin, place, call, verdict.version), call.model_dump()
+    before = item_about(state, about)
+    if before is not None:  # the run before this one was asking; where room was short it carried less of it
+        same = before.with_content(whole, verdict.version, verdict.reason, terms.approvers)
+        return before if before.call == whole else same
+    return Item(
+        approval_id=sha256(f"{about}/{occasion}".encode()).hexdigest()[:ID_CHARS],
+        about=about,
+        call=whole,
+        version=verdict.version,
+        reason=verdict.reason,
+        approvers=terms.approvers,
+        expires_at=now + timedelta(seconds=terms.expires_s),
+        answer=None,
+        place=stands_at,
+    )
+
+
+def _about(origin: str, place: str, call: ToolCall, version: str) -> str:
+    """Return the digest of exactly this call under exactly this policy: sha256, so a yes fits nothing else."""
+    identity = f"{origin}/{place}/{fingerprint(call)}/{to_json(call.arguments, inf_nan_mode='strings')!r}/{version}"
+    return sha256(identity.encode()).hexdigest()[:ID_CHARS]
+
+
+def question_about(items: Sequence[Item], question_id: str, now: datetime) -> Question:
+    """Return the one question about all of these."""
+    tools = ", ".join(str(item.call["name"]) for item in items)
+    return Question(question_id=question_id, kind="approval", since=now, text=f"approve {tools}?", items=tuple(items))

@@ -1,0 +1,132 @@
+"""A call: what makes two of them the same, the key of its effect, and what is told of one that brought no result.
+
+Taint says which untrusted content has entered a conversation. Policies may ask for more care from then on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import cast
+
+from pydantic_core import to_json
+
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.text import clip
+from orga.workflows.types.tool_calls.gate import Verdict
+from orga.workflows.types.tool_calls.recovery import FAILED, Outcome
+from orga.workflows.types.tool_calls.tools import ToolSpec
+from orga.workflows.types.usage import ToolCallCounts
+
+FINGERPRINT_CHARS = 16
+
+
+def fingerprint(call: ToolCall) -> str:
+    """Return the same text for the same tool with the same arguments, whatever the order of their keys."""
+    arguments = to_json(_ordered(call.arguments), inf_nan_mode="strings")
+    return sha256(call.name.encode() + b"/" + arguments).hexdigest()[:FINGERPRINT_CHARS]
+
+
+def _ordered(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _ordered(item) for key, item in sorted(cast("dict[str, object]", value).items())}
+    if isinstance(value, (list, tuple)):
+        return [_ordered(item) for item in cast("list[object]", value)]
+    return value
+
+
+KEY_CHARS = 32
+
+
+def idempotency_key(origin: str, place: str, call: ToolCall) -> str:
+    """Return a key that every attempt of exactly this call shares, and no other call has.
+
+    `origin` survives reset and continue-as-new, `place` is `<iteration>.<index>`; the arguments are in it, so that a
+    run that was rewound and proposes something else at the same place does not get the old effect.
+    """
+    arguments = to_json(call.arguments, inf_nan_mode="strings").decode()
+    identity = f"{origin}/{place}/{call.name}/{arguments}"
+    return sha256(identity.encode()).hexdigest()[:KEY_CHARS]
+
+
+SHOWN_BYTES = 1_000
+"""Of arguments that policy changed, in what the model is told."""
+
+_OPEN = ". The outcome is unknown: it may have taken effect."
+_DONE = ". It took effect, its answer can't be read."
+
+UNKNOWN = f"{_OPEN} Do not call it again before you have found out that it did not."
+TOOK_EFFECT = f"{_DONE} Do not call it again."
+
+
+def unclear(*, took_effect: bool) -> str:
+    """Say to people, after the error, what is known of the effect of a call that must not be repeated on a guess."""
+    return _DONE if took_effect else _OPEN
+
+
+def counted(counts: ToolCallCounts, outcomes: Sequence[Outcome]) -> ToolCallCounts:
+    """Return the counts with these calls."""
+    by_status = Counter(outcome.status for outcome in outcomes)
+    return counts.plus(
+        proposed=len(outcomes),
+        run=sum(outcome.was_run for outcome in outcomes),
+        denied=by_status["denied"],
+        invalid=by_status["invalid"],
+        not_run=by_status["not_run"],
+        failed=by_status["failed"] + by_status["cancelled"],
+    )
+
+
+def with_change(outcome: Outcome, verdict: Verdict) -> Outcome:
+    """Return the outcome with a word on the arguments that policy put in place of the model's."""
+    if verdict.arguments is None:
+        return outcome
+    used = to_json(verdict.arguments, inf_nan_mode="strings").decode()
+    return outcome.with_words(before=f"[Arguments changed by policy] {clip(used, SHOWN_BYTES)}\n")
+
+
+def refused(call: ToolCall, verdict: Verdict) -> Outcome:
+    """Return the outcome of a call that the gate turned down."""
+    if verdict.decision == "approval":
+        return Outcome(call=call, status="not_run", text=f"[Not run] a person has to approve this: {verdict.reason}")
+    if verdict.decision == "deny":
+        return Outcome(call=call, status="denied", text=f"[Policy denied] {verdict.reason}")
+    return Outcome(call=call, status="invalid", text=f"[Invalid call] {verdict.reason}")
+
+
+def failed(call: ToolCall, error: str, *, is_unknown: bool = False, took_effect: bool = False) -> Outcome:
+    """Return the outcome of a call whose attempts are used up."""
+    outcome = Outcome(call=call, status="failed", text=f"{FAILED}{error}", error=error, may_have_acted=is_unknown)
+    if not is_unknown:
+        return outcome
+    return outcome.with_words(after=TOOK_EFFECT if took_effect else UNKNOWN)
+
+
+def not_run(call: ToolCall, why: str = "the run was interrupted before this call started") -> Outcome:
+    """Return the outcome of a call that was never started."""
+    return Outcome(call=call, status="not_run", text=f"[Not run] {why}")
+
+
+def turned_away(call: ToolCall, text: str) -> Outcome:
+    """Return the outcome of a call that was answered instead of being started; `text` says by what."""
+    return Outcome(call=call, status="not_run", text=text)
+
+
+def cancelled(call: ToolCall, spec: ToolSpec | None) -> Outcome:
+    """Return the outcome of a call that an abort or the deadline cut off."""
+    text = "[Cancelled] stopped before it ended"
+    may_have_acted = spec is not None and spec.effect != "read_only"
+    if may_have_acted:
+        text += "; the outcome is unknown: it may have taken effect"
+    goes_on = may_have_acted and spec is not None and spec.options.isolation == "thread"
+    return Outcome(call=call, status="cancelled", text=text, may_have_acted=may_have_acted, goes_on=goes_on)
+
+
+def tainted(state: AgentState, outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """Return the tools whose content has entered, with those of these outcomes; trusted tools leave no taint."""
+    trusted = {spec.name for spec in (state.setup.tools if state.setup else ()) if spec.options.trusted_output}
+    entered = [outcome for outcome in outcomes if outcome.status in {"ok", "failed"}]
+    new = (tool for outcome in entered for tool in (outcome.call.name, outcome.by) if tool)
+    return tuple(dict.fromkeys((*state.taint, *(tool for tool in new if tool not in trusted))))

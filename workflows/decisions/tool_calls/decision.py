@@ -1,0 +1,190 @@
+"""A decision follows from its fields and facts by its rules; a run whose decision is due does not end without it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from orga.workflows.decisions.conversation import with_message
+from orga.workflows.decisions.observe import MAX_REPAIRS_IN_A_ROW
+from orga.workflows.decisions.tool_calls.repeated_calls import with_streaks
+from orga.workflows.types.context import MessageRef, record_digest
+from orga.workflows.types.control import MAX_NOTE_CHARS
+from orga.workflows.types.input import AgentInput
+from orga.workflows.types.messages import UNUSABLE, Message, Reply, ToolCall
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.tool_calls.decision import (
+    DECISION_GROUNDED,
+    DEFAULT_RULE,
+    TAINTED,
+    Decided,
+    Fact,
+    Ground,
+    GroundedDecision,
+    Value,
+)
+from orga.workflows.types.tool_calls.loop_tools import tool_needing
+
+SOURCE_CHARS = 300
+
+
+def decided(
+    decision: GroundedDecision,
+    fields: Mapping[str, object],
+    run_input: AgentInput,
+    taint: tuple[str, ...],
+    iteration: int,
+) -> Decided:
+    """Return the decision.
+
+    Args:
+        decision: Its declaration.
+        fields: As the model proposed them.
+        run_input: Where the facts are.
+        taint: Tools whose untrusted content has entered the conversation.
+        iteration: Of the proposal.
+
+    Raises:
+        ValueError: A field is missing, unknown, or none of the values that it can have; or a fact is.
+    """
+    proposed = fitted_fields(decision, fields)
+    grounds = grounds_of(decision, run_input, taint)
+    rule, outcome = rule_outcome(decision, {**proposed, **{name: ground.value for name, ground in grounds.items()}})
+    return Decided(
+        outcome=outcome,
+        rule=rule,
+        fields=proposed,
+        facts=grounds,
+        declaration=f"sha256:{record_digest(decision)}",
+        iteration=iteration,
+    )
+
+
+def rule_outcome(decision: GroundedDecision, values: Mapping[str, Value]) -> tuple[str, dict[str, Value]]:
+    """Return the name of the first rule whose conditions all hold, and its outcome."""
+    for index, rule in enumerate(decision.rules):
+        if all(condition.holds(values[name]) for name, condition in rule.when.items()):
+            return decision.rule_name(index), rule.then
+    return DEFAULT_RULE, decision.default
+
+
+def fitted_fields(decision: GroundedDecision, fields: Mapping[str, object]) -> dict[str, Value]:
+    """Return the fields, each as its kind has it.
+
+    Raises:
+        ValueError: Naming every field that is missing, unknown or none of its values.
+    """
+    wrong = [f"{name}: there is no such field" for name in fields if name not in decision.fields]
+    found: dict[str, Value] = {}
+    for name, kind in decision.fields.items():
+        try:
+            found[name] = kind.fitted(_given(fields, name))
+        except ValueError as error:
+            wrong.append(f"{name}: {error}")
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    return found
+
+
+def grounds_of(decision: GroundedDecision, run_input: AgentInput, taint: tuple[str, ...]) -> dict[str, Ground]:
+    """Return the facts with their sources.
+
+    Raises:
+        ValueError: A fact is missing or none of its values.
+    """
+    facts = {
+        name: Ground(value=fact.fitted(fact_value(fact, run_input)), source=fact.source)
+        for name, fact in decision.facts.items()
+    }
+    source = ", ".join(taint)[:SOURCE_CHARS]
+    return {**facts, TAINTED: Ground(value=bool(taint), source=source)}
+
+
+def unfounded(decisions: Mapping[str, GroundedDecision], run_input: AgentInput) -> list[str]:
+    """Return one line for each fact that a run does not have, or that is none of its values."""
+    found: list[str] = []
+    for decision_name, decision in decisions.items():
+        for name, fact in decision.facts.items():
+            try:
+                fact.fitted(fact_value(fact, run_input))
+            except ValueError as error:
+                found.append(f"{fact.source}: {error}; it is the fact {name!r} of the decision {decision_name!r}")
+    return found
+
+
+def fact_value(fact: Fact, run_input: AgentInput) -> object:
+    """Return what the starter said.
+
+    Raises:
+        ValueError: Nothing; a fact that is missing is never taken for false.
+    """
+    given = {"tenant": run_input.tenant, "trusted_context": run_input.trusted_context}
+    value: object = given
+    for key in fact.source.split("."):
+        value = cast("dict[str, Any]", value).get(key) if isinstance(value, dict) else None
+    if value is None:
+        raise ValueError(f"is missing, give {fact.wording}")
+    return value
+
+
+def _given(fields: Mapping[str, object], name: str) -> object:
+    if name not in fields:
+        raise ValueError("is missing")
+    return fields[name]
+
+
+def decision_of(state: AgentState, call: ToolCall) -> tuple[str, Decided]:
+    """Return what a `decide` call decides, and its name.
+
+    Raises:
+        ValueError: It decides nothing, or nothing anew; the text tells the model why.
+    """
+    name, declared = call.arguments.get("decision"), state.declared_decisions
+    if not isinstance(name, str) or name not in declared:
+        raise ValueError(f"there is no such decision; there are: {', '.join(declared)}")
+    before = state.decided.get(name)
+    if before is not None and not declared[name].revisable:
+        raise ValueError(f"the decision {name!r} is made already, and stands: {decision_words(before)}")
+    fields: object = call.arguments.get("fields")
+    proposed = cast("dict[str, Any]", fields) if isinstance(fields, dict) else {}
+    made = decided(declared[name], proposed, state.input, state.taint, state.iteration)
+    made = made if before is None else made.with_revision(before.revision + 1)
+    rationale = call.arguments.get("rationale")
+    if isinstance(rationale, str) and rationale:
+        made = made.with_rationale(rationale[:MAX_NOTE_CHARS])
+    return name, made
+
+
+def with_decision(state: AgentState, place: str, name: str, made: Decided) -> AgentState:
+    """Take in a decision, for the result and the journal."""
+    state = state.with_task(decided={**state.decided, name: made})
+    told = made.model_dump(mode="json", exclude_unset=True, exclude={"iteration"})
+    return state.with_note(DECISION_GROUNDED, place=place, decision=name, **told)
+
+
+def decision_words(made: Decided) -> str:
+    """Return the outcome and the rule behind it, for the model."""
+    outcome = ", ".join(f"{name} = {value}" for name, value in made.outcome.items())
+    return f"{outcome} (rule: {made.rule})"
+
+
+def reminder(names: tuple[str, ...]) -> str:
+    """Return what the model is told that wants to end without them."""
+    listed, decide = ", ".join(map(repr, names)), tool_needing("decisions")
+    return f"No answer ends this run before the decision {listed} is made: call `{decide}` first, then answer."
+
+
+def with_undecided_answer(state: AgentState, reply: Reply) -> AgentState:
+    """Take in an answer that comes before a required decision: the model is told, the third end of this kind is one."""
+    told = Message.of("user", f"{UNUSABLE}{reminder(state.due_decisions)}")
+    conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
+    conversation = with_message(conversation, told)
+    return with_undecided(with_streaks(state.with_dialogue(conversation=conversation, partial="")))
+
+
+def with_undecided(state: AgentState) -> AgentState:
+    """Count an end that came before a required decision, over the whole run."""
+    counted = state.with_task(undecided=state.undecided + 1)
+    if state.undecided < MAX_REPAIRS_IN_A_ROW or state.stop is not None:
+        return counted
+    return counted.with_control(stop=("error", f"the required decision was not made: {', '.join(state.due_decisions)}"))

@@ -1,0 +1,108 @@
+"""Which of the allowed calls of a reply are started, and what the others are answered.
+
+Progress: what the outcomes of an iteration say about the steps that they are attempts of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from math import inf
+
+from orga.workflows.decisions.limits import tool_calls_left
+from orga.workflows.decisions.tool_calls import repeated_calls
+from orga.workflows.decisions.tool_calls.calls import not_run, turned_away
+from orga.workflows.decisions.tool_calls.recovery import given_up, tries_left
+from orga.workflows.decisions.tool_calls.repeated_calls import with_failed_call, with_succeeded_call
+from orga.workflows.types.messages import ToolCall
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.tool_calls.loop_tools import loop_tool
+from orga.workflows.types.tool_calls.recovery import Outcome
+
+
+def unstarted(state: AgentState, calls: Sequence[ToolCall]) -> dict[int, Outcome]:
+    """Return the outcomes of the calls that are not started, by their place among `calls`.
+
+    Beside `terminate` nothing is started. Steps that were stopped and tools that used up their recoveries are not;
+    of the rest, no more than `max_tool_calls` leaves, in call order; one that makes others needs room for those, too.
+    """
+    ending = next((index for index, call in enumerate(calls) if loop_tool(call.name).stands_alone), None)
+    if ending is not None:
+        return {i: not_run(call, "the reply ends the run") for i, call in enumerate(calls) if i != ending}
+    found: dict[int, Outcome] = {}
+    left = _left(state)
+    for index, call in enumerate(calls):
+        outcome = given_up_on(state, call) or (over_budget(state, call) if left < _cost(call) else None)
+        if outcome is not None:
+            found[index] = outcome
+        else:
+            left -= _cost(call)
+    return found
+
+
+def over_budget(state: AgentState, call: ToolCall) -> Outcome:
+    """Return the outcome of a call beyond `max_tool_calls`."""
+    limit = state.config.max_tool_calls
+    return not_run(call, f"the run's {limit} tool calls are used up; answer with what you have")
+
+
+def wants_more(state: AgentState, calls: Sequence[ToolCall]) -> bool:
+    """Return whether some of these calls are beyond `max_tool_calls` alone."""
+    if state.config.max_tool_calls is None:
+        return False
+    wanted = (
+        _cost(call) for call in calls if given_up_on(state, call) is None and not loop_tool(call.name).stands_alone
+    )
+    return sum(wanted) > _left(state)
+
+
+def with_over_budget(state: AgentState, is_over: bool) -> AgentState:
+    """Count the iterations in a row that wanted more calls than there were."""
+    count = state.over_budget + 1 if is_over else 0
+    return state if count == state.over_budget else state.with_budget(over_budget=count)
+
+
+def given_up_on(state: AgentState, call: ToolCall) -> Outcome | None:
+    """Return the outcome of a call whose step was stopped, or whose tool used up its recoveries."""
+    stopped = repeated_calls.refusal(state, call)
+    if stopped:
+        return turned_away(call, stopped)
+    spec = state.setup.tool(call.name) if state.setup else None
+    if spec is not None and tries_left(state, spec) == 0:
+        return turned_away(call, given_up(call.name))
+    return None
+
+
+def with_under_way(state: AgentState, calls: Sequence[ToolCall]) -> AgentState:
+    """Take in which calls are begun, so that what a recovery adds to them keeps to `max_tool_calls`."""
+    return state.with_budget(under_way=sum(map(_cost, calls)))
+
+
+def has_room(state: AgentState) -> bool:
+    """Return whether one more call may be begun beside those that are under way, and what delegates may make yet."""
+    delegated = sum(child.ceiling.max_tool_calls or 0 for child in state.children if child.ceiling)
+    return _left(state) > state.under_way + delegated
+
+
+def with_one_more(state: AgentState) -> AgentState:
+    """Take in that a call is begun in place of another one."""
+    return state.with_budget(under_way=state.under_way + 1)
+
+
+def _left(state: AgentState) -> float:
+    left = tool_calls_left(state)
+    return inf if left is None else left
+
+
+def _cost(call: ToolCall) -> int:
+    return loop_tool(call.name).cost(call.arguments)
+
+
+def with_attempts(state: AgentState, outcomes: tuple[Outcome, ...], now: datetime) -> AgentState:
+    """Count failed calls, forget those that succeeded."""
+    for outcome in outcomes:
+        if outcome.status == "failed":
+            state = with_failed_call(state, outcome.call, outcome.error or outcome.text, now)
+        elif outcome.status == "ok":
+            state = with_succeeded_call(state, outcome.call)
+    return state

@@ -1,0 +1,288 @@
+"""Recovery: what is done once the attempts of a tool call are used up, and what model and people are told of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from pydantic_core import to_json
+
+from orga.workflows.decisions.control.question_text import shown_arguments
+from orga.workflows.decisions.conversation import news_room, with_message
+from orga.workflows.decisions.tool_calls.calls import counted, fingerprint, tainted
+from orga.workflows.types.conversation import as_data, source_of
+from orga.workflows.types.input import LoopConfig
+from orga.workflows.types.messages import Message, ToolCall, shortened
+from orga.workflows.types.questions import Question, Resolution
+from orga.workflows.types.state import AgentState
+from orga.workflows.types.text import clip
+from orga.workflows.types.tool_calls.recovery import DeadLetter, GoodResult, Outcome, Recovery
+from orga.workflows.types.tool_calls.tools import ToolSpec
+
+SHOWN_MESSAGES = 4
+SHOWN_BYTES = 2_000
+"""Of the arguments, and of each message, in what a person is shown."""
+
+
+def from_fallback(tool: str) -> str:
+    """Say, before its error, that another tool answered the call."""
+    return f"[Fallback] {tool} answered instead; the call failed: "
+
+
+def cached(age_s: float) -> str:
+    """Say, before the error of the call, that an earlier result is shown."""
+    return f"[Cached result, {age_s:.0f} s old] the call failed now: "
+
+
+def asked_again(left: int) -> str:
+    """Say how often the model may still try."""
+    return f"[Recovery] Correct the call or choose another way; {left} more failures of this tool are taken."
+
+
+def given_up(tool: str) -> str:
+    """Say that a tool is not called any more."""
+    return f"[Recovery] {tool} is not called again in this run; go on without it."
+
+
+def person_gave(result: str) -> str:
+    """Say that a person gave the result."""
+    return f"[Result from the operator]\n{result}"
+
+
+def not_retried(reason: str) -> str:
+    """Say that a person wanted another attempt, and that policy is against it by now."""
+    return f"[Policy denied] An operator wanted it called again: {reason}"
+
+
+def dead_lettered(letter: DeadLetter) -> str:
+    """Say that the call is kept."""
+    return f"[Dead letter] The call is kept as {letter.letter_id} for an operator to send again; go on without it."
+
+
+class Asked(NamedTuple):
+    """What a person is asked about."""
+
+    call: ToolCall
+    question_id: str
+    error: str
+    at: datetime
+    unclear: str = ""
+    """What is to be said of an effect that it may have had."""
+
+
+def escalation(state: AgentState, asked: Asked, settings: Recovery) -> Question:
+    """Return the question to a person about a call that failed."""
+    call = asked.call
+    arguments = to_json(call.arguments, inf_nan_mode="strings").decode()
+    data: dict[str, object] = {
+        "tool": call.name,
+        "call_id": call.call_id,
+        "error": f"{clip(asked.error, SHOWN_BYTES)}{asked.unclear}",
+    }
+    if settings.context_snapshot:
+        latest = state.conversation.messages[-SHOWN_MESSAGES:]
+        data |= shown_arguments(arguments, SHOWN_BYTES)
+        data["latest"] = [{"role": m.role, "text": clip(m.text, SHOWN_BYTES)} for m in latest]
+    return Question(
+        question_id=asked.question_id,
+        kind="escalation",
+        since=asked.at,
+        text=f"{call.name} failed: try again, skip, give its result, abort?",
+        queue=settings.queue,
+        data=data,
+        choices=("retry", "skip", "result", "abort"),
+    )
+
+
+MAX_KEPT_BYTES = 100_000
+"""Of all results that are kept; the state has to fit a payload."""
+
+MAX_LETTER_BYTES = 100_000
+"""Of all dead letters. None is dropped to make room: what does not fit is told to the model as any failure."""
+
+MAX_SHOWN_CHARS = 10_000
+"""Of the arguments of an alternative, where the journal knows them from nowhere else; longer ones are a text."""
+
+_OF_A_REPLY = re.compile(r"[1-9]\d*\.\d+\.f\d+")
+"""The place of an alternative to a call of a reply."""
+
+MAX_LETTER_ID_CHARS = 200
+
+MAX_ERROR_CHARS = 500
+"""Of the error that a dead letter keeps."""
+
+
+class Alternative(NamedTuple):
+    """A call in place of one that failed."""
+
+    place: str
+    outcome: Outcome
+
+    def as_note(self, instead_of: ToolCall) -> dict[str, Any]:
+        """Return what is noted of it; the journal knows the arguments where they are those of a reply's call."""
+        call, error = (
+            self.outcome.call,
+            self.outcome.error or ("" if self.outcome.status == "ok" else self.outcome.text),
+        )
+        is_known = call.arguments == instead_of.arguments and _OF_A_REPLY.fullmatch(self.place)
+        return {
+            "tool": call.name,
+            "place": self.place,
+            **({} if is_known else {"arguments": _shown(call)}),
+            "outcome": self.outcome.status,
+            **({"error": error[:MAX_ERROR_CHARS]} if error else {}),
+        }
+
+
+def _shown(call: ToolCall) -> object:
+    text = to_json(call.arguments, inf_nan_mode="strings").decode()
+    return call.arguments if len(text) <= MAX_SHOWN_CHARS else text[:MAX_SHOWN_CHARS]
+
+
+def recovery_of(spec: ToolSpec, config: LoopConfig) -> Recovery:
+    """Return the tool's own recovery, or the run's."""
+    return spec.options.recovery or config.recovery
+
+
+def max_attempts(spec: ToolSpec, config: LoopConfig) -> int:
+    """Return the attempts of one call: an irreversible tool has one."""
+    if spec.effect == "irreversible":
+        return 1
+    return spec.options.max_attempts or recovery_of(spec, config).max_attempts
+
+
+def with_success(state: AgentState, spec: ToolSpec, call: ToolCall, text: str, now: datetime) -> AgentState:
+    """Take in a call that succeeded, where the tool's recovery will want to know."""
+    if recovery_of(spec, state.config).strategy == "cached_result":
+        return state.with_failures(results=_with_result(state, call, GoodResult(at=now, text=text)))
+    if spec.name in state.failures:
+        return state.with_failures(failures={t: count for t, count in state.failures.items() if t != spec.name})
+    return state
+
+
+def _with_result(state: AgentState, call: ToolCall, result: GoodResult) -> dict[str, GoodResult]:
+    """Return the kept results with this one, the newest that fit."""
+    key = fingerprint(call)
+    newest_first = [(key, result), *((k, kept) for k, kept in reversed(state.results.items()) if k != key)]
+    found: list[tuple[str, GoodResult]] = []
+    size = 0
+    for name, kept in newest_first:
+        size += len(kept.text.encode())
+        if size > MAX_KEPT_BYTES:
+            break
+        found.append((name, kept))
+    return dict(reversed(found))
+
+
+def good_result(state: AgentState, call: ToolCall, recovery: Recovery, now: datetime) -> tuple[str, float] | None:
+    """Return the last good result of the same call and its age in seconds, when it is young enough."""
+    kept = state.results.get(fingerprint(call))
+    if kept is None:
+        return None
+    age_s = (now - kept.at).total_seconds()
+    return (kept.text, age_s) if age_s <= recovery.max_staleness_s else None
+
+
+def with_failure(state: AgentState, tool: str) -> AgentState:
+    """Count a failure that the model may answer with another try."""
+    return state.with_failures(failures={**state.failures, tool: state.failures.get(tool, 0) + 1})
+
+
+def tries_left(state: AgentState, spec: ToolSpec) -> int | None:
+    """Return how often the model may still try the tool; None where nothing is counted."""
+    recovery = recovery_of(spec, state.config)
+    if recovery.strategy != "llm_recovery" or spec.name not in state.failures:
+        return None
+    return max(recovery.max_recovery_attempts + 1 - state.failures[spec.name], 0)
+
+
+def with_dead_letter(state: AgentState, letter: DeadLetter) -> AgentState:
+    """Keep a call that was given up, where there is room."""
+    letters = (*(kept for kept in state.dead_letters if kept.letter_id != letter.letter_id), letter)
+    size = sum(len(kept.model_dump_json().encode()) for kept in letters)
+    return state.with_failures(dead_letters=letters) if size <= MAX_LETTER_BYTES else state
+
+
+def parsed_letter_id(raw: object) -> str:
+    """Return the id of a letter as it was sent.
+
+    Raises:
+        ValueError: It can be none.
+    """
+    letter_id = str(raw) if isinstance(raw, (str, int, float)) else ""
+    if not letter_id or len(letter_id) > MAX_LETTER_ID_CHARS:
+        raise ValueError(f"give the id of a dead letter, a text of at most {MAX_LETTER_ID_CHARS} characters")
+    return letter_id
+
+
+def requeued(state: AgentState, letter_id: str) -> AgentState:
+    """Mark a letter to be sent again before the next reasoning step.
+
+    Raises:
+        ValueError: There is no such letter.
+    """
+    if letter_id not in {letter.letter_id for letter in state.dead_letters}:
+        known = ", ".join(letter.letter_id for letter in state.dead_letters) or "none"
+        raise ValueError(f"no dead letter {letter_id!r} in this run; there are: {known}")
+    letters = tuple(
+        letter.with_requeued(True) if letter.letter_id == letter_id else letter for letter in state.dead_letters
+    )
+    return state.with_failures(dead_letters=letters)
+
+
+def kept_key(letter: DeadLetter, call: ToolCall) -> str | None:
+    """Return the letter's idempotency key, or None where policy lets another call than the letter's through."""
+    return letter.key if fingerprint(call) == fingerprint(letter.call) else None
+
+
+def without_letter(state: AgentState, letter_id: str) -> AgentState:
+    """Forget a letter that is being sent again."""
+    letters = tuple(letter for letter in state.dead_letters if letter.letter_id != letter_id)
+    return state.with_failures(dead_letters=letters)
+
+
+def with_letter_answered(state: AgentState, letter: DeadLetter, outcome: Outcome) -> AgentState:
+    """Tell the model what became of a call that was sent again: its own call was answered long ago."""
+    spec = state.setup.tool(letter.call.name) if state.setup else None
+    shown = as_data(shortened(outcome.message(), news_room(state) // 2), source_of(letter.call, spec))
+    told = f"[Requeued call] {letter.call.name} ({letter.letter_id}), sent again by an operator:\n{shown}"
+    conversation = with_message(state.conversation, Message.of("user", told))
+    state = state.with_dialogue(conversation=conversation, taint=tainted(state, (outcome,))).with_budget(under_way=0)
+    if outcome.was_run:
+        counts = state.tool_calls.plus(requeued=1, failed=int(outcome.status != "ok"))
+        state = state.with_budget(tool_calls=counts)
+    told = {"tool": letter.call.name, "letter_id": letter.letter_id, "strategy": "requeue", "outcome": outcome.status}
+    return state.with_note("RecoveryTriggered", **told, text=outcome.text)
+
+
+def escalated_to_an_end(state: AgentState, call: ToolCall, decision: Resolution) -> AgentState:
+    """Return the state that a person ended over a call that failed."""
+    who = f" ({decision.by})" if decision.by else ""
+    detail = f"{call.name} failed and an operator ended the run{who}" + (
+        f": {decision.reason}" if decision.reason else ""
+    )
+    return state.with_control(stop=("escalated", detail))
+
+
+def triggered(
+    state: AgentState, call: ToolCall, strategy: str, error: str, outcome: str, *, calls: Sequence[Alternative] = ()
+) -> AgentState:
+    """Note which strategy answered a failure, with the calls that it made, and how that went."""
+    made = {"calls": [alternative.as_note(call) for alternative in calls]} if calls else {}
+    return state.with_note(
+        "RecoveryTriggered",
+        tool=call.name,
+        call_id=call.call_id,
+        strategy=strategy,
+        error=error,
+        outcome=outcome,
+        **made,
+    )
+
+
+def with_alternative(state: AgentState, alternative: Alternative, *, is_begun: bool) -> AgentState:
+    """Count a call that was to stand in for one that failed, now that it has ended."""
+    counts = counted(state.tool_calls, (alternative.outcome,)).plus(fallbacks=1)
+    return state.with_budget(tool_calls=counts, under_way=state.under_way - is_begun)

@@ -1,0 +1,62 @@
+"""MCP servers as people configure them: `[mcp.servers.NAME]` of `orga.toml`."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from orga.workflows.types.record import Border, replace_fields
+from orga.workflows.types.tool_calls.sandbox import ConfiguredPath
+from orga.workflows.types.tool_calls.tools import ToolOptions, ToolProfile
+
+DEFINITIONS = "definitions of "
+"""Before the name of a server, where its definitions taint a run: no tool can have such a name."""
+
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+"""The name of an environment variable."""
+
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
+
+
+class McpServer(Border):
+    """One server: a `command` that speaks over its standard streams, or a `url` (streamable HTTP)."""
+
+    command: str | None = Field(default=None, min_length=1)
+    """A program, started by the worker in a process group of its own; never through a shell."""
+    args: tuple[str, ...] = ()
+    """Arguments of `command`."""
+    cwd: ConfiguredPath | None = None
+    """Relative to the file that says so, whose folder it is unless said; null: where the worker was started."""
+    env_from: tuple[Variable, ...] = ()
+    """Variables of the worker's environment that are passed on; nothing else is, but HOME, PATH and the like."""
+    url: str | None = Field(default=None, pattern=r"^https?://[^\s/]+")
+    """Of a server that is reached over HTTP, in place of `command`."""
+    headers_from: dict[HeaderName, Variable] = {}
+    """By header: the variable that holds its whole value."""
+    bearer_from: Variable | None = None
+    """The variable that holds the token of `Authorization: Bearer`."""
+    connect_timeout_s: float = Field(default=30.0, gt=0, le=600)
+    """For its start, the handshake and the first list of tools."""
+    timeout_s: float | None = Field(default=None, ge=0.001, le=86_400)
+    """Of one call, for all its tools; null takes `tool_timeout_s` of the run."""
+    trust_annotations: bool = False
+    """Believe the server's own hints on what its tools do; else a tool whose effect nobody has set is irreversible."""
+    tool_profile: ToolProfile = ToolProfile()
+    """Which of its tools there are, by the names that agents use (`NAME_*`)."""
+    pinned: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]] = {}
+    """By the name that agents use: the digest of the one definition that is offered, and that leaves no taint."""
+    options: ToolOptions = ToolOptions()
+    """Of all its tools; `[tools.options.NAME_tool]` wins."""
+
+    def without_pins(self) -> Self:
+        """Return the server, whose definitions are offered as they are."""
+        return replace_fields(self, {"pinned": {}})
+
+    @model_validator(mode="after")
+    def _one_transport(self) -> "McpServer":
+        if (self.command is None) == (self.url is None):
+            raise ValueError("needs either a command or a url")
+        if self.url is not None and (self.args or self.cwd or self.env_from):
+            raise ValueError("args, cwd and env_from go with a command, not with a url")
+        if self.command is not None and (self.headers_from or self.bearer_from):
+            raise ValueError("headers_from and bearer_from go with a url; a command has env_from")
+        return self
