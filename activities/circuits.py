@@ -1,4 +1,4 @@
-"""The circuits of a worker, shared by all its runs."""
+"""The circuit breakers of a worker, for tools and for models. All its runs share them."""
 
 import asyncio
 import time

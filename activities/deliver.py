@@ -1,4 +1,4 @@
-"""The `deliver` activity: one attempt to bring a goal's answer to a channel; Temporal makes the next ones."""
+"""The `deliver` and `deliver_notification` activities: one attempt each. Temporal makes the next attempts."""
 
 from collections.abc import Mapping
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""The `prepare` activity: what a run works with, from the worker's configuration."""
+"""The activities before the first iteration: `prepare` returns a run's setup, `read_past` the past of a fork."""
 
 from datetime import timedelta
 from typing import Any

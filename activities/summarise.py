@@ -1,4 +1,4 @@
-"""The `summarise` activity: a model sums up what is about to leave the conversation."""
+"""The `summarise` activity: a model summarises the messages that are about to leave the conversation."""
 
 import time
 

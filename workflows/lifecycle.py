@@ -1,4 +1,4 @@
-"""From a run's start to its result: what agents and goals share. What they do in between is theirs.
+"""From a run's start to its result: what agents and goals share, and the updates that they accept.
 
 Setup, limits, the end and continuing as new are the same; the end may be put off by guidance that came before it.
 """

@@ -1,4 +1,4 @@
-"""The outputs of a process, read to their end but kept only up to a limit, and the end of the process itself."""
+"""Reads the outputs of a process to their end, keeps only their head and tail, and waits for the process."""
 
 import asyncio
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""The run that an activity belongs to."""
+"""What every activity shares: the run that it belongs to, heartbeats, log context, and error texts."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator

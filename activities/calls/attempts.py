@@ -1,4 +1,4 @@
-"""What the attempts of a call before this one may have done: one that failed plainly says so in its last heartbeat."""
+"""Earlier attempts of a call and what they may have done, and the delay before the next one."""
 
 from collections.abc import Mapping
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""Tool activities: one activity type for each tool, named as the tool."""
+"""Tool activities: one activity type for each tool, named after the tool, within the time limit of the call."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The `gate` activity: what does not fit its schema first, then policy; one verdict for each proposal."""
+"""The `gate` activity: checks each proposal against its schema, then asks policy for a verdict."""
 
 import asyncio
 import dataclasses

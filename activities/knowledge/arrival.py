@@ -1,4 +1,4 @@
-"""What becomes of an item that arrives: added, updated or unchanged, and which of a claim's facts stands."""
+"""Checks an arriving item and decides what happens: added, updated or unchanged, and which fact of a claim wins."""
 
 from collections.abc import Sequence
 from datetime import datetime

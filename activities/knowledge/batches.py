@@ -1,4 +1,4 @@
-"""Many things a part at a time, so that no transaction is long and memory stays bounded."""
+"""Work on many items in batches, so that transactions are short and memory stays bounded."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from itertools import islice

@@ -1,4 +1,4 @@
-"""The conventions that hold for a place in a project: of its directory, of those above it, of its language."""
+"""The conventions that apply to a file: those of its folder, then of the folders above, then of its language."""
 
 import re
 from collections.abc import AsyncIterator, Collection, Sequence

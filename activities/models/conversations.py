@@ -1,4 +1,4 @@
-"""Finds the messages that a reference stands for: in this process, else in the run's own history."""
+"""Finds the messages that a reference stands for: in this process's cache, else in the run's own history."""
 
 from collections import OrderedDict
 from collections.abc import Hashable

@@ -1,4 +1,4 @@
-"""One model call: its provider, its heartbeats, its span, and its failure in Temporal's words."""
+"""One model call: its provider and the next ones of its tier, its heartbeats, its span, and its failure."""
 
 import time
 from collections.abc import Awaitable, Callable, Sequence

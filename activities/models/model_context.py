@@ -1,4 +1,4 @@
-"""What an activity that asks a model works with: the run it belongs to, and its context, found or rebuilt."""
+"""What an activity that asks a model works with: the run, its conversation, and the request that follows from them."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Characters that show nothing and can carry a message, and those that steer a terminal; all writing stays."""
+"""Invisible and terminal-control characters that can carry a hidden message. Every writing system and emoji stays."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Which declarations of a style make an element's text unreadable. No layout: each set is judged by itself."""
+"""Decides which CSS makes an element's text unreadable. There is no layout: each rule is judged by itself."""
 
 import re
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""A tool's text made fit for a model: what hides is removed and counted, what talks to a model is marked."""
+"""Makes a tool's text fit for a model: removes and counts hidden text, marks text that addresses the model."""
 
 import re
 from collections import Counter

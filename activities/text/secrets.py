@@ -1,4 +1,4 @@
-"""Secrets that a worker knows, hidden in whatever it hands on, however it came by them."""
+"""Redacts the secrets that a worker knows from all that it hands on, in any of their known spellings."""
 
 import html
 import json

@@ -1,4 +1,4 @@
-"""The commands of `orga`, none of which is loaded before it is asked for."""
+"""The table of all commands of `orga`. Each module is imported only when its command is used."""
 
 from collections.abc import Sequence
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""The command line `orga`: one way for every command to begin and to end."""
+"""The entry point of `orga`: how every command starts and ends, and shell completion."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What most commands begin with: the configuration and a connection."""
+"""What most commands need first: the configuration and a connection to Temporal."""
 
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping

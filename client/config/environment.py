@@ -1,4 +1,4 @@
-"""`ORGA_SECTION__KEY` variables: settings that win over the file's."""
+"""`ORGA_SECTION__KEY` variables. They override the file's settings."""
 
 import json
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Finding and reading `orga.toml`; the environment's `ORGA_SECTION__KEY` settings win over it."""
+"""Finds and reads `orga.toml`, with the line of each key. Environment variables override it."""
 
 import os
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""What can be said of a model by its name, the environment and the configuration alone, before anybody is asked."""
+"""What is known of a model from its name, the environment and the configuration: tools, window and price."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""`orga.toml`: what its sections hold. Finding and reading the file is `orga.client.config.file`'s work."""
+"""The sections of `orga.toml` as models. `orga.client.config.file` finds and reads the file."""
 
 import re
 from collections.abc import Mapping

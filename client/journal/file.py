@@ -1,4 +1,4 @@
-"""An exported journal as a file: JSON lines, one entry each, and the head as the last one."""
+"""An exported journal as a file: JSON lines, one for each entry, and the head as the last line."""
 
 import json
 from collections.abc import Sequence

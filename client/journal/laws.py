@@ -1,4 +1,4 @@
-"""What must hold in every journal, as far as the journal itself can show it."""
+"""The laws that every journal must satisfy, as far as the journal itself shows it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Dead letters of a run that has ended: it takes nothing any more, so a fork of it sends them again."""
+"""Sends dead letters and failed deliveries of an ended run again, by a fork of the run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Rewinding a run: it goes on from the end of an earlier iteration, as if nothing had happened since."""
+"""Rewinds a run to the end of an earlier iteration: it pauses the run, then resets its workflow."""
 
 import uuid
 from collections.abc import AsyncGenerator, Sequence

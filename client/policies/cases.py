@@ -1,4 +1,4 @@
-"""Tests of policies: tables in TOML that say what is proposed and what has to come of it."""
+"""Test cases of policies: reads the TOML tables, runs them against an engine, and compares verdicts."""
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Auditing runs: every recorded proposal, rebuilt from the history, is judged anew; no worker, no tool, no model."""
+"""Audits runs: judges every recorded proposal again by another engine, without worker, tool or model."""
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Sequence

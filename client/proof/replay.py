@@ -1,4 +1,4 @@
-"""Replaying one run through the code of today, and comparing how it ends then with how it ended."""
+"""Replays one run through today's code, and compares its decisions and its end with the recorded ones."""
 
 from collections.abc import Sequence
 from copy import deepcopy

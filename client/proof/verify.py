@@ -1,4 +1,4 @@
-"""Verifying a run: its histories against the code of today, and an exported journal against its histories."""
+"""Verifies a run: its histories against today's code, its permits, and an exported journal."""
 
 from collections.abc import Sequence
 

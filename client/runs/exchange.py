@@ -1,4 +1,4 @@
-"""What is said to a run and what it answers: signals, queries and updates, their failures as ours."""
+"""Signals, queries and updates to a run, with their failures as `OrgaError`s. A slow query is asked a second time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Runs in a list: found by one visibility query, with the task that each has and how far it is."""
+"""Lists runs: one visibility query, then the task and the progress of each run."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Sessions from Python: start one, say something, wait for the answer; and all that a run of an agent takes."""
+"""Sessions from Python: start one, send a message, wait for the turn's result."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The embedded server: one for each user of a machine, shared by all commands, gone when none uses it."""
+"""The embedded server: one for each user of a machine, shared by all commands. It ends when nobody uses it."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The folders of the embedded server: state that lasts, and what can be fetched again."""
+"""The folders of the embedded server, and small tables of state in them."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The global providers of OpenTelemetry, sending to one collector by OTLP over HTTP."""
+"""The global OpenTelemetry providers, exporting by OTLP over HTTP, with one warning if the collector is silent."""
 
 import logging
 import re

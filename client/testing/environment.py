@@ -1,4 +1,4 @@
-"""`async with environment() as env`: a Temporal server for tests, and agents at work on it."""
+"""`async with environment() as env`: a Temporal server for tests, with agents at work on it."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""Replay of recorded histories against the code of today."""
+"""Replays recorded histories against today's code, and explains the first difference."""
 
 import re
 from collections.abc import Sequence

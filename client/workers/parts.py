@@ -1,4 +1,4 @@
-"""What a worker is made of, and how a config says so."""
+"""The parts of a worker, built from a configuration."""
 
 import logging
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The tools that a worker has of its own, and where each comes from."""
+"""The tools that a worker has itself, those of MCP servers included, and the source of each."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager

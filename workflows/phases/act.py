@@ -1,4 +1,4 @@
-"""Act: the allowed calls run in parallel, each an activity whose type is the tool's name.
+"""Act: runs the allowed calls in parallel. A tool's call is an activity named after the tool.
 
 So are dead letters that an operator wants sent again under the key that they had: each passes the gate like any call.
 """

@@ -1,4 +1,4 @@
-"""The conversation: messages and a model's reply; what of it is left out, masked or cut."""
+"""The conversation: messages, a model's reply, and ranges of messages that are left out, masked or cut."""
 
 import re
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Names that clients rely on, and the search attributes by which runs are listed."""
+"""Names that clients rely on, search attributes, and names of changes for runs that are under way."""
 
 from typing import Any, Literal, get_args
 

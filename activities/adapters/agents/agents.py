@@ -1,4 +1,4 @@
-"""Agents from configuration: which model, instructions, tools and limits a run works with."""
+"""Builds a run's setup from the configuration of its agent: model, instructions, tools, limits and output schema."""
 
 import asyncio
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Tools that settings name: what takes over from a tool that failed, what looks a reference up."""
+"""Tools that settings name, one by one or by a glob: fallbacks of failed tools, and lookups for pre-hydration."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

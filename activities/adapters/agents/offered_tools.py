@@ -1,4 +1,4 @@
-"""The tools that a run is offered: all sources together, then what the run, its profile and its ceiling leave."""
+"""The tools that a run is offered: all sources together, cut to what the run, its profile and its ceiling allow."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A file below the worker's root for each goal: written whole or not at all, and again with the same."""
+"""Deliveries that stay on this machine: a file for each goal, and a memory in the knowledge store."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Documents in a store: the parts of each file, brought up to date file by file."""
+"""Imports documents into a store file by file, and finds those whose files no longer exist."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The files of a project: those that git knows or would add, else all but generated ones."""
+"""Lists the files of a project (those that git tracks or would add), and reads them as text within bounds."""
 
 import os
 import subprocess

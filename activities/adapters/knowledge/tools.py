@@ -1,4 +1,4 @@
-"""The `recall_knowledge` tool."""
+"""The tools `recall_knowledge` and `store_knowledge`."""
 
 import asyncio
 from collections.abc import Generator

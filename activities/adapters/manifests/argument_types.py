@@ -1,4 +1,4 @@
-"""The types of arguments: which keys each knows, what the model sees of it, and what makes a value good."""
+"""The types of a manifest's arguments: their keys, their JSON Schema, and the check of a value."""
 
 import ipaddress
 import math

@@ -1,4 +1,4 @@
-"""Values that a shell or another interpreter would read as code."""
+"""Finds values that a shell or another interpreter would read as code."""
 
 import re
 from collections.abc import Iterator, Sequence

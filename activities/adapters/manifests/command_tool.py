@@ -1,4 +1,4 @@
-"""A command of a manifest as a tool."""
+"""A command of a manifest as a tool. Each element of the template becomes one element of the argument vector."""
 
 import asyncio
 from collections.abc import Mapping

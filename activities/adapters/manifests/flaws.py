@@ -1,4 +1,4 @@
-"""All that is wrong with a manifest whose keys and types are right."""
+"""Finds all that is wrong with a manifest whose keys and types are right: arguments, placeholders and requests."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A request of a manifest as a tool."""
+"""An HTTP request of a manifest as a tool. Values are encoded, so that none can change the request around it."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A tool as a TOML file declares it: one command or one HTTP request."""
+"""A tool as a TOML file declares it: one command or one HTTP request, and its arguments."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, cast

@@ -1,4 +1,4 @@
-"""One server as its tools see it: what it lists now, and calls."""
+"""The connection to one MCP server: lists its tools, page by page, and calls them."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What a server lists, as tools that a model can be offered, each pinned by the digest of its definition."""
+"""Turns the tools that a server lists into tools for a model, each pinned by the digest of its definition."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence

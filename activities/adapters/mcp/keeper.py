@@ -1,4 +1,4 @@
-"""A server's session, opened and closed by one task, again and again: the SDK's scopes demand one task for both."""
+"""Keeps a server's session open, and reconnects with a growing delay. The SDK needs one task to open and close it."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""All MCP servers of a worker: their tools come and go while it runs, and none of them can hold it up."""
+"""All MCP servers of a worker, and their tools. Tools come and go while the worker runs; no server can delay it."""
 
 import asyncio
 from collections.abc import Collection, Sequence

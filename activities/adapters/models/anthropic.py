@@ -1,4 +1,4 @@
-"""Anthropic's messages protocol."""
+"""Anthropic's Messages protocol: its requests, and its streamed replies."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

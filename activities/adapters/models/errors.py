@@ -1,4 +1,4 @@
-"""What went wrong with a model call, as a ModelError: its kind, whether it may be retried, and when."""
+"""Turns a provider's failure into a `ModelError`: its kind, whether and when to retry, and its text without secrets."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""One streamed POST to a provider: its frames as JSON objects, its failures as ModelErrors."""
+"""One streamed POST to a provider: server-sent events as JSON objects, and failures as `ModelError`s."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The chat-completions protocol: OpenAI, OpenRouter, Ollama and every server that imitates it."""
+"""The Chat Completions protocol of OpenAI, OpenRouter, Ollama and every compatible server: its requests."""
 
 import re
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""A reply read from chat-completion chunks, or from a whole completion where a server doesn't stream."""
+"""Reads a reply of Chat Completions: text, calls, finish reason and reasoning, streamed or whole."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A reply put together from its pieces, bounded as a whole."""
+"""Assembles a reply from its pieces, within a bound for the whole."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""A model provider over HTTP: one streamed request a call, no retries but those that learn what the model takes."""
+"""A model provider over HTTP: one streamed request for a call. It retries only to learn what the model accepts."""
 
 import re
 from collections import OrderedDict

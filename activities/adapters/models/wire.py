@@ -1,4 +1,4 @@
-"""What a protocol brings to a streamed model call."""
+"""The interface of a wire protocol, and the order of messages that all providers accept."""
 
 import hashlib
 import re

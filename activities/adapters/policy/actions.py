@@ -1,4 +1,4 @@
-"""What policies call a proposal."""
+"""The action and the tool of a proposal, as policies name them."""
 
 from typing import Any
 

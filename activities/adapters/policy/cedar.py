@@ -1,4 +1,4 @@
-"""The Cedar engine: policies of a folder, compiled once and again when a file changes."""
+"""The Cedar engine: compiles the policies of a folder, asks them, and compiles them again when a file changes."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""One policy of a Cedar file: parsed, checked against the schema, its annotations read."""
+"""One policy of a Cedar file: parsed, checked against the schema, linted, and its annotations read."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What a policy takes arguments and trusted facts for: their types, read from how it uses them."""
+"""Infers the types of arguments and facts from how policies use them, and writes the Cedar schema from that."""
 
 import json
 import re

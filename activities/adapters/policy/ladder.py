@@ -1,4 +1,4 @@
-"""Which engine decides: what is asked for, else Cedar files, else OPA, else the fail-closed default."""
+"""Chooses the policy engine: the one asked for, else Cedar files, else OPA, else the default that lists tools."""
 
 import logging
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The OPA engine over HTTP: one POST for each proposal; without an answer everything is denied."""
+"""The OPA engine, over HTTP or compiled to WebAssembly. Without an answer everything is denied."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""A command with limits, in an environment and a process tree of its own that ends with the call."""
+"""Runs a command with limits, in an environment and a process tree of its own that end with the call."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""The `fetch_url` tool."""
+"""The `fetch_url` tool: fetches a page, decodes it, and reads its text in a child process."""
 
 import asyncio
 import codecs

@@ -1,4 +1,4 @@
-"""The `read_issue` and `read_pull_request` tools."""
+"""The `read_issue` and `read_pull_request` tools, and references such as `#42`."""
 
 import asyncio
 import re

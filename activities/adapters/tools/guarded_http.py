@@ -1,4 +1,4 @@
-"""An HTTP client that connects to public addresses only, unless the config allows the host."""
+"""An HTTP client that connects to public addresses only, unless the configuration allows a host."""
 
 import socket
 import ssl

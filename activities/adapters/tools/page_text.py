@@ -1,4 +1,4 @@
-"""The text of an HTML page that its reader would see. Run as a program: HTML in, JSON `[title, text]` out."""
+"""Reads the visible text of an HTML page. Run as a program: HTML in, JSON `[title, text]` out."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A Python function as a tool, by its import path `package.module:function`."""
+"""A Python function as a tool, by its import path `package.module:function`: schema, call and result."""
 
 import asyncio
 import inspect

@@ -1,4 +1,4 @@
-"""The folder that file tools cannot leave."""
+"""The folder that file tools cannot leave: its paths, their errors, and a bounded walk."""
 
 import errno
 import os

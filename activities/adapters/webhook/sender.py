@@ -1,4 +1,4 @@
-"""A webhook: each notification is one signed POST to the operator's address."""
+"""A webhook: each notification is one signed POST of JSON to the operator's address."""
 
 import re
 import time

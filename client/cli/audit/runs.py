@@ -1,4 +1,4 @@
-"""`orga audit ID`: what other policies would have said to all that past runs have proposed."""
+"""`orga audit ID`: judges the recorded proposals of past runs by other policies."""
 
 import os
 from collections.abc import AsyncGenerator, Sequence

@@ -1,4 +1,4 @@
-"""`orga chat`: begin a conversation, or go on with one."""
+"""`orga chat`: starts a session or continues one."""
 
 import asyncio
 import sys

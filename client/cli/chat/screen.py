@@ -1,4 +1,4 @@
-"""What a chat looks like: in a terminal lines that stay, under them the line to type in, under that the live block."""
+"""The screen of a chat: fixed lines, below them the input line, and below that the live block."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""Where a chat's messages come from that nobody types: one of the command line, or the lines of a pipe."""
+"""The source of a chat's messages if nobody types: one message of the command line, or the lines of a pipe."""
 
 import asyncio
 import sys

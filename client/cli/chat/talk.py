@@ -1,4 +1,4 @@
-"""A chat: what is typed goes into the session, what comes of it is shown, until somebody leaves or the session ends."""
+"""The loop of a chat: sends what is typed to the session and shows the result until the person leaves."""
 
 import asyncio
 import re

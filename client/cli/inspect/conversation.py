@@ -1,4 +1,4 @@
-"""`orga conversation`: the messages as the model would see them."""
+"""`orga conversation` shows the messages as the model sees them; `orga open` opens a run in the Temporal UI."""
 
 import sys
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""`orga journal`: what a run saw, proposed, was allowed and did."""
+"""`orga journal`: shows what a run saw, proposed, was allowed and did, and exports it."""
 
 from collections import defaultdict
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""`orga list`: the runs, by one visibility query."""
+"""`orga list`: the runs found by one visibility query, as a table or JSON."""
 
 import shutil
 import sys

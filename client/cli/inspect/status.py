@@ -1,4 +1,4 @@
-"""`orga status`: where a run stands, by its own word or by its history."""
+"""`orga status`: the state of a run, by its query or, without a worker, by its history."""
 
 from collections.abc import AsyncIterable
 from dataclasses import asdict, dataclass, replace

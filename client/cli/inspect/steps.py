@@ -1,4 +1,4 @@
-"""`orga steps`: a goal's phases as a table, and the prompt of any turn."""
+"""`orga steps`: a goal's phases as a table, any of its prompts, and the output of a step."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""`orga knowledge export`: all that a store holds, as lines of JSON."""
+"""`orga knowledge export`, `stats` and `reindex`."""
 
 import os
 from collections.abc import Generator

@@ -1,4 +1,4 @@
-"""`orga knowledge import`: documents in parts, and the lines of an export."""
+"""`orga knowledge import`, `import-conventions` and `add`."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The store of knowledge of this folder's configuration."""
+"""Opens the knowledge store of this folder's configuration, for one owner."""
 
 import os
 from collections.abc import AsyncGenerator, Generator, Mapping

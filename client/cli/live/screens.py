@@ -1,4 +1,4 @@
-"""Showing a run while it goes on: what every screen can do, and the plain one for pipes and logs."""
+"""What every screen of a followed run can do, and the plain screens for pipes, logs and `--quiet`."""
 
 from datetime import UTC, datetime
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""The live view of a terminal: lines that stay, and under them a block that is drawn anew."""
+"""The live screen of a terminal: fixed lines, and below them a block that is drawn again with each change."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Following a run to its end: journal, activities in flight, status and workers come together on a screen."""
+"""Follows a run to its end: combines its journal, pending calls, status and workers on a screen."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""`orga policy explain`: why a call of a recorded run was allowed or denied."""
+"""`orga policy explain` says why a call of a run was allowed or denied; `orga policy test` runs test cases."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""`orga journal ID --markdown|--html`: the report of a run, live or ended, on stdout."""
+"""`orga journal ID --markdown|--html`: writes the report of a run, live or ended, to stdout."""
 
 import re
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""`orga schedule list` and `orga schedule show`: what comes, and what came of it."""
+"""`orga schedule list` and `orga schedule show`: when a schedule starts runs next, and how the last ones ended."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict

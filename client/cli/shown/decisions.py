@@ -1,4 +1,4 @@
-"""Calls that wait for a person's yes, as people read them: all that would be carried out, nothing hidden."""
+"""Calls that wait for a person's approval, shown in full."""
 
 from collections.abc import Sequence
 from datetime import datetime

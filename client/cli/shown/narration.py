@@ -1,4 +1,4 @@
-"""The journal in words: each entry as lines that a person reads."""
+"""Renders journal entries as lines for people: runs, goals and sessions."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime

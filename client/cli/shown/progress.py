@@ -1,4 +1,4 @@
-"""Where a run stands, as a viewer pieces it together: from journal entries, from what is in flight, from its status."""
+"""The progress of a run as a viewer sees it: combined from journal entries, pending calls and status."""
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""A run's own word on where it stands, as lines."""
+"""Renders a run's status, plan and outcome as lines."""
 
 from contextlib import aclosing
 from dataclasses import asdict, dataclass

@@ -1,4 +1,4 @@
-"""Text of a model or a tool, made harmless for a terminal."""
+"""Makes text of models and tools safe for a terminal; formats counts, ages and output."""
 
 import json
 import logging

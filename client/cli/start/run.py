@@ -1,4 +1,4 @@
-"""`orga run`: start a run, work for it if nobody does, and follow it to its end."""
+"""`orga run` starts a run, `orga attach` follows one. Without a worker, the command works for it itself."""
 
 import os
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""`orga requeue`: send calls again that were given up."""
+"""`orga requeue`: sends failed calls and deliveries again."""
 
 import os
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""`orga resolve`: decide what waits for a person in a run."""
+"""`orga resolve`, `answer` and `extend`: decide what a run waits for."""
 
 from dataclasses import dataclass
 from pathlib import Path

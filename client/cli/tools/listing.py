@@ -1,4 +1,4 @@
-"""`orga tools list`: every tool that a worker would have here."""
+"""`orga tools list`, `pin` and `check`."""
 
 import os
 from collections.abc import AsyncGenerator

@@ -1,4 +1,4 @@
-"""`orga tools new`: a manifest to begin with."""
+"""`orga tools new`: writes a first manifest from a template."""
 
 import re
 from pathlib import Path

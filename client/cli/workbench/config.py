@@ -1,4 +1,4 @@
-"""`orga config`: what holds here, and where it comes from."""
+"""`orga config`, `agents` and `models`: effective values, and where each comes from."""
 
 import json as json_text
 import os

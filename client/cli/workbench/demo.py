@@ -1,4 +1,4 @@
-"""`orga demo`: a durable agent, a goal, or two runs that learn from each other, on this project's own documents."""
+"""`orga demo`: a run, a goal, or two runs that learn from each other, over this project's own documents."""
 
 import shutil
 from collections.abc import Awaitable, Callable, Sequence

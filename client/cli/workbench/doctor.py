@@ -1,4 +1,4 @@
-"""`orga doctor`: what works, what does not, and how to mend it."""
+"""`orga doctor`: checks server, worker, models and tools, and names the remedy for each problem."""
 
 import asyncio
 import os

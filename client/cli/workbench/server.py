@@ -1,4 +1,4 @@
-"""`orga server`: the embedded Temporal server, in the foreground; or its state; or its end."""
+"""`orga server`, `worker`, `dev` and `logs`."""
 
 import asyncio
 import os

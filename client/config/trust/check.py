@@ -1,4 +1,4 @@
-"""Whether a configuration may be used: harmless, or trusted by a person as it stands."""
+"""Decides whether a configuration may be used: it is harmless, or a person trusts its present content."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What decides over the agents of a configuration, and where it lies: nothing that an agent may write."""
+"""The files that decide over agents. No agent may write them."""
 
 import sys
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Questions to people: asked, decided once, closed. While one is open the run's clock stands still."""
+"""Questions to people: asked, answered or decided once, closed. While one is open, the run's clock is paused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns of a session: each begins with all of its budgets, and leaves its result."""
+"""Turns of a session: each starts with full budgets and leaves its result."""
 
 from __future__ import annotations
 

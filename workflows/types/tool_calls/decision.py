@@ -1,4 +1,4 @@
-"""A decision that text cannot settle: the model proposes typed fields, the starter gives facts, rules do the rest."""
+"""Grounded decisions: the model proposes typed fields, the starter gives facts, and rules compute the outcome."""
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""The conventions of a project brought up to date in a store: what is new, what has changed, what is gone."""
+"""Brings the conventions of a project up to date in a store: adds new ones, updates changed ones, removes the rest."""
 
 import asyncio
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Which files hold conventions, by name, and how each is read."""
+"""Readers of conventions: which files hold them, by name, and how each format becomes a list of rules."""
 
 import json
 import re

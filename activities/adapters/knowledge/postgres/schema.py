@@ -1,4 +1,4 @@
-"""The tables in PostgreSQL, and how a database of an older version becomes one of this."""
+"""The PostgreSQL tables: their columns, their migrations, and what PostgreSQL's errors mean to people."""
 
 from array import array
 from collections.abc import Generator, Sequence

@@ -1,4 +1,4 @@
-"""The store of a fleet: PostgreSQL with pgvector, one for the workers of all machines."""
+"""The knowledge store of a fleet: PostgreSQL with pgvector, shared by the workers of all machines."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence

@@ -1,4 +1,4 @@
-"""How items get into the tables, and out of them again; each call within a transaction of the only writer."""
+"""Adds, updates and removes items in PostgreSQL. Each call runs within a transaction of the only writer."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What may fit a query, found in a bounded time however much there is: by words, by vectors, by its folder."""
+"""Finds the items that may fit a query, in bounded time: by words, by folder, and by codes of vectors in memory."""
 
 import sqlite3
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The tables of the embedded store, and how a file of an older version becomes one of this."""
+"""The tables of the embedded store, their migrations, and its transactions."""
 
 import sqlite3
 from collections.abc import Generator

@@ -1,4 +1,4 @@
-"""The embedded store: one file, nothing to install, safe under writers of several processes."""
+"""The embedded knowledge store: one SQLite file, safe under writers of several processes."""
 
 import asyncio
 import sqlite3

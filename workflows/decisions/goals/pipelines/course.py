@@ -1,4 +1,4 @@
-"""How a goal with a pipeline goes on, and what it answers: in place of a planner, what its configuration says."""
+"""How a goal with a pipeline proceeds: its next step, the task of each agent, and its answer."""
 
 from __future__ import annotations
 
