@@ -26,7 +26,8 @@ from orga.client.errors import OrgaError
 from orga.client.runners.workflows import our_runner
 from orga.client.server.endpoint import ServerUnavailable
 from orga.client.server.search_attributes import are_known
-from orga.client.telemetry.logs import configure_logs, forward_core_logs
+from orga.client.telemetry.core_logs import forward_core_logs
+from orga.client.telemetry.logs import configure_logs
 from orga.client.telemetry.start import telemetry
 from orga.client.workers.checked import checked
 from orga.client.workers.deployment import version_in, worker_options

@@ -1,6 +1,5 @@
 """The table of all commands of `orga`. Each module is imported only when its command is used."""
 
-from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -333,13 +332,6 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
 WITHOUT_WORKER = frozenset({"--no-worker", "--detach", "-d", "--help", "-h"})
 
 
-def begin_worker(arguments: Sequence[str]) -> None:
-    """Begin the worker that a command line will need, before all else: it loads what it is made of meanwhile."""
-    names = [each.name for panel in COMMANDS.values() for each in panel if each.begins_worker]
-    if arguments and arguments[0] in names and not WITHOUT_WORKER.intersection(arguments):
-        import_module("orga.client.workers.early_start").begin_ahead()
-
-
 class _Later(TyperCommand):
     """A command that is loaded when it is called."""
 
@@ -348,7 +340,9 @@ class _Later(TyperCommand):
         self._command = command
 
     def make_context(self, info_name: Any, args: list[str], *others: Any, **extra: Any) -> Any:
-        """Read the arguments of the command itself."""
+        """Read the arguments of the command itself. The worker that it will need starts first, and loads meanwhile."""
+        if self._command.begins_worker and not WITHOUT_WORKER.intersection(args):
+            import_module("orga.client.workers.early_start").begin_ahead()
         command = loaded(self._command.name, self._command.place)
         return command.make_context(info_name, args, *others, **extra)
 

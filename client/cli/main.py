@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.exceptions import TyperException
 
-from orga.client.cli.commands import begin_worker, with_commands
+from orga.client.cli.commands import with_commands
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.shown.text import alarm, document, hush, result
 
@@ -50,16 +50,11 @@ BROKEN_PIPE = 141
 def main() -> None:
     """Run the command line and leave at once: the SDK's threads can crash an interpreter that finishes normally."""
     asked = os.environ.get("_ORGA_COMPLETE")
-    code = _completed(asked) if asked else run_command(sys.argv[1:])
+    code = complete_words(asked) if asked else run_command(sys.argv[1:])
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left to be told how it ended
     for stream in (sys.stdout, sys.stderr):
         _flush(stream)
     os._exit(code)
-
-
-def _completed(asked: str) -> int:
-
-    return complete_words(asked)
 
 
 def run_command(arguments: Sequence[str]) -> int:
@@ -78,7 +73,6 @@ def run_command(arguments: Sequence[str]) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     try:
-        begin_worker(arguments)
         return int(with_commands(app)(list(arguments), prog_name="orga", standalone_mode=False) or 0)
     except TyperException as error:
         return _usage(error)
@@ -88,9 +82,7 @@ def _run(arguments: Sequence[str]) -> int:
         _to_nowhere()
         return BROKEN_PIPE
     except Exception as error:
-        from orga.client.cli.command_errors import (
-            ended_by,  # it knows the errors of all commands, and loads their modules
-        )
+        from orga.client.cli.command_errors import ended_by  # it loads the errors of all commands
 
         return ended_by(error, lambda: _run(arguments))
 
@@ -193,8 +185,6 @@ def complete_words(instruction: str) -> int:
     """Answer a shell's question for what may follow, on stdout; whatever goes wrong, nothing follows."""
     from typer._completion_classes import completion_init
     from typer.completion import shell_complete
-
-    from orga.client.cli.commands import with_commands
 
     completion_init()
     try:

@@ -1,7 +1,7 @@
 """What most commands need first: the configuration and a connection to Temporal."""
 
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,17 +11,15 @@ from temporalio.client import Client, WorkflowExecution
 from orga.client.cli.commands import NEWEST
 from orga.client.cli.shown.text import note
 from orga.client.config.file import NO_FILE, LoadedConfig, load_config
-from orga.client.config.policy_settings import policy_settings
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.worker_order import WorkerOrder
 from orga.client.config.workplace import home_of, is_earlier_queue
 from orga.client.connect import Connection, connection
-from orga.client.errors import ConfigError
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.named import Meant, newest_run, run_by_name
 from orga.client.runs.newest import quoted
 from orga.client.server.resolve import names_server
-from orga.client.telemetry.logs import forward_core_logs
+from orga.client.telemetry.core_logs import forward_core_logs
 from orga.workflows.types.text import in_full
 
 
@@ -79,7 +77,7 @@ class Session:
         Raises:
             ConfigError: Naming the place and the remedy.
         """
-        # most commands begin no worker
+        from orga.client.config.usable import require_usable  # most commands start no worker
 
         require_usable(self.loaded.config, Path(self.connection.workplace.root), os.environ)
 
@@ -138,25 +136,3 @@ async def of_run(
         if not meant.is_told:
             note(f"run {in_full(meant.id)}")
         yield here, meant.id
-
-
-def require_usable(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> None:
-    """Refuse a root of file tools that is no folder, and policies that cannot be compiled.
-
-    Raises:
-        ConfigError: Naming the place and the remedy.
-    """
-    from orga.activities.adapters.tools.root import files_root  # only who begins a worker asks
-
-    try:
-        files_root(root)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-    policy = config.policy
-    if policy.engine == "cedar" or policy.dir or policy.opa.wasm:
-        from orga.activities.adapters.policy.ladder import policy_engine  # with the compilers of all engines
-
-        try:
-            policy_engine(policy_settings(policy, env))
-        except ValueError as error:
-            raise ConfigError(str(error)) from None

@@ -8,7 +8,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from io import StringIO
 from typing import Any, TextIO
@@ -16,7 +15,6 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import EventDict, ExcInfo, Processor
 from temporalio import activity, workflow
-from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 
 from orga.activities.text.secrets import HIDDEN, KnownSecrets
 from orga.workflows.types.text import as_line
@@ -159,31 +157,3 @@ def _run_of(record: logging.LogRecord) -> tuple[str | None, str | None]:
 
 def _ordered(logger: Any, method: str, event: EventDict) -> EventDict:
     return {**{key: event[key] for key in _FIRST if key in event}, **event}
-
-
-CORE_LEVEL, OTHER_LEVEL = "WARN", "ERROR"
-"""As the SDK has it."""
-
-
-_RETRIES = "::temporalio_client::retry"
-"""How the name of a logger ends by which the core tells each time that it asks a server again."""
-
-
-def _is_no_retry(record: logging.LogRecord) -> bool:
-    return not record.name.endswith(_RETRIES)
-
-
-def forward_core_logs(*, with_retries: bool = True) -> None:
-    """Forward them in this process; for programs of ours, before they connect. One that has a runtime keeps it.
-
-    Args:
-        with_retries: Whether it tells each time that it asks a server again. A command does not: that would stand amid
-            what it shows, and it says itself that the server is away.
-    """
-    logger = logging.getLogger("temporalio")
-    if not with_retries:
-        logger.addFilter(_is_no_retry)
-    forwarding = LogForwardingConfig(logger)
-    logs = LoggingConfig(TelemetryFilter(core_level=CORE_LEVEL, other_level=OTHER_LEVEL), forwarding=forwarding)
-    with suppress(RuntimeError):
-        Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=logs)))

@@ -32,7 +32,7 @@ from orga.client.server.home import prepared_home
 from orga.client.server.pollers import MARK, NO_CONFIG, config_digest, identity_suffix, pollers
 from orga.client.server.search_attributes import NoSearchAttributes, SearchAttributesRefused, missing, register
 from orga.client.server.server_errors import is_lacking, reason_of
-from orga.client.telemetry.logs import forward_core_logs
+from orga.client.telemetry.core_logs import forward_core_logs
 from orga.client.workers.at_hand import kept_worker
 from orga.client.workers.held_loops import hold_of
 from orga.client.workers.routing import Routing, nobody_serves, routing, to_make_current
