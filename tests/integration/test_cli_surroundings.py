@@ -105,7 +105,7 @@ def test_the_server_command_shows_where_it_is(orga: Orga) -> None:
 def test_the_demo_answers_from_the_projects_documents(orga: Orga) -> None:
     done = orga("demo")
     assert done.code == 0
-    assert re.search(r"`(README|ARCHITECTURE|docs/\w+)\.md:\d+", done.out)
+    assert re.search(r"`(README|ARCHITECTURE|docs/[\w-]+)\.md:\d+", done.out)
     assert "Terminated            completed" in done.out
     assert "kill -9" in done.out
 
