@@ -95,6 +95,17 @@ def test_the_tool_of_the_guide_is_a_tool() -> None:
     assert (spec.name, spec.effect, spec.description) == ("word_count", "read_only", "Count the words of a text.")
 
 
+def test_the_first_tool_of_the_readme_is_called(tmp_path: Path, orga: Orga) -> None:
+    here = replace(orga, folder=tmp_path)
+    section = (ROOT / "README.md").read_text().split("## Your first tool")[1].split("\n## ")[0]
+    written = dict(re.findall(r"^```(\w+)\n(.*?)^```", section, re.DOTALL | re.MULTILINE))
+    (tmp_path / "shop.py").write_text(written["python"])
+    (tmp_path / "orga.toml").write_text(written["toml"])
+    ran = [here(*shlex.split(line, comments=True)[1:]) for line in written["sh"].splitlines()]
+    assert [done.code for done in ran] == [0, 0, 0], [done.err for done in ran]
+    assert ran[1].out == "two lamps, sent on Monday\n"
+
+
 @pytest.mark.parametrize(("name", "told"), [("goals.md", "status='done'"), ("schedules.md", "hourly-20")])
 async def test_the_python_of_the_documents_runs(
     name: str, told: str, orga: Orga, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
