@@ -38,6 +38,7 @@ _PINNED = VersioningOverride.PinnedOverride(
     behavior=VersioningOverride.PinnedOverrideBehavior.PINNED_OVERRIDE_BEHAVIOR_PINNED,
     version=WorkerDeploymentVersion(deployment_name="orga-held", build_id="held"),
 )
+"""A version that no worker has. A run that is pinned to it cannot start before it has received the rewind's signal."""
 _STILL = WorkflowExecutionOptions(versioning_override=VersioningOverride(pinned=_PINNED))
 _FREE = WorkflowExecutionOptions()
 

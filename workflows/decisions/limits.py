@@ -52,7 +52,7 @@ def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> Stop | 
             "max_cost",
             f"{cost:.4f} of {config.max_cost_usd} USD",
         ),
-        (
+        (  # the reasons of a result are a contract, so both limits of calls end as `max_iterations`
             config.max_model_calls is not None and state.usage.model_calls >= config.max_model_calls,
             "max_iterations",
             f"limit of {config.max_model_calls} model calls",

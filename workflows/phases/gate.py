@@ -286,6 +286,8 @@ async def _ask(run: Run, request: GateRequest) -> Verdicts:
                 retry_policy=RetryPolicy(maximum_attempts=MAX_ATTEMPTS, initial_interval=timedelta(milliseconds=100)),
             )
         )
+    # A local activity ends within its workflow task: an abort that arrives meanwhile is seen after the verdict.
+    # History has only its result, so the verdicts name what they are about.
     return await workflow.execute_local_activity(
         "gate",
         request,

@@ -131,7 +131,10 @@ class HashedMessages:
 
 
 class ContextRef(Record):
-    """A conversation by reference: that of the model call before, compacted, then `news`; its digest is `head`."""
+    """A conversation by reference: that of the model call before, compacted, then `news`; its digest is `head`.
+
+    It does not name the call before: `head`, the digest of the whole, proves that the right one was used.
+    """
 
     forget: bool = False
     """Whether the block of what was recalled is left out from now on. It goes ahead of what is counted in ranges."""

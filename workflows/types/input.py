@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     pass
 
 WORKPLACE_MEMO = "orga_folder"
-"""The memo key under which the client of the embedded server writes it."""
+"""The memo key of the folder, for the embedded server. Only the client knows it, and visibility shows the memo."""
 
 POLICY_MEMO = "orga_policy"
-"""The memo key under which a client writes the policy of its folder, as `policy_text` returns it."""
+"""The memo key of the folder's policy, as `policy_text` returns it. A worker leaves runs of another policy alone."""
 
 
 class Workplace(Record):

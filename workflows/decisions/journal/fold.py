@@ -290,7 +290,7 @@ class JournalFold:
         unused: Found = [("ContextCompacted", {"unused": True, **self._summary})] if self._summary else []
         return [*self._collected(), *unused, ("Terminated", termination(happening))]
 
-    def _collected_if_complete(self) -> Found:
+    def _collected_if_complete(self) -> Found:  # otherwise with the next iteration: a failed call may be recovered
         return self._collected() if self._run.is_complete else []
 
     def _collected(self) -> Found:
@@ -298,7 +298,7 @@ class JournalFold:
         unbegun = self._dispatched(is_begun=False) if self._run.undispatched else []
         return [*unbegun, ("ObservationsCollected", self._run.collected())] if self._run.is_open else unbegun
 
-    def _dispatched_if_final(self) -> Found:
+    def _dispatched_if_final(self) -> Found:  # after the last verdict of the gate, a person or a critic
         undispatched = self._run.undispatched
         return self._dispatched(is_begun=True) if undispatched is not None and undispatched.is_final else []
 

@@ -100,6 +100,7 @@ class ControlledRun(Generic[S]):
 
     def __init__(self, state: S) -> None:
         self.state = state
+        # Not `workflow.now()`: a query or a local activity would move that clock at another point than in a replay.
         self.now = event_time()
         """Of the last event of the run's own."""
         self.before = self.now
