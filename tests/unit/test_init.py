@@ -85,6 +85,30 @@ def test_what_was_chosen_is_trusted_until_it_changes(tmp_path: Path, capsys: Sho
     assert "is not trusted as it stands now" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("policies", "code"),
+    [
+        pytest.param("later", 0, id="rules written after init are those of the person who ran it"),
+        pytest.param("before", 2, id="rules that lay there before may come from somebody else"),
+        pytest.param("none", 0, id="no rules"),
+    ],
+)
+def test_a_new_file_is_still_trusted_once_a_server_is_set(
+    policies: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPA_TOKEN")  # a setting of policy would make init record its trust in any case
+    rules = tmp_path / "policies" / "clerk.cedar"
+    if policies == "before":
+        rules.parent.mkdir()
+        rules.write_text("permit (principal, action, resource);")
+    assert run_command(["init", "--yes"]) == 0
+    if policies == "later":
+        rules.parent.mkdir()
+        rules.write_text("permit (principal, action, resource);")
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:7233")
+    assert run_command(["tools", "list"]) == code
+
+
 @pytest.mark.parametrize("kind", ["file", "dangling link", "folder"])
 def test_what_is_there_stays_as_it_is(kind: str, tmp_path: Path, capsys: Shown) -> None:
     file, elsewhere = tmp_path / "orga.toml", tmp_path / "elsewhere"

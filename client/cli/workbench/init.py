@@ -16,6 +16,7 @@ from orga.client.cli.options import Json
 from orga.client.cli.shown.text import document, json_result, note, result
 from orga.client.config.file import FILE_NAME, asked_config, find_config
 from orga.client.config.known_models import model_problem, require_model
+from orga.client.config.policy_folder import FOLDER
 from orga.client.config.starter import Choices, starter_text
 from orga.client.config.trust.store import remember
 from orga.client.errors import ConfigError
@@ -111,9 +112,13 @@ def _write(file: Path, text: str) -> None:
 
 
 def _trusted(file: Path) -> list[str]:
-    """Trust what was just chosen, and return what of it would have asked."""
+    """Trust the new file, and return what of it would have asked.
+
+    A file that asks for nothing now would ask once a Temporal server is set. Policies that somebody else may have put
+    into the folder are not chosen here: they ask then.
+    """
     asked = asked_config(file.absolute(), folder=Path.cwd(), env=os.environ)
-    if asked is None or not asked.risks:
+    if asked is None or (not asked.risks and (file.parent / FOLDER).exists()):
         return []
     remember(asked.path, asked.digest)
     return [str(risk) for risk in asked.risks]

@@ -4,8 +4,9 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from shlex import quote
 from typing import Any, cast
@@ -44,8 +45,12 @@ class Asked:
 
     path: Path
     risks: tuple[Risk, ...]
-    digest: str
-    """Of the file and of all files by which it makes something run."""
+    _digest: Callable[[], str]
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the file and of all files that it makes run. It takes time, so it waits until somebody asks."""
+        return self._digest()
 
     @property
     def is_trusted(self) -> bool:
@@ -92,7 +97,7 @@ def require_owner(path: Path, env: Mapping[str, str], *, named: bool) -> None:
 
 def asked_by(path: Path, text: str, config: OrgaConfig, found: Sequence[Risk]) -> Asked:
     """Return what a file asks for; `config` is what its text means by itself, `found` what of it asks."""
-    return Asked(path, tuple(found), _digest(path, text, config) if found else "")
+    return Asked(path, tuple(found), lambda: _digest(path, text, config))
 
 
 def policies_asked(folder: Path, around: Around) -> Risk | None:
@@ -105,7 +110,7 @@ def policies_asked(folder: Path, around: Around) -> Risk | None:
 
 def asked_by_policies(folder: Path, risk: Risk) -> Asked:
     """Return what a folder of policies asks for without a file that names it. Its content may change freely."""
-    return Asked(folder, (risk,), f"sha256:{_sha256(own_name(folder).encode())}")
+    return Asked(folder, (risk,), lambda: f"sha256:{_sha256(own_name(folder).encode())}")
 
 
 def around_by(found: Sequence[Setting], env: Mapping[str, str]) -> Around:
