@@ -34,9 +34,9 @@ from orga.client.workers.knowledge import configured_store
 from orga.client.workers.test_doubles import KnownModels, StandIns
 from orga.client.workers.tools import manifest_secrets, worker_tools
 from orga.workflows.types.input import Workplace
-from orga.workflows.types.names import LOOP_VERSION
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.tool_calls.breakers import CircuitOptions
+from orga.workflows.types.versions import LOOP_VERSION
 
 
 def configured_deliveries(

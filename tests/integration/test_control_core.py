@@ -253,7 +253,7 @@ def reached(module: str) -> set[str]:
 def test_nothing_of_an_agent_is_known_to_it() -> None:
     known = reached("tests.support.runs.errand")
     assert {name for name in known if ".control" not in name} == {
-        *("types.breakers", "types.names", "types.questions", "types.record"),
+        *("types.tool_calls.breakers", "types.names", "types.questions", "types.record"),
         *("types.telemetry_names", "types.text"),
     }
-    assert "phases.control.pace" in known
+    assert "phases.control.visibility" in known

@@ -8,7 +8,8 @@ from temporalio.client import Client, WorkflowHandle
 from orga.activities.ports import ToolError
 from orga.client.server.search_attributes import register
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.types.names import ITERATION, LOOP_VERSION, PHASE, WAITING
+from orga.workflows.types.names import ITERATION, PHASE, WAITING
+from orga.workflows.types.versions import LOOP_VERSION
 from tests.support.hold import Hold, until
 from tests.support.runs.approvals import Asks, pending, yes
 from tests.support.runs.loop import WORKER_FACTS, Ran, a_loop

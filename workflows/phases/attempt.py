@@ -25,12 +25,12 @@ from orga.workflows.phases.failures import goes_on, is_infrastructure, is_turned
 from orga.workflows.phases.gate import AllowedCall, GateResult
 from orga.workflows.phases.run import Run, show_circuits
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.names import CLOSED_CIRCUIT_SHOWN
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS, told_in
 from orga.workflows.types.text import clip
 from orga.workflows.types.tool_calls.gate import TAKEN_BACK, UNCONFIRMED, permit_text, place_of
 from orga.workflows.types.tool_calls.recovery import Outcome
 from orga.workflows.types.tool_calls.tools import MAX_LOCAL_TIMEOUT_S, REPORT_S, ToolOutput, ToolRequest, ToolSpec
+from orga.workflows.types.versions import CLOSED_CIRCUIT_SHOWN
 
 
 def admit_call(run: Run, spec: ToolSpec) -> str:

@@ -82,18 +82,3 @@ KEYS: tuple[SearchAttributeKey[Any], ...] = (
     DEAD_LETTERS,
     OPEN_CIRCUITS,
 )
-
-
-LOOP_VERSION = 4
-"""Of the loop's rules; once a release is made, one more with each change that a history could tell. A run's setup
-records it."""
-
-FIRST_CALLS_SHOWN = 3
-"""Loop version from which on a run writes how far it is where its first calls begin. Its setup tells which one it began
-with: the mark of a patch would cost each run more than what is written."""
-
-CLOSED_CIRCUIT_SHOWN = "closed-circuit-shown"
-"""A circuit that closes leaves the search attribute of open ones; before, the tool stayed listed."""
-
-STOPPED_STEPS_COUNTED = "stopped-steps-counted"
-"""Replies that hold nothing but calls of stopped steps end the run; before, it went on to a limit."""
