@@ -182,6 +182,12 @@ def test_what_undoes_what_the_user_has_set_asks(project: Path, env: dict[str, st
     load_config(folder=project, env=env | {"ORGA_TRUST": "1"})
 
 
+def test_tools_that_only_read_are_not_called_more_than_that_on_a_server(project: Path) -> None:
+    written(project, '[agents.default]\ntools = ["read_file"]')
+    with pytest.raises(Untrusted, match=r'tools = \["read_file"\]: holds for all runs of that server'):
+        load_config(folder=project, env=SERVER)
+
+
 HARMLESS_BESIDE: dict[str, tuple[dict[str, str], str]] = {
     "limits of an agent": ({**MODEL, **COMMANDS}, "[agents.default.config]\nmax_iterations = 3"),
     "an agent that reads": (OPS, '[agents.a]\ntools = ["read_file"]'),

@@ -170,9 +170,14 @@ def _risks(key: Key, value: Any, folder: Path, around: Around) -> Iterator[Risk]
         return
     judge, beside = _judged(key)
     if beside is not None:
-        risk = Risk(key, value, around.server or _said_of(beside, around))
-        if risk.beside or not judge(value, folder):
-            yield risk
+        if not judge(value, folder):
+            yield Risk(key, value, around.server or _said_of(beside, around))
+        elif around.server:
+            yield Risk(
+                key, value, around.server, why="holds for all runs of that server that a worker here carries out"
+            )
+        elif said := _said_of(beside, around):
+            yield Risk(key, value, said)
     elif isinstance(value, dict):
         for name, inner in cast("dict[str, Any]", value).items():
             yield from _risks((*key, name), inner, folder, around)
