@@ -20,20 +20,20 @@ from temporalio.worker import Worker
 from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.rules_in_use import writable_rules
-from orga.client.config.worker_order import POLLS
+from orga.client.config.worker_order import POLLING_MESSAGE
 from orga.client.connect import Connection, connection
 from orga.client.errors import OrgaError
 from orga.client.runners.workflows import our_runner
 from orga.client.server.endpoint import ServerUnavailable
-from orga.client.server.search_attributes import are_known
+from orga.client.server.search_attributes import are_usable
 from orga.client.telemetry.core_logs import forward_core_logs
 from orga.client.telemetry.logs import configure_logs
 from orga.client.telemetry.start import telemetry
-from orga.client.workers.checked import checked
-from orga.client.workers.deployment import version_in, worker_options
+from orga.client.workers.checked import worker_report
+from orga.client.workers.deployment import deployment_version, worker_options
 from orga.client.workers.ending import SHUTDOWN_GRACE, bound_shutdown
 from orga.client.workers.engine_memory import (
-    change_of_engine,
+    engine_change_text,
     recorded_engine,
     remember_engine,
     remembered_engine,
@@ -41,10 +41,10 @@ from orga.client.workers.engine_memory import (
     worker_policy,
 )
 from orga.client.workers.parts import Parts, configured_parts, secret_names
-from orga.client.workers.registered import HEARTBEAT_THROTTLE, WORKFLOW_TASKS, beside, registered
-from orga.client.workers.routing import to_make_current
+from orga.client.workers.registered import HEARTBEAT_THROTTLE, WORKFLOW_TASKS, registrations, supporting_services
+from orga.client.workers.routing import make_current_command
 from orga.client.workers.script import worker as worker_of_a_script
-from orga.own_code import keep_out, seal
+from orga.own_code import remove_from_path, seal
 from orga.start import worker as become_worker
 
 
@@ -54,7 +54,7 @@ def build_worker(
     """Return a worker for agents and their tools, of that version if any; from now on none of our files is read."""
     options = worker_options(version, our_runner()) | options
     seal()
-    made = registered(client, parts)
+    made = registrations(client, parts)
     worker = Worker(
         client,
         task_queue=task_queue,
@@ -86,11 +86,11 @@ async def serve(
         queues: That it polls; those of the folder and the shell without.
     """
     if open_to_agents := writable_rules(config, root, os.environ):
-        _say(f"worker: {open_to_agents}")
+        _report(f"worker: {open_to_agents}")
     observed = telemetry(config.telemetry)
     try:
-        async with connection(config, _say, observed.plugins, root=root, is_worker=True) as connected:
-            knows_attributes = await are_known(connected.client, _say)
+        async with connection(config, _report, observed.plugins, root=root, is_worker=True) as connected:
+            knows_attributes = await are_usable(connected.client, _report)
             link = connected.at_ui(config.notify.ui_url).link
             parts = configured_parts(
                 config,
@@ -101,27 +101,29 @@ async def serve(
                 place=connected.workplace,
             )
             polled = tuple(dict.fromkeys(queues or (connected.task_queue, connected.folder_queue)))
-            await _say_engine(config, parts, connected)
+            await _report_engine(config, parts, connected)
             if version is None and not connected.endpoint.embedded:
                 await require_own_policy(connected.client, connected.task_queue, worker_policy(config, parts.policy))
             workers = [
                 build_worker(connected.client, parts, queue, version=version, graceful_shutdown_timeout=SHUTDOWN_GRACE)
                 for queue in polled
             ]
-            async with beside(parts), observed.watch(connected.client), AsyncExitStack() as at_work:
+            async with supporting_services(parts), observed.watch(connected.client), AsyncExitStack() as at_work:
                 for worker in workers:
                     await at_work.enter_async_context(worker)
                 if version is not None:
-                    told = f"new runs come to it once it is current: {to_make_current(version, connected.endpoint)}"
-                    _say(f"version: {version.to_canonical_string()}; {told}")
+                    told = (
+                        f"new runs come to it once it is current: {make_current_command(version, connected.endpoint)}"
+                    )
+                    _report(f"version: {version.to_canonical_string()}; {told}")
                 names = " and ".join(map(repr, polled))
-                _say(f"{POLLS} {names} at {connected.endpoint.address}; Ctrl-C stops it")
+                _report(f"{POLLING_MESSAGE} {names} at {connected.endpoint.address}; Ctrl-C stops it")
                 await stopping.wait()
     finally:
         observed.shutdown()
 
 
-async def _say_engine(config: OrgaConfig, parts: Parts, connected: Connection) -> None:
+async def _report_engine(config: OrgaConfig, parts: Parts, connected: Connection) -> None:
     """Say who judges.
 
     Raises:
@@ -130,11 +132,11 @@ async def _say_engine(config: OrgaConfig, parts: Parts, connected: Connection) -
     before = remembered_engine(config)
     if not connected.endpoint.embedded:
         before = before or await recorded_engine(connected.client, connected.task_queue)
-    if changed := change_of_engine(config, parts.engine, before):
-        _say(changed)
+    if changed := engine_change_text(config, parts.engine, before):
+        _report(changed)
     remember_engine(config, parts.engine)
     version = getattr(parts.policy, "version", "")
-    _say(f"policy: {parts.engine}" + (f", version {version}" if version else ""))
+    _report(f"policy: {parts.engine}" + (f", version {version}" if version else ""))
 
 
 async def _run(config: OrgaConfig, root: Path, version: WorkerDeploymentVersion | None, queues: Sequence[str]) -> None:
@@ -149,17 +151,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run as `orga-worker`."""
     if not sys.flags.isolated:  # `python -m worker`
         become_worker()
-    options = _options(arguments)
+    options = _parse_options(arguments)
     code = 0
     if options.json_logs:
         _log_everything()
     try:
-        config = _config(options)
+        config = _read_config(options)
         root = (config.tools.files.root or Path.cwd()).resolve()
-        keep_out(root)
-        version = version_in(options.deployment) if options.deployment is not None else None
+        remove_from_path(root)
+        version = deployment_version(options.deployment) if options.deployment is not None else None
         if options.check:
-            report = checked(config, root, os.environ)
+            report = worker_report(config, root, os.environ)
             print(json.dumps(report))
             code = 2 if report["problems"] else 0
         else:
@@ -167,14 +169,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             forward_core_logs()
             asyncio.run(_run(config, root, version, options.task_queue))
     except (OrgaError, ServerUnavailable, ValueError) as error:
-        _say(f"orga-worker: {error}", logging.ERROR)
+        _report(f"orga-worker: {error}", logging.ERROR)
         code = 7 if isinstance(error, ServerUnavailable) else 2
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # a clean exit of the interpreter can abort in the SDK's threads (sdk-python issue 300)
 
 
-def _config(options: argparse.Namespace) -> OrgaConfig:
+def _read_config(options: argparse.Namespace) -> OrgaConfig:
     """Return the configuration; what the command line names wins."""
     address = {"ORGA_TEMPORAL__ADDRESS": options.address} if options.address else {}
     config = load_config(options.config, env=os.environ | address).config
@@ -183,7 +185,7 @@ def _config(options: argparse.Namespace) -> OrgaConfig:
     return config.with_temporal(named)
 
 
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+def _parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="orga-worker",
         description="Run agents, their models and their tools. Stops on Ctrl-C, runs go on elsewhere.",
@@ -200,8 +202,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _say(line: str, level: int = logging.INFO) -> None:
-    if _logged[0]:
+def _report(line: str, level: int = logging.INFO) -> None:
+    if _json_logging[0]:
         _log.log(level, "%s", line)
     else:
         print(line, file=sys.stderr, flush=True)
@@ -209,12 +211,12 @@ def _say(line: str, level: int = logging.INFO) -> None:
 
 def _log_everything() -> None:
     """Write each line of this process as a record of the log, in JSON: also what ends it."""
-    _logged[0] = True
+    _json_logging[0] = True
     configure_logs(json=True)
     sys.excepthook = lambda _kind, error, _trace: _log.critical("the worker ended by a defect", exc_info=error)
 
 
-_logged = [False]
+_json_logging = [False]
 _log = logging.getLogger("orga.worker")
 
 

@@ -14,7 +14,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from orga.activities.calls.attempts import attempt_failed
+from orga.activities.calls.attempts import attempt_failure
 from orga.activities.instruments import count_opened_circuit
 from orga.activities.models.model_calls import Models
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest, ToolSource
@@ -24,8 +24,8 @@ from orga.workflows.types.tool_calls.breakers import (
     PROVIDER_PREFIX,
     Breaker,
     CircuitOptions,
-    cause_named,
     describe_to_model,
+    failure_cause,
 )
 from orga.workflows.types.tool_calls.tools import WORKER_SHUTDOWN, ToolOptions, ToolSpec
 
@@ -42,7 +42,7 @@ def monotonic_time() -> datetime:
     return _ZERO + timedelta(seconds=time.monotonic())
 
 
-class TurnedAway(Exception):
+class CircuitOpenError(Exception):
     """An open circuit; `wait_s` is the time until a call may try, 0 while others are trying."""
 
     def __init__(self, told: str, wait_s: float) -> None:
@@ -51,7 +51,7 @@ class TurnedAway(Exception):
 
 
 @dataclass(frozen=True)
-class _Permit:
+class _AdmittedCall:
     """A call on its way; `opened_at` is the opening after which it tries, None when it found the circuit closed."""
 
     name: str
@@ -59,11 +59,11 @@ class _Permit:
     opened_at: datetime | None
 
 
-def _cause(error: BaseException) -> str:
+def _cause_text(error: BaseException) -> str:
     """Return what all runs of the worker may read of a failure: a provider's words, of a tool no more than the kind."""
     if isinstance(error, ModelError):
         return " ".join(f"{error.kind}: {error}".split())[:MAX_CAUSE_CHARS]
-    return cause_named(error.type if isinstance(error, ApplicationError) else type(error).__name__)
+    return failure_cause(error.type if isinstance(error, ApplicationError) else type(error).__name__)
 
 
 class WorkerBreakers:
@@ -85,57 +85,57 @@ class WorkerBreakers:
         Raises:
             TurnedAway: The block was not run.
         """
-        permit = self._admitted(name, options)
+        permit = self._admit(name, options)
         try:
             yield
         except BaseException as error:
-            self._ended(permit, _cause(error) if counts(error) else None)
+            self._record_end(permit, _cause_text(error) if counts(error) else None)
             raise
-        self._succeeded(permit)
+        self._record_success(permit)
 
     def circuit(self, name: str) -> Breaker:
         """Return the state of a circuit."""
         with self._lock:
             return self._circuits.get(name, Breaker())
 
-    def _admitted(self, name: str, options: CircuitOptions) -> _Permit:
+    def _admit(self, name: str, options: CircuitOptions) -> _AdmittedCall:
         with self._lock:
             breaker, now = self._circuits.get(name, Breaker()), self._clock()
-            let_through = self._released(name, breaker, options, now).admitted(options, now)
+            let_through = self._without_stale_trial(name, breaker, options, now).admitted(options, now)
             if let_through is None:
-                raise TurnedAway(breaker.describe(name, options, now), breaker.wait_s(options, now))
-            self._keep(name, let_through)
+                raise CircuitOpenError(breaker.describe(name, options, now), breaker.wait_s(options, now))
+            self._store_circuit(name, let_through)
             if let_through.state == "half_open":
                 self._tried_at[name] = now
-        return _Permit(name, options, let_through.opened_at)
+        return _AdmittedCall(name, options, let_through.opened_at)
 
-    def _released(self, name: str, breaker: Breaker, options: CircuitOptions, now: datetime) -> Breaker:
+    def _without_stale_trial(self, name: str, breaker: Breaker, options: CircuitOptions, now: datetime) -> Breaker:
         """Return the circuit without a call that has tried for long: a reply may take minutes, and others wait."""
         tried_at = self._tried_at.get(name)
         is_long = tried_at is not None and (now - tried_at).total_seconds() >= options.recovery_s
         return breaker.released() if is_long else breaker
 
-    def _succeeded(self, permit: _Permit) -> None:
+    def _record_success(self, permit: _AdmittedCall) -> None:
         with self._lock:
             breaker = self._circuits.get(permit.name, Breaker())
-            self._keep(permit.name, breaker.succeeded())
+            self._store_circuit(permit.name, breaker.succeeded())
         if breaker.state != "closed":
             activity.logger.info("the circuit of %s has closed", permit.name)
 
-    def _ended(self, permit: _Permit, cause: str | None) -> None:
+    def _record_end(self, permit: _AdmittedCall, cause: str | None) -> None:
         """Take in the end of a call; `cause` is that of a failure that counts."""
         with self._lock:
             before = self._circuits.get(permit.name, Breaker())
             if before.state == "half_open" and before.opened_at != permit.opened_at:
                 return  # it began before the circuit opened and holds none of the permits that are out now
             after = before.released() if cause is None else before.failed(permit.options, self._clock(), cause)
-            self._keep(permit.name, after)
+            self._store_circuit(permit.name, after)
         if after.state == "open" and before.state != "open":
             count_opened_circuit(permit.name, "worker")
             told = f"failures: {after.failures}" + (f"; last: {after.cause}" if after.cause else "")
             activity.logger.warning("the circuit of %s has opened (%s)", permit.name, told)
 
-    def _keep(self, name: str, breaker: Breaker) -> None:
+    def _store_circuit(self, name: str, breaker: Breaker) -> None:
         self._circuits.pop(name, None)
         if breaker.state != "half_open":
             self._tried_at.pop(name, None)
@@ -156,7 +156,7 @@ class ToolCircuits(Interceptor):
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
         """Return the interceptor, or none where there is nothing to guard."""
         is_needed = self._source is not None or any(map(_is_guarded, self._options.values()))
-        return _Guarded(next, self._breakers, self._options_of) if is_needed else next
+        return _CircuitInbound(next, self._breakers, self._options_of) if is_needed else next
 
     def _options_of(self, tool: str) -> ToolOptions | None:
         options = self._options.get(tool) or (self._source.options(tool) if self._source else None)
@@ -167,7 +167,7 @@ def _is_guarded(options: ToolOptions) -> bool:
     return options.breaker.enabled and options.breaker.scope == "worker"
 
 
-class _Guarded(ActivityInboundInterceptor):
+class _CircuitInbound(ActivityInboundInterceptor):
     def __init__(
         self,
         next: ActivityInboundInterceptor,
@@ -184,14 +184,16 @@ class _Guarded(ActivityInboundInterceptor):
         if options is None:
             return await super().execute_activity(input)
         try:
-            with self._breakers.guarded(tool, options.breaker, lambda error: _counts(error, options)):
+            with self._breakers.guarded(
+                tool, options.breaker, lambda error: _is_infrastructure_failure(error, options)
+            ):
                 return await super().execute_activity(input)
-        except TurnedAway as turned_away:
+        except CircuitOpenError as turned_away:
             text = describe_to_model(str(turned_away), is_again=activity.info().attempt > 1)
-            raise attempt_failed(text, CIRCUIT_OPEN, retryable=False, acted="no") from None
+            raise attempt_failure(text, CIRCUIT_OPEN, retryable=False, acted="no") from None
 
 
-def _counts(error: BaseException, options: ToolOptions) -> bool:
+def _is_infrastructure_failure(error: BaseException, options: ToolOptions) -> bool:
     """Return whether the tool's infrastructure failed: a time-out, or what another attempt might have cured."""
     if isinstance(error, ApplicationError):
         is_final = error.non_retryable or error.type in options.non_retryable
@@ -200,7 +202,7 @@ def _counts(error: BaseException, options: ToolOptions) -> bool:
     return isinstance(error, asyncio.CancelledError) and details is not None and details.timed_out
 
 
-COUNTED = frozenset({"ServerError", "Overloaded", "ConnectionFailed", "Timeout", "BadStream"})
+COUNTED_ERROR_KINDS = frozenset({"ServerError", "Overloaded", "ConnectionFailed", "Timeout", "BadStream"})
 """Kinds of failure that speak of the provider; a rate limit and a bad request speak of us."""
 
 
@@ -238,15 +240,15 @@ class _GuardedProvider:
         try:
             with self._breakers.guarded(self._circuit, self._options, _counts_as_failure):
                 return await self._provider.complete(request, on_text)
-        except TurnedAway as turned_away:
-            raise _failure(turned_away) from None
+        except CircuitOpenError as turned_away:
+            raise _circuit_open_error(turned_away) from None
 
 
-def _failure(turned_away: TurnedAway) -> ModelError:
+def _circuit_open_error(turned_away: CircuitOpenError) -> ModelError:
     """Ask to come back when the circuit may be tried; while others try it, the usual growing delay has to do."""
     text = f"{turned_away}; wait, or choose another model"
     return ModelError(CIRCUIT_OPEN, text, retryable=True, retry_after_s=turned_away.wait_s or None)
 
 
 def _counts_as_failure(error: BaseException) -> bool:
-    return isinstance(error, ModelError) and error.kind in COUNTED
+    return isinstance(error, ModelError) and error.kind in COUNTED_ERROR_KINDS

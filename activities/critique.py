@@ -9,15 +9,15 @@ from temporalio.exceptions import ApplicationError
 from orga.activities.models.conversations import Conversations
 from orga.activities.models.model_calls import ModelCalls, Models
 from orga.activities.models.model_context import model_context
-from orga.activities.ports import ModelRequest, Rebuilt
-from orga.activities.replies import normalised, text_alone
+from orga.activities.ports import ModelContext, ModelRequest
+from orga.activities.replies import normalised_reply, text_only_reply
 from orga.activities.summarise import transcript
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.agents import Critic, CritiqueRequest, verdict_schema
-from orga.workflows.types.conversation import goes_last, latest_turn
+from orga.workflows.types.conversation import is_dropped_last, latest_turn
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.setup import Setup
-from orga.workflows.types.text import clip, delimited
+from orga.workflows.types.text import clip, delimited_text
 
 MAX_PART_BYTES = 4_000
 MAX_TASK_BYTES = 16_000
@@ -49,32 +49,32 @@ class CritiqueActivities:
         """Return the verdict as the text of a reply, with what it cost; the run reads it."""
         began = time.monotonic()
         _, context = await model_context(self._conversations, request)
-        critic = _critic(context.setup, request.critic)
-        models = _models(context.setup, critic)
+        critic = _find_critic(context.setup, request.critic)
+        models = _critic_models(context.setup, critic)
         reply = await self._calls.complete(context.setup, _model_request(context, critic, request), began, models)
-        reply = normalised(reply, ())
-        return text_alone(reply, clip(reply.text.strip(), MAX_VERDICT_BYTES))
+        reply = normalised_reply(reply, ())
+        return text_only_reply(reply, clip(reply.text.strip(), MAX_VERDICT_BYTES))
 
 
-def _critic(setup: Setup, name: str) -> Critic:
+def _find_critic(setup: Setup, name: str) -> Critic:
     for critic in setup.critics:
         if critic.name == name:
             return critic
     raise ApplicationError(f"the run has no critic {name!r}", type="UnknownCritic", non_retryable=True)
 
 
-def _models(setup: Setup, critic: Critic) -> tuple[str, ...]:
+def _critic_models(setup: Setup, critic: Critic) -> tuple[str, ...]:
     """Return the critic's own, in fallback order, else the run's."""
     key = critic.tier_key
     return (critic.model,) if critic.model and key not in setup.tiers else setup.models_for(key)
 
 
-def _model_request(context: Rebuilt, critic: Critic, request: CritiqueRequest) -> ModelRequest:
+def _model_request(context: ModelContext, critic: Critic, request: CritiqueRequest) -> ModelRequest:
     setup = context.setup
     return ModelRequest(
         model=critic.model or setup.model,
         system=tuple(filter(None, (_instructions(critic, request.tool), critic.instructions))),
-        messages=(Message.of("user", _material(context, critic, request)),),
+        messages=(Message.of("user", _review_prompt(context, critic, request)),),
         tool_choice="none",
         temperature=setup.config.temperature,
         max_output_tokens=request.max_output_tokens or critic.max_output_tokens,
@@ -91,32 +91,32 @@ def _instructions(critic: Critic, tool: str) -> str:
     return INSTRUCTIONS.format(what=what, dimensions="\n".join(lines), names=", ".join(critic.rubric))
 
 
-def _material(context: Rebuilt, critic: Critic, request: CritiqueRequest) -> str:
+def _review_prompt(context: ModelContext, critic: Critic, request: CritiqueRequest) -> str:
     salt = activity.info().activity_id
-    parts = [f"What the agent was given:\n{delimited(_given(context), 'task', salt)}"]
+    parts = [f"What the agent was given:\n{delimited_text(_task_text(context), 'task', salt)}"]
     if critic.context == "conversation":
         said = transcript(context.messages, salt)
-        parts.append(f"What the agent and its tools said:\n{delimited(said, 'conversation', salt)}")
-    parts.append(_subject(context.setup, request, salt))
+        parts.append(f"What the agent and its tools said:\n{delimited_text(said, 'conversation', salt)}")
+    parts.append(_reviewed_text(context.setup, request, salt))
     if request.problem:
         parts.append(f"Your verdict before this could not be used: {request.problem}. Give it again, whole.")
     return "\n\n".join(parts)
 
 
-def _given(context: Rebuilt) -> str:
+def _task_text(context: ModelContext) -> str:
     """Return the task and what was pinned beside it; of a fork its own task, too, which stands further down.
 
     In a session what the turn under way answers comes first: of the turns before, only what holds for all is given.
     """
     messages, turn = context.messages, latest_turn(context.messages)
-    stays = sorted((i for i in range(len(messages)) if goes_last(messages, i, turn)), key=lambda i: i not in turn)
+    stays = sorted((i for i in range(len(messages)) if is_dropped_last(messages, i, turn)), key=lambda i: i not in turn)
     return clip("\n\n".join(clip(messages[i].text, MAX_PART_BYTES) for i in stays), MAX_TASK_BYTES)
 
 
-def _subject(setup: Setup, request: CritiqueRequest, salt: str) -> str:
+def _reviewed_text(setup: Setup, request: CritiqueRequest, salt: str) -> str:
     if not request.tool:
-        return f"The answer to review:\n{delimited(request.subject, 'answer', salt)}"
+        return f"The answer to review:\n{delimited_text(request.subject, 'answer', salt)}"
     spec = setup.tool(request.tool)
     what = to_json({"tool": request.tool, "does": spec.description, "effect": spec.effect}).decode() if spec else ""
-    made = delimited(request.subject, "call", salt)
-    return f"The tool:\n{delimited(what, 'tool', salt)}\n\nThe arguments to review:\n{made}"
+    made = delimited_text(request.subject, "call", salt)
+    return f"The tool:\n{delimited_text(what, 'tool', salt)}\n\nThe arguments to review:\n{made}"

@@ -7,7 +7,7 @@ from typing import Protocol
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from orga.activities.calls.activity import heartbeats, own_run, told_of_shutdown
+from orga.activities.calls.activity import current_run_key, heartbeats, shutdown_as_failure
 from orga.activities.calls.attempts import may_have_acted, note_plain_failure
 from orga.activities.ports import Notifier, NotifyError, RunKey
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
@@ -15,17 +15,17 @@ from orga.workflows.types.goals.deliveries import DeliveryRequest
 from orga.workflows.types.names import DELIVER, NOTIFY
 from orga.workflows.types.questions import Notification
 
-LONGEST_WISH_S = 60.0
+MAX_RETRY_AFTER_S = 60.0
 """Of a receiver that asks to be left alone for a while: the result of the goal waits."""
 
-ELSEWHERE_S = 2.0
+OTHER_WORKER_DELAY_S = 2.0
 """Until an attempt that another worker may take."""
 
-PAUSES_S = (5.0, 15.0, 30.0, 60.0)
+RETRY_DELAYS_S = (5.0, 15.0, 30.0, 60.0)
 """Behind each attempt that a receiver which names no time has not taken: it may have to be started again first."""
 
 MAY_HAVE_ARRIVED = "MayHaveArrived"
-NOT_TWICE = "it may have arrived, and is not sent twice"
+NOT_SENT_AGAIN = "it may have arrived, and is not sent twice"
 
 
 class DeliveryChannel(Protocol):
@@ -57,49 +57,49 @@ class DeliverActivities:
         """Deliver it, and return the number of the attempt."""
         is_unsure = may_have_acted()
         try:
-            with told_of_shutdown():
+            with shutdown_as_failure():
                 await self._deliver(request, is_unsure=is_unsure)
         except NotifyError as error:
             if not is_unsure and not error.may_have_arrived:
                 note_plain_failure()
-            raise _failure(error) from None
+            raise _delivery_failure(error) from None
         return activity.info().attempt
 
     async def _deliver(self, request: DeliveryRequest, *, is_unsure: bool) -> None:
         channel = self._channels.get(request.name)
         if channel is None:
             text = f"this worker has no delivery {request.name!r}"  # another worker of the task queue may have it
-            raise NotifyError(text, kind="UnknownDelivery", retryable=True, retry_after_s=ELSEWHERE_S)
+            raise NotifyError(text, kind="UnknownDelivery", retryable=True, retry_after_s=OTHER_WORKER_DELAY_S)
         if is_unsure and not channel.is_repeatable:
-            raise _may_have_arrived("an attempt was cut off")
+            raise _unsure_delivery_error("an attempt was cut off")
         try:
             async with heartbeats(lambda: None):
-                await channel.deliver(self._secrets.hidden_in(request), own_run())
+                await channel.deliver(self._secrets.hidden_in(request), current_run_key())
         except NotifyError as error:
             if channel.is_repeatable or not error.may_have_arrived:
                 raise
-            raise _may_have_arrived(str(error)) from None
+            raise _unsure_delivery_error(str(error)) from None
 
 
-def _may_have_arrived(why: str) -> NotifyError:
-    return NotifyError(f"{why}; {NOT_TWICE}", kind=MAY_HAVE_ARRIVED, retryable=False, may_have_arrived=True)
+def _unsure_delivery_error(why: str) -> NotifyError:
+    return NotifyError(f"{why}; {NOT_SENT_AGAIN}", kind=MAY_HAVE_ARRIVED, retryable=False, may_have_arrived=True)
 
 
-def _failure(error: NotifyError) -> ApplicationError:
+def _delivery_failure(error: NotifyError) -> ApplicationError:
     attempt = activity.info().attempt
     return ApplicationError(
         str(error),
         attempt,
         type=error.kind,
         non_retryable=not error.retryable,
-        next_retry_delay=timedelta(seconds=_pause_s(error, attempt)),
+        next_retry_delay=timedelta(seconds=_retry_delay_s(error, attempt)),
     )
 
 
-def _pause_s(error: NotifyError, attempt: int) -> float:
+def _retry_delay_s(error: NotifyError, attempt: int) -> float:
     if error.retry_after_s is not None:
-        return min(error.retry_after_s, LONGEST_WISH_S)
-    return PAUSES_S[min(attempt, len(PAUSES_S)) - 1]
+        return min(error.retry_after_s, MAX_RETRY_AFTER_S)
+    return RETRY_DELAYS_S[min(attempt, len(RETRY_DELAYS_S)) - 1]
 
 
 LONGEST_NOTIFICATION_WAIT_S = 300.0
@@ -117,9 +117,9 @@ class NotifyActivities:
     async def notify(self, notification: Notification) -> None:
         """Deliver it."""
         try:
-            with told_of_shutdown():
+            with shutdown_as_failure():
                 async with heartbeats(lambda: None):
-                    await self._notifier.deliver(self._secrets.hidden_in(notification), own_run())
+                    await self._notifier.deliver(self._secrets.hidden_in(notification), current_run_key())
         except NotifyError as error:
             raise _notify_failure(error) from None
 

@@ -12,23 +12,23 @@ from orga.activities.gate.gate import ArgumentErrors
 from orga.activities.models.conversations import Conversations
 from orga.activities.models.model_calls import ModelCalls, Models
 from orga.activities.models.model_context import model_context, model_request
-from orga.activities.replies import MAX_CALLS_BYTES, calls_room, normalised, text_alone
+from orga.activities.replies import MAX_CALLS_BYTES, calls_byte_limit, normalised_reply, text_only_reply
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.goals.requests import (
     GoalReply,
     GoalRequest,
-    arguments_given,
-    said_in_turn,
-    skill_named,
-    steps_of,
+    goal_reply_object,
+    step_arguments,
+    step_skill,
+    steps_in_reply,
 )
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.names import PLANNED, GoalTurn
+from orga.workflows.types.names import PLANNED_MODEL, GoalPromptName
 from orga.workflows.types.parts import Part, ToolCall
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import clip
 
-MAX_WORDS_BYTES = 60_000
+MAX_JSON_REPLY_BYTES = 60_000
 """Of a turn that is asked for JSON; a longer one is cut, and then is none."""
 
 JsonRepair = Callable[[str], Awaitable[str]]
@@ -57,75 +57,77 @@ class GoalActivities:
     @activity.defn(name="goal_plan")
     async def plan(self, request: GoalRequest) -> GoalReply:
         """Return a plan as the text of a reply, and what is wrong with the arguments of its steps."""
-        return await self._plan("goal_plan", request)
+        return await self._plan_reply("goal_plan", request)
 
     @activity.defn(name="goal_decide")
     async def decide(self, request: GoalRequest) -> GoalReply:
         """Return what is next as the text of a reply, and what is wrong with the arguments of a new plan."""
-        return await self._plan("goal_decide", request)
+        return await self._plan_reply("goal_decide", request)
 
     @activity.defn(name="goal_evaluate")
     async def evaluate(self, request: GoalRequest) -> GoalReply:
         """Return scores as the text of a reply; the run reads them."""
-        return await self._said("goal_evaluate", request, MAX_WORDS_BYTES)
+        return await self._goal_reply("goal_evaluate", request, MAX_JSON_REPLY_BYTES)
 
     @activity.defn(name="goal_compress")
     async def compress(self, request: GoalRequest) -> GoalReply:
         """Return a shorter memory as the text of a reply."""
-        return await self._said("goal_compress", request, MAX_WORDS_BYTES)
+        return await self._goal_reply("goal_compress", request, MAX_JSON_REPLY_BYTES)
 
     @activity.defn(name="goal_summary")
     async def summarise(self, request: GoalRequest) -> GoalReply:
         """Return the final answer: that of a pipeline as it stands, else the model's."""
         if not request.answer:
-            return await self._said("goal_summary", request)
+            return await self._goal_reply("goal_summary", request)
         run, context = await model_context(self._conversations, request)
-        reply = normalised(Reply.of(request.answer, finish="stop", model=PLANNED), context.messages)
+        reply = normalised_reply(Reply.of(request.answer, finish="stop", model=PLANNED_MODEL), context.messages)
         self._conversations.keep_reply(run, request.iteration, reply)
-        return _own(reply)
+        return _as_goal_reply(reply)
 
     @activity.defn(name="goal_input")
     async def prepare_calls(self, request: GoalRequest) -> GoalReply:
         """Return the calls of a round: those of the plan as they are, and those that the model makes beside them."""
         began = time.monotonic()
         run, context = await model_context(self._conversations, request)
-        reply = Reply.of(calls=request.calls, finish="tool_calls", model=PLANNED)
+        reply = Reply.of(calls=request.calls, finish="tool_calls", model=PLANNED_MODEL)
         if request.asks_model:
             asked = model_request("goal_input", context, request)
-            reply = await self._calls.complete(context.setup, asked, began, _models(context.setup))
+            reply = await self._calls.complete(context.setup, asked, began, _prompt_models(context.setup))
             # no model may pass its calls off as the plan's, which are not counted
-            reply = reply.with_differences(model=None) if reply.model == PLANNED else reply
+            reply = reply.with_differences(model=None) if reply.model == PLANNED_MODEL else reply
             room = MAX_CALLS_BYTES - len(to_json(request.calls))
-            room = min(calls_room(context.setup.config.max_output_tokens), room)
-            reply = normalised(reply, context.messages, room)
+            room = min(calls_byte_limit(context.setup.config.max_output_tokens), room)
+            reply = normalised_reply(reply, context.messages, room)
             reply = with_planned_calls(with_fitted_arguments(reply, context.setup.tools), request)
-        reply = normalised(reply, context.messages)
+        reply = normalised_reply(reply, context.messages)
         self._conversations.keep_reply(run, request.iteration, reply)
-        return _own(reply)
+        return _as_goal_reply(reply)
 
-    async def _plan(self, turn: GoalTurn, request: GoalRequest) -> GoalReply:
-        setup, reply = await self._ask(turn, request, MAX_WORDS_BYTES)
-        return reply.with_problems(tuple(await self._problems(turn, setup, reply.text)))
+    async def _plan_reply(self, turn: GoalPromptName, request: GoalRequest) -> GoalReply:
+        setup, reply = await self._ask_model(turn, request, MAX_JSON_REPLY_BYTES)
+        return reply.with_problems(tuple(await self._plan_problems(turn, setup, reply.text)))
 
-    async def _said(self, turn: GoalTurn, request: GoalRequest, most: int | None = None) -> GoalReply:
-        return (await self._ask(turn, request, most))[1]
+    async def _goal_reply(self, turn: GoalPromptName, request: GoalRequest, most: int | None = None) -> GoalReply:
+        return (await self._ask_model(turn, request, most))[1]
 
-    async def _ask(self, turn: GoalTurn, request: GoalRequest, most: int | None) -> tuple[Setup, GoalReply]:
+    async def _ask_model(self, turn: GoalPromptName, request: GoalRequest, most: int | None) -> tuple[Setup, GoalReply]:
         began = time.monotonic()
         run, context = await model_context(self._conversations, request)
         asked = model_request(turn, context, request)
-        reply = await self._calls.complete(context.setup, asked, began, _models(context.setup))
-        reply = normalised(reply, ())
-        repaired = "" if most is None else await self._repair(turn, reply.text)
+        reply = await self._calls.complete(context.setup, asked, began, _prompt_models(context.setup))
+        reply = normalised_reply(reply, ())
+        repaired = "" if most is None else await self._repaired_text(turn, reply.text)
         text = repaired or (reply.text if most is None else clip(reply.text, most))
-        spoken = text_alone(reply, text).with_differences(model=None if reply.model == PLANNED else reply.model)
+        spoken = text_only_reply(reply, text).with_differences(
+            model=None if reply.model == PLANNED_MODEL else reply.model
+        )
         self._conversations.keep_reply(run, request.iteration, spoken)
-        return context.setup, _own(spoken).with_repaired(repaired=bool(repaired)).with_called(reply.calls)
+        return context.setup, _as_goal_reply(spoken).with_repaired(repaired=bool(repaired)).with_called(reply.calls)
 
-    async def _repair(self, turn: GoalTurn, text: str) -> str:
+    async def _repaired_text(self, turn: GoalPromptName, text: str) -> str:
         """Return a text that is nearly JSON as JSON; "" if it is that already, or never will be."""
         try:
-            said_in_turn(turn, text)
+            goal_reply_object(turn, text)
         except ValueError:
             repaired = await self._repaired_json(text)
         else:
@@ -134,18 +136,18 @@ class GoalActivities:
             activity.logger.warning("the reply is no JSON as it stands, and was repaired (%d characters)", len(text))
         return repaired
 
-    async def _problems(self, turn: GoalTurn, setup: Setup, text: str) -> list[str]:
+    async def _plan_problems(self, turn: GoalPromptName, setup: Setup, text: str) -> list[str]:
         """Return what does not fit of arguments that a plan gives; the rest of a plan is the run's to judge."""
         try:
-            listed = steps_of(said_in_turn(turn, text))
+            listed = steps_in_reply(goal_reply_object(turn, text))
         except ValueError:
             return []
         steps = cast("list[Any]", listed)[:MAX_CHECKED_STEPS] if isinstance(listed, list) else []
-        return [found for step in steps for found in await self._misfits(setup, step)]
+        return [found for step in steps for found in await self._step_problems(setup, step)]
 
-    async def _misfits(self, setup: Setup, step: Any) -> list[str]:
+    async def _step_problems(self, setup: Setup, step: Any) -> list[str]:
         given = cast("dict[str, Any]", step) if isinstance(step, dict) else {}
-        arguments, skill = arguments_given(given), skill_named(given)
+        arguments, skill = step_arguments(given), step_skill(given)
         spec = setup.tool(skill)
         if spec is None or not isinstance(arguments, dict):
             return []
@@ -177,10 +179,10 @@ def with_planned_calls(reply: Reply, request: GoalRequest) -> Reply:
     return reply.with_differences(parts=(*parts, *planned.values()))
 
 
-def _own(reply: Reply) -> GoalReply:
+def _as_goal_reply(reply: Reply) -> GoalReply:
     return GoalReply(**{name: getattr(reply, name) for name in reply.model_fields_set})
 
 
-def _models(setup: Setup) -> tuple[str, ...]:
+def _prompt_models(setup: Setup) -> tuple[str, ...]:
     """Return the models of this turn, in fallback order: the activity bears its name."""
     return setup.models_for(activity.info().activity_type)

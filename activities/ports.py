@@ -109,7 +109,7 @@ class Tool(Protocol):
 
 
 @dataclass(frozen=True)
-class Absent:
+class AbsentTool:
     """Why a tool that somebody names is not there."""
 
     why: str
@@ -134,7 +134,7 @@ class ToolSource(Protocol):
         """Return the tools that there are now, by name; those that names or globs in `wanted` mean are up to date."""
         ...
 
-    def absent(self, name: str) -> Absent | None:
+    def absent(self, name: str) -> AbsentTool | None:
         """Return why there is no tool of that name now, or None when the source would not have it anyway."""
         ...
 
@@ -203,7 +203,7 @@ class Proposal:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class EngineVerdict:
     """A policy engine's answer. `reason` reaches the model when it is a denial."""
 
     allowed: bool
@@ -228,7 +228,7 @@ class PolicyEngine(Protocol):
         """Whether it decides in this process. One that asks a server is asked about several proposals at once."""
         ...
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Return the decision for exactly this proposal."""
         ...
 
@@ -274,7 +274,7 @@ class NotifyError(Exception):
 
 
 @dataclass(frozen=True)
-class Rebuilt:
+class ModelContext:
     """What a run's history says that a model call is about."""
 
     setup: Setup
@@ -286,7 +286,7 @@ class Rebuilt:
 class HistorySource(Protocol):
     """Reads a run's own history, for what this process does not hold."""
 
-    async def rebuild(self, run: RunKey, iteration: int) -> Rebuilt:
+    async def rebuild(self, run: RunKey, iteration: int) -> ModelContext:
         """Return the setup and the messages of the model call of that iteration, digests checked.
 
         Raises:
@@ -299,7 +299,7 @@ class OtherPlace(Exception):
     """The run is at home in another folder, or under another configuration, than this worker."""
 
 
-class Pasts(Protocol):
+class PastSource(Protocol):
     """Reads, from the history of another run, what a fork of it shares."""
 
     async def shared(self, wish: ForkInput | GoalForkInput) -> AgentState:

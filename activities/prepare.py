@@ -9,7 +9,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from orga.activities.calls.activity import heartbeats
 from orga.activities.models.conversations import Conversations
-from orga.activities.ports import Agents, OtherPlace, Pasts
+from orga.activities.ports import Agents, OtherPlace, PastSource
 from orga.workflows.types.names import GOAL_WORKFLOW, READ_PAST
 from orga.workflows.types.past import parse_fork, parse_goal_fork
 from orga.workflows.types.record import InvalidInput
@@ -19,10 +19,10 @@ from orga.workflows.types.state import AgentState
 MAX_SETUP_BYTES = 500_000
 """As JSON: every run of a chain carries it, beside its task, its state and its conversation."""
 
-LARGEST = 5
+MAX_PARTS_NAMED = 5
 """Parts of a setup that is too large that are named with their sizes."""
 
-EXPECTED = ApplicationErrorCategory.BENIGN
+STARTER_ERROR = ApplicationErrorCategory.BENIGN
 """The starter is told; the SDK logs no traceback."""
 
 OTHER_PLACE_DELAY = timedelta(seconds=1)
@@ -41,19 +41,23 @@ class PrepareActivities:
         try:
             setup = await self._agents.setup(request, is_goal=activity.info().workflow_type == GOAL_WORKFLOW)
         except InvalidInput as error:
-            raise ApplicationError(str(error), type="InvalidInput", non_retryable=True, category=EXPECTED) from None
+            raise ApplicationError(
+                str(error), type="InvalidInput", non_retryable=True, category=STARTER_ERROR
+            ) from None
         except OtherPlace as error:  # tried again: a worker of that place may be there, too
             raise ApplicationError(str(error), type="OtherPlace", next_retry_delay=OTHER_PLACE_DELAY) from None
         size = len(setup.model_dump_json(exclude_unset=True).encode())
         if size > MAX_SETUP_BYTES:
-            raise ApplicationError(_too_large(setup, size), type="InvalidInput", non_retryable=True, category=EXPECTED)
+            raise ApplicationError(
+                _size_problem(setup, size), type="InvalidInput", non_retryable=True, category=STARTER_ERROR
+            )
         self._conversations.keep_setup(setup)
         return setup
 
 
-def _too_large(setup: Setup, size: int) -> str:
+def _size_problem(setup: Setup, size: int) -> str:
     parts = setup.model_dump(mode="json", exclude_unset=True)
-    largest = sorted(((len(to_json(value)), name) for name, value in parts.items()), reverse=True)[:LARGEST]
+    largest = sorted(((len(to_json(value)), name) for name, value in parts.items()), reverse=True)[:MAX_PARTS_NAMED]
     sizes = ", ".join(f"{name} {bytes_}" for bytes_, name in largest)
     return (
         f"agent {setup.agent!r}: what it works with has {size} bytes of JSON, over the limit of {MAX_SETUP_BYTES} "
@@ -64,7 +68,7 @@ def _too_large(setup: Setup, size: int) -> str:
 class PastActivities:
     """Reads histories through a port."""
 
-    def __init__(self, pasts: Pasts) -> None:
+    def __init__(self, pasts: PastSource) -> None:
         self._pasts = pasts
 
     @activity.defn(name=READ_PAST)

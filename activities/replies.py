@@ -17,8 +17,8 @@ from orga.workflows.types.parts import (
     TextPart,
     ThinkingPart,
     ToolCall,
-    said,
     text_of,
+    text_part,
     with_text,
 )
 from orga.workflows.types.questions import ANSWER
@@ -27,11 +27,11 @@ from orga.workflows.types.text import clean_json, clean_text, clip_json, json_pr
 MAX_CALLS = 32
 """Calls of one reply that are taken in; the model is told of the others."""
 
-MAX_LEFT_OUT_TOOLS = 20
-MAX_LEFT_OUT_CHARS = 64
+MAX_OMITTED_TOOLS = 20
+MAX_OMITTED_NAME_CHARS = 64
 """Tools that are named of those others, and the characters of each name."""
 
-_SAID = frozenset({"parts", "left_out", "left_out_tools"})
+_CONTENT_FIELDS = frozenset({"parts", "left_out", "left_out_tools"})
 
 MAX_TEXT_BYTES = 300_000
 """As JSON."""
@@ -46,7 +46,7 @@ MIN_CALLS_BYTES = 64_000
 MIN_CALL_BYTES = 500
 """For the arguments of each call, however large those of the others are."""
 
-TOGETHER = ", which is what the calls of this reply leave; make fewer or shorter calls at once"
+SHARED_LIMIT_HINT = ", which is what the calls of this reply leave; make fewer or shorter calls at once"
 
 BYTES_PER_TOKEN = 6
 """More than a token of any provider holds on the average."""
@@ -60,21 +60,21 @@ MAX_COUNT = 10**15
 """Tokens of one call; more nobody was ever charged for."""
 
 
-def calls_room(max_output_tokens: int) -> int:
+def calls_byte_limit(max_output_tokens: int) -> int:
     """Return the bytes that blocks and arguments of one reply may take: what a reply of so many tokens can hold."""
     return min(max(max_output_tokens * BYTES_PER_TOKEN, MIN_CALLS_BYTES), MAX_CALLS_BYTES)
 
 
-def normalised(reply: Reply, earlier: Iterable[Message], room: int = MAX_CALLS_BYTES) -> Reply:
+def normalised_reply(reply: Reply, earlier: Iterable[Message], room: int = MAX_CALLS_BYTES) -> Reply:
     """Return the reply as it goes to history; every call has an id that no other call of the conversation has.
 
     Blocks that do not fit into `room` are left out; arguments beyond it are refused as malformed rather than cut.
     """
     parts = _with_fitting_texts(reply.parts)
     others = tuple(part for part in parts if not isinstance(part, (TextPart, ToolCall)))
-    kept = _fitting(others, room) if len(parts) <= MAX_PARTS else ()
+    kept = _fitting_parts(others, room) if len(parts) <= MAX_PARTS else ()
     room -= len(to_json(kept)) if kept else 0
-    calls = iter(_taken_in(reply.calls[:MAX_CALLS], earlier, room))
+    calls = iter(_normalised_calls(reply.calls[:MAX_CALLS], earlier, room))
     rest = iter(kept)
     fresh: list[Part] = []
     for part in parts:
@@ -83,19 +83,19 @@ def normalised(reply: Reply, earlier: Iterable[Message], room: int = MAX_CALLS_B
         else:
             fresh += islice(calls if isinstance(part, ToolCall) else rest, 1)
     left_out = max(len(reply.calls) - MAX_CALLS, 0) or reply.left_out
-    tools = _left_out_tools(reply.calls[MAX_CALLS:]) or reply.left_out_tools
-    return _described(reply).with_differences(parts=tuple(fresh), left_out=left_out, left_out_tools=tools)
+    tools = _omitted_tools(reply.calls[MAX_CALLS:]) or reply.left_out_tools
+    return _with_sane_metadata(reply).with_differences(parts=tuple(fresh), left_out=left_out, left_out_tools=tools)
 
 
-def text_alone(reply: Reply, text: str) -> Reply:
+def text_only_reply(reply: Reply, text: str) -> Reply:
     """Return the reply with that text, and without all else that it says; what is not set stays so."""
-    fields = {name: getattr(reply, name) for name in reply.model_fields_set - _SAID}
+    fields = {name: getattr(reply, name) for name in reply.model_fields_set - _CONTENT_FIELDS}
     return Reply.of(text, **fields)
 
 
 def _with_fitting_texts(parts: Parts) -> Parts:
     """Return the parts with their texts clean: as they stand where all of it fits, else cut and as one."""
-    cleaned = tuple(said(clean_text(part.text)) if isinstance(part, TextPart) else part for part in parts)
+    cleaned = tuple(text_part(clean_text(part.text)) if isinstance(part, TextPart) else part for part in parts)
     text, texts = text_of(cleaned), sum(isinstance(part, TextPart) for part in cleaned)
     cut = clip_json(text, MAX_TEXT_BYTES)
     room = max(MAX_TEXT_BYTES - texts * TEXT_OVERHEAD, 0)
@@ -105,23 +105,25 @@ def _with_fitting_texts(parts: Parts) -> Parts:
     return tuple(part for part in cleaned if not isinstance(part, TextPart) or part.text)
 
 
-def _taken_in(calls: Iterable[ToolCall], earlier: Iterable[Message], room: int) -> Iterator[ToolCall]:
+def _normalised_calls(calls: Iterable[ToolCall], earlier: Iterable[Message], room: int) -> Iterator[ToolCall]:
     """Yield the calls, each under an id of its own and within what the ones before it leave of the room."""
     taken = {call.call_id for message in earlier for call in message.calls}
     for call in calls:
-        fresh = call.with_differences(call_id=_unique(call.call_id, taken), name=_name(call.name, "unnamed"))
+        fresh = call.with_differences(
+            call_id=_unique_call_id(call.call_id, taken), name=_bounded_name(call.name, "unnamed")
+        )
         taken.add(fresh.call_id)
-        fresh = _bounded(fresh, max(room, MIN_CALL_BYTES))
+        fresh = _bounded_call(fresh, max(room, MIN_CALL_BYTES))
         room -= len(to_json(fresh.arguments)) + len(to_json(fresh.malformed or ""))
         yield fresh
 
 
-def _left_out_tools(calls: Sequence[ToolCall]) -> dict[str, int]:
-    counts = Counter(call.name[:MAX_LEFT_OUT_CHARS] for call in calls)
-    return {_name(name, "unnamed"): count for name, count in counts.most_common(MAX_LEFT_OUT_TOOLS)}
+def _omitted_tools(calls: Sequence[ToolCall]) -> dict[str, int]:
+    counts = Counter(call.name[:MAX_OMITTED_NAME_CHARS] for call in calls)
+    return {_bounded_name(name, "unnamed"): count for name, count in counts.most_common(MAX_OMITTED_TOOLS)}
 
 
-def _described(reply: Reply) -> Reply:
+def _with_sane_metadata(reply: Reply) -> Reply:
     """Return the reply with what an adapter says about it made sane: budgets only ever grow."""
     used, cost = reply.usage, reply.cost_usd
     return reply.with_differences(
@@ -132,12 +134,12 @@ def _described(reply: Reply) -> Reply:
             cached_input_tokens=min(max(used.cached_input_tokens, 0), MAX_COUNT),
         ),
         cost_usd=cost if cost is not None and isfinite(cost) and cost >= 0 else None,
-        model=None if reply.model is None else _name(reply.model, "unnamed"),
+        model=None if reply.model is None else _bounded_name(reply.model, "unnamed"),
     )
 
 
-def _unique(call_id: str, taken: set[str]) -> str:
-    wanted = _name(call_id, "call")
+def _unique_call_id(call_id: str, taken: set[str]) -> str:
+    wanted = _bounded_name(call_id, "call")
     found, number = wanted, 2
     while found in taken:
         suffix = f"_{number}"
@@ -146,7 +148,7 @@ def _unique(call_id: str, taken: set[str]) -> str:
     return found
 
 
-def _name(text: str, otherwise: str) -> str:
+def _bounded_name(text: str, otherwise: str) -> str:
     """Return a name of at most so many bytes, and twice as many in a history, where a control character takes six.
 
     None is the one that stands for a final answer: the run tells by it what it put to the gate itself.
@@ -157,16 +159,16 @@ def _name(text: str, otherwise: str) -> str:
     return otherwise if name == ANSWER else name
 
 
-def _fitting(parts: Parts, max_bytes: int) -> Parts:
+def _fitting_parts(parts: Parts, max_bytes: int) -> Parts:
     """Return the parts as they can be written; none of them where they do not fit together."""
     if any(isinstance(part, (ThinkingPart, OpaquePart)) and is_deeper(part.data, MAX_DEPTH) for part in parts):
         return ()
-    cleaned = tuple(map(_clean, parts))
+    cleaned = tuple(map(_clean_part, parts))
     text = to_json(cleaned)
-    return cleaned if len(text) <= max_bytes and _can_be_read(text) else ()
+    return cleaned if len(text) <= max_bytes and _is_readable_json(text) else ()
 
 
-def _clean(part: Part) -> Part:
+def _clean_part(part: Part) -> Part:
     match part:
         case ThinkingPart():
             return part.with_content(clean_text(part.format), clean_text(part.text), clean_json(part.data))
@@ -176,7 +178,7 @@ def _clean(part: Part) -> Part:
             return part
 
 
-def _bounded(call: ToolCall, max_bytes: int) -> ToolCall:
+def _bounded_call(call: ToolCall, max_bytes: int) -> ToolCall:
     if call.malformed is not None:
         return call.with_differences(arguments={}, malformed=clip_json(clean_text(call.malformed), max_bytes))
     if is_deeper(call.arguments, MAX_DEPTH):
@@ -184,13 +186,13 @@ def _bounded(call: ToolCall, max_bytes: int) -> ToolCall:
     arguments = clean_json(call.arguments)
     text = to_json(arguments)
     if len(text) > max_bytes:
-        return call.with_differences(arguments={}, malformed=f"(more than {max_bytes} bytes{TOGETHER})")
-    if not _can_be_read(text):
+        return call.with_differences(arguments={}, malformed=f"(more than {max_bytes} bytes{SHARED_LIMIT_HINT})")
+    if not _is_readable_json(text):
         return call.with_differences(arguments={}, malformed="(a number out of range)")
     return call.with_differences(arguments=arguments)
 
 
-def _can_be_read(text: bytes) -> bool:
+def _is_readable_json(text: bytes) -> bool:
     """Integers of more than 4,300 digits can be written, but not read."""
     try:
         from_json(text)

@@ -16,13 +16,13 @@ from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.setup import Setup
 
-Replied = Callable[[Reply], Reply]
+ReplyRecorder = Callable[[Reply], Reply]
 
 _CANCELLED = "cancelled"
 
 
 @contextmanager
-def model_span(setup: Setup, request: ModelRequest) -> Generator[Replied]:
+def model_span(setup: Setup, request: ModelRequest) -> Generator[ReplyRecorder]:
     """Time one attempt of a model call; the function that it gives notes what the reply used, and returns it."""
     asked: dict[str, AttributeValue] = {
         names.OPERATION: "chat",
@@ -36,8 +36,8 @@ def model_span(setup: Setup, request: ModelRequest) -> Generator[Replied]:
     def ended(seconds: float, failure: str) -> None:
         record(names.MODEL_DURATION, seconds, asked | ({names.ERROR: failure} if failure else {}))
 
-    with _span(f"chat {request.model}", SpanKind.CLIENT, about, ended) as span:
-        yield lambda reply: _noted(span, reply, asked, setup.agent)
+    with _timed_span(f"chat {request.model}", SpanKind.CLIENT, about, ended) as span:
+        yield lambda reply: _record_reply(span, reply, asked, setup.agent)
 
 
 @contextmanager
@@ -50,11 +50,11 @@ def tool_span(tool: str, call_id: str) -> Generator[None]:
         failed = {names.ERROR: failure} if failure else {}
         record(names.TOOL_DURATION, seconds, {names.TOOL: tool, names.OUTCOME: outcome, **failed})
 
-    with _span(f"execute_tool {tool}", SpanKind.INTERNAL, about, ended):
+    with _timed_span(f"execute_tool {tool}", SpanKind.INTERNAL, about, ended):
         yield
 
 
-def _noted(span: Span, reply: Reply, asked: Mapping[str, AttributeValue], agent: str) -> Reply:
+def _record_reply(span: Span, reply: Reply, asked: Mapping[str, AttributeValue], agent: str) -> Reply:
     usage = reply.usage
     span.set_attribute(names.FINISH_REASONS, (reply.finish,))
     span.set_attribute(names.INPUT_TOKENS, usage.input_tokens)
@@ -71,7 +71,7 @@ def _noted(span: Span, reply: Reply, asked: Mapping[str, AttributeValue], agent:
 
 
 @contextmanager
-def _span(
+def _timed_span(
     name: str, kind: SpanKind, attributes: Mapping[str, AttributeValue], ended: Callable[[float, str], None]
 ) -> Generator[Span]:
     info = activity.info()
@@ -82,7 +82,7 @@ def _span(
         try:
             yield span
         except BaseException as error:
-            failure = _kind(error)
+            failure = _error_kind(error)
             span.set_attribute(names.ERROR, failure)
             span.set_status(Status(StatusCode.ERROR))
             raise
@@ -90,7 +90,7 @@ def _span(
             ended(perf_counter() - started, failure)
 
 
-def _kind(error: BaseException) -> str:
+def _error_kind(error: BaseException) -> str:
     if isinstance(error, asyncio.CancelledError):
         return _CANCELLED
     named = error.kind if isinstance(error, ModelError) else error.type if isinstance(error, ApplicationError) else None

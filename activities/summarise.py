@@ -8,14 +8,14 @@ from temporalio import activity
 from orga.activities.models.conversations import Conversations
 from orga.activities.models.model_calls import ModelCalls, Models
 from orga.activities.models.model_context import model_context
-from orga.activities.ports import ModelRequest, Rebuilt
-from orga.activities.replies import normalised, text_alone
-from orga.activities.text.sanitize import sanitized
+from orga.activities.ports import ModelContext, ModelRequest
+from orga.activities.replies import normalised_reply, text_only_reply
+from orga.activities.text.sanitize import sanitized_text
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.conversation import BYTES_PER_TOKEN, SOURCE_CHARS, SummariseRequest
-from orga.workflows.types.messages import Message, Reply, within
+from orga.workflows.types.messages import Message, Reply, messages_within
 from orga.workflows.types.parts import ResultPart, TextPart, ToolCall, with_placeholders
-from orga.workflows.types.text import clip, delimited
+from orga.workflows.types.text import clip, delimited_text
 
 MAX_PART_BYTES = 4_000
 """Of one message or one call; what is worth keeping of a longer one stands at its beginning."""
@@ -28,25 +28,27 @@ def transcript(messages: tuple[Message, ...], salt: str = "") -> str:
         messages: In order.
         salt: What the authors of the texts could not know.
     """
-    return "\n\n".join(part for message in messages for part in _parts(message, salt))
+    return "\n\n".join(part for message in messages for part in _message_parts(message, salt))
 
 
-def _parts(message: Message, salt: str) -> list[str]:
+def _message_parts(message: Message, salt: str) -> list[str]:
     parts: list[str] = []
     for part in with_placeholders(message.parts):
         if isinstance(part, ToolCall):
-            parts.append(_part(f"call of {part.name} by the assistant", to_json(part.arguments).decode(), salt))
+            parts.append(
+                _delimited_part(f"call of {part.name} by the assistant", to_json(part.arguments).decode(), salt)
+            )
         elif isinstance(part, (TextPart, ResultPart)) and part.text:
-            parts.append(_part(_speaker(message), part.text, salt))
+            parts.append(_delimited_part(_speaker_name(message), part.text, salt))
     return parts
 
 
-def _part(title: str, text: str, salt: str) -> str:
+def _delimited_part(title: str, text: str, salt: str) -> str:
     line = "".join(c if c.isprintable() else "?" for c in title[:SOURCE_CHARS])
-    return delimited(clip(text, MAX_PART_BYTES), line, salt)
+    return delimited_text(clip(text, MAX_PART_BYTES), line, salt)
 
 
-def _speaker(message: Message) -> str:
+def _speaker_name(message: Message) -> str:
     if message.summary:
         return "summary of what came before"
     if message.role == "tool":
@@ -56,7 +58,7 @@ def _speaker(message: Message) -> str:
 
 MAX_TASK_BYTES = 4_000
 
-DEFAULT_TOKENS = 1_000
+DEFAULT_SUMMARY_TOKENS = 1_000
 
 INSTRUCTIONS = """\
 You sum up the earlier part of an agent's work, so that the agent can go on without it.
@@ -79,21 +81,21 @@ class SummariseActivities:
         """Return the summary as the text of a reply, with what it cost; blank when the model said nothing."""
         began = time.monotonic()
         run, context = await model_context(self._conversations, request)
-        limit = request.max_output_tokens or DEFAULT_TOKENS
+        limit = request.max_output_tokens or DEFAULT_SUMMARY_TOKENS
         setup = context.setup
         reply = await self._calls.complete(setup, _model_request(context, request, limit), began, setup.models_for())
-        reply = normalised(reply, ())
-        reply = text_alone(reply, _text(reply, limit))
+        reply = normalised_reply(reply, ())
+        reply = text_only_reply(reply, _summary_text(reply, limit))
         self._conversations.keep_result(run, activity.info().activity_id, reply.text)
         return reply
 
 
-def _model_request(context: Rebuilt, request: SummariseRequest, limit: int) -> ModelRequest:
+def _model_request(context: ModelContext, request: SummariseRequest, limit: int) -> ModelRequest:
     setup = context.setup
     task = clip(context.messages[0].text, MAX_TASK_BYTES) if context.messages else ""
     salt = activity.info().activity_id
-    said = transcript(within(context.messages, request.ranges), salt)
-    said = delimited(said, "earlier messages of the agent", salt)
+    said = transcript(messages_within(context.messages, request.ranges), salt)
+    said = delimited_text(said, "earlier messages of the agent", salt)
     return ModelRequest(
         model=setup.model,
         system=(INSTRUCTIONS.format(words=limit // 2),),
@@ -104,8 +106,8 @@ def _model_request(context: Rebuilt, request: SummariseRequest, limit: int) -> M
     )
 
 
-def _text(reply: Reply, limit: int) -> str:
+def _summary_text(reply: Reply, limit: int) -> str:
     """Return what was said, within what was made room for."""
     if reply.finish in {"refusal", "content_filter"}:
         return ""
-    return clip(sanitized(reply.text.strip()), limit * BYTES_PER_TOKEN, "a summary has no more room")
+    return clip(sanitized_text(reply.text.strip()), limit * BYTES_PER_TOKEN, "a summary has no more room")

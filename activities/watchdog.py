@@ -19,16 +19,16 @@ from orga.workflows.types import telemetry_names as names
 
 TICK_S = 0.1
 
-HELD_S = 1.0
+BLOCKED_S = 1.0
 """From here on it is logged, with the task and its place in the code."""
 
-_OURS = ("/activities/", "/workflows/", "/client/", "/worker.py")
+_OWN_PATHS = ("/activities/", "/workflows/", "/client/", "/worker.py")
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Held:
+class LoopBlock:
     """One time that the loop was held."""
 
     seconds: float = 0.0
@@ -46,40 +46,40 @@ class Held:
 class Watchdog:
     """Measures one event loop; a thread looks at what it does while it does not answer."""
 
-    def __init__(self, held_s: float = HELD_S, report: Callable[[Held], None] = lambda held: None) -> None:
+    def __init__(self, held_s: float = BLOCKED_S, report: Callable[[LoopBlock], None] = lambda held: None) -> None:
         """Prepare.
 
         Args:
             held_s: From where on it is a warning.
             report: Hears of each time that was longer than all before it, and a warning.
         """
-        self.longest = Held()
+        self.longest = LoopBlock()
         """The longest time that the loop was held so far."""
         self._held_s = held_s
         self._report = report
         self._ticked = time.monotonic()
-        self._seen = Held()
+        self._seen = LoopBlock()
         self._stopping = threading.Event()
 
     @asynccontextmanager
     async def watching(self) -> AsyncGenerator["Watchdog"]:
         """Watch the loop that runs this."""
-        ticks = asyncio.create_task(self._tick(), name="watchdog")
+        ticks = asyncio.create_task(self._measure_lag(), name="watchdog")
         watched = asyncio.get_running_loop(), threading.get_ident(), ticks
-        threading.Thread(target=self._look, args=watched, daemon=True, name="watchdog").start()
+        threading.Thread(target=self._watch_from_thread, args=watched, daemon=True, name="watchdog").start()
         try:
             yield self
         finally:
             self._stopping.set()
             ticks.cancel()
 
-    async def _tick(self) -> None:
+    async def _measure_lag(self) -> None:
         while True:
-            self._seen, self._ticked = Held(), time.monotonic()
+            self._seen, self._ticked = LoopBlock(), time.monotonic()
             await asyncio.sleep(TICK_S)
             lag_s = max(time.monotonic() - self._ticked - TICK_S, 0.0)
             record(names.LOOP_LAG, lag_s)
-            held = Held(lag_s, self._seen.task, self._seen.place)
+            held = LoopBlock(lag_s, self._seen.task, self._seen.place)
             if lag_s > self._held_s:
                 record(names.LOOP_HELD, lag_s, {names.HELD_BY: held.task.partition(" ")[0] or "unknown"})
                 _log.warning("the worker's event loop was %s", held)
@@ -88,13 +88,13 @@ class Watchdog:
                 if lag_s > self._held_s:
                     self._report(held)
 
-    def _look(self, loop: asyncio.AbstractEventLoop, thread: int, ticks: "asyncio.Task[None]") -> None:
+    def _watch_from_thread(self, loop: asyncio.AbstractEventLoop, thread: int, ticks: "asyncio.Task[None]") -> None:
         while not self._stopping.wait(TICK_S):
             if time.monotonic() - self._ticked > self._held_s / 2:
                 task = asyncio.current_task(loop)
                 frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
                 if task is not None and task is not ticks:  # else the loop waits, and is about to tick, or does so
-                    self._seen = Held(0.0, _name(task), _place(traceback.extract_stack(frame)))
+                    self._seen = LoopBlock(0.0, _task_name(task), _stack_place(traceback.extract_stack(frame)))
 
 
 class NamedTasks(Interceptor):
@@ -102,10 +102,10 @@ class NamedTasks(Interceptor):
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
         """Name what runs an activity."""
-        return _Naming(next)
+        return _TaskNamingInbound(next)
 
 
-class _Naming(ActivityInboundInterceptor):
+class _TaskNamingInbound(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         info, task = activity.info(), asyncio.current_task()
         if task is not None:
@@ -113,14 +113,14 @@ class _Naming(ActivityInboundInterceptor):
         return await super().execute_activity(input)
 
 
-def _name(task: "asyncio.Task[Any]") -> str:
+def _task_name(task: "asyncio.Task[Any]") -> str:
     """Return what somebody called it, else the function that it runs."""
     name = task.get_name()
     return name if not name.startswith("Task-") else getattr(task.get_coro(), "__qualname__", name)
 
 
-def _place(stack: traceback.StackSummary) -> str:
+def _stack_place(stack: traceback.StackSummary) -> str:
     """Return the innermost line of ours, else of whoever runs."""
-    ours = [frame for frame in stack if any(part in frame.filename for part in _OURS)]
+    ours = [frame for frame in stack if any(part in frame.filename for part in _OWN_PATHS)]
     frame = (ours or list(stack) or [None])[-1]
     return f"{frame.name} ({frame.filename.rpartition('/')[2]}:{frame.lineno})" if frame else ""

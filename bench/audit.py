@@ -8,7 +8,7 @@ from bench.figures import Figure, ratio_of
 from bench.rig import Rig
 from orga.activities.adapters.policy.cedar import CedarPolicies
 from orga.client.history.chain import RunHistory, histories, run_chain
-from orga.client.proof.audit import Rejudge, audited
+from orga.client.proof.audit import Rejudger, run_audits
 from orga.client.proof.verify import verify
 
 MAX_RATIO = 1.3
@@ -39,7 +39,7 @@ async def _timed(work: Awaitable[None]) -> float:
 
 
 async def _audit(rig: Rig, run: str) -> None:
-    judged = [audit async for audit in audited(rig.ours.client, [run], Rejudge(CedarPolicies(CEDAR)))]
+    judged = [audit async for audit in run_audits(rig.ours.client, [run], Rejudger(CedarPolicies(CEDAR)))]
     assert not any(audit.not_rebuilt for audit in judged)
 
 

@@ -14,7 +14,7 @@ from bench.script import Script
 from orga.activities.adapters.policy.cedar import CedarPolicies
 from orga.activities.adapters.policy.ladder import ListedTools
 from orga.activities.adapters.policy.opa import OpaServer, OpaWasm
-from orga.activities.ports import Judgement, PolicyEngine, Proposal
+from orga.activities.ports import EngineVerdict, PolicyEngine, Proposal
 from tests.support.parts.opa import bundle, running_opa
 
 ITERATIONS = 100
@@ -33,7 +33,7 @@ class Timed:
         self.is_embedded = engine.is_embedded
         self.spent_ms: list[float] = []
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         began = perf_counter()
         judgement = await self.engine.judge(proposal)
         self.spent_ms.append((perf_counter() - began) * 1_000)

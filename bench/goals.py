@@ -14,9 +14,9 @@ from bench.rig import Rig
 from bench.script import TOOL
 from orga.activities.ports import ModelProvider, ModelRequest
 from orga.testing import answers
-from orga.workflows.types.goals.requests import turn_asked_for
+from orga.workflows.types.goals.requests import goal_prompt_in
 from orga.workflows.types.messages import Reply
-from tests.support.model.goals import a_step, asked_for, says, scored
+from tests.support.model.goals import a_step, evaluation_reply, requesting_message, says
 
 QUEUE = "goals"
 STEPS, PARALLEL = 8, 4
@@ -30,12 +30,12 @@ class Planner:
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Be a provider."""
-        text = asked_for(request)
-        match turn_asked_for(text):
+        text = requesting_message(request)
+        match goal_prompt_in(text):
             case "goal_plan":
                 return says(steps=[a_step(f"s{number}", TOOL, path=f"{number}.md") for number in range(STEPS)])
             case "goal_evaluate":
-                return scored(*re.findall(r"^- (\S+): ", text, re.MULTILINE))
+                return evaluation_reply(*re.findall(r"^- (\S+): ", text, re.MULTILINE))
             case _:
                 return answers("All of it is read.")
 

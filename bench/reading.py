@@ -11,7 +11,7 @@ from bench.rig import Rig
 from orga.activities.adapters.offline.reader import ExtractiveProvider
 from orga.activities.adapters.tools.list_files import ListFiles
 from orga.activities.adapters.tools.read_file import ReadFile
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.adapters.tools.search_text import SearchText
 from orga.activities.ports import ModelRequest, Tool, ToolContext, ToolError
 from orga.workflows.types.messages import Message, ToolCall
@@ -80,7 +80,7 @@ async def answers(of: Questions) -> list[Answered]:
 
 async def answered(asked: Asked) -> Answered:
     """Play one question to its answer: the reader's calls are carried out by the tools themselves."""
-    root = Root(DOCUMENTS[asked.set])
+    root = FileRoot(DOCUMENTS[asked.set])
     tools: dict[str, Tool] = {tool.spec.name: tool for tool in (ListFiles(root), SearchText(root), ReadFile(root))}
     specs, calls = tuple(tool.spec for tool in tools.values()), list[ToolCall]()
     messages = [Message.of("user", asked.question, pinned=True)]

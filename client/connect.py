@@ -23,7 +23,7 @@ from temporalio.client import (
 from orga.client.config.file import load_config
 from orga.client.config.policy_folder import starter_policy
 from orga.client.config.sections import OrgaConfig
-from orga.client.config.workplace import folder_queue, own_queue, settle, workplace
+from orga.client.config.workplace import folder_queue, own_queue, set_client_home, workplace
 from orga.client.history.converter import data_converter
 from orga.client.server.embedded import ensure_server
 from orga.client.server.endpoint import Endpoint, Report, ServerUnavailable
@@ -56,10 +56,10 @@ class Connection:
     def link(self, workflow_id: str) -> str | None:
         """Return the run's page in the Temporal UI, where we know the UI's address."""
         ui, namespace = self.endpoint.ui, self.endpoint.namespace
-        return None if ui is None else page_of(ui, namespace, workflow_id)
+        return None if ui is None else run_page(ui, namespace, workflow_id)
 
 
-def page_of(ui: str, namespace: str, workflow_id: str) -> str:
+def run_page(ui: str, namespace: str, workflow_id: str) -> str:
     """Return the address of a run's page in a Temporal UI."""
     return f"{ui.rstrip('/')}/namespaces/{namespace}/workflows/{quote(workflow_id, safe='')}"
 
@@ -107,7 +107,7 @@ async def connection(
         policy = starter_policy(config) if is_worker and not endpoint.embedded else ""
         client = await _client(endpoint, plugins, f"{own_identity(os.getpid())}{identity_suffix(place, policy)}")
         queue = own_queue(config, place, embedded=endpoint.embedded)
-        settle(client, queue, place if endpoint.embedded else None, partial(starter_policy, config))
+        set_client_home(client, queue, place if endpoint.embedded else None, partial(starter_policy, config))
         yield Connection(client, endpoint, place, queue, folder_queue(place) if endpoint.embedded else queue)
 
 

@@ -121,7 +121,7 @@ class NotTakenYet(NoAnswer):
 
     def __init__(self, why: str, remedy: str, *, message_id: str = "") -> None:
         super().__init__("")
-        self._told = (why, remedy)
+        self._why_and_remedy = (why, remedy)
         self.message_id: str = message_id
         """Of what was said to a session, "" of a decision: sent again under this id it is taken once."""
         what = "message" if message_id else "decision"
@@ -133,7 +133,7 @@ class NotTakenYet(NoAnswer):
 
     def of_message(self, message_id: str) -> "NotTakenYet":
         """Return the same of what was said to a session under this id."""
-        return NotTakenYet(*self._told, message_id=message_id)
+        return NotTakenYet(*self._why_and_remedy, message_id=message_id)
 
 
 class ServerLost(OrgaError):

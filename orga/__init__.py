@@ -48,7 +48,7 @@ __all__ = [
     "worker",
 ]
 
-_PLACES = {
+_MODULES = {
     "Agent": "orga.client.workers.in_code",
     "AgentHandle": "orga.client.runs.agents",
     "AgentInput": "orga.workflows.types.input",
@@ -78,9 +78,9 @@ def __getattr__(name: str) -> object:
     """Load a name when it is first used, by the built-in import, which an application's sandbox replaces."""
     if name == "runs":
         return __import__("orga.runs", fromlist=[name])
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(__import__(_PLACES[name], fromlist=[name]), name)
+    return getattr(__import__(_MODULES[name], fromlist=[name]), name)
 
 
 def __dir__() -> list[str]:

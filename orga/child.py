@@ -7,7 +7,7 @@ import tempfile
 from dataclasses import dataclass
 
 from orga.finder import HeldLoader
-from orga.own_code import held_for_children
+from orga.own_code import child_modules
 
 _LAUNCH = """
 import marshal, os, sys
@@ -31,12 +31,12 @@ class HeldProgram:
 
 def held_program(module: str, *arguments: str, site: bool = True) -> HeldProgram:
     """Return how to run `main` of a module of ours; without `site` it starts sooner, with Python's own modules only."""
-    number = _packed.number(held_for_children())
+    number = _packed_modules.number(child_modules())
     flags = ("-I",) if site else ("-I", "-S")
     return HeldProgram((sys.executable, *flags, "-u", "-c", _LAUNCH, str(number), module, *arguments), number)
 
 
-class _Packed:
+class _PackedModules:
     """What children are handed: packed when it is first needed, and again when there is more of it."""
 
     def __init__(self) -> None:
@@ -48,15 +48,15 @@ class _Packed:
         content = (loaders, [*sys.path])
         if content != self._content:
             held = {name: (each.path, marshal.dumps(each.get_code(name))) for name, each in loaders.items()}
-            self._number = _in_memory(marshal.dumps((content[1], held)))
+            self._number = _memory_file(marshal.dumps((content[1], held)))
             self._content = content
         return self._number
 
 
-_packed = _Packed()
+_packed_modules = _PackedModules()
 
 
-def _in_memory(content: bytes) -> int:
+def _memory_file(content: bytes) -> int:
     """Return the descriptor of a file without a name."""
     if sys.platform == "linux":
         number = os.memfd_create("orga")

@@ -67,12 +67,12 @@ class HeldCode:
         return self.loaders[fullname]
 
 
-def installed() -> HeldCode | None:
+def installed_finder() -> HeldCode | None:
     """Return the finder of this process, if it has one."""
     return next((finder for finder in sys.meta_path if isinstance(finder, HeldCode)), None)
 
 
-def absent(fullname: str) -> ModuleNotFoundError:
+def missing_module_error(fullname: str) -> ModuleNotFoundError:
     """Return the error of a module that nobody may find."""
     return ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
 
@@ -94,7 +94,7 @@ def run(path: list[str], held: "dict[str, tuple[str, bytes]]", arguments: list[s
             file, code = held[fullname]
             return HeldLoader(fullname, file, code=marshal.loads(code))
         if fullname.partition(".")[0] in names:
-            raise absent(fullname)
+            raise missing_module_error(fullname)
         return None
 
     sys.meta_path.insert(0, HeldCode(look))  # pyright: ignore[reportArgumentType]

@@ -14,12 +14,12 @@ from pathlib import Path
 def run(module: str, *arguments: str) -> None:
     """Run the module's `main`; what `PYTHONPATH` names is searched last, and never the working folder."""
     _import_by_place()
-    from orga.own_code import keep_clone_out, keep_out, pin
+    from orga.own_code import pin, remove_clone_from_path, remove_from_path
 
     pin()
-    keep_clone_out()
+    remove_clone_from_path()
     sys.path += [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    keep_out(_working_folder())
+    remove_from_path(_working_folder())
     sys.argv = [module, *arguments]
     with loading():
         main = import_module(module).main

@@ -8,11 +8,11 @@ from pathlib import Path
 from site import getsitepackages
 from sysconfig import get_path
 
-from orga.finder import HeldCode, HeldLoader, absent, installed
+from orga.finder import HeldCode, HeldLoader, installed_finder, missing_module_error
 
 ROOT = Path(__file__).absolute().parents[1]
 PACKAGE = "orga"
-NOT_OF_CHILDREN = ("orga.client", "orga.worker")
+NOT_FOR_CHILDREN = ("orga.client", "orga.worker")
 """What the processes that a worker starts do without."""
 
 
@@ -26,9 +26,9 @@ class _OwnCode:
         """Return the loader of a module of ours; None for others' modules."""
         if not is_ours(fullname):
             return None
-        file = None if self.is_sealed else _file(fullname)
+        file = None if self.is_sealed else _module_file(fullname)
         if file is None:
-            raise absent(fullname)
+            raise missing_module_error(fullname)
         return HeldLoader(fullname, file)
 
 
@@ -44,7 +44,7 @@ def is_ours(module: str) -> bool:
 
 def pin() -> HeldCode:
     """See to it that our names mean our modules, and that each keeps the code that it first had; return the finder."""
-    finder = installed()
+    finder = installed_finder()
     if finder is None:
         finder = HeldCode(_own.look)
         sys.meta_path.insert(0, finder)  # pyright: ignore[reportArgumentType]
@@ -54,26 +54,26 @@ def pin() -> HeldCode:
 def seal() -> None:
     """Hold the code of all that workers and their children are made of: from now on none of our files is read."""
     if not _own.is_sealed:
-        _hold(_modules())
+        _hold(_module_names())
         _own.is_sealed = True
 
 
 def sources() -> Iterator[tuple[str, bytes]]:
     """Yield the source of each module that workers and their children are made of, by name, in order."""
-    for name in sorted(_modules()):
-        if (file := _file(name)) is not None:
+    for name in sorted(_module_names()):
+        if (file := _module_file(name)) is not None:
             yield name, Path(file).read_bytes()
 
 
-def held_for_children() -> dict[str, HeldLoader]:
+def child_modules() -> dict[str, HeldLoader]:
     """Return the modules that a child may need: ours, and those of tools."""
     if not _own.is_sealed:
-        _hold(name for name in _modules() if _is_of_children(name))
-    return {name: each for name, each in pin().loaders.items() if _is_of_children(name)}
+        _hold(name for name in _module_names() if _is_for_children(name))
+    return {name: each for name, each in pin().loaders.items() if _is_for_children(name)}
 
 
-def _is_of_children(module: str) -> bool:
-    return not any(f"{module}.".startswith(f"{other}.") for other in NOT_OF_CHILDREN)
+def _is_for_children(module: str) -> bool:
+    return not any(f"{module}.".startswith(f"{other}.") for other in NOT_FOR_CHILDREN)
 
 
 def _hold(modules: Iterable[str]) -> None:
@@ -84,7 +84,7 @@ def _hold(modules: Iterable[str]) -> None:
         loader.get_code(name)
 
 
-def keep_out(*folders: Path) -> None:
+def remove_from_path(*folders: Path) -> None:
     """Take what lies in these folders off `sys.path`, Python's own and installed packages excepted.
 
     What a run may write there is imported by nothing, then, whoever asks for a module of its name.
@@ -97,7 +97,7 @@ def keep_out(*folders: Path) -> None:
             set_aside.append(place)
 
 
-def keep_clone_out() -> None:
+def remove_clone_from_path() -> None:
     """Take a clone off `sys.path`: beside our package lie folders whose names others use, too."""
     if not is_installed(ROOT):
         sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT.resolve()]
@@ -132,7 +132,7 @@ def installed_program(name: str) -> str | None:
     return which(name, path=os.pathsep.join(folders))
 
 
-def found_elsewhere(name: str) -> str | None:
+def outside_module_path(name: str) -> str | None:
     """Return where everybody finds a top-level module that we do not hold; None where there is none."""
     if name in sys.builtin_module_names:
         return "Python itself"
@@ -143,14 +143,14 @@ def found_elsewhere(name: str) -> str | None:
     return None
 
 
-def _file(fullname: str) -> str | None:
+def _module_file(fullname: str) -> str | None:
     """Return the file of a module. Hundreds are looked for at the start of a worker, so no `Path` is made of any."""
     place = os.path.join(ROOT, *fullname.split("."))  # noqa: PTH118
     files = (os.path.join(place, "__init__.py"), f"{place}.py")  # noqa: PTH118
     return next(filter(os.path.isfile, files), None)
 
 
-def _modules() -> Iterator[str]:
+def _module_names() -> Iterator[str]:
     """Yield the modules of the package; in a clone, most of its folders are links."""
     for folder, below, files in os.walk(ROOT / PACKAGE, followlinks=True):
         below[:] = [name for name in below if name.isidentifier() and name != "__pycache__"]

@@ -10,12 +10,12 @@ import sys
 
 def command() -> None:
     """Run `orga`."""
-    _become("orga.client.cli.main", sys.argv[1:])
+    _exec_module("orga.client.cli.main", sys.argv[1:])
 
 
 def worker() -> None:
     """Run `orga-worker`."""
-    _become("orga.worker", sys.argv[1:])
+    _exec_module("orga.worker", sys.argv[1:])
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
@@ -34,7 +34,7 @@ def _open_streams() -> None:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
-def _become(module: str, arguments: list[str]) -> None:
+def _exec_module(module: str, arguments: list[str]) -> None:
     _open_streams()
     signals = sys.modules["_signal"]
     signals.pthread_sigmask(signals.SIG_BLOCK, [signals.SIGINT])  # `isolated.py` takes it; Python itself tells where

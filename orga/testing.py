@@ -47,8 +47,8 @@ __all__ = [
     "transient",
 ]
 
-_ROOM = "orga.client.testing"
-_PLACES = {
+_PACKAGE = "orga.client.testing"
+_NAMES_BY_MODULE = {
     "assertions": ("JournalCall", "assert_called", "assert_denied", "calls_in"),
     "at_work": ("AtWork", "NotEnded", "Ran"),
     "builders": ("agent_input", "forbids", "orga_config", "permits", "policy_folder"),
@@ -59,7 +59,7 @@ _PLACES = {
     "replay": ("ReplayDiffers", "replay"),
     "script": ("ScriptExhausted", "ScriptedModel", "answers", "calls", "scripted", "together"),
 }
-_MODULES = {name: f"{_ROOM}.{module}" for module, names in _PLACES.items() for name in names} | {
+_MODULES = {name: f"{_PACKAGE}.{module}" for module, names in _NAMES_BY_MODULE.items() for name in names} | {
     "ModelError": "orga.activities.ports",
     "ModelRequest": "orga.activities.ports",
     "Usage": "orga.workflows.types.usage",

@@ -42,23 +42,23 @@ from temporalio import workflow
 
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.begin import first_state
-from orga.workflows.decisions.continue_as_new import holding_up
-from orga.workflows.decisions.learnings import learnings
-from orga.workflows.decisions.limits import is_time_for_another
+from orga.workflows.decisions.continue_as_new import with_paused_reply
+from orga.workflows.decisions.learnings import learnings_text
+from orga.workflows.decisions.limits import can_retry_model_call
 from orga.workflows.decisions.observe import ClassifiedReply
-from orga.workflows.decisions.result import missing_output, result, with_gathered, with_output
-from orga.workflows.decisions.tool_calls.calls import not_run
-from orga.workflows.lifecycle import Lifecycle, state_to_begin
+from orga.workflows.decisions.result import agent_result, fallback_output, with_gathered_text, with_output
+from orga.workflows.decisions.tool_calls.calls import not_run_outcome
+from orga.workflows.lifecycle import Lifecycle, state_to_begin_with
 from orga.workflows.phases import act, gate, reason
 from orga.workflows.phases.control import visibility
-from orga.workflows.phases.control.run import Interrupted, RollOver, event_time
-from orga.workflows.phases.control.visibility import checkpoint, enter, phase_span, wait_if_paused
-from orga.workflows.phases.delegation import report_held
+from orga.workflows.phases.control.run import ContinueAsNew, Interrupted, event_time
+from orga.workflows.phases.control.visibility import enter_phase, pause_checkpoint, phase_span, wait_if_paused
+from orga.workflows.phases.delegation import report_pauses_to_parent
 from orga.workflows.phases.knowledge import persist_learnings, recall_context
 from orga.workflows.phases.prepare import hydrate
 from orga.workflows.phases.recovery import resolve_stuck_steps
-from orga.workflows.phases.review_stages import conclude, pass_stages
-from orga.workflows.phases.run import Run, reason_to_stop
+from orga.workflows.phases.review_stages import conclude_reply, pass_review_stages
+from orga.workflows.phases.run import Run, next_stop
 from orga.workflows.types.control import Stop
 from orga.workflows.types.conversation import latest_turn
 from orga.workflows.types.input import AgentInput
@@ -82,9 +82,9 @@ class AgentLoop(Lifecycle[T]):
         if run.state.questions:  # asked by the run before; stages and limits ask theirs on where these come up again
             await resolve_stuck_steps(run)
         if run.state.pending is not None:
-            await self._iterate()
-        while (stop := await reason_to_stop(run)) is None:
-            await self._iterate()
+            await self._run_iteration()
+        while (stop := await next_stop(run)) is None:
+            await self._run_iteration()
         return stop
 
     async def bring_gathered(self, stop: Stop) -> None:
@@ -93,11 +93,11 @@ class AgentLoop(Lifecycle[T]):
         Nothing is brought that a stage would have to see.
         """
         run = self._run
-        text = missing_output(run.state, stop[0])
-        if text and await gate.lets_through(run, text):
+        text = fallback_output(run.state, stop[0])
+        if text and await gate.is_text_allowed(run, text):
             run.change(with_output, text)
 
-    async def _iterate(self) -> None:
+    async def _run_iteration(self) -> None:
         """Observe, reason, gate, act. A reply that is interrupted ahead of act is answered as not run.
 
         Raises:
@@ -105,75 +105,75 @@ class AgentLoop(Lifecycle[T]):
         """
         run, proposed = self._run, None
         try:
-            proposed = self._held_up_reply() or await self._reason()
+            proposed = self._paused_reply() or await self._reason_phase()
             if proposed is None:
                 return None
-            await checkpoint(run, may_roll_over=True)
-            gated = await self._gate(proposed.classified)
-        except RollOver:
+            await pause_checkpoint(run, may_roll_over=True)
+            gated = await self._gate_phase(proposed.classified)
+        except ContinueAsNew:
             if proposed is not None:
-                run.change(holding_up, proposed.classified.reply)
+                run.change(with_paused_reply, proposed.classified.reply)
             raise
         except Interrupted:
             if proposed is None:  # nothing to answer; while an abort waits for word of a reset, so does the run
                 return await wait_if_paused(run)
             reply = proposed.classified.reply
-            run.change(observe.with_unjudged, reply, tuple(not_run(call) for call in reply.calls))
+            run.change(observe.with_unjudged_reply, reply, tuple(not_run_outcome(call) for call in reply.calls))
         else:  # what is done is done: however act ends, the reply is not put to the gate once more
-            await self._act(gated)
+            await self._act_phase(gated)
         await wait_if_paused(run, may_roll_over=True)
         visibility.show_progress(run)
         if run.is_due:
-            raise RollOver
+            raise ContinueAsNew
         return run.end_if_outgrown()
 
-    def _held_up_reply(self) -> reason.Proposed | None:
+    def _paused_reply(self) -> reason.ProposedReply | None:
         """Return what the model had proposed when the run before this one continued as new."""
         run, reply = self._run, self._run.state.pending
         if reply is None:
             return None
-        run.change(holding_up, None)
-        return reason.proposed_before(run, reply)
+        run.change(with_paused_reply, None)
+        return reason.carried_proposal(run, reply)
 
-    async def _reason(self) -> reason.Proposed | None:
+    async def _reason_phase(self) -> reason.ProposedReply | None:
         """Observe, and return what the model proposes; None where it comes to no reply."""
         run = self._run
         if run.state.waiting_letters:  # dead letters that people want sent once more: gated, each behind a checkpoint
-            await act.send_again(run)
-        await checkpoint(run, may_roll_over=True)
-        run.change(observe.drain_inbox)
+            await act.send_requeued_letters(run)
+        await pause_checkpoint(run, may_roll_over=True)
+        run.change(observe.with_inbox_drained)
         if run.config.uses_knowledge:
             await recall_context(run)
-        enter(run, "reasoning")
+        enter_phase(run, "reasoning")
         with phase_span("reason", run.state.iteration + 1):
-            proposed = await reason.propose(run)
+            proposed = await reason.propose_reply(run)
         if isinstance(proposed, reason.NoReply):
-            is_asked_again = proposed.is_out_of_time and is_time_for_another(run.state, run.now)
+            is_asked_again = proposed.is_out_of_time and can_retry_model_call(run.state, run.now)
             if not is_asked_again:
-                run.change(observe.with_stop, "error", proposed.detail)
+                run.change(observe.with_stop_reason, "error", proposed.detail)
             await wait_if_paused(run)
             return None
         run.change(observe.with_reply, proposed.classified.reply, proposed.conversation)
         return proposed
 
-    async def _gate(self, classified: ClassifiedReply) -> gate.Gated:
+    async def _gate_phase(self, classified: ClassifiedReply) -> gate.GatedReply:
         """Return the reply once it has passed the gate and its stages; one to repair has nothing for them."""
         run = self._run
         if classified.kind not in {"calls", "answer", "cut_answer"}:
-            repair = gate.conclusion(observe.with_repair, classified)
-            return gate.Gated(classified, (), run.held_up_s(), conclusion=repair)
-        enter(run, "gating")
+            repair = gate.answer_conclusion(observe.with_repair, classified)
+            return gate.GatedReply(classified, (), run.held_up_s(), conclusion=repair)
+        enter_phase(run, "gating")
         with phase_span("gate", run.state.iteration):
-            gated = await gate.judge(run, classified)
-        return await pass_stages(run, gated)
+            gated = await gate.judge_reply(run, classified)
+        return await pass_review_stages(run, gated)
 
-    async def _act(self, gated: gate.Gated) -> None:
+    async def _act_phase(self, gated: gate.GatedReply) -> None:
         """Carry out what is allowed, and take in what comes of it; of an answer or a repair what it concludes."""
         run = self._run
         if gated.conclusion is not None or not gated.reply.calls:
-            return conclude(run, gated)
+            return conclude_reply(run, gated)
         if all(each.permitted is not None for each in gated.results):
-            run.change(with_gathered, gated.reply.text)
+            run.change(with_gathered_text, gated.reply.text)
         await act.execute_reply(run, gated, "acting")
         return await resolve_stuck_steps(run)  # people decide about calls that failed again and again
 
@@ -191,11 +191,11 @@ class AgentWorkflow(AgentLoop[AgentResult]):
         info, now = workflow.info(), event_time()
         before, parent = info.continued_run_id, info.parent.workflow_id if info.parent else ""
         (raw, carried), origin = (*given, None, None)[:2], info.original_execution_run_id
-        state, problem = state_to_begin(
+        state, problem = state_to_begin_with(
             lambda: first_state(raw, carried, before, origin, now, parent=parent),
             lambda: first_state(AgentInput(task="(invalid input)"), None, None, origin, now),
         )
-        self.begin(Run(state), problem, *([partial(report_held, parent)] if parent else []))
+        self.begin(Run(state), problem, *([partial(report_pauses_to_parent, parent)] if parent else []))
 
     @workflow.run
     async def run(self, *given: Any) -> AgentResult:
@@ -218,9 +218,9 @@ class AgentWorkflow(AgentLoop[AgentResult]):
         """Store what the run has learnt."""
         if self._run.config.uses_knowledge:
             since = latest_turn(self._run.state.conversation.messages).start
-            await persist_learnings(self._run, learnings(self._run.state, since))
+            await persist_learnings(self._run, learnings_text(self._run.state, since))
         return ended
 
     def result(self, stop: Stop) -> AgentResult:
         """Return what has come of the task."""
-        return result(self._run.state, stop, self._run.now)
+        return agent_result(self._run.state, stop, self._run.now)

@@ -8,7 +8,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from orga.workflows.types.given_messages import GivenMessage
-from orga.workflows.types.input import AgentInput, LoopConfig, LoopSettings, handed_on, parse_input
+from orga.workflows.types.input import AgentInput, LoopConfig, LoopSettings, inherited_memo, parse_input
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import AgentResult
@@ -68,7 +68,7 @@ async def run_agent(
         "messages": messages,
         "tenant": tenant,
     }
-    checked = _checked({name: value for name, value in given.items() if value is not None})
+    checked = _checked_input({name: value for name, value in given.items() if value is not None})
     child = await workflow.start_child_workflow(
         AGENT_WORKFLOW,
         checked.model_dump(mode="json", exclude_unset=True),
@@ -76,7 +76,7 @@ async def run_agent(
         task_queue=task_queue,
         parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
         static_summary=one_line(task, SUMMARY_CHARS),
-        memo=handed_on(workflow.memo_value),
+        memo=inherited_memo(workflow.memo_value),
     )
     try:
         return AgentResult.model_validate(await asyncio.shield(child))
@@ -86,7 +86,7 @@ async def run_agent(
         raise
 
 
-def _checked(given: dict[str, Any]) -> AgentInput:
+def _checked_input(given: dict[str, Any]) -> AgentInput:
     try:
         return parse_input(given)
     except InvalidInput as error:  # any other error would be tried again, for ever

@@ -16,24 +16,24 @@ from typing import Any
 
 from temporalio import workflow
 
-from orga.workflows.decisions.control.questions import with_refused
-from orga.workflows.decisions.goals.begin import first_goal, pursued
-from orga.workflows.decisions.goals.endings import goal_result, goal_status, has_found_something
+from orga.workflows.decisions.control.questions import with_refused_signal
+from orga.workflows.decisions.goals.begin import first_goal, initial_goal_state
+from orga.workflows.decisions.goals.endings import goal_result, goal_status, has_done_step
 from orga.workflows.decisions.goals.override import with_override
 from orga.workflows.decisions.goals.pursue import with_guidance_seen
-from orga.workflows.lifecycle import Lifecycle, state_to_begin
+from orga.workflows.lifecycle import Lifecycle, state_to_begin_with
 from orga.workflows.phases.control import visibility
-from orga.workflows.phases.control.handlers import first_of
-from orga.workflows.phases.control.run import Interrupted, RollOver, event_time, wall_time
+from orga.workflows.phases.control.handlers import first_argument
+from orga.workflows.phases.control.run import ContinueAsNew, Interrupted, event_time, wall_time
 from orga.workflows.phases.control.visibility import show_details, wait_if_paused
-from orga.workflows.phases.goals.deliver import deliver
-from orga.workflows.phases.goals.goal_phases import STAGES
+from orga.workflows.phases.goals.deliver import deliver_answer
+from orga.workflows.phases.goals.goal_phases import GOAL_PHASES
 from orga.workflows.phases.goals.run import GoalRun
-from orga.workflows.phases.goals.summary import bring_best_effort, summarise
+from orga.workflows.phases.goals.summary import bring_best_effort, write_final_answer
 from orga.workflows.phases.knowledge import persist_learnings
 from orga.workflows.phases.prepare import hydrate
 from orga.workflows.phases.recovery import resolve_stuck_steps
-from orga.workflows.phases.run import reason_to_stop
+from orga.workflows.phases.run import next_stop
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.input import GoalInput
 from orga.workflows.types.goals.result import GoalResult, GoalStatus
@@ -48,9 +48,9 @@ class GoalWorkflow(Lifecycle[GoalResult]):
         """Take the input as any JSON: bad input fails the run with a clear error, and hangs nothing."""
         info, now = workflow.info(), event_time()
         (raw, carried), origin = (*given, None, None)[:2], info.original_execution_run_id
-        state, problem = state_to_begin(
+        state, problem = state_to_begin_with(
             lambda: first_goal(raw, carried, info.continued_run_id, origin, now),
-            lambda: pursued(GoalInput(goal="(invalid input)"), origin, now),
+            lambda: initial_goal_state(GoalInput(goal="(invalid input)"), origin, now),
         )
         self._goal = GoalRun(state)
         self.begin(self._goal, problem)
@@ -70,9 +70,9 @@ class GoalWorkflow(Lifecycle[GoalResult]):
         self._run.heard()
         try:
             self.refuse_when_over()
-            self._goal.pursue(with_override, first_of(step))
+            self._goal.pursue(with_override, first_argument(step))
         except ValueError as error:
-            self._run.change(with_refused, "override_step", str(error))
+            self._run.change(with_refused_signal, "override_step", str(error))
 
     @workflow.query
     def status(self) -> GoalStatus:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -88,28 +88,28 @@ class GoalWorkflow(Lifecycle[GoalResult]):
         await resolve_stuck_steps(run)
         while True:
             pursuit = run.goal.pursuit
-            stop = await self._ending()
+            stop = await self._next_stop()
             if stop is not None:
-                if (ended := await summarise(run, stop)) is not None:
+                if (ended := await write_final_answer(run, stop)) is not None:
                     return ended
                 continue
             try:
-                await STAGES[pursuit.stage](run)
+                await GOAL_PHASES[pursuit.stage](run)
             except Interrupted:
                 continue
             await wait_if_paused(run, may_roll_over=True)
             visibility.show_progress(run)
             show_details(run)
             if run.is_due:
-                raise RollOver
+                raise ContinueAsNew
             run.end_if_outgrown()
 
-    async def _ending(self) -> Stop | None:
+    async def _next_stop(self) -> Stop | None:
         """Return how the goal ends now. A reply that the run before this one held up is taken up ahead of any limit."""
         run = self._goal
         if run.goal.pursuit.stage == "summarise":
             return run.goal.pursuit.ending
-        return None if run.state.pending is not None else await reason_to_stop(run)
+        return None if run.state.pending is not None else await next_stop(run)
 
     async def bring(self, stop: Stop) -> None:
         """Let a goal without a final answer bring what its steps have found."""
@@ -122,8 +122,8 @@ class GoalWorkflow(Lifecycle[GoalResult]):
 
     async def finish(self, ended: GoalResult) -> GoalResult:
         """Deliver the answer, and store what the goal has learnt, as sure as that is."""
-        told = await deliver(self._goal, ended)
-        if has_found_something(ended):
+        told = await deliver_answer(self._goal, ended)
+        if has_done_step(ended):
             await persist_learnings(self._run, ended.output, confidence=ended.confidence)
         return told
 

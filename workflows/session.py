@@ -16,26 +16,32 @@ from temporalio import workflow
 
 from orga.workflows.agent import AgentLoop
 from orga.workflows.decisions import observe
-from orga.workflows.decisions.continue_as_new import MAX_CARRIED_BYTES, weight
-from orga.workflows.decisions.control.interventions import reopened, signal_text
+from orga.workflows.decisions.continue_as_new import MAX_CARRIED_BYTES, state_bytes
+from orga.workflows.decisions.control.interventions import signal_text, with_reopened_end
 from orga.workflows.decisions.sessions import messages, turns
 from orga.workflows.decisions.sessions.details import session_result, session_status
-from orga.workflows.decisions.sessions.turns import first_session, opened
-from orga.workflows.lifecycle import state_to_begin
-from orga.workflows.phases.control.handlers import first_of
-from orga.workflows.phases.control.run import RollOver, event_time, wall_time
-from orga.workflows.phases.control.visibility import show_details, show_phase, show_spent, wait_if_paused, withdraw_all
+from orga.workflows.decisions.sessions.turns import first_session, initial_session_state
+from orga.workflows.lifecycle import state_to_begin_with
+from orga.workflows.phases.control.handlers import first_argument
+from orga.workflows.phases.control.run import ContinueAsNew, event_time, wall_time
+from orga.workflows.phases.control.visibility import (
+    show_details,
+    show_phase,
+    show_progress_now,
+    wait_if_paused,
+    withdraw_all_questions,
+)
 from orga.workflows.phases.knowledge import persist_learnings
 from orga.workflows.phases.sessions.run import SessionRun
 from orga.workflows.types.control import Stop
-from orga.workflows.types.record import parsed
-from orga.workflows.types.sessions.input import SessionInput, TurnWanted
+from orga.workflows.types.record import parse_record
+from orga.workflows.types.sessions.input import AwaitTurnArgument, SessionInput
 from orga.workflows.types.sessions.result import SessionResult, SessionStatus, TurnResult
 
-MAX_AWAITING = 6
+MAX_AWAIT_UPDATES = 6
 """Updates that wait for a turn at a time: the server allows ten, and messages need some. Others ask again."""
 
-CROWDED_S = 30.0
+CROWDED_RETRY_S = 30.0
 """After which they do: a run takes 2,000 updates, and the query `turns` tells sooner and costs nothing."""
 
 
@@ -48,9 +54,9 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         """Take the input as any JSON: bad input fails the run with a clear error, and hangs nothing."""
         info, now = workflow.info(), event_time()
         (raw, carried), origin = (*given, None, None)[:2], info.original_execution_run_id
-        state, problem = state_to_begin(
+        state, problem = state_to_begin_with(
             lambda: first_session(raw, carried, info.continued_run_id, origin, now),
-            lambda: opened(SessionInput(), origin, now),
+            lambda: initial_session_state(SessionInput(), origin, now),
         )
         self._session = SessionRun(state)
         self._cut_short = 0
@@ -74,43 +80,47 @@ class SessionWorkflow(AgentLoop[SessionResult]):
     def send(self, *message: Any) -> int:
         """Say something; return the turn that it became part of."""
         self._run.heard()
-        said = messages.parsed_message(first_of(message))
-        self._session.change_session(messages.with_sent, said)
+        said = messages.parsed_message(first_argument(message))
+        self._session.change_session(messages.with_sent_message, said)
         return self._session.session_state.session.taken[said.message_id].turn
 
     @send.validator
-    def _may_be_sent(self, *message: Any) -> None:
-        messages.check_message(self._session.session_state, messages.parsed_message(first_of(message)))
+    def _validate_message(self, *message: Any) -> None:
+        messages.check_message(self._session.session_state, messages.parsed_message(first_argument(message)))
 
     @workflow.update
     async def await_turn(self, *wanted: Any) -> dict[str, Any]:
         """Return the `result` of a turn once it has ended; or in how many seconds to ask again, `again_in_s`."""
         self._run.heard()
-        turn = parsed(TurnWanted, first_of(wanted)).turn
-        if self._awaiting < MAX_AWAITING:
+        turn = parse_record(AwaitTurnArgument, first_argument(wanted)).turn
+        if self._awaiting < MAX_AWAIT_UPDATES:
             self._awaiting += 1
-            await workflow.wait_condition(lambda: self._is_leaving or self._has_ended(turn))
+            await workflow.wait_condition(lambda: self._is_leaving or self._has_turn_ended(turn))
             self._awaiting -= 1
-        ended = turns.result_of(self._session.session_state.session, turn)
-        again_in_s = 0.0 if self._is_leaving else CROWDED_S
+        ended = turns.find_turn_result(self._session.session_state.session, turn)
+        again_in_s = 0.0 if self._is_leaving else CROWDED_RETRY_S
         return {"again_in_s": again_in_s} if ended is None else {"result": ended.model_dump(mode="json")}
 
     @await_turn.validator
-    def _will_end(self, *wanted: Any) -> None:
-        turns.check_awaited(self._session.session_state.session, parsed(TurnWanted, first_of(wanted)).turn)
+    def _validate_awaited_turn(self, *wanted: Any) -> None:
+        turns.check_awaited_turn(
+            self._session.session_state.session, parse_record(AwaitTurnArgument, first_argument(wanted)).turn
+        )
 
     @workflow.update
     def interrupt(self, *why: Any) -> int:
         """Cut the turn under way; return its number."""
         self._run.heard()
         turn = self._session.session_state.session.turn
-        wanted = messages.parsed_cut(first_of(why))
-        self._session.change_session(messages.with_cut, signal_text((wanted.why,)) or "interrupted by the user")
+        wanted = messages.parsed_interrupt(first_argument(why))
+        self._session.change_session(
+            messages.with_interrupted_turn, signal_text((wanted.why,)) or "interrupted by the user"
+        )
         return turn
 
     @interrupt.validator
-    def _is_under_way(self, *why: Any) -> None:
-        messages.check_cut(self._session.session_state, messages.parsed_cut(first_of(why)).turn)
+    def _validate_interrupt(self, *why: Any) -> None:
+        messages.check_interrupt(self._session.session_state, messages.parsed_interrupt(first_argument(why)).turn)
 
     @workflow.update
     def close(self, *_: Any) -> None:
@@ -133,17 +143,17 @@ class SessionWorkflow(AgentLoop[SessionResult]):
     @workflow.query(name="turns")
     def latest(self) -> list[TurnResult]:
         """The results of the last turns, oldest first."""
-        return list(turns.light_results(self._session.session_state.session))
+        return list(turns.results_within_limit(self._session.session_state.session))
 
     async def run_until_stop(self) -> Stop:
         """Take one turn after the other until the session ends, and return how."""
         run = self._session
         while (ending := await self._begin_turn()) is None:
             stop = await self.iterate_until_stop()
-            run.change(observe.with_stop, *stop)
+            run.change(observe.with_stop_reason, *stop)
             await run.until_nothing_runs()  # while the turn is still cut: its calls must not act in the next one
             await self.bring_gathered(stop)
-            run.change(reopened)
+            run.change(with_reopened_end)
             if (stop := run.state.stop) is not None:  # it may have been cut since
                 await self._end_turn(stop)
         return ending
@@ -151,33 +161,33 @@ class SessionWorkflow(AgentLoop[SessionResult]):
     async def _end_turn(self, stop: Stop) -> None:
         """End it: what it did not come to read stands ahead of the next message, what it asked is asked no more."""
         run, turn = self._session, self._session.session_state.session.turn
-        run.change(observe.drain_inbox)
-        withdraw_all(run)
+        run.change(observe.with_inbox_drained)
+        withdraw_all_questions(run)
         run.change_session(turns.with_turn_ended, stop, run.now)
-        show_spent(run)
+        show_progress_now(run)
         self._has_ended_one = True
-        await self._learn(turn)
+        await self._store_turn_learnings(turn)
 
-    async def _learn(self, turn: int) -> None:
+    async def _store_turn_learnings(self, turn: int) -> None:
         """Store what the turn has taught: its result is there already, the next one waits."""
-        await persist_learnings(self._run, turns.unlearnt(self._session.session_state), turn)
+        await persist_learnings(self._run, turns.unstored_learnings(self._session.session_state), turn)
 
     async def _begin_turn(self) -> Stop | None:
         """Begin the next turn as soon as there is a message, unless one is under way; return why the session ends."""
         run = self._session
         if run.session_state.session.turn:
             return None
-        run.change_session(turns.idle, run.now)
+        run.change_session(turns.with_idle_clock, run.now)
         show_details(run)
         show_phase(run)
-        while (ending := turns.end_between_turns(run.session_state)) is None:
+        while (ending := turns.stop_between_turns(run.session_state)) is None:
             if run.state.paused:
                 await wait_if_paused(run, may_roll_over=True, is_over=lambda: run.session_state.session.closing)
-                run.change_session(turns.idle_anew, run.now)
+                run.change_session(turns.with_idle_clock_restarted, run.now)
                 continue
             has_message = bool(run.session_state.session.queue)
             if run.is_due and (self._has_ended_one or not has_message):
-                raise RollOver
+                raise ContinueAsNew
             if has_message:
                 run.change_session(turns.with_turn_begun, run.now)
                 show_phase(run)
@@ -186,20 +196,20 @@ class SessionWorkflow(AgentLoop[SessionResult]):
                 await run.wait_until(
                     self._has_news,
                     may_roll_over=True,
-                    timeout_s=turns.patience_s(run.session_state, run.now),
+                    timeout_s=turns.idle_seconds_left(run.session_state, run.now),
                     summary="until the session ends without a message",
                 )
             except TimeoutError:
                 run.tick()
-                return turns.out_of_patience(run.session_state)
+                return turns.idle_timeout_stop(run.session_state)
         return ending
 
     def _has_news(self) -> bool:
         state = self._session.session_state
-        return state.paused or bool(state.session.queue) or turns.end_between_turns(state) is not None
+        return state.paused or bool(state.session.queue) or turns.stop_between_turns(state) is not None
 
-    def _has_ended(self, turn: int) -> bool:
-        return self._run.state.is_over or turns.result_of(self._session.session_state.session, turn) is not None
+    def _has_turn_ended(self, turn: int) -> bool:
+        return self._run.state.is_over or turns.find_turn_result(self._session.session_state.session, turn) is not None
 
     def refuse_requeue(self) -> None:
         """Refuse it between two turns: a call belongs to a turn, its budget and who speaks in it."""
@@ -213,23 +223,23 @@ class SessionWorkflow(AgentLoop[SessionResult]):
         """Let all who wait for a turn ask the next run, and carry no more of the answers than there is room for."""
         self._is_leaving = True
         await workflow.wait_condition(workflow.all_handlers_finished)
-        if weight(self._run.state) > MAX_CARRIED_BYTES:
-            self._session.change_session(turns.with_light_results)
+        if state_bytes(self._run.state) > MAX_CARRIED_BYTES:
+            self._session.change_session(turns.with_bounded_results)
 
     def settle_open(self, stop: Stop) -> None:
         """End the turn under way with the session, and answer the messages that wait as not begun."""
         run, turn = self._session, self._session.session_state.session.turn
-        run.change(observe.drain_inbox)
+        run.change(observe.with_inbox_drained)
         if turn:  # the session could not go on amid it
-            withdraw_all(run)
+            withdraw_all_questions(run)
             run.change_session(turns.with_turn_ended, stop, run.now)
             self._cut_short = turn
-        run.change_session(turns.with_end)
+        run.change_session(turns.with_session_end)
 
     async def finish(self, ended: SessionResult) -> SessionResult:
         """Store what the turn has taught that the ending took along, and answer all who wait."""
         if self._cut_short:
-            await self._learn(self._cut_short)
+            await self._store_turn_learnings(self._cut_short)
         await workflow.wait_condition(workflow.all_handlers_finished)
         return ended
 

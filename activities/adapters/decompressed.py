@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator
 from orga.activities.adapters.http import DecodingError, Response
 
 ACCEPTED_ENCODINGS = "gzip"
-PIECE_BYTES = 65_536
-_MEMBER = b"\x1f\x8b"
+CHUNK_BYTES = 65_536
+_GZIP_MAGIC = b"\x1f\x8b"
 """What each member of a gzip body begins with."""
 
 
@@ -16,7 +16,7 @@ class UnsupportedEncoding(DecodingError):
     """The body is encoded in a way that nobody asked for."""
 
 
-async def decompressed(response: Response) -> AsyncGenerator[bytes]:
+async def decompressed_chunks(response: Response) -> AsyncGenerator[bytes]:
     """Yield at most `PIECE_BYTES` at a time; between two of them others have their turn.
 
     httpx would decompress a whole chunk at once, a thousandfold if its sender wishes.
@@ -30,7 +30,7 @@ async def decompressed(response: Response) -> AsyncGenerator[bytes]:
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "", "gzip", "x-gzip", "deflate"):
         raise UnsupportedEncoding(f"content encoding {encoding[:40]!r} is not supported")
-    expander = _expander() if encoding not in ("identity", "") else None
+    expander = _gzip_decompressor() if encoding not in ("identity", "") else None
     has_begun = False
     async for chunk in response.aiter_raw():
         rest = chunk
@@ -43,9 +43,9 @@ async def decompressed(response: Response) -> AsyncGenerator[bytes]:
             if expander.eof:
                 if not _begins_member(rest):
                     return
-                expander = _expander()
+                expander = _gzip_decompressor()
             try:
-                piece = expander.decompress(rest, PIECE_BYTES)
+                piece = expander.decompress(rest, CHUNK_BYTES)
             except zlib.error as error:
                 raise DecodingError("its compressed body is damaged") from error
             rest = expander.unused_data if expander.eof else expander.unconsumed_tail
@@ -55,10 +55,10 @@ async def decompressed(response: Response) -> AsyncGenerator[bytes]:
         raise DecodingError("its compressed body is cut")
 
 
-def _expander() -> "zlib._Decompress":
+def _gzip_decompressor() -> "zlib._Decompress":
     return zlib.decompressobj(zlib.MAX_WBITS | 32)  # 32 more than the window size: gzip or zlib, as the header says
 
 
 def _begins_member(rest: bytes) -> bool:
     """Return whether a gzip body goes on with another member; all else behind the end of one is padding."""
-    return rest[:2] == _MEMBER[: len(rest)]
+    return rest[:2] == _GZIP_MAGIC[: len(rest)]

@@ -30,8 +30,8 @@ from httpx import (
 )
 
 __all__ = [
-    "REFUSALS",
-    "TRANSIENT",
+    "REFUSAL_STATUSES",
+    "TRANSIENT_STATUSES",
     "URL",
     "AsyncBaseTransport",
     "AsyncClient",
@@ -60,10 +60,10 @@ __all__ = [
 CONNECT_S = 10.0
 SILENCE_S = 120.0
 
-TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
+TRANSIENT_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses that may be others later."""
 
-REFUSALS = frozenset(
+REFUSAL_STATUSES = frozenset(
     {400, 401, 402, 403, 404, 405, 406, 407, 410, 411, 412, 413, 414, 415, 416, 417, 421, 422, 423, 425, 426, 428, 429}
     | {431, 451}
 )

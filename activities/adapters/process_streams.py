@@ -70,16 +70,16 @@ class ProcessStreams(asyncio.SubprocessProtocol):
 
     async def has_exited(self, within_s: float) -> bool:
         """Wait that long, if it has to be, and return whether the process has ended."""
-        await _at_most(within_s, self.exited)
+        await _wait_at_most(within_s, self.exited)
         return self.exited.is_set()
 
     async def close(self, process: asyncio.SubprocessTransport) -> None:
         """Wait for the end of the process, read what is left of its outputs, and close them, whoever holds them."""
         await self.exited.wait()
-        await _at_most(_DRAIN_S, self._drained)
+        await _wait_at_most(_DRAIN_S, self._drained)
         process.close()
 
 
-async def _at_most(seconds: float, event: asyncio.Event) -> None:
+async def _wait_at_most(seconds: float, event: asyncio.Event) -> None:
     with suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), seconds)

@@ -13,13 +13,13 @@ from pydantic_core import to_json
 
 from orga.activities.adapters import repaired_json_child
 from orga.child import held_program
-from orga.workflows.types.json_text import object_in
+from orga.workflows.types.json_text import find_json_object
 
 MAX_CHARS = 20_000
 MAX_DEPTH = 50
 """Lists and objects inside each other; the library is slow long before it gives up."""
 
-WAIT_S = 20.0
+PROCESS_TIMEOUT_S = 20.0
 """For the process, whose own time ends after a second of work; a busy machine gives it little."""
 
 _BRACKETS = {"{": 1, "[": 1, "}": -1, "]": -1}
@@ -34,15 +34,15 @@ async def repaired_json(text: str) -> str:
     """
     start = text.find("{")
     body = _FENCE_END.sub("", text[start:]) if start >= 0 and len(text) - start <= MAX_CHARS else ""
-    if not body or not _is_whole(body) or _is_json(body):
+    if not body or not _is_complete(body) or _is_json(body):
         return ""
     try:
-        return _object_of(json.loads(await _output(body)))
+        return _single_object(json.loads(await _child_output(body)))
     except (ValueError, RecursionError, TimeoutError):
         return ""
 
 
-def _is_whole(body: str) -> bool:
+def _is_complete(body: str) -> bool:
     """Return whether a text ends where something was closed, or behind all that was opened, and is not too deep."""
     depth = 0
     for character in body:
@@ -62,25 +62,25 @@ def _is_json(body: str) -> bool:
     return True
 
 
-def _object_of(found: Any) -> str:
+def _single_object(found: Any) -> str:
     """Return the one object among what was found, as text; words behind it do no harm."""
     listed = cast("list[Any]", found) if isinstance(found, list) else []
     objects = [cast("dict[str, Any]", each) for each in listed if isinstance(each, dict) and each]
     if len(objects) != 1:
         return ""
     text = to_json(objects[0]).decode()
-    object_in(text)
+    find_json_object(text)
     return text
 
 
-async def _output(body: str) -> bytes:
+async def _child_output(body: str) -> bytes:
     """Return what the process writes; nothing where it was ended."""
     program = held_program(repaired_json_child.__name__)
     process = await asyncio.create_subprocess_exec(
         *program.argv, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env={}, pass_fds=(program.number,)
     )
     try:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(PROCESS_TIMEOUT_S):
             return (await process.communicate(body.encode(errors="replace")))[0]
     finally:
         if process.returncode is None:

@@ -11,22 +11,22 @@ from glob import glob
 from pathlib import Path, PurePath
 from unicodedata import normalize
 
-from orga.activities.adapters.sandbox.removal import opened_folder
+from orga.activities.adapters.sandbox.removal import open_folder
 
 _IGNORED_BY_HFS = dict.fromkeys(
     map(ord, "\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u206a\u206b\u206c\u206d\u206e\u206f\ufeff")
 )
-_NAMES = frozenset({".git", "git~1", "orga.toml", "orga~1.tom"})
+_RULE_NAMES = frozenset({".git", "git~1", "orga.toml", "orga~1.tom"})
 """Wherever they lie, with their short names on DOS file systems: git runs what stands in the one, `orga` reads the
 other upwards from where somebody works."""
 MAX_FOLDERS = 50_000
 """That are looked through before each isolated command: a second."""
 _BYTECODE = "__pycache__"
-_GENERATED = frozenset({"node_modules", _BYTECODE, "venv", ".venv", "site-packages"})
-_IMPORTED = frozenset({".py", ".pyc", ".so", ".pyd"})
+_GENERATED_FOLDERS = frozenset({"node_modules", _BYTECODE, "venv", ".venv", "site-packages"})
+_IMPORT_SUFFIXES = frozenset({".py", ".pyc", ".so", ".pyd"})
 """Endings of files that Python imports. It prefers packages to modules, and compiled modules to their source."""
 
-REFUSAL = (
+REFUSAL_TEXT = (
     "it belongs to what decides over agents (policies, configuration, tools), or runs as a program; write elsewhere"
 )
 
@@ -56,19 +56,19 @@ class Rules:
 
     def forbid(self, path: Path, below: Path) -> bool:
         """Say whether a path without links is one of them; as much of it as is `below` a folder counts by name, too."""
-        if any(map(_is_name_of_rules, path.relative_to(below).parts)):
+        if any(map(_is_rule_name, path.relative_to(below).parts)):
             return True
-        wanted = _folded(path)
+        wanted = _folded_parts(path)
         return (
-            any(wanted[: len(rule)] == rule for rule in map(_folded, self._real()))
-            or any(_matches(wanted, _folded(PurePath(pattern))) for pattern in self.globs)
-            or not self._real_modules().isdisjoint(_modules_of(wanted))
+            any(wanted[: len(rule)] == rule for rule in map(_folded_parts, self._real_paths()))
+            or any(_matches_glob(wanted, _folded_parts(PurePath(pattern))) for pattern in self.globs)
+            or not self._real_modules().isdisjoint(_importable_modules(wanted))
         )
 
     def identities(self) -> frozenset[_Identity]:
         """Return by what the file system knows those that exist, whatever they are called elsewhere."""
-        every = (*self._real(), *module_files(self.modules))
-        return frozenset(found for rule in every if (found := identity(rule)))
+        every = (*self._real_paths(), *module_files(self.modules))
+        return frozenset(found for rule in every if (found := file_identity(rule)))
 
     def inside(self, folder: Path, present: Iterable[Path] | None = None) -> list[Path]:
         """Return what of them exists in a folder, or is above it, without links, each before what is in it.
@@ -81,7 +81,7 @@ class Rules:
             TooManyFolders: It cannot be told.
         """
         present = self.present(folder) if present is None else present
-        every = (*self._real(), *present, *self._linked(folder))
+        every = (*self._real_paths(), *present, *self._hard_links(folder))
         found = {path.resolve() for path in every if path.exists()}
         return sorted(path for path in found if path.is_relative_to(folder) or folder.is_relative_to(path))
 
@@ -94,35 +94,35 @@ class Rules:
         Raises:
             TooManyFolders: It cannot be told.
         """
-        every = (*self.files, *self.folders, *self.installed, *self._meant(), *module_files(self.modules))
-        spelled = {path for rule in every if (path := _seen_in(folder, rule)) and os.path.lexists(path)}
+        every = (*self.files, *self.folders, *self.installed, *self._declared_paths(), *module_files(self.modules))
+        spelled = {path for rule in every if (path := _path_within(folder, rule)) and os.path.lexists(path)}
         ways = {above for path in spelled for above in path.parents if folder in above.parents and above.is_symlink()}
-        named = _named(folder, deadline)
+        named = _named_rules(folder, deadline)
         return {path: path.readlink() if path.is_symlink() else None for path in (*spelled, *ways, *named)}
 
-    def _real(self) -> list[Path]:
+    def _real_paths(self) -> list[Path]:
         return [path.resolve() for path in (*self.files, *self.folders, *self.installed, *self.stores, *self._links())]
 
     def _real_modules(self) -> set[_Parts]:
         """Return the modules by the parts of their paths. What lies in a package is its own, wherever a link leads."""
         places = {parent: parent.resolve() for parent in {path.parent for path in self.modules}}
-        named = {_folded(places[path.parent] / path.name) for path in self.modules}
-        return named | {_folded(path.resolve()) for path in self.modules if path.is_symlink()}
+        named = {_folded_parts(places[path.parent] / path.name) for path in self.modules}
+        return named | {_folded_parts(path.resolve()) for path in self.modules if path.is_symlink()}
 
-    def _meant(self) -> Iterator[Path]:
+    def _declared_paths(self) -> Iterator[Path]:
         return (Path(name) for pattern in self.globs for name in glob(pattern, recursive=True))  # noqa: PTH207
 
     def _links(self) -> Iterator[Path]:
         """Yield the links among what is in the folders, or is meant by a pattern: rules are read where they lead."""
-        for path in (*(path for folder in self.folders for path in folder.rglob("*")), *self._meant()):
+        for path in (*(path for folder in self.folders for path in folder.rglob("*")), *self._declared_paths()):
             if path.is_symlink() and not path.is_relative_to(path.resolve()):
                 yield path
 
-    def _linked(self, folder: Path) -> Iterator[Path]:
+    def _hard_links(self, folder: Path) -> Iterator[Path]:
         """Yield other names of the same files: what is written through those changes the rule."""
-        linked = {identity(file) for file in self._each_file() if _has_other_names(file)}
+        linked = {file_identity(file) for file in self._each_file() if _has_other_names(file)}
         if linked:
-            yield from (path for path in _files_below(folder) if identity(path) in linked)
+            yield from (path for path in _files_below(folder) if file_identity(path) in linked)
 
     def _each_file(self) -> Iterator[Path]:
         yield from self.files
@@ -134,7 +134,7 @@ class Rules:
 NO_RULES = Rules()
 
 
-def identity(path: Path) -> _Identity | None:
+def file_identity(path: Path) -> _Identity | None:
     """Return by what the file system knows it, or None where nothing is."""
     try:
         status = path.stat()
@@ -145,44 +145,44 @@ def identity(path: Path) -> _Identity | None:
 
 def is_generated(path: PurePath) -> bool:
     """Return whether a path lies in what is looked through only after a command."""
-    return not _GENERATED.isdisjoint(path.parts)
+    return not _GENERATED_FOLDERS.isdisjoint(path.parts)
 
 
-def _is_name_of_rules(name: str) -> bool:
+def _is_rule_name(name: str) -> bool:
     """Whether some file system takes the name for one of them: other case, ignored characters, DOS names, streams."""
     plain = name if name.isascii() else normalize("NFKC", name).translate(_IGNORED_BY_HFS)
-    return plain.casefold().partition(":")[0].rstrip(". ") in _NAMES
+    return plain.casefold().partition(":")[0].rstrip(". ") in _RULE_NAMES
 
 
-def _folded(path: PurePath) -> _Parts:
-    return tuple(map(_fold, path.parts))
+def _folded_parts(path: PurePath) -> _Parts:
+    return tuple(map(_folded_name, path.parts))
 
 
-def _fold(name: str) -> str:
+def _folded_name(name: str) -> str:
     return normalize("NFKC", name).casefold()
 
 
-def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+def _matches_glob(parts: Sequence[str], pattern: Sequence[str]) -> bool:
     """Say whether a path, or a folder above it, is what a glob means."""
     if not pattern or not parts:
         return not pattern
     if pattern[0] == "**":
-        return _matches(parts, pattern[1:]) or _matches(parts[1:], pattern)
-    return fnmatchcase(parts[0], pattern[0]) and _matches(parts[1:], pattern[1:])
+        return _matches_glob(parts, pattern[1:]) or _matches_glob(parts[1:], pattern)
+    return fnmatchcase(parts[0], pattern[0]) and _matches_glob(parts[1:], pattern[1:])
 
 
 def module_files(modules: Iterable[Path]) -> Iterator[Path]:
     """Yield the files that Python would import under these names, compiled ones and dangling links included."""
     names: defaultdict[Path, set[str]] = defaultdict(set)
     for module in modules:
-        names[module.parent].add(_fold(module.name))
+        names[module.parent].add(_folded_name(module.name))
         names[module].add("__init__")
     for parent, wanted in names.items():
         for folder in (parent, parent / _BYTECODE):
-            yield from (file for file in _entries(folder) if _module_name(file.name) in wanted)
+            yield from (file for file in _folder_entries(folder) if _module_name(file.name) in wanted)
 
 
-def _modules_of(path: _Parts) -> Iterator[_Parts]:
+def _importable_modules(path: _Parts) -> Iterator[_Parts]:
     """Yield the modules, without an ending, that Python may import from a file."""
     *above, file = path
     name = _module_name(file)
@@ -196,17 +196,17 @@ def _modules_of(path: _Parts) -> Iterator[_Parts]:
 
 def _module_name(file: str) -> str | None:
     """Return under which name Python imports a file, as `till.cpython-311-x86_64-linux-gnu.so` under `till`."""
-    return _fold(file.partition(".")[0]) if PurePath(file).suffix.lower() in _IMPORTED else None
+    return _folded_name(file.partition(".")[0]) if PurePath(file).suffix.lower() in _IMPORT_SUFFIXES else None
 
 
-def _entries(folder: Path) -> list[Path]:
+def _folder_entries(folder: Path) -> list[Path]:
     try:
         return list(folder.iterdir())
     except OSError:
         return []
 
 
-def _seen_in(folder: Path, path: Path) -> Path | None:
+def _path_within(folder: Path, path: Path) -> Path | None:
     """Return a path as it is spelled from a real folder that it is in; None if it is not."""
     up = [at for at, part in enumerate(path.parts) if part == ".."]
     if up:
@@ -225,16 +225,16 @@ def _has_other_names(file: Path) -> bool:
         return False
 
 
-def _named(folder: Path, deadline: float | None) -> Iterator[Path]:
-    for here, folders, files in _walk(folder, deadline):
-        yield from (Path(here, name) for name in (*folders, *files) if _is_name_of_rules(name))
+def _named_rules(folder: Path, deadline: float | None) -> Iterator[Path]:
+    for here, folders, files in _walk_folders(folder, deadline):
+        yield from (Path(here, name) for name in (*folders, *files) if _is_rule_name(name))
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
-    return (Path(here, name) for here, _, files in _walk(folder) for name in files)
+    return (Path(here, name) for here, _, files in _walk_folders(folder) for name in files)
 
 
-def _walk(folder: Path, deadline: float | None = None) -> Iterator[tuple[str, list[str], Iterable[str]]]:
+def _walk_folders(folder: Path, deadline: float | None = None) -> Iterator[tuple[str, list[str], Iterable[str]]]:
     """Walk through all but what is inside a `.git` or generated. Whoever makes folders must not make us stop early."""
     for count, (here, folders, files) in enumerate(os.walk(folder)):
         if count == MAX_FOLDERS and deadline is None:
@@ -242,8 +242,8 @@ def _walk(folder: Path, deadline: float | None = None) -> Iterator[tuple[str, li
         if deadline is not None and time.monotonic() > deadline:
             raise TooManyFolders(f"{count:,} folders and more take too long to look for rules in")
         yield here, folders, files
-        left_out = _GENERATED if deadline is None else ()
-        folders[:] = [name for name in folders if name not in left_out and not _is_name_of_rules(name)]
+        left_out = _GENERATED_FOLDERS if deadline is None else ()
+        folders[:] = [name for name in folders if name not in left_out and not _is_rule_name(name)]
         if deadline is not None:
             _make_readable(here, folders)
 
@@ -253,4 +253,4 @@ def _make_readable(here: str, folders: Iterable[str]) -> None:
     for path in (os.path.join(here, name) for name in folders):  # noqa: PTH118
         if not os.access(path, os.R_OK | os.X_OK):
             with suppress(OSError):  # a link that leads nowhere, say
-                os.close(opened_folder(path, None))
+                os.close(open_folder(path, None))

@@ -10,7 +10,7 @@ _PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
 _DEEP_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{MAX_DEPTH},}}+")
 
 
-class NestedTooDeeply(ValueError):
+class TomlTooDeep(ValueError):
     """Values that no code of ours looks into."""
 
     def __init__(self) -> None:
@@ -25,20 +25,20 @@ def read_toml(text: str) -> dict[str, Any]:
         TOMLDecodeError: A ValueError: it is no TOML.
     """
     if _DEEP_KEY.search(text):
-        raise NestedTooDeeply
+        raise TomlTooDeep
     try:
         found = tomllib.loads(text)
     except RecursionError:
-        raise NestedTooDeeply from None
+        raise TomlTooDeep from None
     level: list[Any] = [found]
     for _ in range(MAX_DEPTH):
-        level = [inner for value in level for inner in _inside(value)]
+        level = [inner for value in level for inner in _inner_values(value)]
     if level:
-        raise NestedTooDeeply
+        raise TomlTooDeep
     return found
 
 
-def _inside(value: Any) -> list[Any]:
+def _inner_values(value: Any) -> list[Any]:
     if isinstance(value, dict):
         return list(cast("dict[str, Any]", value).values())
     return cast("list[Any]", value) if isinstance(value, list) else []

@@ -13,7 +13,7 @@ from orga.activities.ports import RunKey
 from orga.workflows.types.tool_calls.tools import WORKER_SHUTDOWN
 
 
-def own_run() -> RunKey:
+def current_run_key() -> RunKey:
     """Return the key of the run of the current activity."""
     info = activity.info()
     return RunKey(info.workflow_id or "", info.workflow_run_id or "")
@@ -24,7 +24,7 @@ def log_iteration(iteration: int) -> None:
     structlog.contextvars.bind_contextvars(iteration=iteration)
 
 
-def log_iteration_of(activity_id: str) -> None:
+def log_iteration_of_call(activity_id: str) -> None:
     """Do so for a tool call, whose id is `iteration.index`."""
     iteration = activity_id.partition(".")[0]
     if iteration.isdecimal():
@@ -32,7 +32,7 @@ def log_iteration_of(activity_id: str) -> None:
 
 
 @contextmanager
-def told_of_shutdown() -> Generator[None]:
+def shutdown_as_failure() -> Generator[None]:
     """Make that failure of the cancellation; any other stays one."""
     try:
         yield
@@ -43,10 +43,10 @@ def told_of_shutdown() -> Generator[None]:
         raise
 
 
-INTERVAL_S = 0.5
+HEARTBEAT_INTERVAL_S = 0.5
 """Between heartbeats; a cancellation is noticed with the answer to one."""
 
-CHANGED_INTERVAL_S = 0.2
+CHANGED_HEARTBEAT_S = 0.2
 """While there is something new to show."""
 
 
@@ -59,18 +59,18 @@ async def heartbeats(details: Callable[[], Any]) -> AsyncGenerator[None]:
     if not activity.in_activity() or activity.info().is_local:
         yield
         return
-    beat = asyncio.create_task(_beat(details))
+    beat = asyncio.create_task(_send_heartbeats(details))
     try:
         yield
     finally:
         beat.cancel()
 
 
-async def _beat(details: Callable[[], Any]) -> None:
+async def _send_heartbeats(details: Callable[[], Any]) -> None:
     last: Any = None
     while True:
-        for _ in range(round(INTERVAL_S / CHANGED_INTERVAL_S)):
-            await asyncio.sleep(CHANGED_INTERVAL_S)
+        for _ in range(round(HEARTBEAT_INTERVAL_S / CHANGED_HEARTBEAT_S)):
+            await asyncio.sleep(CHANGED_HEARTBEAT_S)
             if details() != last:
                 break
         last = details()

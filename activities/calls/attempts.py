@@ -10,11 +10,16 @@ from orga.activities.ports import Acted
 from orga.workflows.types.input import OUT_OF_TIME
 from orga.workflows.types.tool_calls.tools import DONE, EARLIER_UNKNOWN, GOES_ON, MAYBE_DONE, NOT_DONE, UNKNOWN_OUTCOMES
 
-_FAILED = "failed"
-_TOLD: dict[Acted | None, tuple[str, ...]] = {None: (), "no": (NOT_DONE,), "maybe": (MAYBE_DONE,), "yes": (DONE,)}
+_FAILED_KEY = "failed"
+_EFFECT_DETAILS: dict[Acted | None, tuple[str, ...]] = {
+    None: (),
+    "no": (NOT_DONE,),
+    "maybe": (MAYBE_DONE,),
+    "yes": (DONE,),
+}
 
 
-def attempt_failed(
+def attempt_failure(
     message: str,
     kind: str,
     *,
@@ -36,28 +41,28 @@ def attempt_failed(
         note_plain_failure()
     is_out_of_time = retryable and is_last
     told = {EARLIER_UNKNOWN: is_unsure, OUT_OF_TIME: is_out_of_time, GOES_ON: goes_on}
-    details = (*_TOLD[acted], *(word for word, is_so in told.items() if is_so))
+    details = (*_EFFECT_DETAILS[acted], *(word for word, is_so in told.items() if is_so))
     return ApplicationError(message, *details, type=kind, non_retryable=not retryable or is_out_of_time)
 
 
 def note_plain_failure() -> None:
     """Tell the next attempt that this one has had no effect, which it can know only if the ones before had none."""
-    activity.heartbeat({_FAILED: activity.info().attempt})
+    activity.heartbeat({_FAILED_KEY: activity.info().attempt})
 
 
 def may_have_acted() -> bool:
     """Return whether an attempt before this one may have had its effect: not all of them are known to have failed."""
     info = activity.info()
-    return info.attempt > 1 and _failed(info.heartbeat_details) != info.attempt - 1
+    return info.attempt > 1 and _failed_attempt(info.heartbeat_details) != info.attempt - 1
 
 
-def _failed(beats: Any) -> Any:
+def _failed_attempt(beats: Any) -> Any:
     """Return the number of the attempt that wrote the last heartbeat once it had failed."""
     last = beats[-1] if beats else None
-    return cast(Mapping[str, Any], last).get(_FAILED) if isinstance(last, Mapping) else None
+    return cast(Mapping[str, Any], last).get(_FAILED_KEY) if isinstance(last, Mapping) else None
 
 
-def backoff_s() -> float:
+def retry_backoff_s() -> float:
     """Return the seconds after which it would, should this attempt fail."""
     info = activity.info()
     policy = info.retry_policy
@@ -68,7 +73,7 @@ def backoff_s() -> float:
     return min(pause, longest.total_seconds())
 
 
-def comes_too_late(left_s: float | None, running_s: float) -> bool:
+def is_retry_too_late(left_s: float | None, running_s: float) -> bool:
     """Return whether the next try would begin once the run's clock has stopped.
 
     Reckoned from the server's own times, since this machine's clock may differ.
@@ -80,4 +85,4 @@ def comes_too_late(left_s: float | None, running_s: float) -> bool:
     if left_s is None:
         return False
     info = activity.info()
-    return (info.started_time - info.scheduled_time).total_seconds() + running_s + backoff_s() >= left_s
+    return (info.started_time - info.scheduled_time).total_seconds() + running_s + retry_backoff_s() >= left_s

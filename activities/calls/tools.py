@@ -11,13 +11,19 @@ from temporalio import activity
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
-from orga.activities.calls.activity import error_text, heartbeats, log_iteration_of, own_run, told_of_shutdown
-from orga.activities.calls.attempts import attempt_failed, comes_too_late
+from orga.activities.calls.activity import (
+    current_run_key,
+    error_text,
+    heartbeats,
+    log_iteration_of_call,
+    shutdown_as_failure,
+)
+from orga.activities.calls.attempts import attempt_failure, is_retry_too_late
 from orga.activities.gate.permits import PermitKeys, check_permit
 from orga.activities.models.conversations import Conversations
 from orga.activities.ports import Acted, Tool, ToolContext, ToolError, ToolSource
 from orga.activities.spans import tool_span
-from orga.activities.text.sanitize import MAX_CHARS, sanitized
+from orga.activities.text.sanitize import MAX_CHARS, sanitized_text
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.names import OWN_ACTIVITIES
 from orga.workflows.types.text import clean_text, clip
@@ -29,15 +35,15 @@ ENDING_S = 4.0
 """What a call gets to end in once it is cancelled; a run waits five seconds for it."""
 
 
-class LeftBehind(ToolError):
+class AbandonedCall(ToolError):
     """A call that was cut off at its time limit, and could not be stopped."""
 
 
-_left_behind: set[asyncio.Task[Any]] = set()
+_abandoned_calls: set[asyncio.Task[Any]] = set()
 """Nothing else might hold on to a task that nobody awaits."""
 
 
-async def within_limit(work: Coroutine[Any, Any, T], spec: ToolSpec, *, is_awaited: bool = False) -> T:
+async def run_within_limit(work: Coroutine[Any, Any, T], spec: ToolSpec, *, is_awaited: bool = False) -> T:
     """Return what `work` returns; leave it behind where it ignores that it is cancelled.
 
     Args:
@@ -50,23 +56,25 @@ async def within_limit(work: Coroutine[Any, Any, T], spec: ToolSpec, *, is_await
     """
     limit_s = _limit_s()
     began, outer = time.monotonic(), asyncio.current_task()
-    call = asyncio.create_task(_contain(work), name=outer.get_name() if outer else None)
+    call = asyncio.create_task(_contain_exit(work), name=outer.get_name() if outer else None)
     try:
         done, _ = await asyncio.wait((call,), timeout=limit_s)
     except asyncio.CancelledError:
         if is_awaited:
-            await _outlast(call, spec, limit_s - (time.monotonic() - began))
-        if not await _cancel(call, spec.name, REPORT_S / 2 if is_awaited else ENDING_S):
+            await _cancel_and_wait(call, spec, limit_s - (time.monotonic() - began))
+        if not await _cancel_call(call, spec.name, REPORT_S / 2 if is_awaited else ENDING_S):
             raise
         return call.result()
     if not done:
-        has_ended = await _cancel(call, spec.name, REPORT_S / 2)
+        has_ended = await _cancel_call(call, spec.name, REPORT_S / 2)
         is_stopped = has_ended and spec.options.isolation != "thread"
-        raise (ToolError if is_stopped else LeftBehind)(_text(spec, limit_s), kind=TIME_LIMIT, retryable=True)
+        raise (ToolError if is_stopped else AbandonedCall)(
+            _time_limit_text(spec, limit_s), kind=TIME_LIMIT, retryable=True
+        )
     return call.result()
 
 
-async def _contain(work: Coroutine[Any, Any, T]) -> T:
+async def _contain_exit(work: Coroutine[Any, Any, T]) -> T:
     """Await it; a call that wants to end the process would end the worker from within a task."""
     try:
         return await work
@@ -80,7 +88,7 @@ def _limit_s() -> float:
     return max(waits.total_seconds() - REPORT_S, 0.0) if waits else float("inf")
 
 
-async def _outlast(call: asyncio.Task[Any], spec: ToolSpec, left_s: float) -> None:
+async def _cancel_and_wait(call: asyncio.Task[Any], spec: ToolSpec, left_s: float) -> None:
     """Cancel the call and wait for its end until its time is up, or until the worker stops.
 
     A thread is not told: cancelling would end the wait for it, and nothing else.
@@ -93,24 +101,24 @@ async def _outlast(call: asyncio.Task[Any], spec: ToolSpec, left_s: float) -> No
     stopping.cancel()
 
 
-async def _cancel(call: asyncio.Task[Any], name: str, grace_s: float) -> bool:
+async def _cancel_call(call: asyncio.Task[Any], name: str, grace_s: float) -> bool:
     """Cancel the call and return whether it has ended."""
     call.cancel()
     done, _ = await asyncio.wait((call,), timeout=grace_s)
     if not done:
         activity.logger.warning("%s has not ended though it was cancelled, and is left behind", name)
-        _left_behind.add(call)
-    call.add_done_callback(_forgotten)
+        _abandoned_calls.add(call)
+    call.add_done_callback(_release_call)
     return bool(done)
 
 
-def _forgotten(call: asyncio.Task[Any]) -> None:
-    _left_behind.discard(call)
+def _release_call(call: asyncio.Task[Any]) -> None:
+    _abandoned_calls.discard(call)
     if not call.cancelled():
         call.exception()  # has been seen: asyncio need not complain
 
 
-def _text(spec: ToolSpec, limit_s: float) -> str:
+def _time_limit_text(spec: ToolSpec, limit_s: float) -> str:
     text = f"{spec.name} took longer than its {limit_s:g} s"
     if spec.options.isolation == "thread":
         return f"{text} and its thread cannot be stopped; declare it blocking: @tool(blocking=True)"
@@ -121,7 +129,7 @@ MAX_ERROR_BYTES = 4_000
 MAX_ERROR_CHARS = 20_000
 """Of an error's text that are looked at."""
 
-QUICKLY_SANITIZED = 10_000
+MAX_INLINE_SANITIZE_CHARS = 10_000
 """Characters; a longer text would keep the worker's other calls waiting."""
 
 
@@ -136,12 +144,12 @@ def tool_activities(
     Raises:
         ValueError: A tool has a reserved name.
     """
-    worker = _Worker(conversations, secrets, permits)
+    worker = _CallServices(conversations, secrets, permits)
     return [_tool_activity(tool, worker) for tool in tools]
 
 
 @dataclass(frozen=True)
-class _Worker:
+class _CallServices:
     """What every call of a tool is carried out with."""
 
     conversations: Conversations
@@ -149,13 +157,13 @@ class _Worker:
     permits: PermitKeys | None
 
 
-def _tool_activity(tool: Tool, worker: _Worker) -> Callable[..., Any]:
+def _tool_activity(tool: Tool, worker: _CallServices) -> Callable[..., Any]:
     if tool.spec.name in OWN_ACTIVITIES:
         raise ValueError(f"a tool cannot be named {tool.spec.name!r}: that is an activity of orga itself")
 
     @activity.defn(name=tool.spec.name)
     async def run(request: ToolRequest) -> ToolOutput:
-        return await _carried_out(tool, request, worker)
+        return await _execute_call(tool, request, worker)
 
     return run
 
@@ -167,7 +175,7 @@ def source_activity(
     permits: PermitKeys | None = None,
 ) -> Callable[..., Any]:
     """Return the activity that stands for every type that is none of this worker's: a tool of the source has it."""
-    worker = _Worker(conversations, secrets, permits)
+    worker = _CallServices(conversations, secrets, permits)
 
     @activity.defn(dynamic=True)
     async def run(given: Sequence[RawValue]) -> ToolOutput:
@@ -175,16 +183,16 @@ def source_activity(
         name = activity.info().activity_type
         tool = source.tool(name, request.digest)
         if tool is None:
-            raise attempt_failed(f"this worker has no activity {name!r}", "NotFoundError", retryable=True, acted="no")
-        return await _carried_out(tool, request, worker)
+            raise attempt_failure(f"this worker has no activity {name!r}", "NotFoundError", retryable=True, acted="no")
+        return await _execute_call(tool, request, worker)
 
     return run
 
 
-async def _carried_out(tool: Tool, request: ToolRequest, worker: _Worker) -> ToolOutput:
+async def _execute_call(tool: Tool, request: ToolRequest, worker: _CallServices) -> ToolOutput:
     check_permit(worker.permits, request)
     began, info, secrets = time.monotonic(), activity.info(), worker.secrets
-    log_iteration_of(info.activity_id)
+    log_iteration_of_call(info.activity_id)
     progress = _Progress(secrets)
     context = ToolContext(
         call_id=request.call_id,
@@ -194,48 +202,48 @@ async def _carried_out(tool: Tool, request: ToolRequest, worker: _Worker) -> Too
         behalf=request.behalf,
         heartbeat=progress.note,
     )
-    with tool_span(tool.spec.name, request.call_id), told_of_shutdown():
+    with tool_span(tool.spec.name, request.call_id), shutdown_as_failure():
         async with heartbeats(progress.details):
-            output = await _call(tool, request, context, secrets, began)
-    content = clip(await _fit_for_a_model(output.content, secrets), tool.spec.max_result_bytes)
-    worker.conversations.keep_result(own_run(), info.activity_id, content)
+            output = await _guarded_call(tool, request, context, secrets, began)
+    content = clip(await _model_safe_text(output.content, secrets), tool.spec.max_result_bytes)
+    worker.conversations.keep_result(current_run_key(), info.activity_id, content)
     return output.with_content(content)
 
 
-async def _fit_for_a_model(content: str, secrets: KnownSecrets) -> str:
-    if len(content) <= QUICKLY_SANITIZED:
+async def _model_safe_text(content: str, secrets: KnownSecrets) -> str:
+    if len(content) <= MAX_INLINE_SANITIZE_CHARS:
         return _without_secrets(content, secrets)
     return await asyncio.to_thread(_without_secrets, content, secrets)
 
 
 def _without_secrets(content: str, secrets: KnownSecrets) -> str:
     """Return the text sanitized; what that leaves out may have cut a secret in two."""
-    text = sanitized(clean_text(content))
+    text = sanitized_text(clean_text(content))
     return secrets.hidden_at_cuts(secrets.hidden(text, is_cut=len(content) > MAX_CHARS))
 
 
-async def _call(
+async def _guarded_call(
     tool: Tool, request: ToolRequest, context: ToolContext, secrets: KnownSecrets, began: float
 ) -> ToolOutput:
     def failure(
         text: str, kind: str, retryable: bool, acted: Acted | None = None, goes_on: bool = False
     ) -> ApplicationError:
-        is_last = comes_too_late(request.left_s, time.monotonic() - began)
-        told = _told(secrets, text)
-        return attempt_failed(told, kind, retryable=retryable, acted=acted, is_last=is_last, goes_on=goes_on)
+        is_last = is_retry_too_late(request.left_s, time.monotonic() - began)
+        told = _error_message(secrets, text)
+        return attempt_failure(told, kind, retryable=retryable, acted=acted, is_last=is_last, goes_on=goes_on)
 
     try:
-        return await within_limit(tool.call(request.arguments, context), tool.spec, is_awaited=request.is_awaited)
+        return await run_within_limit(tool.call(request.arguments, context), tool.spec, is_awaited=request.is_awaited)
     except ToolError as error:
-        goes_on = isinstance(error, LeftBehind)
+        goes_on = isinstance(error, AbandonedCall)
         raise failure(str(error), error.kind, error.retryable, error.acted, goes_on) from None
     except Exception as error:
         activity.logger.exception("tool %s failed", tool.spec.name)
         raise failure(error_text(error), type(error).__name__, retryable=True) from None
 
 
-def _told(secrets: KnownSecrets, text: str) -> str:
-    said = sanitized(clean_text(text[:MAX_ERROR_CHARS]))
+def _error_message(secrets: KnownSecrets, text: str) -> str:
+    said = sanitized_text(clean_text(text[:MAX_ERROR_CHARS]))
     hidden = secrets.hidden_at_cuts(secrets.hidden(said, is_cut=len(text) > MAX_ERROR_CHARS))
     return clip(hidden, MAX_ERROR_BYTES)
 

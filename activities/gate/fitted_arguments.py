@@ -11,13 +11,13 @@ Nothing that fits the schema is changed.
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
-from orga.workflows.types.json_text import MAX_DEPTH, answer_json, is_deeper
+from orga.workflows.types.json_text import MAX_DEPTH, is_deeper, parsed_answer_json
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.parts import ToolCall
 from orga.workflows.types.tool_calls.loop_tools import loop_tool
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
-MAX_LOOKS = 20_000
+MAX_VISITS = 20_000
 """Parts of schemas and arguments that are looked at for one reply; whatever lies beyond stays as it is."""
 
 Json = dict[str, Any]
@@ -25,18 +25,18 @@ Json = dict[str, Any]
 
 def with_fitted_arguments(reply: Reply, tools: Sequence[ToolSpec]) -> Reply:
     """Return the reply with the arguments of its calls as the schemas of their tools want them."""
-    fitting = _Fitting({tool.name: tool.parameters for tool in tools})
+    fitting = _ArgumentFitter({tool.name: tool.parameters for tool in tools})
     parts = tuple(fitting.call(part) if isinstance(part, ToolCall) else part for part in reply.parts)
     return reply.with_differences(parts=parts)
 
 
-class _Fitting:
+class _ArgumentFitter:
     """The fitting of one reply, within a bounded number of looks."""
 
     def __init__(self, schemas: Mapping[str, Json]) -> None:
         self._schemas = schemas
         self._root: Json = {}
-        self._looks = MAX_LOOKS
+        self._looks = MAX_VISITS
 
     def call(self, call: ToolCall) -> ToolCall:
         schema = self._schemas.get(call.name)
@@ -44,48 +44,48 @@ class _Fitting:
             return call
         given: Any = call.arguments
         if call.malformed is not None:
-            given = _meant(call.malformed)
+            given = _parsed_arguments(call.malformed)
         if not _is_object(given):
             return call
         try:
-            fitted = self._of_tool(schema, given)
-            fitted = self._of_plan(fitted) if loop_tool(call.name).is_plan else fitted
+            fitted = self._fitted_arguments(schema, given)
+            fitted = self._fitted_plan(fitted) if loop_tool(call.name).is_plan else fitted
         except RecursionError:  # of texts within texts
             return call
         return call if is_deeper(fitted, MAX_DEPTH) else call.with_differences(arguments=fitted, malformed=None)
 
-    def _of_tool(self, schema: Json, arguments: Json) -> Json:
+    def _fitted_arguments(self, schema: Json, arguments: Json) -> Json:
         self._root = schema
-        fitted = self._value(arguments, schema)
+        fitted = self._fitted_value(arguments, schema)
         return fitted if _is_object(fitted) else arguments
 
-    def _of_plan(self, arguments: Json) -> Json:
+    def _fitted_plan(self, arguments: Json) -> Json:
         """Return a plan with the arguments of the calls that it makes fitted, too."""
         steps = arguments.get("steps")
-        return arguments | {"steps": [self._step(step) for step in steps]} if _is_list(steps) else arguments
+        return arguments | {"steps": [self._fitted_step(step) for step in steps]} if _is_list(steps) else arguments
 
-    def _step(self, step: Any) -> Any:
+    def _fitted_step(self, step: Any) -> Any:
         if not _is_object(step):
             return step
-        changed = {"compensation": self._step(step["compensation"])} if "compensation" in step else {}
+        changed = {"compensation": self._fitted_step(step["compensation"])} if "compensation" in step else {}
         schema, given = self._schemas.get(str(step.get("tool"))), step.get("arguments")
         if schema is not None and _is_object(given):
-            changed["arguments"] = self._of_tool(schema, given)
+            changed["arguments"] = self._fitted_arguments(schema, given)
         return step | changed
 
-    def _value(self, value: Any, schema: Any) -> Any:
+    def _fitted_value(self, value: Any, schema: Any) -> Any:
         """Return a value as its schema wants it."""
-        forms = self._forms(schema)
+        forms = self._alternatives(schema)
         if isinstance(value, str):
-            read = _read(value, forms)
-            return value if read is value else self._value(read, schema)
+            read = _parsed_value(value, forms)
+            return value if read is value else self._fitted_value(read, schema)
         if _is_object(value):
-            return self._object(value, [form for form in forms if _takes(form, {"object"})])
+            return self._fitted_object(value, [form for form in forms if _accepts_type(form, {"object"})])
         if _is_list(value):
-            return self._list(value, [form for form in forms if _takes(form, {"array"})])
+            return self._fitted_list(value, [form for form in forms if _accepts_type(form, {"array"})])
         return value
 
-    def _object(self, value: Json, forms: list[Json]) -> Json:
+    def _fitted_object(self, value: Json, forms: list[Json]) -> Json:
         if len(forms) != 1 or "patternProperties" in forms[0]:
             return value
         (form,) = forms
@@ -96,18 +96,18 @@ class _Fitting:
             for key, item in value.items()
             if item is not None or key not in known or key in required or self._may_be_null(known[key])
         }
-        return {key: self._value(item, known.get(key, other)) for key, item in kept.items()}
+        return {key: self._fitted_value(item, known.get(key, other)) for key, item in kept.items()}
 
-    def _list(self, value: list[Any], forms: list[Json]) -> list[Any]:
+    def _fitted_list(self, value: list[Any], forms: list[Json]) -> list[Any]:
         if len(forms) != 1 or "prefixItems" in forms[0]:
             return value
-        return [self._value(item, forms[0].get("items")) for item in value]
+        return [self._fitted_value(item, forms[0].get("items")) for item in value]
 
     def _may_be_null(self, schema: Any) -> bool:
-        forms = self._forms(schema)
-        return not forms or any(_takes(form, {"null"}) for form in forms)
+        forms = self._alternatives(schema)
+        return not forms or any(_accepts_type(form, {"null"}) for form in forms)
 
-    def _forms(self, schema: Any) -> list[Json]:
+    def _alternatives(self, schema: Any) -> list[Json]:
         """Return the alternatives that a schema stands for; none if nobody looks any further, so that all is taken."""
         found: list[Json] = []
         waiting, referred = [schema], set[str]()
@@ -121,52 +121,52 @@ class _Fitting:
                 found.append(each)
             elif isinstance(ref, str) and ref not in referred:
                 referred.add(ref)
-                waiting.append(self._at(ref))
+                waiting.append(self._resolve_ref(ref))
             elif _is_list(several) and ("allOf" not in each or len(several) == 1):
                 waiting += several
             else:
                 return []
         return found
 
-    def _at(self, ref: str) -> Any:
+    def _resolve_ref(self, ref: str) -> Any:
         here: Any = self._root
         for name in ref.removeprefix("#").split("/")[1:]:
             here = here.get(name.replace("~1", "/").replace("~0", "~")) if _is_object(here) else None
         return here if ref.startswith("#") else None
 
 
-def _meant(malformed: str) -> Any:
+def _parsed_arguments(malformed: str) -> Any:
     """Return the arguments that a text which is no object stands for, or None."""
     try:
-        value = answer_json(malformed)
-        value = answer_json(value) if isinstance(value, str) else value
+        value = parsed_answer_json(malformed)
+        value = parsed_answer_json(value) if isinstance(value, str) else value
     except ValueError:
         return None
     return {} if value in (None, []) else value
 
 
-def _read(text: str, forms: list[Json]) -> Any:
+def _parsed_value(text: str, forms: list[Json]) -> Any:
     """Return the value that a text writes as JSON, if its place takes that, and no text."""
-    if not forms or any(_takes(form, {"string"}) for form in forms):
+    if not forms or any(_accepts_type(form, {"string"}) for form in forms):
         return text
     try:
-        value = answer_json(text)
+        value = parsed_answer_json(text)
     except ValueError:
         return text
-    kinds = _kinds(value) - {"string", "null"}
-    return value if any(_takes(form, kinds) for form in forms) else text
+    kinds = _json_types(value) - {"string", "null"}
+    return value if any(_accepts_type(form, kinds) for form in forms) else text
 
 
-def _takes(form: Json, kinds: set[str]) -> bool:
+def _accepts_type(form: Json, kinds: set[str]) -> bool:
     """Return whether a form takes a value of one of these types, by its `type`, or by the values that it lists."""
     types = form.get("type")
     if "type" not in form:
         listed = form["enum"] if "enum" in form else [form["const"]]
-        types = [kind for value in listed for kind in _kinds(value)] if _is_list(listed) else sorted(kinds)
+        types = [kind for value in listed for kind in _json_types(value)] if _is_list(listed) else sorted(kinds)
     return bool(kinds & ({types} if isinstance(types, str) else set(types) if _is_list(types) else kinds))
 
 
-def _kinds(value: Any) -> set[str]:
+def _json_types(value: Any) -> set[str]:
     if isinstance(value, bool):
         return {"boolean"}
     if isinstance(value, int):

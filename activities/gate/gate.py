@@ -11,15 +11,15 @@ from typing import Any
 from temporalio import activity
 
 from orga.activities.calls.activity import error_text, heartbeats, log_iteration
-from orga.activities.gate.permits import PermitKeys, own_place
+from orga.activities.gate.permits import PermitKeys, current_activity_identity
 from orga.activities.instruments import count_verdicts
-from orga.activities.ports import Judgement, PolicyEngine, Proposal
+from orga.activities.ports import EngineVerdict, PolicyEngine, Proposal
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
-from orga.workflows.types.json_text import MAX_DEPTH, answer_json, is_deeper
+from orga.workflows.types.json_text import MAX_DEPTH, is_deeper, parsed_answer_json
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.text import clean_text
 from orga.workflows.types.tool_calls.delegation import DelegateSpec
-from orga.workflows.types.tool_calls.gate import GateRequest, Verdict, Verdicts, is_weaker
+from orga.workflows.types.tool_calls.gate import GateRequest, Verdict, Verdicts, is_weaker_engine
 from orga.workflows.types.tool_calls.loop_tools import LOOP_TOOLS, loop_tool
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
@@ -29,28 +29,28 @@ MAX_BYTES = 400_000
 MAX_WAIT_S = 10 * 365 * 86_400.0
 """How long a call can be held; a date some thousand years on is none."""
 
-UNFIT = "what the policy answered cannot be recorded"
+UNRECORDABLE = "what the policy answered cannot be recorded"
 
 
-def recordable(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
+def recordable_verdicts(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
     """Return the verdicts, in order, denials in place of those that do not fit."""
     found: list[Verdict] = []
     room = MAX_BYTES
-    for verdict in map(_with_an_end, verdicts):
-        size = _size(verdict)
+    for verdict in map(_with_bounded_expiry, verdicts):
+        size = _recorded_size(verdict)
         fits = size is not None and size <= room
-        found.append(verdict if fits else Verdict(decision="deny", reason=UNFIT))
-        room -= size if size is not None and fits else len(UNFIT)
+        found.append(verdict if fits else Verdict(decision="deny", reason=UNRECORDABLE))
+        room -= size if size is not None and fits else len(UNRECORDABLE)
     return tuple(found)
 
 
-def _with_an_end(verdict: Verdict) -> Verdict:
+def _with_bounded_expiry(verdict: Verdict) -> Verdict:
     if verdict.approval is None or verdict.approval.expires_s <= MAX_WAIT_S:
         return verdict
     return verdict.with_terms(verdict.approval.with_expiry(MAX_WAIT_S))
 
 
-def _size(verdict: Verdict) -> int | None:
+def _recorded_size(verdict: Verdict) -> int | None:
     """Return its bytes in a history; None when it comes back as another, or not at all: NaN, half a character."""
     if is_deeper(verdict.arguments, MAX_DEPTH):
         return None
@@ -61,12 +61,12 @@ def _size(verdict: Verdict) -> int | None:
         return None
 
 
-def target_of(call: ToolCall, delegates: Sequence[DelegateSpec]) -> DelegateSpec | None:
+def target_delegate(call: ToolCall, delegates: Sequence[DelegateSpec]) -> DelegateSpec | None:
     """Return the delegate that a call names."""
     return next((delegate for delegate in delegates if delegate.agent == call.arguments.get("agent")), None)
 
 
-def narrowed(target: DelegateSpec, judgement: Judgement) -> tuple[str, ...] | None:
+def narrowed_tools(target: DelegateSpec, judgement: EngineVerdict) -> tuple[str, ...] | None:
     """Return the most that the other agent may use; None leaves it all of its own."""
     if judgement.tools is None or target.tools is None:
         return target.tools if judgement.tools is None else tuple(judgement.tools)
@@ -78,10 +78,10 @@ MAX_REASON_CHARS = 1_000
 MAX_MODIFICATIONS = 2
 """Times that a policy may change the arguments of one call; a set that changes its own change for ever is denied."""
 
-AT_ONCE = 4
+MAX_CONCURRENT_QUERIES = 4
 """Questions to a server at a time: few enough that one which takes them in turn answers each in time."""
 
-FOR_VERDICTS = 0.8
+VERDICT_TIME_SHARE = 0.8
 """Share of an attempt; the rest is kept for handing in what was decided."""
 
 ArgumentErrors = Callable[[dict[str, Any], Any], Awaitable[list[str]]]
@@ -89,8 +89,8 @@ ArgumentErrors = Callable[[dict[str, Any], Any], Awaitable[list[str]]]
 
 No work of others may make it wait: what has no verdict in time is denied."""
 
-Judge = Callable[[], Awaitable[Verdict]]
-Judged = tuple[str, Judge]
+JudgeFunction = Callable[[], Awaitable[Verdict]]
+NamedJudge = tuple[str, JudgeFunction]
 """What is judged, in words, and how."""
 
 
@@ -116,16 +116,16 @@ class GateActivities:
         """Return the verdicts, in call order."""
         log_iteration(request.iteration)
         specs = {spec.name: spec for spec in request.specs}
-        if is_weaker(self._engine_name, request.engine):
-            verdicts = (self._too_weak(request.engine),) * (len(request.calls) or 1)
+        if is_weaker_engine(self._engine_name, request.engine):
+            verdicts = (self._weaker_engine_denial(request.engine),) * (len(request.calls) or 1)
         elif request.calls:
-            judged = [(call.name, partial(self._on_call, request, call, specs)) for call in request.calls]
-            verdicts = await self._all(judged)
+            judged = [(call.name, partial(self._judge_call, request, call, specs)) for call in request.calls]
+            verdicts = await self._judge_all(judged)
         elif request.plan:
-            verdicts = await self._all([("the plan", partial(self._as_it_stands, request, "plan"))])
+            verdicts = await self._judge_all([("the plan", partial(self._judge_unmodified, request, "plan"))])
         else:
-            verdicts = await self._all([("the answer", partial(self._on_answer, request))])
-        verdicts = recordable(verdicts)
+            verdicts = await self._judge_all([("the answer", partial(self._judge_answer, request))])
+        verdicts = recordable_verdicts(verdicts)
         count_verdicts(request.calls, verdicts, specs)
         given = self._secrets.hidden_in(Verdicts(verdicts=verdicts))
         if len(request.places) > 1:
@@ -143,76 +143,82 @@ class GateActivities:
                 return verdict
             arguments = call.arguments if verdict.arguments is None else verdict.arguments
             terms = (verdict.version, request.purpose, request.approved_by)
-            permit = keys.permit(own_place(place), call.name, arguments, terms)
+            permit = keys.permit(current_activity_identity(place), call.name, arguments, terms)
             return verdict.with_permit(permit)
 
         judged = zip(given.verdicts, request.calls, request.places, strict=False)
         return given.with_verdicts(tuple(starmap(signed, judged))) if request.calls else given
 
-    def _too_weak(self, wanted: str) -> Verdict:
+    def _weaker_engine_denial(self, wanted: str) -> Verdict:
         why = f"this run began under the policy engine {wanted}, and its worker has {self._engine_name}"
-        return _denied(f"{why}; nothing is decided by less, tell the operator")
+        return _denial(f"{why}; nothing is decided by less, tell the operator")
 
-    async def _all(self, judged: Sequence[Judged]) -> tuple[Verdict, ...]:
+    async def _judge_all(self, judged: Sequence[NamedJudge]) -> tuple[Verdict, ...]:
         """Judge all proposals of a request; in this process one after the other, for as long as the attempt lasts."""
         if self._engine.is_embedded:
             return tuple([await judge() for _, judge in judged])
-        return await self._all_by_server(judged)
+        return await self._judge_concurrently(judged)
 
-    async def _all_by_server(self, judged: Sequence[Judged]) -> tuple[Verdict, ...]:
+    async def _judge_concurrently(self, judged: Sequence[NamedJudge]) -> tuple[Verdict, ...]:
         """Judge several at once; what is late is denied by itself, and costs none of those beside it."""
-        room, allowed_s = asyncio.Semaphore(AT_ONCE), time_for_verdicts()
+        room, allowed_s = asyncio.Semaphore(MAX_CONCURRENT_QUERIES), verdict_time_s()
         until = None if allowed_s is None else asyncio.get_running_loop().time() + allowed_s
 
-        async def verdict(name: str, judge: Judge) -> Verdict:
+        async def verdict(name: str, judge: JudgeFunction) -> Verdict:
             try:
                 async with asyncio.timeout_at(until), room:
                     return await judge()
             except TimeoutError:
-                return _denied(f"the policy engine was too slow: nothing about {name} within {allowed_s:g} s")
+                return _denial(f"the policy engine was too slow: nothing about {name} within {allowed_s:g} s")
 
         async with heartbeats(lambda: None):
             return tuple(await asyncio.gather(*(verdict(name, judge) for name, judge in judged)))
 
-    async def _on_answer(self, request: GateRequest) -> Verdict:
-        if problem := await self._misfit_answer(request):
+    async def _judge_answer(self, request: GateRequest) -> Verdict:
+        if problem := await self._answer_problem(request):
             return Verdict(decision="invalid", reason=clean_text(problem)[:MAX_REASON_CHARS])
-        return await self._as_it_stands(request, "final answer")
+        return await self._judge_unmodified(request, "final answer")
 
-    async def _as_it_stands(self, request: GateRequest, what: str) -> Verdict:
+    async def _judge_unmodified(self, request: GateRequest, what: str) -> Verdict:
         proposal = _proposal(request)
         judgement = await self._judgement(proposal)
         if judgement.allowed and judgement.arguments is not None:  # it was not meant to be let through like this
-            return _denied(f"the policy wants to change a {what}; it can only allow or deny one")
-        return _verdict(proposal, judgement)
+            return _denial(f"the policy wants to change a {what}; it can only allow or deny one")
+        return _recorded_verdict(proposal, judgement)
 
-    async def _misfit_answer(self, request: GateRequest) -> str:
+    async def _answer_problem(self, request: GateRequest) -> str:
         if request.output_schema is None:
             return ""
         try:
-            value = answer_json(request.answer or "")
+            value = parsed_answer_json(request.answer or "")
             errors = await self._argument_errors(request.output_schema, value)
         except ValueError as error:
             errors = [str(error)]
         return "the final answer does not fit the schema: " + "; ".join(errors) if errors else ""
 
-    async def _on_call(self, request: GateRequest, call: ToolCall, specs: dict[str, ToolSpec]) -> Verdict:
+    async def _judge_call(self, request: GateRequest, call: ToolCall, specs: dict[str, ToolSpec]) -> Verdict:
         """Return the verdict; arguments that policy put in place of the model's are checked and judged like any."""
         spec, proposed = specs.get(call.name), call.arguments
         by: dict[str, Any] = {}
         for _ in range(MAX_MODIFICATIONS + 1):
-            problem = _unknown(call, request.offered) if spec is None else await self._misfit(call, spec)
+            problem = (
+                _unknown_tool_text(call, request.offered) if spec is None else await self._argument_problem(call, spec)
+            )
             if problem or spec is None:
                 return Verdict(decision="invalid", reason=problem[:MAX_REASON_CHARS], **by)
             proposal = _proposal(request, call, spec)
-            judgement = _also_by(by, await self._judgement(proposal))
-            if not judgement.allowed or judgement.arguments is None or _is_same(judgement.arguments, call.arguments):
-                verdict = _verdict(proposal, judgement)
-                return verdict if _is_same(call.arguments, proposed) else verdict.with_arguments(call.arguments)
-            call, by = call.with_arguments(judgement.arguments), _by(judgement)
-        return _denied(f"the policy changed the arguments of {call.name} again and again", **by)
+            judgement = _with_earlier_policies(by, await self._judgement(proposal))
+            if (
+                not judgement.allowed
+                or judgement.arguments is None
+                or _is_same_json(judgement.arguments, call.arguments)
+            ):
+                verdict = _recorded_verdict(proposal, judgement)
+                return verdict if _is_same_json(call.arguments, proposed) else verdict.with_arguments(call.arguments)
+            call, by = call.with_arguments(judgement.arguments), _deciding_fields(judgement)
+        return _denial(f"the policy changed the arguments of {call.name} again and again", **by)
 
-    async def _misfit(self, call: ToolCall, spec: ToolSpec) -> str:
+    async def _argument_problem(self, call: ToolCall, spec: ToolSpec) -> str:
         if call.malformed is not None:
             return f"the arguments of {call.name} are not a JSON object with each key once: {call.malformed[:200]}"
         try:
@@ -221,62 +227,62 @@ class GateActivities:
             return f"{call.name} cannot be called: {error}"
         return f"the arguments of {call.name} do not fit: " + "; ".join(errors) if errors else ""
 
-    async def _judgement(self, proposal: Proposal) -> Judgement:
+    async def _judgement(self, proposal: Proposal) -> EngineVerdict:
         try:
             return await self._engine.judge(proposal)
         except Exception as error:
             activity.logger.exception("the policy engine failed; denied")
-            return Judgement(
+            return EngineVerdict(
                 allowed=False, reason=f"the policy engine failed: {type(error).__name__}: {error_text(error)}"
             )
 
 
-def _is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+def _is_same_json(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Tell whether they are the same JSON: to Python 1, 1.0 and True are one value, to a tool they are three."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
-def time_for_verdicts() -> float | None:
+def verdict_time_s() -> float | None:
     """Return the seconds that this attempt has for its verdicts; None where no attempt is counted."""
     limit = activity.info().start_to_close_timeout if activity.in_activity() else None
-    return limit.total_seconds() * FOR_VERDICTS if limit else None
+    return limit.total_seconds() * VERDICT_TIME_SHARE if limit else None
 
 
-def _verdict(proposal: Proposal, judgement: Judgement) -> Verdict:
+def _recorded_verdict(proposal: Proposal, judgement: EngineVerdict) -> Verdict:
     """Return the verdict; only what is set is written, since every verdict is in the history."""
-    by = _by(judgement)
+    by = _deciding_fields(judgement)
     if judgement.allowed is not True:
-        return _denied(judgement.reason or "not allowed", **by)
+        return _denial(judgement.reason or "not allowed", **by)
     if judgement.approval is not None and not _is_approved(proposal, judgement):
         reason = clean_text(judgement.reason)[:MAX_REASON_CHARS]
         return Verdict(decision="approval", reason=reason, approval=judgement.approval, **by)
     if proposal.call is None or loop_tool(proposal.call.name).action != "delegate":
         return Verdict(decision="allow", **by)
-    target = target_of(proposal.call, proposal.delegates)
+    target = target_delegate(proposal.call, proposal.delegates)
     if target is None:  # what its config leaves it is not known
-        return _denied(f"{proposal.call.arguments.get('agent')!r} is no agent to delegate to", **by)
-    tools = narrowed(target, judgement)
+        return _denial(f"{proposal.call.arguments.get('agent')!r} is no agent to delegate to", **by)
+    tools = narrowed_tools(target, judgement)
     return Verdict(decision="allow", **by) if tools is None else Verdict(decision="allow", tools=tools, **by)
 
 
-def _by(judgement: Judgement) -> dict[str, Any]:
+def _deciding_fields(judgement: EngineVerdict) -> dict[str, Any]:
     return {name: value for name in ("policies", "version") if (value := getattr(judgement, name))}
 
 
-def _also_by(earlier: dict[str, Any], judgement: Judgement) -> Judgement:
+def _with_earlier_policies(earlier: dict[str, Any], judgement: EngineVerdict) -> EngineVerdict:
     """Return the judgement with the policies before its own that had changed the call: they decided, too."""
     policies = dict.fromkeys([*earlier.get("policies", ()), *judgement.policies])
     return dataclasses.replace(judgement, policies=tuple(policies))
 
 
-def _is_approved(proposal: Proposal, judgement: Judgement) -> bool:
+def _is_approved(proposal: Proposal, judgement: EngineVerdict) -> bool:
     """Whether a person who may do so has approved this very proposal under this very policy set."""
     approvers = judgement.approval.approvers if judgement.approval else ()
     may_decide = not approvers or proposal.approved_by in approvers
     return bool(proposal.approved_by) and may_decide and proposal.approved_version == judgement.version
 
 
-def _denied(reason: str, **by: Any) -> Verdict:
+def _denial(reason: str, **by: Any) -> Verdict:
     return Verdict(decision="deny", reason=clean_text(reason)[:MAX_REASON_CHARS], **by)
 
 
@@ -302,6 +308,6 @@ def _proposal(request: GateRequest, call: ToolCall | None = None, spec: ToolSpec
     )
 
 
-def _unknown(call: ToolCall, offered: tuple[str, ...]) -> str:
+def _unknown_tool_text(call: ToolCall, offered: tuple[str, ...]) -> str:
     names = ", ".join(offered) or "none"
     return f"there is no tool {call.name!r}; the tools are: {names}"

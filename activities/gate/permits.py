@@ -12,14 +12,14 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from orga.workflows.types.tool_calls.gate import MAC_CHARS, NOT_PERMITTED, PERMIT_KEY, permit_text, place_of
+from orga.workflows.types.tool_calls.gate import MAC_CHARS, NOT_PERMITTED, PERMIT_KEY, call_activity_id, permit_text
 from orga.workflows.types.tool_calls.tools import NOT_DONE, ToolRequest
 
 MIN_KEY_CHARS = 32
 
 
 @dataclass(frozen=True)
-class Place:
+class ActivityIdentity:
     """Where a call stands: a place of one execution of one run."""
 
     namespace: str
@@ -43,11 +43,13 @@ class PermitKeys:
         self.texts = tuple(keys)
         self._keys = [key.encode() for key in keys]
 
-    def permit(self, place: Place, tool: str, arguments: Mapping[str, Any], terms: tuple[str, str, str]) -> str:
+    def permit(
+        self, place: ActivityIdentity, tool: str, arguments: Mapping[str, Any], terms: tuple[str, str, str]
+    ) -> str:
         """Return the signature of a call under these terms: version of the policies, purpose, approver."""
         return _signature(self._keys[0], place, tool, arguments, permit_text("-", *terms)[1:])
 
-    def is_valid(self, permit: str, place: Place, tool: str, arguments: Mapping[str, Any]) -> bool:
+    def is_valid(self, permit: str, place: ActivityIdentity, tool: str, arguments: Mapping[str, Any]) -> bool:
         """Return whether a call brings the permit of just this call."""
         given, terms = permit[:MAC_CHARS], permit[MAC_CHARS:]
         signatures = [_signature(key, place, tool, arguments, terms) for key in self._keys]
@@ -80,7 +82,7 @@ def check_permit(keys: PermitKeys | None, request: ToolRequest) -> None:
     """
     info = activity.info()
     if keys is None or keys.is_valid(
-        request.permit, own_place(info.activity_id), info.activity_type, request.arguments
+        request.permit, current_activity_identity(info.activity_id), info.activity_type, request.arguments
     ):
         return
     raise ApplicationError(
@@ -91,13 +93,15 @@ def check_permit(keys: PermitKeys | None, request: ToolRequest) -> None:
     )
 
 
-def own_place(activity_id: str) -> Place:
+def current_activity_identity(activity_id: str) -> ActivityIdentity:
     """Return a place of the run that the current activity belongs to."""
     info = activity.info()
-    return Place(info.namespace, info.workflow_id or "", info.workflow_run_id or "", place_of(activity_id))
+    return ActivityIdentity(
+        info.namespace, info.workflow_id or "", info.workflow_run_id or "", call_activity_id(activity_id)
+    )
 
 
-def _signature(key: bytes, place: Place, tool: str, arguments: Mapping[str, Any], terms: str) -> str:
+def _signature(key: bytes, place: ActivityIdentity, tool: str, arguments: Mapping[str, Any], terms: str) -> str:
     content = json.dumps(arguments, sort_keys=True, separators=(",", ":"))
     where = [place.namespace, place.workflow_id, place.run_id, place.activity_id]
     message = json.dumps(["orga permit 1", *where, tool, sha256(content.encode()).hexdigest(), terms])

@@ -4,23 +4,23 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
-from orga.activities.knowledge.identity import item_id, same_object
+from orga.activities.knowledge.identity import is_same_object, item_id
 from orga.activities.knowledge.ports import KnowledgeError
-from orga.activities.knowledge.scopes import owner_of
+from orga.activities.knowledge.scopes import scoped_owner
 from orga.workflows.types.knowledge import KnowledgeItem, Reader, StoredItem
 
-SETTLED = 50
+MAX_SETTLED_FACTS = 50
 """Facts of one claim, the newest, that are looked at again when another comes; and the newest clean one."""
 
 
-def arrived(item: KnowledgeItem, now: datetime) -> StoredItem:
+def arriving_item(item: KnowledgeItem, now: datetime) -> StoredItem:
     """Return an item as it is stored. One that was stored elsewhere before (an export's) keeps its time."""
     stored_at = min(item.stored_at, now) if isinstance(item, StoredItem) else now
     fields = {name: getattr(item, name) for name in KnowledgeItem.model_fields}
     return StoredItem(**fields, id=item_id(item), stored_at=stored_at)
 
 
-def change(old: StoredItem | None, new: StoredItem) -> Literal["added", "updated", "unchanged"]:
+def arrival_change(old: StoredItem | None, new: StoredItem) -> Literal["added", "updated", "unchanged"]:
     """Return what an arriving item does to the one of the same id.
 
     What says the same again changes nothing, so that it keeps its first provenance: a tainted run cannot make a clean
@@ -38,11 +38,11 @@ def change(old: StoredItem | None, new: StoredItem) -> Literal["added", "updated
     if is_fouler and not new.key and not _has_expired(old, new.stored_at):
         return "unchanged"  # of the same content: what differs is the spelling or the confidence
     is_marked = is_fouler and bool(new.key)
-    says_more = _said(old) != _said(in_place_of(old, new))
+    says_more = _content_fields(old) != _content_fields(replacement_item(old, new))
     return "updated" if says_more or is_cleaner or is_marked or is_news else "unchanged"
 
 
-def in_place_of(old: StoredItem | None, new: StoredItem) -> StoredItem:
+def replacement_item(old: StoredItem | None, new: StoredItem) -> StoredItem:
     """Return an arriving item as it takes the place of the one of the same id.
 
     The same content, told without a time at which it expires, expires when it was to, unless it has expired already.
@@ -52,7 +52,7 @@ def in_place_of(old: StoredItem | None, new: StoredItem) -> StoredItem:
     return new if old.expires_at <= new.stored_at else new.with_expiry(old.expires_at)
 
 
-def standing(facts: Sequence[StoredItem], arriving: str) -> dict[str, str]:
+def contradictions(facts: Sequence[StoredItem], arriving: str) -> dict[str, str]:
     """Return, by id, what each fact of one claim is contradicted by; "" for a fact that stands.
 
     The newest stands. A tainted fact contradicts no clean one, and while a clean one holds, that one contradicts it.
@@ -68,21 +68,21 @@ def standing(facts: Sequence[StoredItem], arriving: str) -> dict[str, str]:
     clean = next((fact for fact in reversed(by_time) if not fact.provenance.taint), newest)
     over_tainted = newest if _has_expired(clean, newest.stored_at) else clean
     leading = {fact.id: over_tainted if fact.provenance.taint else clean for fact in facts}
-    return {fact.id: "" if same_object(fact, leading[fact.id]) else leading[fact.id].id for fact in facts}
+    return {fact.id: "" if is_same_object(fact, leading[fact.id]) else leading[fact.id].id for fact in facts}
 
 
 def _has_expired(item: StoredItem, now: datetime) -> bool:
     return item.expires_at is not None and item.expires_at <= now
 
 
-def _said(item: KnowledgeItem) -> dict[str, object]:
+def _content_fields(item: KnowledgeItem) -> dict[str, object]:
     names = KnowledgeItem.model_fields.keys() - {"provenance"}
     return {name: getattr(item, name) for name in names}
 
 
-MAX_TEXT = 100_000
+MAX_TEXT_CHARS = 100_000
 """Characters of an item's text."""
-MAX_NAME = 1_000
+MAX_NAME_CHARS = 1_000
 """Characters of each other field."""
 
 _NAMES: tuple[Literal["key", "subject", "predicate", "object", "directory", "language"], ...] = (
@@ -91,30 +91,33 @@ _NAMES: tuple[Literal["key", "subject", "predicate", "object", "directory", "lan
 )
 
 
-def checked(item: KnowledgeItem) -> KnowledgeItem:
+def checked_item(item: KnowledgeItem) -> KnowledgeItem:
     """Return the item as stores keep it: the owner as its scope has it, no character in a text that a database refuses.
 
     Raises:
         KnowledgeError: `InvalidItem`, with what is wrong and the remedy.
     """
-    flaw = _flaw(item)
+    flaw = _item_flaw(item)
     if flaw is not None:
         raise KnowledgeError(f"a {item.kind} cannot be stored: {flaw}", kind="InvalidItem")
-    return item.with_texts(_storable).with_owner(owner_of(item.scope, item.owner))
+    return item.with_texts(_storable_text).with_owner(scoped_owner(item.scope, item.owner))
 
 
-def _flaw(item: KnowledgeItem) -> str | None:  # noqa: PLR0911 -- a list of conditions
+def _item_flaw(item: KnowledgeItem) -> str | None:  # noqa: PLR0911 -- a list of conditions
     if not item.text.strip():
         return "its text is empty"
-    if len(item.text) > MAX_TEXT:
-        return f"its text has {len(item.text):,} characters of at most {MAX_TEXT:,}; import it as a document, in parts"
+    if len(item.text) > MAX_TEXT_CHARS:
+        return (
+            f"its text has {len(item.text):,} characters of at most {MAX_TEXT_CHARS:,}; import it as "
+            "a document, in parts"
+        )
     owner = item.owner
     others = [(name, getattr(item, name)) for name in _NAMES]
     others += [("tenant", owner.tenant), ("user", owner.user), ("agent", owner.agent)]
     others += [("source", item.provenance.source), ("workflow_id", item.provenance.workflow_id)]
     for name, value in others:
-        if len(value) > MAX_NAME:
-            return f"its {name} has {len(value):,} characters of at most {MAX_NAME:,}"
+        if len(value) > MAX_NAME_CHARS:
+            return f"its {name} has {len(value):,} characters of at most {MAX_NAME_CHARS:,}"
     if item.scope == "user" and not owner.user:
         return "its scope is a user's and no user is named; name one in the run's trusted_context, or use another scope"
     if item.scope == "agent" and not owner.agent:
@@ -123,10 +126,10 @@ def _flaw(item: KnowledgeItem) -> str | None:  # noqa: PLR0911 -- a list of cond
         return "a fact has a subject, a predicate and an object, none of them empty"
     if item.expires_at is not None and item.expires_at.utcoffset() is None:
         return "the time at which it expires has no time zone"
-    return _flaw_of_directory(item.directory) or _flaw_of_owner(owner_of(item.scope, owner))
+    return _directory_flaw(item.directory) or _owner_flaw(scoped_owner(item.scope, owner))
 
 
-def _flaw_of_directory(directory: str) -> str | None:
+def _directory_flaw(directory: str) -> str | None:
     if not directory:
         return None
     parts = directory.split("/")
@@ -135,15 +138,15 @@ def _flaw_of_directory(directory: str) -> str | None:
     return None
 
 
-def _flaw_of_owner(owner: Reader) -> str | None:
+def _owner_flaw(owner: Reader) -> str | None:
     """Another character in place of one would make it somebody else's."""
     for name in ("tenant", "user", "agent"):
         value: str = getattr(owner, name)
-        if _storable(value) != value:
+        if _storable_text(value) != value:
             return f"its {name} has a character that no database takes; give that {name} another name"
     return None
 
 
-def _storable(text: str) -> str:
+def _storable_text(text: str) -> str:
     """Replace what no database takes as text: NUL, and surrogates that stand alone."""
     return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")

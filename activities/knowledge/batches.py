@@ -8,22 +8,22 @@ from orga.workflows.types.knowledge import StoredItem
 
 T = TypeVar("T")
 
-BATCH = 256
+BATCH_ITEMS = 256
 """Items that are stored or forgotten at once."""
 
 
-def batches(items: Iterable[T], size: int = BATCH) -> Iterator[list[T]]:
+def batches(items: Iterable[T], size: int = BATCH_ITEMS) -> Iterator[list[T]]:
     """Yield them in their order, none of the parts empty; each is read as it is needed."""
     rest = iter(items)
     while batch := list(islice(rest, size)):
         yield batch
 
 
-PAGE = 200
+PAGE_ITEMS = 200
 """Items that are in memory at once."""
 
 
-async def paged(next_page: Callable[[str], Awaitable[list[StoredItem]]]) -> AsyncIterator[StoredItem]:
+async def paged_items(next_page: Callable[[str], Awaitable[list[StoredItem]]]) -> AsyncIterator[StoredItem]:
     """Yield the items of each page; `next_page` reads the one behind an id, an empty one at the end."""
     after = ""
     while page := await next_page(after):

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-LIMIT = 1_200
+MAX_BODY_CHARS = 1_200
 """Characters of a part's own text."""
-OVERLAP = 150
+OVERLAP_CHARS = 150
 """At most so many characters are taken along from the part before."""
 
 _HEADING = re.compile(r"(#{1,6})[ \t]+(\S.*)")
@@ -36,7 +36,7 @@ class Chunk:
         return "\n".join((" > ".join(self.headings), self.body)) if self.headings else self.body
 
 
-def chunks(text: str, *, limit: int = LIMIT, overlap: int = OVERLAP) -> list[Chunk]:
+def chunks(text: str, *, limit: int = MAX_BODY_CHARS, overlap: int = OVERLAP_CHARS) -> list[Chunk]:
     """Return the parts of a text in order, none empty and no body longer than the limit and the overlap.
 
     Args:
@@ -52,7 +52,7 @@ def chunks(text: str, *, limit: int = LIMIT, overlap: int = OVERLAP) -> list[Chu
     found: list[Chunk] = []
     for headings, section in _sections(text.replace("\r\n", "\n")):
         before = ""
-        for body in _packed(list(_pieces(section, limit)), limit):
+        for body in _packed_bodies(list(_pieces(section, limit)), limit):
             taken = _last_sentences(before, overlap)
             found.append(Chunk(len(found), headings, f"{taken}\n{body}" if taken else body))
             before = body
@@ -84,10 +84,10 @@ def _pieces(section: str, limit: int) -> Iterator[str]:
             yield f"{paragraph}\n\n"
             continue
         for sentence in filter(None, _SENTENCE_END.split(paragraph)):
-            yield from (f"{part} " for part in _words(sentence, limit))
+            yield from (f"{part} " for part in _sentence_pieces(sentence, limit))
 
 
-def _words(sentence: str, limit: int) -> Iterator[str]:
+def _sentence_pieces(sentence: str, limit: int) -> Iterator[str]:
     while len(sentence) > limit:
         cut = sentence.rfind(" ", 1, limit) if " " in sentence[1:limit] else limit
         yield sentence[:cut]
@@ -96,7 +96,7 @@ def _words(sentence: str, limit: int) -> Iterator[str]:
         yield sentence
 
 
-def _packed(pieces: list[str], limit: int) -> Iterator[str]:
+def _packed_bodies(pieces: list[str], limit: int) -> Iterator[str]:
     """Join neighbours while they fit."""
     body = ""
     for piece in pieces:

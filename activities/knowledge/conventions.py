@@ -4,14 +4,14 @@ import re
 from collections.abc import AsyncIterator, Collection, Sequence
 from posixpath import splitext
 
-from orga.activities.knowledge.languages import language_of, language_of_settings
+from orga.activities.knowledge.languages import language_of_path, language_of_settings
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.workflows.types.knowledge import KnowledgeItem, Reader, Recall, Recalled
 
 MAX_DEPTH = 32
 """Of directories: nothing that lies deeper has conventions of its own."""
 
-PER_PLACE = 100
+MAX_PER_PLACE = 100
 """Conventions of one directory that are looked at, the surest."""
 
 
@@ -36,7 +36,7 @@ async def conventions_for(
     """
     found: dict[str, Recalled] = {}
     async for each in _nearest_first(store, reader, directory, language.strip().lower()):
-        found.setdefault(_content(each), each)
+        found.setdefault(_recalled_text(each), each)
         if len(found) == limit:
             break
     return list(found.values())
@@ -71,42 +71,42 @@ async def _nearest_first(
     store: KnowledgeStore, reader: Reader, directory: str, language: str
 ) -> AsyncIterator[Recalled]:
     for place in directories_above(directory):
-        for each in await _in(store, reader, place, language):
+        for each in await _directory_conventions(store, reader, place, language):
             yield each
-    for each in await _of(store, reader, language=language) if language else ():
+    for each in await _recalled_conventions(store, reader, language=language) if language else ():
         yield each
 
 
-async def _in(store: KnowledgeStore, reader: Reader, place: str, language: str) -> list[Recalled]:
+async def _directory_conventions(store: KnowledgeStore, reader: Reader, place: str, language: str) -> list[Recalled]:
     """Return those of a directory; of no other language than one that is named, which may have left no room for it."""
-    found = await _of(store, reader, directory=place)
-    if language and len(found) == PER_PLACE:
-        both = [await _of(store, reader, directory=place, language=each) for each in ("", language)]
-        found = sorted((*both[0], *both[1]), key=_surest_first)
+    found = await _recalled_conventions(store, reader, directory=place)
+    if language and len(found) == MAX_PER_PLACE:
+        both = [await _recalled_conventions(store, reader, directory=place, language=each) for each in ("", language)]
+        found = sorted((*both[0], *both[1]), key=_confidence_order)
     found = [each for each in found if may_hold_for(each.item, {language})]
     return found if place else sorted(found, key=lambda each: bool(each.item.language))
 
 
-async def _of(
+async def _recalled_conventions(
     store: KnowledgeStore, reader: Reader, *, directory: str | None = None, language: str | None = None
 ) -> list[Recalled]:
     wish = Recall(
         text="",
         reader=reader,
-        limit=PER_PLACE,
+        limit=MAX_PER_PLACE,
         threshold=0,
         kinds=("convention",),
         directory=directory,
         language=language,
     )
-    return sorted(await store.recall(wish), key=_surest_first)
+    return sorted(await store.recall(wish), key=_confidence_order)
 
 
-def _surest_first(each: Recalled) -> tuple[float, str]:
+def _confidence_order(each: Recalled) -> tuple[float, str]:
     return -each.item.confidence, each.item.key
 
 
-def _content(each: Recalled) -> str:
+def _recalled_text(each: Recalled) -> str:
     return " ".join(each.item.text.split()).casefold()
 
 
@@ -117,7 +117,7 @@ _PATH = re.compile(r"[\w@+.-]+(?:/[\w@+.-]+)*")
 _SUFFIX = re.compile(r"\.[A-Za-z]\w{0,7}")
 
 
-class Places:
+class NamedPlaces:
     """The files and directories that talk names, with the conventions that hold there."""
 
     def __init__(self) -> None:
@@ -129,7 +129,7 @@ class Places:
     def add(self, path: str, found: Sequence[Recalled]) -> None:
         """Take in a place."""
         self._directories.update(directories_above(path))
-        self._languages.add(language_of(path))
+        self._languages.add(language_of_path(path))
         for each in found:
             self.conventions.setdefault(each.item.id, each)
 
@@ -155,7 +155,7 @@ class Places:
         return item.directory in self._directories or item.language in self._languages - {""}
 
 
-def from_root(path: str, root: str) -> str:
+def path_from_root(path: str, root: str) -> str:
     """Return a path as conventions have it, from the root of the project, "" for an absolute one that leads elsewhere.
 
     Args:
@@ -172,7 +172,7 @@ def from_root(path: str, root: str) -> str:
 
 async def named_places(
     store: KnowledgeStore, reader: Reader, terms: Sequence[str], limit: int, root: str = ""
-) -> Places:
+) -> NamedPlaces:
     """Return the places that these words name, absolute ones within the root of the project, too.
 
     A file is known by its suffix, anything else with a `/` by the conventions that lie there: `and/or` is none.
@@ -180,21 +180,21 @@ async def named_places(
     Raises:
         KnowledgeError: The store cannot be read.
     """
-    places = Places()
-    for path in _paths(terms, root):
-        found = await conventions_for(store, reader, path, language_of(path), limit)
+    places = NamedPlaces()
+    for path in _possible_paths(terms, root):
+        found = await conventions_for(store, reader, path, language_of_path(path), limit)
         if _is_file(path) or any(each.item.directory for each in found):
             places.add(path, found)
     return places
 
 
-def _paths(terms: Sequence[str], root: str) -> list[str]:
+def _possible_paths(terms: Sequence[str], root: str) -> list[str]:
     """Return what may be a path; a line's number behind it is none of it, and an address is no path."""
-    paths = [from_root(term.partition(":")[0], root) for term in terms if "://" not in term]
+    paths = [path_from_root(term.partition(":")[0], root) for term in terms if "://" not in term]
     return [path for path in dict.fromkeys(paths) if _PATH.fullmatch(path) and ("/" in path or _is_file(path))][
         :MAX_PLACES
     ]
 
 
 def _is_file(path: str) -> bool:
-    return bool(language_of(path)) or ("/" in path and _SUFFIX.fullmatch(splitext(path)[1]) is not None)
+    return bool(language_of_path(path)) or ("/" in path and _SUFFIX.fullmatch(splitext(path)[1]) is not None)

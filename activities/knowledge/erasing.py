@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from orga.activities.knowledge.batches import batches
-from orga.activities.knowledge.identity import folded
+from orga.activities.knowledge.identity import folded_text
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
 from orga.workflows.types.knowledge import Erasure, StoredItem
 
@@ -21,18 +21,18 @@ def require_named(what: Erasure) -> None:
         )
 
 
-def named_exactly(what: Erasure) -> dict[str, str]:
+def exact_columns(what: Erasure) -> dict[str, str]:
     """Return the columns that are named, each with the value that an item has to have there."""
     named = {"workflow_id": what.workflow_id, "user": what.user, "source": what.source}
     return {column: value for column, value in named.items() if value}
 
 
-def spellings(subjects: Iterable[str], subject: str) -> list[str]:
+def matching_subjects(subjects: Iterable[str], subject: str) -> list[str]:
     """Return those of the subjects that are the one that is named, as facts are compared."""
-    return [each for each in subjects if each and folded(each) == folded(subject)]
+    return [each for each in subjects if each and folded_text(each) == folded_text(subject)]
 
 
-def fits(item: StoredItem, what: Erasure) -> bool:
+def is_erased_by(item: StoredItem, what: Erasure) -> bool:
     """Return whether an item would be erased."""
     has = {
         "workflow_id": item.provenance.workflow_id,
@@ -41,8 +41,8 @@ def fits(item: StoredItem, what: Erasure) -> bool:
     }
     return (
         (not what.ids or item.id in what.ids)
-        and (not what.subject or item.subject in spellings([item.subject], what.subject))
-        and all(has[column] == value for column, value in named_exactly(what).items())
+        and (not what.subject or item.subject in matching_subjects([item.subject], what.subject))
+        and all(has[column] == value for column, value in exact_columns(what).items())
         and (what.tenant is None or (item.scope != "global" and item.owner.tenant == what.tenant))
         and (what.expired_by is None or (item.expires_at is not None and item.expires_at <= what.expired_by))
     )

@@ -17,12 +17,12 @@ from orga.workflows.types.knowledge import KnowledgeItem, KnowledgeKind, StoredI
 
 FORMAT = "orga-knowledge"
 VERSION = 1
-MAX_LINE = 2_000_000
+MAX_LINE_CHARS = 2_000_000
 """Characters."""
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportCounts:
     """What an import has done."""
 
     added: int = 0
@@ -35,7 +35,7 @@ class Imported:
         return self.added + self.updated + self.unchanged
 
 
-async def exported(store: KnowledgeStore, *, kinds: Sequence[KnowledgeKind] = ()) -> AsyncIterator[str]:
+async def export_lines(store: KnowledgeStore, *, kinds: Sequence[KnowledgeKind] = ()) -> AsyncIterator[str]:
     """Yield the lines, without their ends.
 
     Raises:
@@ -48,7 +48,7 @@ async def exported(store: KnowledgeStore, *, kinds: Sequence[KnowledgeKind] = ()
 
 async def import_items(
     store: KnowledgeStore, items: Iterable[KnowledgeItem], progress: Progress, *, total: int = 0
-) -> Imported:
+) -> ImportCounts:
     """Store them part by part, each part whole, and return what became of them.
 
     Args:
@@ -60,7 +60,7 @@ async def import_items(
     Raises:
         KnowledgeError: A part was not stored; those before it were. The message says how many.
     """
-    done = Imported()
+    done = ImportCounts()
     for batch in batches(items):
         try:
             stored = await store.store(batch)
@@ -83,7 +83,7 @@ def file_lines(file: TextIO) -> Iterator[str]:
         KnowledgeError: It is no text.
     """
     try:
-        while line := file.readline(MAX_LINE + 1):
+        while line := file.readline(MAX_LINE_CHARS + 1):
             yield line
     except UnicodeDecodeError as error:
         raise KnowledgeError(
@@ -91,7 +91,7 @@ def file_lines(file: TextIO) -> Iterator[str]:
         ) from error
 
 
-def read_lines(lines: Iterable[str]) -> Iterator[KnowledgeItem]:
+def read_items(lines: Iterable[str]) -> Iterator[KnowledgeItem]:
     """Yield the items of an export, or of lines that people have written (which need no first line).
 
     Raises:
@@ -100,32 +100,32 @@ def read_lines(lines: Iterable[str]) -> Iterator[KnowledgeItem]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        if len(line) > MAX_LINE:
-            raise _flawed(number, f"it has more than {MAX_LINE:,} characters")
+        if len(line) > MAX_LINE_CHARS:
+            raise _line_error(number, f"it has more than {MAX_LINE_CHARS:,} characters")
         try:
             value: Any = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise _flawed(number, f"it is no JSON ({error}); an import that was cut short ends so") from error
+            raise _line_error(number, f"it is no JSON ({error}); an import that was cut short ends so") from error
         named = cast("dict[str, object]", value) if isinstance(value, dict) else {}
         if number == 1 and "format" in named:
             _require_version(named)
             continue
-        yield _item(number, line, is_stored="stored_at" in named)
+        yield _parse_item(number, line, is_stored="stored_at" in named)
 
 
-def _item(number: int, line: str, *, is_stored: bool) -> KnowledgeItem:
+def _parse_item(number: int, line: str, *, is_stored: bool) -> KnowledgeItem:
     kind = StoredItem if is_stored else KnowledgeItem
     try:
         return kind.model_validate_json(line, extra="forbid")
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the line"
-        raise _flawed(number, f"{place}: {first['msg']}") from error
+        raise _line_error(number, f"{place}: {first['msg']}") from error
 
 
 def _require_version(first: dict[str, object]) -> None:
     if first.get("format") != FORMAT:
-        raise _flawed(1, f"its format is {first['format']!r}, not {FORMAT!r}")
+        raise _line_error(1, f"its format is {first['format']!r}, not {FORMAT!r}")
     if first.get("version") != VERSION:
         raise KnowledgeError(
             f"this export has version {first.get('version')!r}, and this version of orga reads {VERSION}; upgrade orga",
@@ -133,5 +133,5 @@ def _require_version(first: dict[str, object]) -> None:
         )
 
 
-def _flawed(number: int, what: str) -> KnowledgeError:
+def _line_error(number: int, what: str) -> KnowledgeError:
     return KnowledgeError(f"line {number} cannot be imported: {what}", kind="InvalidItem")

@@ -5,44 +5,44 @@ from collections.abc import Iterable
 from hashlib import sha256
 from unicodedata import normalize
 
-from orga.activities.knowledge.scopes import place_of
+from orga.activities.knowledge.scopes import scope_place
 from orga.workflows.types.knowledge import KnowledgeItem
 
 
 def item_id(item: KnowledgeItem) -> str:
     """Return the id of an item: the same for the same key (its content where it has none), scope and owner."""
     key = ["key", item.key] if item.key else ["content", content_key(item)]
-    return f"k{_digest(place_of(item.scope, item.owner), *key)}"
+    return f"k{_digest(scope_place(item.scope, item.owner), *key)}"
 
 
 def content_key(item: KnowledgeItem) -> str:
     """Return a digest of what an item says. A fact told in other letters or with other spaces is the same fact."""
     if item.kind == "fact":
-        return _digest(item.kind, *map(folded, (item.subject, item.predicate, item.object)))
+        return _digest(item.kind, *map(folded_text, (item.subject, item.predicate, item.object)))
     return _digest(item.kind, item.text, item.directory, item.language)
 
 
-def claim_of(item: KnowledgeItem) -> str:
+def claim_digest(item: KnowledgeItem) -> str:
     """Return a digest of what a fact speaks of (place, subject, predicate), empty for anything else."""
-    return _claim_in(place_of(item.scope, item.owner), item) if item.kind == "fact" else ""
+    return _claim_in(scope_place(item.scope, item.owner), item) if item.kind == "fact" else ""
 
 
-def claims_of_tainted(items: Iterable[KnowledgeItem], places: Iterable[str]) -> set[str]:
+def tainted_claims(items: Iterable[KnowledgeItem], places: Iterable[str]) -> set[str]:
     """Return what the tainted facts among these speak of, in each of these places: a clean fact may lie in any."""
     tainted = [item for item in items if item.kind == "fact" and item.provenance.taint]
     return {_claim_in(place, item) for place in places for item in tainted}
 
 
 def _claim_in(place: str, fact: KnowledgeItem) -> str:
-    return _digest(place, folded(fact.subject), folded(fact.predicate))
+    return _digest(place, folded_text(fact.subject), folded_text(fact.predicate))
 
 
-def same_object(one: KnowledgeItem, other: KnowledgeItem) -> bool:
+def is_same_object(one: KnowledgeItem, other: KnowledgeItem) -> bool:
     """Return whether two facts of one claim say the same."""
-    return folded(one.object) == folded(other.object)
+    return folded_text(one.object) == folded_text(other.object)
 
 
-def folded(words: str) -> str:
+def folded_text(words: str) -> str:
     """Return words as they are compared: those in other letters or with other spaces are the same."""
     return " ".join(normalize("NFKC", words).casefold().split())
 

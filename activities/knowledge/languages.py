@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from posixpath import splitext
 
-_OF_SUFFIX = {
+_LANGUAGE_OF_SUFFIX = {
     **dict.fromkeys(("py", "pyi"), "python"),
     **dict.fromkeys(("js", "jsx", "mjs", "cjs"), "javascript"),
     **dict.fromkeys(("ts", "tsx", "mts", "cts"), "typescript"),
@@ -17,7 +17,7 @@ _OF_SUFFIX = {
     **{"css": "css", "html": "html"},
 }
 
-_OF_SETTINGS = {
+_LANGUAGE_OF_SETTINGS = {
     **dict.fromkeys(("pyproject.toml", "ruff.toml", ".ruff.toml", "pylintrc.toml", "pyrightconfig.json"), "python"),
     **dict.fromkeys((".flake8", "mypy.ini", ".mypy.ini", ".pylintrc", ".isort.cfg", ".style.yapf"), "python"),
     **dict.fromkeys(("tox.ini", "pytest.ini", ".python-version"), "python"),
@@ -32,28 +32,28 @@ _OF_SETTINGS = {
 }
 """By the name of a file of settings."""
 
-_NAMES = frozenset(_OF_SUFFIX.values())
-_NAMED = re.compile(r"([\w+#]+)[ \t]+(?:code|conventions?|files?|modules?|rules?|style)\b")
+_LANGUAGES = frozenset(_LANGUAGE_OF_SUFFIX.values())
+_NAMED_LANGUAGE = re.compile(r"([\w+#]+)[ \t]+(?:code|conventions?|files?|modules?|rules?|style)\b")
 """`go` alone is no language."""
 
 
-def language_of(path: str) -> str:
+def language_of_path(path: str) -> str:
     """Return the language of a file by its name; empty where that says nothing."""
     return language_of_suffixes([splitext(path)[1].removeprefix(".")])
 
 
 def language_of_settings(path: str) -> str:
     """Return the language that a file of settings is for; empty for any other file, and one for several languages."""
-    return _OF_SETTINGS.get(path.rpartition("/")[2], "")
+    return _LANGUAGE_OF_SETTINGS.get(path.rpartition("/")[2], "")
 
 
 def language_of_suffixes(suffixes: Iterable[str]) -> str:
     """Return the language that all of them are of, in lower case; empty where there is no such one."""
-    found = {_OF_SUFFIX.get(each.lower(), "") for each in suffixes}
+    found = {_LANGUAGE_OF_SUFFIX.get(each.lower(), "") for each in suffixes}
     return found.pop() if len(found) == 1 else ""
 
 
-def language_named(text: str) -> str:
+def named_language(text: str) -> str:
     """Return the language whose code, files or conventions a text is about, the first it names; empty for none."""
-    words = (match[1] for match in _NAMED.finditer(text.casefold()))
-    return next((word for word in words if word in _NAMES), "")
+    words = (match[1] for match in _NAMED_LANGUAGE.finditer(text.casefold()))
+    return next((word for word in words if word in _LANGUAGES), "")

@@ -11,22 +11,22 @@ from dataclasses import dataclass
 
 from rapidfuzz import fuzz, process
 
-from orga.activities.knowledge.identity import folded, same_object
+from orga.activities.knowledge.identity import folded_text, is_same_object
 from orga.activities.knowledge.vectors import cosine
-from orga.activities.knowledge.words import query_terms, searched_text, stem, words_of
+from orga.activities.knowledge.words import query_terms, searchable_text, stem, text_words
 from orga.workflows.types.knowledge import KnowledgeKind, Recall, Recalled, StoredItem
 
-CANDIDATES = 40
+MAX_CANDIDATES = 40
 """How many a store looks for by words, and as many by vectors, where no more are wanted."""
-IN_A_FOLDER = 500
+MAX_IN_FOLDER = 500
 """Items of one directory or language that a store looks at, the newest, where it goes by words."""
 COMMON = 1_000
 """A word that so many items hold tells nothing where another one does."""
-ENOUGH_TERMS = 5
+MAX_SEARCHED_TERMS = 5
 """A query that names more is covered by these many: talk of many things is no reason to recall none."""
 MIN_LIKENESS = 85
 """Of 100: below it two words are different ones."""
-CONTRADICTED = 0.5
+CONTRADICTED_FACTOR = 0.5
 """What a fact's score is multiplied by once a newer one says otherwise."""
 
 
@@ -39,24 +39,24 @@ class Candidate:
     """Of the embedder in use; None where it has none of that."""
 
 
-def enough(wish: Recall) -> int:
+def candidate_limit(wish: Recall) -> int:
     """Return how many candidates a store looks for by words, and as many by vectors."""
-    return max(CANDIDATES, wish.limit)
+    return max(MAX_CANDIDATES, wish.limit)
 
 
-def kinds_apart(wish: Recall) -> list[tuple[KnowledgeKind, ...]]:
+def separate_kinds(wish: Recall) -> list[tuple[KnowledgeKind, ...]]:
     """Return the kinds that a store looks for apart: the memories of many runs leave the others their places."""
     memories: tuple[KnowledgeKind, ...] = tuple(kind for kind in wish.kinds if kind == "memory")
     others: tuple[KnowledgeKind, ...] = tuple(kind for kind in wish.kinds if kind != "memory")
     return [kinds for kinds in (others, memories) if kinds]
 
 
-def is_of_conventions(wish: Recall) -> bool:
+def is_conventions_only(wish: Recall) -> bool:
     """Return whether conventions alone are looked for: where not all may come, the surest do, in their file's order."""
     return wish.kinds == ("convention",)
 
 
-def ranked(wish: Recall, query: Sequence[float] | None, candidates: Sequence[Candidate]) -> list[Recalled]:
+def ranked_items(wish: Recall, query: Sequence[float] | None, candidates: Sequence[Candidate]) -> list[Recalled]:
     """Return the best, no more than the limit and none below the threshold.
 
     A fact comes before a memory: what a run said at its end may have been a guess.
@@ -68,35 +68,35 @@ def ranked(wish: Recall, query: Sequence[float] | None, candidates: Sequence[Can
     """
     unique = {candidate.item.id: candidate for candidate in candidates}
     scores = _scores(wish.text, query, list(unique.values()))
-    scores = {id_: _behind_newer(unique[id_].item, score, scores) for id_, score in scores.items()}
-    scores |= _behind_clean([candidate.item for candidate in unique.values()], scores)
+    scores = {id_: _score_after_newer(unique[id_].item, score, scores) for id_, score in scores.items()}
+    scores |= _scores_after_clean([candidate.item for candidate in unique.values()], scores)
     found = [
         Recalled(item=unique[id_].item, score=score)
         for id_, score in scores.items()
         if score >= wish.threshold and unique[id_].item.kind in wish.kinds
     ]
     if not wish.text.strip():
-        return sorted(found, key=_surest_first)[: wish.limit]
-    return sorted(_facts_first(found), key=_best_first)[: wish.limit]
+        return sorted(found, key=_confidence_order)[: wish.limit]
+    return sorted(_with_facts_first(found), key=_score_order)[: wish.limit]
 
 
 def keyword_scores(text: str, texts: Sequence[str]) -> list[float]:
     """Return how much of the query each of these texts covers, from 0 to 1."""
     terms = query_terms(text)
-    held = [frozenset(map(stem, words_of(each))) for each in texts]
+    held = [frozenset(map(stem, text_words(each))) for each in texts]
     vocabulary = list(frozenset[str]().union(*held))
-    likenesses = {term: _alike(stem(term), vocabulary) for term in terms}
+    likenesses = {term: _similar_words(stem(term), vocabulary) for term in terms}
     shares = [
         {term: max((like for word, like in alike.items() if word in words), default=0.0) for term, alike in pairs}
         for words in held
         for pairs in [likenesses.items()]
     ]
-    weights = _weights(terms, shares)
-    whole = sum(sorted(weights.values(), reverse=True)[:ENOUGH_TERMS])
-    return [_covered(share, weights, whole) for share in shares]
+    weights = _term_weights(terms, shares)
+    whole = sum(sorted(weights.values(), reverse=True)[:MAX_SEARCHED_TERMS])
+    return [_coverage(share, weights, whole) for share in shares]
 
 
-def merged(words: float, vectors: float) -> float:
+def merged_score(words: float, vectors: float) -> float:
     """Return the score of both, rounded so that the last digits of a machine or database change no order."""
     return round(1 - (1 - words) * (1 - vectors), 4)
 
@@ -104,41 +104,41 @@ def merged(words: float, vectors: float) -> float:
 def _scores(text: str, query: Sequence[float] | None, candidates: Sequence[Candidate]) -> dict[str, float]:
     if not text.strip():
         return {candidate.item.id: 1.0 for candidate in candidates}
-    words = keyword_scores(text, [searched_text(candidate.item) for candidate in candidates])
+    words = keyword_scores(text, [searchable_text(candidate.item) for candidate in candidates])
     return {
-        candidate.item.id: merged(
+        candidate.item.id: merged_score(
             score, cosine(query, candidate.vector) if query is not None and candidate.vector is not None else 0.0
         )
         for candidate, score in zip(candidates, words, strict=True)
     }
 
 
-def _behind_newer(item: StoredItem, score: float, scores: dict[str, float]) -> float:
+def _score_after_newer(item: StoredItem, score: float, scores: dict[str, float]) -> float:
     """Put a fact behind the one that contradicts it, while that one holds (it may have expired)."""
     newer = scores.get(item.contradicted_by)
-    return score if newer is None else min(round(score * CONTRADICTED, 4), newer)
+    return score if newer is None else min(round(score * CONTRADICTED_FACTOR, 4), newer)
 
 
-def _behind_clean(items: Sequence[StoredItem], scores: dict[str, float]) -> dict[str, float]:
+def _scores_after_clean(items: Sequence[StoredItem], scores: dict[str, float]) -> dict[str, float]:
     """Return the scores of tainted facts that a clean one contradicts, whoever's it is: no more than that one's."""
     clean: dict[tuple[str, str], list[StoredItem]] = {}
     facts = [item for item in items if item.kind == "fact"]
     for fact in facts:
         if not fact.provenance.taint:
-            clean.setdefault(_spoken_of(fact), []).append(fact)
-    others = {fact.id: clean.get(_spoken_of(fact), []) for fact in facts if fact.provenance.taint}
+            clean.setdefault(_claim_key(fact), []).append(fact)
+    others = {fact.id: clean.get(_claim_key(fact), []) for fact in facts if fact.provenance.taint}
     return {
         fact.id: min(scores[fact.id], *(scores[other.id] for other in others[fact.id]))
         for fact in facts
-        if others.get(fact.id) and not any(same_object(fact, other) for other in others[fact.id])
+        if others.get(fact.id) and not any(is_same_object(fact, other) for other in others[fact.id])
     }
 
 
-def _spoken_of(fact: StoredItem) -> tuple[str, str]:
-    return folded(fact.subject), folded(fact.predicate)
+def _claim_key(fact: StoredItem) -> tuple[str, str]:
+    return folded_text(fact.subject), folded_text(fact.predicate)
 
 
-def _facts_first(found: Sequence[Recalled]) -> list[Recalled]:
+def _with_facts_first(found: Sequence[Recalled]) -> list[Recalled]:
     """Return what was found, no memory with a higher score than any of the facts."""
     most = min((each.score for each in found if each.item.kind == "fact"), default=1.0)
     return [
@@ -147,24 +147,24 @@ def _facts_first(found: Sequence[Recalled]) -> list[Recalled]:
     ]
 
 
-def _best_first(found: Recalled) -> tuple[object, ...]:
+def _score_order(found: Recalled) -> tuple[object, ...]:
     item = found.item
     is_below = item.kind == "memory", bool(item.contradicted_by), bool(item.provenance.taint)
-    return -found.score, *is_below, *_surest_first(found)
+    return -found.score, *is_below, *_confidence_order(found)
 
 
-def _surest_first(found: Recalled) -> tuple[object, ...]:
+def _confidence_order(found: Recalled) -> tuple[object, ...]:
     item = found.item
     return bool(item.contradicted_by), -item.confidence, -item.stored_at.timestamp(), item.id
 
 
-def _alike(term: str, vocabulary: Sequence[str]) -> dict[str, float]:
+def _similar_words(term: str, vocabulary: Sequence[str]) -> dict[str, float]:
     """Return the words that a term may mean, and how alike they are."""
     found = process.extract(term, vocabulary, scorer=fuzz.ratio, score_cutoff=MIN_LIKENESS, limit=None)
     return {word: score / 100 for word, score, _ in found}
 
 
-def _weights(terms: Sequence[str], shares: Sequence[dict[str, float]]) -> dict[str, float]:
+def _term_weights(terms: Sequence[str], shares: Sequence[dict[str, float]]) -> dict[str, float]:
     """Return what each word weighs: the rarer the more, and one that nothing holds as the others do on average."""
     fitting = sum(1 for share in shares if any(share.values()))
     counts = {term: sum(1 for share in shares if share[term]) for term in terms}
@@ -173,5 +173,5 @@ def _weights(terms: Sequence[str], shares: Sequence[dict[str, float]]) -> dict[s
     return {term: weights.get(term, unseen) for term in terms}
 
 
-def _covered(share: dict[str, float], weights: dict[str, float], whole: float) -> float:
+def _coverage(share: dict[str, float], weights: dict[str, float], whole: float) -> float:
     return min(1.0, sum(weights[term] * like for term, like in share.items()) / whole) if whole else 0.0

@@ -5,26 +5,26 @@ from pathlib import Path
 
 from temporalio import activity
 
-from orga.activities.calls.activity import error_text, log_iteration, own_run
+from orga.activities.calls.activity import current_run_key, error_text, log_iteration
 from orga.activities.knowledge.conventions import named_places
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
-from orga.activities.knowledge.ranking import CANDIDATES
-from orga.activities.knowledge.shown import BLOCK_LINE, MAX_ITEM_CHARS, shown
+from orga.activities.knowledge.ranking import MAX_CANDIDATES
+from orga.activities.knowledge.shown import BLOCK_LINE, MAX_ITEM_CHARS, shown_knowledge
 from orga.activities.models.conversations import Conversations
-from orga.activities.text.sanitize import sanitized
+from orga.activities.text.sanitize import sanitized_text
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.workflows.types.knowledge import Recall, Recalled
 from orga.workflows.types.names import RECALL_CONTEXT
 from orga.workflows.types.recall import RecalledContext, RecallRequest, recall_id
 from orga.workflows.types.text import clean_text, one_line
 
-WITHIN_S = 2.0
+RECALL_TIMEOUT_S = 2.0
 """For all tries: until it ends the run hears of no signal, an abort neither."""
 
-PAUSE_S = 0.1
+RETRY_PAUSE_S = 0.1
 """Ahead of the second try of what may succeed later."""
 
-ERROR_CHARS = 300
+MAX_ERROR_CHARS = 300
 
 
 class RecallActivities:
@@ -48,46 +48,46 @@ class RecallActivities:
         log_iteration(request.iteration)
         terms = tuple(self._secrets.hidden(term) for term in request.wanted)
         try:
-            found = await self._found(request)
+            found = await self._recalled_items(request)
         except Exception as error:
             activity.logger.exception("nothing could be recalled: the run goes on without")
             said = "too slow" if isinstance(error, TimeoutError) else error_text(error)
             kind = error.kind if isinstance(error, KnowledgeError) else type(error).__name__
-            text = one_line(self._secrets.hidden(clean_text(f"{kind}: {said}")), ERROR_CHARS)
+            text = one_line(self._secrets.hidden(clean_text(f"{kind}: {said}")), MAX_ERROR_CHARS)
             return request.failed(text).with_terms(terms)
-        now = await asyncio.to_thread(shown, found, request.max_bytes, self._fit)
+        now = await asyncio.to_thread(shown_knowledge, found, request.max_bytes, self._model_safe_text)
         given = RecalledContext(terms=terms, items=now.items, taint=now.taint, content=now.content)
         if not now.items:
             return given
         if now.content == request.content:
             return given.as_same()
         text = self._secrets.hidden(f"{BLOCK_LINE}\n{now.text}")
-        self._conversations.keep_result(own_run(), recall_id(request.iteration), text)
+        self._conversations.keep_result(current_run_key(), recall_id(request.iteration), text)
         return given.with_text(text)
 
-    def _fit(self, text: str) -> str:
-        return sanitized(clean_text(self._secrets.hidden(text, is_cut=len(text) == MAX_ITEM_CHARS)))
+    def _model_safe_text(self, text: str) -> str:
+        return sanitized_text(clean_text(self._secrets.hidden(text, is_cut=len(text) == MAX_ITEM_CHARS)))
 
-    async def _found(self, request: RecallRequest) -> list[Recalled]:
+    async def _recalled_items(self, request: RecallRequest) -> list[Recalled]:
         if self._store is None:
             raise KnowledgeError("this worker has no store of knowledge", kind="NoStore")
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(RECALL_TIMEOUT_S):
             try:
-                return await look_up(self._store, request, self._root)
+                return await recall_for_request(self._store, request, self._root)
             except KnowledgeError as error:
                 if not error.retryable:
                     raise
-            await asyncio.sleep(PAUSE_S)
-            return await look_up(self._store, request, self._root)
+            await asyncio.sleep(RETRY_PAUSE_S)
+            return await recall_for_request(self._store, request, self._root)
 
 
-async def look_up(store: KnowledgeStore, request: RecallRequest, root: str = "") -> list[Recalled]:
+async def recall_for_request(store: KnowledgeStore, request: RecallRequest, root: str = "") -> list[Recalled]:
     """Return what shares words with the talk, and the conventions of the places that calls and talk name.
 
     More is looked for than is wanted: conventions of other places are left out.
     """
     words = " ".join(request.terms or request.paths)
-    wish = Recall(text=words, reader=request.reader, limit=CANDIDATES, threshold=request.threshold)
+    wish = Recall(text=words, reader=request.reader, limit=MAX_CANDIDATES, threshold=request.threshold)
     found = await store.recall(wish)
     places = await named_places(store, request.reader, request.wanted, request.limit, root)
     return places.with_conventions(found, request.limit)

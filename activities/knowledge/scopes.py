@@ -10,7 +10,7 @@ from hashlib import sha256
 from orga.workflows.types.knowledge import KnowledgeItem, Reader, ScopeLevel
 
 
-def owner_of(scope: ScopeLevel, owner: Reader) -> Reader:
+def scoped_owner(scope: ScopeLevel, owner: Reader) -> Reader:
     """Return of an owner what the scope takes; the rest says nothing."""
     match scope:
         case "global":
@@ -23,27 +23,27 @@ def owner_of(scope: ScopeLevel, owner: Reader) -> Reader:
             return Reader(tenant=owner.tenant, agent=owner.agent)
 
 
-def place_of(scope: ScopeLevel, owner: Reader) -> str:
+def scope_place(scope: ScopeLevel, owner: Reader) -> str:
     """Return a name of decimal digits, the same for all items of this scope and owner and for no other.
 
     Digits, because a text index holds it as one word, whatever stemming it does.
     """
-    named = owner_of(scope, owner)
+    named = scoped_owner(scope, owner)
     words = json.dumps([scope, named.tenant, named.user, named.agent])
     return str(int.from_bytes(sha256(words.encode("ascii")).digest()[:15], "big")).zfill(37)
 
 
 def visible_places(reader: Reader, scopes: Sequence[ScopeLevel]) -> tuple[str, ...]:
     """Return the places that a reader sees: of a user's and an agent's only where the reader is one."""
-    return tuple(place_of(scope, reader) for scope in dict.fromkeys(scopes) if _is_somebody(scope, reader))
+    return tuple(scope_place(scope, reader) for scope in dict.fromkeys(scopes) if _has_owner(scope, reader))
 
 
 def may_recall(item: KnowledgeItem, reader: Reader, scopes: Sequence[ScopeLevel]) -> bool:
     """Return whether an item is visible to a reader."""
-    return place_of(item.scope, item.owner) in visible_places(reader, scopes)
+    return scope_place(item.scope, item.owner) in visible_places(reader, scopes)
 
 
-def _is_somebody(scope: ScopeLevel, reader: Reader) -> bool:
+def _has_owner(scope: ScopeLevel, reader: Reader) -> bool:
     match scope:
         case "user":
             return bool(reader.user)

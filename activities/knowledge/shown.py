@@ -21,13 +21,13 @@ SOURCE_CHARS = 200
 INDENT = "  "
 """Ahead of each line of a text: at the edge nothing is anybody's, so that no text passes for another item."""
 
-_REST = "recall_knowledge finds it by its words"
+_RECALL_HINT = "recall_knowledge finds it by its words"
 
 BLOCK_LINE = f"{BLOCK_HEADER} What was stored before and may concern this step, the most relevant first:"
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownKnowledge:
     """Items as they are shown."""
 
     text: str = ""
@@ -37,15 +37,17 @@ class Shown:
     """Digest of what they say and where it is from, whatever their order and scores."""
 
 
-def shown(found: Sequence[Recalled], max_bytes: int, fit: Callable[[str], str] = clean_text) -> Shown:
+def shown_knowledge(
+    found: Sequence[Recalled], max_bytes: int, fit: Callable[[str], str] = clean_text
+) -> ShownKnowledge:
     """Return as many of them as there is room for, in their order; `fit` makes a text fit for a model."""
     lines: list[str] = []
     contents: list[str] = []
     kept: list[Recalled] = []
     size = 0
     for each in found:
-        text = clip(_indented(fit(text_with_task(each.item)[:MAX_ITEM_CHARS])), MAX_ITEM_BYTES, _REST)
-        source = _source(each.item)
+        text = clip(_indented_text(fit(text_with_task(each.item)[:MAX_ITEM_CHARS])), MAX_ITEM_BYTES, _RECALL_HINT)
+        source = _source_line(each.item)
         line = f"- {each.item.kind}, relevance={each.score:.2f}{source}\n{text}"
         size += len(line.encode()) + 1
         if size > max_bytes:
@@ -54,22 +56,24 @@ def shown(found: Sequence[Recalled], max_bytes: int, fit: Callable[[str], str] =
         contents.append(f"{each.item.id}\n{source}\n{text}")
         kept.append(each)
     if not kept:
-        return Shown()
+        return ShownKnowledge()
     taint = taint_of(tuple(name for each in kept for name in each.item.provenance.taint))
-    return Shown("\n".join(lines), tuple(map(reference_to, kept)), taint, text_digest("\0".join(sorted(contents))))
+    return ShownKnowledge(
+        "\n".join(lines), tuple(map(recalled_reference, kept)), taint, text_digest("\0".join(sorted(contents)))
+    )
 
 
-def reference_to(each: Recalled) -> RecalledRef:
+def recalled_reference(each: Recalled) -> RecalledRef:
     """Return what the journal tells of an item."""
     reference = RecalledRef(id=each.item.id, score=round(each.score, 4))
     return reference.with_taint() if each.item.provenance.taint else reference
 
 
-def _indented(text: str) -> str:
+def _indented_text(text: str) -> str:
     return "\n".join(f"{INDENT}{line}" if line else "" for line in text.splitlines())
 
 
-def _source(item: StoredItem) -> str:
+def _source_line(item: StoredItem) -> str:
     """Return where an item is from, as a part of one line."""
     said = item.provenance
     parts = [f"confidence={item.confidence:.2f}" if item.kind in {"fact", "memory"} else ""]

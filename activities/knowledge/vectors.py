@@ -9,12 +9,12 @@ from random import Random
 MAX_BITS = 512
 
 
-def packed(vector: Sequence[float]) -> bytes:
+def pack_vector(vector: Sequence[float]) -> bytes:
     """Return 4 bytes for each number."""
     return array("f", vector).tobytes()
 
 
-def unpacked(data: bytes) -> Sequence[float]:
+def unpack_vector(data: bytes) -> Sequence[float]:
     """Return the numbers."""
     return array("f", data)
 
@@ -26,20 +26,20 @@ def cosine(one: Sequence[float], other: Sequence[float]) -> float:
     return max(0.0, min(1.0, sum(map(mul, one, other))))
 
 
-def normalised(vector: Sequence[float]) -> list[float]:
+def normalised_vector(vector: Sequence[float]) -> list[float]:
     """Return the vector at length 1; one of nothing stays so."""
     length = math.sqrt(sum(map(mul, vector, vector)))
     return [value / length for value in vector] if length else list(vector)
 
 
-def code_of(vector: Sequence[float]) -> int:
+def vector_code(vector: Sequence[float]) -> int:
     """Return a bit for each of the directions of a fixed, random rotation: the fewer differ, the more alike.
 
     Comparing two takes some 80 ns in plain Python, where a product of 256 numbers takes 8 us: only the nearest by their
     code are compared truly. Source: Charikar, "Similarity estimation techniques from rounding algorithms";
     the rotation by Hadamard is Ailon's and Chazelle's.
     """
-    turned = _rotated(vector)[:MAX_BITS]
+    turned = _rotated_vector(vector)[:MAX_BITS]
     return int("".join("1" if value > 0 else "0" for value in turned), 2)
 
 
@@ -48,17 +48,17 @@ def code_bytes(code: int) -> bytes:
     return code.to_bytes(MAX_BITS // 8, "big")
 
 
-def _rotated(vector: Sequence[float]) -> list[float]:
+def _rotated_vector(vector: Sequence[float]) -> list[float]:
     size = 1 << max(5, (len(vector) - 1).bit_length())
     padded = [*vector, *([0.0] * (size - len(vector)))]
-    turned = [-value if sign else value for value, sign in zip(padded, _signs(size), strict=True)]
+    turned = [-value if sign else value for value, sign in zip(padded, _random_signs(size), strict=True)]
     for _ in range(size.bit_length() - 1):
         left, right = turned[::2], turned[1::2]
         turned = [*map(add, left, right), *map(sub, left, right)]
     return turned
 
 
-def _signs(size: int) -> list[bool]:
+def _random_signs(size: int) -> list[bool]:
     known = _SIGNS.get(size)
     if known is None:
         draw = Random(size)

@@ -5,18 +5,18 @@ from functools import lru_cache
 from unicodedata import combining, normalize
 
 from orga.workflows.types.knowledge import KnowledgeItem
-from orga.workflows.types.recall import COMMONEST
+from orga.workflows.types.recall import COMMON_WORDS
 
 MAX_TERMS = 24
 """Words of a query that are looked for."""
 
-STOP_WORDS = COMMONEST | {"further"}
+STOP_WORDS = COMMON_WORDS | {"further"}
 """The vectors that stores have were made without these; `further` has always been a term of talk."""
 
 _WORD = re.compile(r"[^\W_]+")
 
 
-def words_of(text: str) -> list[str]:
+def text_words(text: str) -> list[str]:
     """Return the words in order: letters and digits, without case or accents, as SQLite's `unicode61` cuts them."""
     if not text.isascii():
         text = "".join(letter for letter in normalize("NFKD", text) if not combining(letter))
@@ -25,7 +25,7 @@ def words_of(text: str) -> list[str]:
 
 def query_terms(text: str) -> tuple[str, ...]:
     """Return the words of a query, each once, without stop words (unless there is nothing else)."""
-    words = list(dict.fromkeys(words_of(text)))
+    words = list(dict.fromkeys(text_words(text)))
     telling = [word for word in words if word not in STOP_WORDS and (len(word) > 1 or not word.isascii())]
     return tuple((telling or words)[:MAX_TERMS])
 
@@ -43,7 +43,7 @@ def stem(word: str) -> str:
     return word[:-1] if word.endswith("e") and len(word) > 4 else word
 
 
-def searched_text(item: KnowledgeItem) -> str:
+def searchable_text(item: KnowledgeItem) -> str:
     """Return all that an item is found by: its text, and what of its labels the text does not hold."""
     return f"{item.text} {label_text(item)}".rstrip()
 

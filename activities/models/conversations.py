@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from orga.activities.instruments import count
-from orga.activities.ports import HistorySource, Rebuilt, RunKey
+from orga.activities.ports import HistorySource, ModelContext, RunKey
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.context import (
     DigestMismatch,
     HashedMessages,
     MessageRef,
     ReasonRequest,
-    canonical,
+    canonical_json,
     record_digest,
-    reference,
+    short_digest,
 )
-from orga.workflows.types.conversation import as_sent, knowledge_message, summary_message
+from orga.workflows.types.conversation import knowledge_message, messages_as_sent, summary_message
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import clip
@@ -64,12 +64,12 @@ CACHE_BYTES = 128 * 1024 * 1024
 ENTRY_OVERHEAD = 500
 
 
-class Missing(LookupError):
+class MissingPart(LookupError):
     """This process does not hold a part of what is asked for."""
 
 
 @dataclass(frozen=True)
-class _Known:
+class _CachedConversation:
     """What the latest model call of a run was about."""
 
     setup: Setup
@@ -79,14 +79,16 @@ class _Known:
     size: int = 0
     """Bytes of both."""
 
-    def with_chain(self, chain: HashedMessages) -> "_Known":
+    def with_chain(self, chain: HashedMessages) -> "_CachedConversation":
         """Measure and make ready only what is new, where the chain has grown."""
         seen = len(self.chain.messages)
-        known = self if chain.messages[:seen] == self.chain.messages else _Known(self.setup)
+        known = self if chain.messages[:seen] == self.chain.messages else _CachedConversation(self.setup)
         ready = len(known.sent)
-        new, sent = chain.messages[ready:], as_sent(chain.messages, self.setup.tools, ready)
+        new, sent = chain.messages[ready:], messages_as_sent(chain.messages, self.setup.tools, ready)
         twice = tuple(shown for message, shown in zip(new, sent, strict=True) if shown is not message)
-        return _Known(self.setup, chain, (*known.sent, *sent), known.size + _size(new) + _size(twice))
+        return _CachedConversation(
+            self.setup, chain, (*known.sent, *sent), known.size + _messages_size(new) + _messages_size(twice)
+        )
 
 
 class Conversations:
@@ -94,27 +96,27 @@ class Conversations:
 
     def __init__(self, history: HistorySource, max_bytes: int = CACHE_BYTES) -> None:
         self._history = history
-        self._messages: ByteCache[_Known] = ByteCache(max_bytes * 3 // 4)
+        self._messages: ByteCache[_CachedConversation] = ByteCache(max_bytes * 3 // 4)
         self._setups: ByteCache[Setup] = ByteCache(max_bytes // 8)
         self._parts: ByteCache[Reply | str] = ByteCache(max_bytes // 8)
         self.misses = 0
 
-    async def resolve(self, run: RunKey, request: ReasonRequest) -> Rebuilt:
+    async def resolve(self, run: RunKey, request: ReasonRequest) -> ModelContext:
         """Return the setup and the messages of a model call, their digest checked."""
         try:
             known = self._from_cache(run, request)
-        except (Missing, DigestMismatch):
+        except (MissingPart, DigestMismatch):
             self.misses += 1
             count(names.CACHE_MISSES)
             rebuilt = await self._history.rebuild(run, request.iteration)
-            known = _Known(rebuilt.setup).with_chain(HashedMessages().plus(rebuilt.messages))
+            known = _CachedConversation(rebuilt.setup).with_chain(HashedMessages().plus(rebuilt.messages))
         self._messages.put(run, known, known.size + ENTRY_OVERHEAD)
-        self._let_go(run, request)
-        return Rebuilt(known.setup, known.chain.messages, known.sent)
+        self._drop_merged_parts(run, request)
+        return ModelContext(known.setup, known.chain.messages, known.sent)
 
     def keep_setup(self, setup: Setup) -> None:
         """Remember a setup that this process prepared or found."""
-        self._setups.put(reference(record_digest(setup)), setup, len(setup.model_dump_json()) + ENTRY_OVERHEAD)
+        self._setups.put(short_digest(record_digest(setup)), setup, len(setup.model_dump_json()) + ENTRY_OVERHEAD)
 
     def keep_reply(self, run: RunKey, iteration: int, reply: Reply) -> None:
         """Remember a reply, which the next call refers to."""
@@ -124,39 +126,39 @@ class Conversations:
         """Remember a tool's result, a summary or what was recalled, which the next call refers to."""
         self._parts.put((run, activity_id), content, len(content.encode()) + ENTRY_OVERHEAD)
 
-    def _from_cache(self, run: RunKey, request: ReasonRequest) -> _Known:
+    def _from_cache(self, run: RunKey, request: ReasonRequest) -> _CachedConversation:
         known = self._messages.get(run)
         if known is None:
-            known = self._first(request)
-        elif request.setup and request.setup != reference(record_digest(known.setup)):
-            raise Missing("setup")
-        elif reference(known.chain.digest) == request.context.head:
+            known = self._new_conversation(request)
+        elif request.setup and request.setup != short_digest(record_digest(known.setup)):
+            raise MissingPart("setup")
+        elif short_digest(known.chain.digest) == request.context.head:
             return known
         setup = known.setup
         return known.with_chain(
             request.context.applied(known.chain, lambda news: news.shown(self._message(run, news, setup)))
         )
 
-    def _first(self, request: ReasonRequest) -> _Known:
+    def _new_conversation(self, request: ReasonRequest) -> _CachedConversation:
         setup = self._setups.get(request.setup)
         if setup is None:
-            raise Missing("setup")
-        return _Known(setup)
+            raise MissingPart("setup")
+        return _CachedConversation(setup)
 
-    def _let_go(self, run: RunKey, request: ReasonRequest) -> None:
+    def _drop_merged_parts(self, run: RunKey, request: ReasonRequest) -> None:
         """Forget the parts that are messages now: a run needs one conversation in the cache, not all that it had."""
         summary = request.context.summary
         for news in (*request.context.news, *([summary] if summary else [])):
-            self._parts.drop((run, _part_of(news)))
+            self._parts.drop((run, _part_key(news)))
 
     def _message(self, run: RunKey, news: MessageRef, setup: Setup) -> Message:
         if news.message is not None:
             return news.message
         if news.reply is not None:
             return self._reply(run, news.reply).message()
-        content = self._parts.get((run, _part_of(news)))
+        content = self._parts.get((run, _part_key(news)))
         if not isinstance(content, str):
-            raise Missing("result")
+            raise MissingPart("result")
         if news.summary is not None:
             return summary_message(content)
         if news.recall is not None:
@@ -169,14 +171,14 @@ class Conversations:
     def _reply(self, run: RunKey, iteration: int) -> Reply:
         reply = self._parts.get((run, iteration))
         if not isinstance(reply, Reply):
-            raise Missing("reply")
+            raise MissingPart("reply")
         return reply
 
 
-def _part_of(news: MessageRef) -> str | int | None:
+def _part_key(news: MessageRef) -> str | int | None:
     """Return what names the recorded part that a reference is to."""
     return news.summary or news.recall or news.result or news.reply
 
 
-def _size(messages: tuple[Message, ...]) -> int:
-    return sum(len(canonical(message)) + ENTRY_OVERHEAD * (1 + len(message.parts)) for message in messages)
+def _messages_size(messages: tuple[Message, ...]) -> int:
+    return sum(len(canonical_json(message)) + ENTRY_OVERHEAD * (1 + len(message.parts)) for message in messages)

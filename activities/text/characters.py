@@ -24,7 +24,7 @@ def is_emoji(character: str) -> bool:
     return _EMOJI.fullmatch(character) is not None
 
 
-SEQUENCE = re.compile(
+TERMINAL_SEQUENCE = re.compile(
     r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])"  # a string: title, link, device
     r"[^\x07\x1b\x90\x98\x9c-\x9f]{0,4096}+(?:\x07|\x1b\\|\x9c)"
     r"|(?:\x1b\[|\x9b)[0-?]{0,64}+[ -/]{0,16}+[@-~]"  # a control sequence: colour, cursor, erase
@@ -74,7 +74,7 @@ _JOINING = re.compile(
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]")
 _BRAILLE = re.compile("[\u2801-\u28ff]")
 _HIEROGLYPH = re.compile("[\U00013000-\U0001342f\U00013440-\U000143ff]")
-_NEAR = 3
+_NEAR_CHARS = 3
 """Characters between a direction mark and the right-to-left letter that it is for: a bracket, a full stop, a blank."""
 
 _DIRECTION_MARKS = frozenset({"\u200e", "\u200f", "\u061c"})
@@ -83,14 +83,14 @@ _DIRECTION_MARKS = frozenset({"\u200e", "\u200f", "\u061c"})
 _BREAKS = str.maketrans("", "", "\n\t")
 
 
-def is_plain(text: str) -> bool:
+def is_plain_ascii(text: str) -> bool:
     """Return whether it is of ASCII letters, signs, line ends and tabs alone, as most are: nothing hides in it."""
     return text.isascii() and text.translate(_BREAKS).isprintable()
 
 
 def without_sequences(text: str) -> tuple[str, Counter[str]]:
     """Return the text without terminal sequences and control characters; what else ends a line becomes a newline."""
-    text, sequences = SEQUENCE.subn("", text)
+    text, sequences = TERMINAL_SEQUENCE.subn("", text)
     text, returns = _LINE_START.subn("\n", text)
     text, controls = _CONTROL.subn("", text)
     return text, +Counter({"terminal sequences": sequences, "control characters": returns + controls})
@@ -102,7 +102,10 @@ def without_invisible(text: str) -> tuple[str, Counter[str]]:
 
     def kept(match: re.Match[str]) -> str:
         run = match.group()
-        before, after = text[max(match.start() - _NEAR, 0) : match.start()], text[match.end() : match.end() + _NEAR]
+        before, after = (
+            text[max(match.start() - _NEAR_CHARS, 0) : match.start()],
+            text[match.end() : match.end() + _NEAR_CHARS],
+        )
         needed = next((run[:n] for n in (len(run), 2, 1) if _is_needed(run[:n], before, after)), "")
         for name, kind in _KINDS:
             removed[name] += len(kind.findall(run[len(needed) :]))
@@ -116,7 +119,7 @@ def _is_needed(run: str, before: str, after: str) -> bool:
     return bool(before) and any(run in runs and belongs(before, after) for runs, belongs in _NEEDED)
 
 
-def _turns(before: str, after: str) -> bool:
+def _is_direction_needed(before: str, after: str) -> bool:
     """Return whether a direction mark between these may matter: right-to-left letters are near, no other mark is."""
     return _RIGHT_TO_LEFT.search(before + after) is not None and _DIRECTION_MARKS.isdisjoint(before)
 
@@ -127,7 +130,7 @@ _NEEDED: tuple[tuple[frozenset[str], Callable[[str, str], bool]], ...] = (
     (frozenset("\ufe0f"), lambda before, after: before[-1] in "0123456789#*" and after[:1] == "\u20e3"),
     (_FLAGS, lambda before, after: before[-1] == "\U0001f3f4"),
     (frozenset("\u200c\u200d"), lambda before, after: _JOINING.match(before[-1]) is not None),
-    (_DIRECTION_MARKS, _turns),
+    (_DIRECTION_MARKS, _is_direction_needed),
     (frozenset("\u180b\u180c\u180d\u180e\u180f"), lambda before, after: "\u1800" <= before[-1] <= "\u18af"),
     (
         frozenset("\u115f\u1160"),

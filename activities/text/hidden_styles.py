@@ -8,11 +8,11 @@ Colour = tuple[int, int, int, float]
 
 _NUMBER = re.compile(r"([+-]?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:e[+-]?\d{1,2})?)(%|[a-z]{0,4})")
 _CALC_MINUS = re.compile(r"-\s*\d{0,3}\s*\*|\*\s*-|(?<![\d.])0\s*[a-z]*\s*-\s")
-_ALIKE = 8
+_ALIKE_DISTANCE = 8
 """Of 255."""
 _PIXELS = {"em": 16.0, "rem": 16.0, "ex": 8.0, "ch": 8.0, "pt": 1.33, "pc": 16.0, "in": 96.0, "cm": 37.8, "mm": 3.78}
-_OF_SCREEN = {"vw": 12.8, "vh": 8.0, "vmin": 8.0, "vmax": 12.8, "dvh": 8.0, "dvw": 12.8, "%": 10.0}
-_NAMED = {
+_SCREEN_UNITS = {"vw": 12.8, "vh": 8.0, "vmin": 8.0, "vmax": 12.8, "dvh": 8.0, "dvw": 12.8, "%": 10.0}
+_NAMED_COLOURS = {
     **{"white": "fff", "black": "000", "red": "f00", "lime": "0f0", "blue": "00f", "yellow": "ff0", "aqua": "0ff"},
     **{"gray": "808080", "grey": "808080", "silver": "c0c0c0", "green": "008000", "navy": "000080", "teal": "008080"},
     **{"snow": "fffafa", "ivory": "fffff0", "whitesmoke": "f5f5f5", "maroon": "800000", "purple": "800080"},
@@ -21,49 +21,49 @@ _NAMED = {
 }
 
 
-def number(value: str) -> float | None:
+def parse_number(value: str) -> float | None:
     """Return a number or percentage."""
-    match = _NUMBER.fullmatch(_bare(value))
+    match = _NUMBER.fullmatch(_without_calc(value))
     if not match or match[2] not in {"", "%"}:
         return None
     return float(match[1]) / (100 if match[2] else 1)
 
 
-def length(value: str) -> float | None:
+def parse_length(value: str) -> float | None:
     """Return a length in pixels, of an ordinary screen and font; None for a word."""
-    match = _NUMBER.fullmatch(_bare(value))
+    match = _NUMBER.fullmatch(_without_calc(value))
     if not match:
         return None
-    return float(match[1]) * ({**_PIXELS, **_OF_SCREEN}.get(match[2], 1.0) if match[2] else 1.0)
+    return float(match[1]) * ({**_PIXELS, **_SCREEN_UNITS}.get(match[2], 1.0) if match[2] else 1.0)
 
 
-def lengths(value: str, within: str = "") -> list[float]:
+def parse_lengths(value: str, within: str = "") -> list[float]:
     """Return all lengths of a value, or of it from the word `within` on; those that `calc` turns around, turned."""
     at = value.find(within)
     if at < 0:
         return []
     sign = -1 if "calc(" in value and _CALC_MINUS.search(value[:200]) else 1
-    found = (length(match.group()) for match in _NUMBER.finditer(value[at : at + 200]) if match.group())
+    found = (parse_length(match.group()) for match in _NUMBER.finditer(value[at : at + 200]) if match.group())
     return [each * sign if sign < 0 and each > 0 else each for each in found if each is not None]
 
 
 def is_alike(one: Colour, other: Colour) -> bool:
     """Return whether nobody can tell two colours apart."""
-    return one[3] == other[3] and all(abs(a - b) <= _ALIKE for a, b in zip(one[:3], other[:3], strict=True))
+    return one[3] == other[3] and all(abs(a - b) <= _ALIKE_DISTANCE for a, b in zip(one[:3], other[:3], strict=True))
 
 
-def _bare(value: str) -> str:
+def _without_calc(value: str) -> str:
     """Return a value that is alone within `calc` without it."""
     return value.strip().removeprefix("calc(").removesuffix(")").strip()
 
 
-def colour(value: str) -> Colour | None:
+def parse_colour(value: str) -> Colour | None:
     """Return red, green, blue and opacity of a colour that is written out, or of a common name."""
     value = value.strip()
-    if value.startswith("#") or value in _NAMED:
-        return _of_digits(_NAMED.get(value, value[1:]))
+    if value.startswith("#") or value in _NAMED_COLOURS:
+        return _hex_colour(_NAMED_COLOURS.get(value, value[1:]))
     name, bracket, inside = value[:200].partition("(")
-    parts = [_part(part) for part in re.split(r"[\s,/]+", inside.strip(" )")) if part]
+    parts = [_colour_part(part) for part in re.split(r"[\s,/]+", inside.strip(" )")) if part]
     if not bracket or name not in {"rgb", "rgba", "hsl", "hsla", "hwb", "lab", "lch", "oklab", "oklch"}:
         return None
     if len(parts) not in {3, 4} or None in parts:
@@ -77,12 +77,12 @@ def colour(value: str) -> Colour | None:
     )
 
 
-def _part(text: str) -> float | None:
+def _colour_part(text: str) -> float | None:
     match = _NUMBER.fullmatch(text)
     return 0.0 if text == "none" else float(match[1]) / (100 if match[2] == "%" else 1) if match else None
 
 
-def _of_digits(digits: str) -> Colour | None:
+def _hex_colour(digits: str) -> Colour | None:
     if len(digits) in {3, 4}:
         digits = "".join(digit * 2 for digit in digits)
     if not re.fullmatch(r"[0-9a-f]{6}(?:[0-9a-f]{2})?", digits):
@@ -124,7 +124,7 @@ def declarations(style: str) -> dict[str, tuple[str, bool]]:
     A value that hides is not taken back by one that no browser understands.
     """
     found: dict[str, tuple[str, bool]] = {}
-    for part in _plain(style[:_MAX_CHARS]).split(";"):
+    for part in _plain_style(style[:_MAX_CHARS]).split(";"):
         name, _, value = part.partition(":")
         name = name.strip().removeprefix("-webkit-").removeprefix("-moz-").removeprefix("-ms-")
         value, bang, _ = value.strip()[:_MAX_VALUE].partition("!")
@@ -135,25 +135,27 @@ def declarations(style: str) -> dict[str, tuple[str, bool]]:
     return found
 
 
-def hiding(style: dict[str, tuple[str, bool]]) -> set[str]:
+def hiding_declarations(style: dict[str, tuple[str, bool]]) -> set[str]:
     """Return the names of the declarations that hide; of two that hide together the one that is decisive."""
     values = {name: value for name, (value, _) in style.items()}
-    found = {name for name, value in values.items() if _hides(name, value)}
+    found = {name for name, value in values.items() if _is_hiding(name, value)}
     if any(values.get(name) in {"hidden", "clip"} for name in _OVERFLOWS):
         found |= {name for name in _SIZES if name in values and _is_tiny(values[name])}
-    return found | _unseen(values)
+    return found | _unseen_colours(values)
 
 
-def shows(name: str, value: str) -> bool:
+def is_revealing(name: str, value: str) -> bool:
     """Return whether this would take back what hides by the same name."""
-    return _is_understood(name, value) and name not in hiding({name: (value, False), "overflow": ("hidden", False)})
+    return _is_understood(name, value) and name not in hiding_declarations(
+        {name: (value, False), "overflow": ("hidden", False)}
+    )
 
 
-def _plain(style: str) -> str:
-    return _ESCAPE.sub(_unescaped, _COMMENT.sub("", style)).lower()
+def _plain_style(style: str) -> str:
+    return _ESCAPE.sub(_unescape, _COMMENT.sub("", style)).lower()
 
 
-def _unescaped(match: re.Match[str]) -> str:
+def _unescape(match: re.Match[str]) -> str:
     code = int(match[1], 16) if match[1] else 0
     return (chr(code) if 0 < code < 0x110000 else "") if match[1] else match[2]
 
@@ -164,23 +166,23 @@ def _is_understood(name: str, value: str) -> bool:
     if name == "visibility":
         return value in {"visible", "hidden", "collapse", "inherit", "initial", "unset", "revert"}
     if name == "opacity":
-        return number(value) is not None or value in {"inherit", "initial", "unset", "revert"}
+        return parse_number(value) is not None or value in {"inherit", "initial", "unset", "revert"}
     if name in {"color", "text-fill-color"}:
-        return colour(value) is not None or value in {"inherit", "initial", "unset", "revert", "currentcolor"}
-    return _hides(name, value) or _COMMON.match(value) is not None or "(" in value
+        return parse_colour(value) is not None or value in {"inherit", "initial", "unset", "revert", "currentcolor"}
+    return _is_hiding(name, value) or _COMMON.match(value) is not None or "(" in value
 
 
-def _hides(name: str, value: str) -> bool:
-    return name in _HIDES and _HIDES[name](value)
+def _is_hiding(name: str, value: str) -> bool:
+    return name in _HIDING_TESTS and _HIDING_TESTS[name](value)
 
 
 def _is_nothing(value: str) -> bool:
-    factors = (number(part.lstrip("-")) for part in value.split()[:3])
+    factors = (parse_number(part.lstrip("-")) for part in value.split()[:3])
     return any(factor is not None and factor <= 0.02 for factor in factors)
 
 
 def _is_flat(value: str) -> bool:
-    return _FLAT.search(value) is not None or any(abs(n) > 1_000 for n in lengths(value, within="translate"))
+    return _FLAT.search(value) is not None or any(abs(n) > 1_000 for n in parse_lengths(value, within="translate"))
 
 
 def _has_tiny_font(value: str) -> bool:
@@ -189,29 +191,29 @@ def _has_tiny_font(value: str) -> bool:
 
 
 def _is_tiny(value: str) -> bool:
-    size = length(value)
+    size = parse_length(value)
     return size is not None and -1 <= size <= 1
 
 
-def _unseen(values: dict[str, str]) -> set[str]:
+def _unseen_colours(values: dict[str, str]) -> set[str]:
     """Return the colour's name where it is none, or the background's; a text may show its background instead."""
     if "text" in values.get("background-clip", "") or "text" in values.get("background", ""):
         return set()
     background = values.get("background-color") or values.get("background", "")
-    behind = next(filter(None, map(colour, [background, *background.split()[:9]])), None)
+    behind = next(filter(None, map(parse_colour, [background, *background.split()[:9]])), None)
     found: set[str] = set()
     for name in ("color", "text-fill-color"):
-        own = colour(values.get(name, ""))
+        own = parse_colour(values.get(name, ""))
         if own and (own[3] <= 0.02 or (behind and is_alike(own, behind))):
             found.add(name)
     return found
 
 
-_HIDES: dict[str, Callable[[str], bool]] = {
+_HIDING_TESTS: dict[str, Callable[[str], bool]] = {
     "display": lambda value: value == "none",
     "visibility": lambda value: value in {"hidden", "collapse"},
     "content-visibility": lambda value: value == "hidden",
-    "opacity": lambda value: (1 if (factor := number(value)) is None else factor) <= 0.02,
+    "opacity": lambda value: (1 if (factor := parse_number(value)) is None else factor) <= 0.02,
     **dict.fromkeys(("zoom", "scale"), _is_nothing),
     "font-size": _is_tiny,
     "font": _has_tiny_font,
@@ -219,10 +221,10 @@ _HIDES: dict[str, Callable[[str], bool]] = {
     "clip-path": lambda value: _CUT_AWAY.match(value) is not None,
     "transform": _is_flat,
     "filter": lambda value: _FADED.search(value) is not None,
-    "letter-spacing": lambda value: any(n <= -8 for n in lengths(value)),
-    "text-indent": lambda value: any(n <= -100 or n >= 1_000 for n in lengths(value)),
-    **dict.fromkeys(_OFFSETS, lambda value: any(n <= -100 or n >= 5_000 for n in lengths(value))),
-    **dict.fromkeys(_MARGINS, lambda value: any(abs(n) > 1_000 for n in lengths(value))),
+    "letter-spacing": lambda value: any(n <= -8 for n in parse_lengths(value)),
+    "text-indent": lambda value: any(n <= -100 or n >= 1_000 for n in parse_lengths(value)),
+    **dict.fromkeys(_OFFSETS, lambda value: any(n <= -100 or n >= 5_000 for n in parse_lengths(value))),
+    **dict.fromkeys(_MARGINS, lambda value: any(abs(n) > 1_000 for n in parse_lengths(value))),
 }
 """Of values that hide by themselves."""
 
@@ -240,7 +242,7 @@ _KNOWN_PSEUDO = re.compile(
 
 
 @dataclass(frozen=True)
-class Rule:
+class StyleRule:
     """One selector with what it says."""
 
     selector: str
@@ -254,21 +256,21 @@ class Rule:
         return ids, classes, len(re.findall(r"(?:^|[\s>+~])[a-zA-Z]", bare))
 
 
-def rules(sheet: str) -> Iterator[Rule]:
+def style_rules(sheet: str) -> Iterator[StyleRule]:
     """Yield the rules in their order, a selector each; those for paper, narrow screens and moved pointers left out."""
-    for prelude, body in _blocks(sheet[:_MAX_SHEET_CHARS]):
+    for prelude, body in _declaration_blocks(sheet[:_MAX_SHEET_CHARS]):
         style = declarations(body)
         for selector in _selectors(prelude):
             if all(_KNOWN_PSEUDO.fullmatch(pseudo) for pseudo in _PSEUDO.findall(re.sub(r"\\.", "", selector))):
-                yield Rule(selector, style)
+                yield StyleRule(selector, style)
 
 
 def is_for_screens(media: str) -> bool:
     """Return whether one of the queries of a list holds on an ordinary screen."""
-    return any(_holds(query) for query in media[:1_000].lower().split(","))
+    return any(_query_matches(query) for query in media[:1_000].lower().split(","))
 
 
-def _holds(query: str) -> bool:
+def _query_matches(query: str) -> bool:
     query = query.replace("not print", "screen")
     for which, value, unit in _FEATURE.findall(query):
         width = float(value if value.count(".") < 2 else 0) * (1 if unit == "px" else 16)
@@ -283,12 +285,12 @@ def _selectors(prelude: str) -> list[str]:
     return [selector.strip() for selector in prelude.split(",")[:100]]
 
 
-def _blocks(sheet: str) -> Iterator[tuple[str, str]]:
+def _declaration_blocks(sheet: str) -> Iterator[tuple[str, str]]:
     """Yield what stands before and in each block of declarations; blocks within those are left out."""
     counts, depth, prelude = [True], 0, ""
     outside: list[str] = []
     inside: list[str] = []
-    for kind, text in _parts(sheet):
+    for kind, text in _sheet_parts(sheet):
         if kind == "text":
             if depth < 2:
                 (inside if depth else outside).append(text)
@@ -311,7 +313,7 @@ def _blocks(sheet: str) -> Iterator[tuple[str, str]]:
         yield prelude, "".join(inside)
 
 
-def _parts(sheet: str) -> Iterator[tuple[str, str]]:
+def _sheet_parts(sheet: str) -> Iterator[tuple[str, str]]:
     at = 0
     for match in _TOKEN.finditer(sheet):
         if match.start() > at:

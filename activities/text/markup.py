@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from html import unescape
 
-from orga.activities.text.hidden_styles import declarations, hiding
+from orga.activities.text.hidden_styles import declarations, hiding_declarations
 
 _DOCUMENT = re.compile(r"<(?:!doctype\s+html|html|head|body)\b", re.I)
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9-]{0,40}")
@@ -12,9 +12,11 @@ _REST_OF_TAG = re.compile(r"""[^"'>]*+(?:"[^"]*+"[^"'>]*+|'[^']*+'[^"'>]*+)*+>""
 _MAX_TAG_CHARS = 1_000
 _HIDDEN_ATTRIBUTE = re.compile(r"""\s(?:hidden|popover)(?=[\s=/>])|\saria-hidden\s*=\s*["']?true""", re.I)
 _STYLE = re.compile(r"""\sstyle\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]*))""", re.I)
-_OPEN = re.compile(r"\sopen(?=[\s=/>])", re.I)
-_NEVER_SHOWN = frozenset({"template", "noembed", "noframes", "datalist", "annotation", "annotation-xml", "mphantom"})
-_VOID = frozenset(
+_OPEN_ATTRIBUTE = re.compile(r"\sopen(?=[\s=/>])", re.I)
+_HIDDEN_ELEMENTS = frozenset(
+    {"template", "noembed", "noframes", "datalist", "annotation", "annotation-xml", "mphantom"}
+)
+_VOID_ELEMENTS = frozenset(
     {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 )
 
@@ -51,19 +53,19 @@ def without_comments(text: str) -> tuple[str, int]:
 def _hidden_elements(text: str) -> list[tuple[int, int]]:
     """Return where hidden elements stand, the outermost only; one without an end reaches to the end."""
     spans: list[tuple[int, int]] = []
-    hiding, depth, began = "", 0, 0
+    hiding_declarations, depth, began = "", 0, 0
     for start, end, name, is_end in _tags(text):
-        if hiding:
-            depth += (name == hiding) * (-1 if is_end else 1)
+        if hiding_declarations:
+            depth += (name == hiding_declarations) * (-1 if is_end else 1)
             if depth == 0:
                 spans.append((began, end))
-                hiding = ""
+                hiding_declarations = ""
         elif not is_end and _is_hidden(name, text[start:end]):
-            if name in _VOID or text[end - 2] == "/":
+            if name in _VOID_ELEMENTS or text[end - 2] == "/":
                 spans.append((start, end))
             else:
-                hiding, depth, began = name, 1, start
-    return [*spans, (began, len(text))] if hiding else spans
+                hiding_declarations, depth, began = name, 1, start
+    return [*spans, (began, len(text))] if hiding_declarations else spans
 
 
 def _tags(text: str) -> list[tuple[int, int, str, bool]]:
@@ -80,7 +82,13 @@ def _tags(text: str) -> list[tuple[int, int, str, bool]]:
 
 
 def _is_hidden(name: str, tag: str) -> bool:
-    if name in _NEVER_SHOWN or _HIDDEN_ATTRIBUTE.search(tag) or (name == "dialog" and not _OPEN.search(tag)):
+    if (
+        name in _HIDDEN_ELEMENTS
+        or _HIDDEN_ATTRIBUTE.search(tag)
+        or (name == "dialog" and not _OPEN_ATTRIBUTE.search(tag))
+    ):
         return True
     style = _STYLE.search(tag)
-    return style is not None and bool(hiding(declarations(unescape("".join(filter(None, style.groups()))))))
+    return style is not None and bool(
+        hiding_declarations(declarations(unescape("".join(filter(None, style.groups())))))
+    )

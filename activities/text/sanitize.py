@@ -7,9 +7,9 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from orga.activities.text.characters import is_plain, without_invisible, without_sequences
+from orga.activities.text.characters import is_plain_ascii, without_invisible, without_sequences
 from orga.activities.text.markup import is_page, without_hidden
-from orga.workflows.types.text import compatible, compiled
+from orga.workflows.types.text import compiled_pattern, normalized_text
 
 _GAP = r"[\s\S]"
 _WHAT = (
@@ -109,65 +109,70 @@ _LOOK_ALIKE = str.maketrans(
     "abbrdeeziijkmhopcdtyxhsqwabeiknoptuxy" + "oieastbasil",
 )
 _MAX_MEMORY = 256 * 1024 * 1024
-MAX_FOUND = 500
+MAX_MATCHES = 500
 """Lines that are named, and matches that are looked at; who reads so many needs no more."""
 
 _SPACED = re.compile(r"\b\w(?:[ ._*\-]\w){5,400}\b")
 _SEPARATORS = re.compile(r"[ ._*\-]")
 
 
-def suspected(text: str) -> dict[int, str]:
+def suspected_lines(text: str) -> dict[int, str]:
     """Return the numbers of the suspected lines, from 0, with their kinds; what runs on stands at its first line.
 
     Only lines that hold a part of some match are looked at one by one: that costs far more than the search for them.
     """
     lines = text.split("\n")
     found: dict[int, str] = {}
-    for number in sorted(set(_touched(text))):
-        if len(found) == MAX_FOUND:
+    for number in sorted(set(_matched_lines(text))):
+        if len(found) == MAX_MATCHES:
             break
         line = lines[number]
-        kind = _kind(line)
-        if kind is None and number not in found and number + 1 < len(lines) and _kind(lines[number + 1]) is None:
-            kind = _kind(f"{line}\n{lines[number + 1]}")
+        kind = _suspicion_kind(line)
+        if (
+            kind is None
+            and number not in found
+            and number + 1 < len(lines)
+            and _suspicion_kind(lines[number + 1]) is None
+        ):
+            kind = _suspicion_kind(f"{line}\n{lines[number + 1]}")
         if kind is not None:
             found[number] = kind
     return found
 
 
-def _touched(text: str) -> Iterator[int]:
+def _matched_lines(text: str) -> Iterator[int]:
     """Yield the numbers of lines in which a match lies, and of each line before one.
 
     A view of a text has as many lines as the text.
     """
-    for view in _views(text):
+    for view in _undisguised_views(text):
         number, at = 0, 0
-        for match in islice(_any().finditer(view), MAX_FOUND):
+        for match in islice(_combined_pattern().finditer(view), MAX_MATCHES):
             number, at = number + view.count("\n", at, match.start()), match.start()
             yield from range(max(number - 1, 0), number + match.group().count("\n") + 1)
 
 
-def _kind(text: str) -> str | None:
-    views = _views(text)
-    if not any(_any().search(view) for view in views):
+def _suspicion_kind(text: str) -> str | None:
+    views = _undisguised_views(text)
+    if not any(_combined_pattern().search(view) for view in views):
         return None
-    return next(kind for kind in PATTERNS if any(_pattern(PATTERNS[kind]).search(view) for view in views))
+    return next(kind for kind in PATTERNS if any(_compiled_pattern(PATTERNS[kind]).search(view) for view in views))
 
 
-def _views(text: str) -> tuple[str, ...]:
+def _undisguised_views(text: str) -> tuple[str, ...]:
     """Return the text as it reads, and without disguises: look-alikes, digits for letters, spaced letters."""
-    plain = compatible(text).casefold()
+    plain = normalized_text(text).casefold()
     bare = _SPACED.sub(lambda match: _SEPARATORS.sub("", match.group()), plain.translate(_LOOK_ALIKE))
     return (plain,) if bare == plain else (plain, bare)
 
 
-def _any() -> Any:
-    return _pattern("|".join(f"(?:{pattern})" for pattern in PATTERNS.values()))
+def _combined_pattern() -> Any:
+    return _compiled_pattern("|".join(f"(?:{pattern})" for pattern in PATTERNS.values()))
 
 
 @lru_cache(maxsize=len(PATTERNS) + 1)
-def _pattern(pattern: str) -> Any:
-    return compiled(pattern, never_capture=True, max_mem=_MAX_MEMORY)
+def _compiled_pattern(pattern: str) -> Any:
+    return compiled_pattern(pattern, never_capture=True, max_mem=_MAX_MEMORY)
 
 
 MAX_CHARS = 600_000
@@ -176,33 +181,33 @@ MAX_CHARS = 600_000
 MAX_MARKS = 50
 
 
-def sanitized(text: str) -> str:
+def sanitized_text(text: str) -> str:
     """Return the text, the same for the same text; a first line says what was done where anything was.
 
     Source: OWASP LLM01, "Prompt Injection"; the corpora in tests/corpora name more.
     """
     is_cut, text = len(text) > MAX_CHARS, text[:MAX_CHARS]
     removed = Counter[str]()
-    if not is_plain(text):
+    if not is_plain_ascii(text):
         text, removed = without_sequences(text)
         text, invisible = without_invisible(text)
         removed += invisible
     if is_page(text):
         text, hidden = without_hidden(text)
         removed += hidden
-    suspects = suspected(text)
-    notes = [*_removed(removed), *_marked(len(suspects))]
+    suspects = suspected_lines(text)
+    notes = [*_removal_notes(removed), *_mark_notes(len(suspects))]
     if is_cut:
         notes.append(f"left out all after {MAX_CHARS:,} characters")
     text = _with_marks(text, suspects) if suspects else text
     return f"[sanitized: {'; '.join(notes)}]\n{text}" if notes else text
 
 
-def _removed(counts: Counter[str]) -> list[str]:
+def _removal_notes(counts: Counter[str]) -> list[str]:
     return ["removed " + ", ".join(f"{count} {kind}" for kind, count in counts.items())] if counts else []
 
 
-def _marked(count: int) -> list[str]:
+def _mark_notes(count: int) -> list[str]:
     if not count:
         return []
     more = f", only the first {MAX_MARKS} of them marked" if count > MAX_MARKS else ""

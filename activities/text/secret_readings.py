@@ -57,7 +57,7 @@ class Reading:
 
     def spans(self, secrets: Iterable[str]) -> list[Span]:
         """Return where a secret is in what this was read from; of a decoded part always all of it."""
-        found = [span for secret in secrets for span in _places(self.text, secret)]
+        found = [span for secret in secrets for span in _occurrences(self.text, secret)]
         return self.sources(found)
 
     def sources(self, found: Iterable[Span]) -> list[Span]:
@@ -67,7 +67,7 @@ class Reading:
         return [(_source_start(marks, start), _source_end(marks, end)) for start, end in spans]
 
 
-def spelled(text: str, secrets: Sequence[str], as_bytes: Sequence[str]) -> list[Span]:
+def secret_spans(text: str, secrets: Sequence[str], as_bytes: Sequence[str]) -> list[Span]:
     """Return where secrets are spelled in notations that are read here, in order and apart from each other.
 
     Args:
@@ -77,11 +77,11 @@ def spelled(text: str, secrets: Sequence[str], as_bytes: Sequence[str]) -> list[
     """
     if not secrets:
         return []
-    found = _in_numbers(text, as_bytes)
+    found = _number_spans(text, as_bytes)
     if _ESCAPES.search(text):
-        unescaped = Reading(_ESCAPES.sub(_meant, text), lambda: _marks_of_escapes(text))
+        unescaped = Reading(_ESCAPES.sub(_decoded_escape, text), lambda: _escape_marks(text))
         found += unescaped.spans(secrets)
-        found += unescaped.sources(_in_numbers(unescaped.text, as_bytes))
+        found += unescaped.sources(_number_spans(unescaped.text, as_bytes))
     apart: list[Span] = []
     for start, end in sorted(found):
         if apart and start < apart[-1][1]:
@@ -91,7 +91,7 @@ def spelled(text: str, secrets: Sequence[str], as_bytes: Sequence[str]) -> list[
     return apart
 
 
-def _places(text: str, secret: str) -> Iterator[Span]:
+def _occurrences(text: str, secret: str) -> Iterator[Span]:
     at = -1
     while (at := text.find(secret, at + 1)) >= 0:
         yield at, at + len(secret)
@@ -113,80 +113,80 @@ def _source_end(marks: Sequence[tuple[Span, Span]], at: int) -> int:
     return source_end if at <= end else source_end + at - end
 
 
-def _meant(found: re.Match[str]) -> str:
+def _decoded_escape(found: re.Match[str]) -> str:
     return _MEANINGS[found.lastgroup or ""](found[0])
 
 
-def _decoded(data: bytes) -> str:
+def _decoded_bytes(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
         return data.decode("latin-1")
 
 
-def _point(escape: str) -> str:
+def _code_point(escape: str) -> str:
     point = int(escape.strip("\\uU{}"), 16)
     return chr(point) if point < 0x110000 else escape
 
 
 _MEANINGS: dict[str, Callable[[str], str]] = {
     "html": html.unescape,
-    "address": lambda escape: _decoded(bytes.fromhex(escape.replace("%", ""))),
-    "bytes": lambda escape: _decoded(bytes.fromhex(escape.replace("\\x", ""))),
-    "octal": lambda escape: _decoded(bytes(int(digits, 8) for digits in escape.split("\\")[1:])),
+    "address": lambda escape: _decoded_bytes(bytes.fromhex(escape.replace("%", ""))),
+    "bytes": lambda escape: _decoded_bytes(bytes.fromhex(escape.replace("\\x", ""))),
+    "octal": lambda escape: _decoded_bytes(bytes(int(digits, 8) for digits in escape.split("\\")[1:])),
     "units": lambda escape: bytes.fromhex(escape.replace("\\u", "")).decode("utf-16-be", "replace"),
-    "point": _point,
+    "point": _code_point,
     "named": lambda escape: {"n": "\n", "r": "\r", "t": "\t"}[escape[1]],
     "itself": lambda escape: escape[1],
 }
 """By the group of `_ESCAPES`."""
 
 
-def _marks_of_escapes(text: str) -> list[tuple[Span, Span]]:
+def _escape_marks(text: str) -> list[tuple[Span, Span]]:
     marks: list[tuple[Span, Span]] = []
     at = length = 0
     for found in _ESCAPES.finditer(text):
         start = length + found.start() - at
-        length = start + len(_meant(found))
+        length = start + len(_decoded_escape(found))
         marks.append(((start, length), found.span()))
         at = found.end()
     return marks
 
 
-def _in_numbers(text: str, as_bytes: Sequence[str]) -> list[Span]:
+def _number_spans(text: str, as_bytes: Sequence[str]) -> list[Span]:
     """Return where numbers stand for the bytes of a secret."""
     found: list[Span] = []
     for base, pattern in _LISTS.items():
         for run in pattern.finditer(text):
-            found += _in_list(run, base, as_bytes)
+            found += _list_spans(run, base, as_bytes)
     lines = list(_DUMP_LINE.finditer(text))
-    words = [_words(line) for line in lines]
-    for read in _WORDS:
+    words = [_dump_words(line) for line in lines]
+    for read in _WORD_DECODERS:
         parts = [read(each) for each in words]
-        found += _of_bytes(b"".join(parts), partial(_lines_of, lines, parts)).spans(as_bytes)
+        found += _bytes_reading(b"".join(parts), partial(_line_positions, lines, parts)).spans(as_bytes)
     return found
 
 
-def _in_list(run: re.Match[str], base: int, as_bytes: Sequence[str]) -> Iterator[Span]:
+def _list_spans(run: re.Match[str], base: int, as_bytes: Sequence[str]) -> Iterator[Span]:
     number = _NUMBER[base]
     data = bytes(int(digits, base) & 0xFF for digits in number.findall(run.string, *run.span()))
     for step in (slice(None), slice(1, None, 2)):  # the second: each has its index, {"0": 115, "1": 107}
-        yield from _of_bytes(data[step], partial(_numbers_of, run, number, step)).spans(as_bytes)
+        yield from _bytes_reading(data[step], partial(_number_positions, run, number, step)).spans(as_bytes)
 
 
-def _of_bytes(data: bytes, sources: Callable[[], Sequence[Span]]) -> Reading:
+def _bytes_reading(data: bytes, sources: Callable[[], Sequence[Span]]) -> Reading:
     return Reading(data.decode("latin-1"), lambda: [((at, at + 1), span) for at, span in enumerate(sources())])
 
 
-def _numbers_of(run: re.Match[str], number: re.Pattern[str], step: slice) -> list[Span]:
+def _number_positions(run: re.Match[str], number: re.Pattern[str], step: slice) -> list[Span]:
     return [found.span() for found in number.finditer(run.string, *run.span())][step]
 
 
-def _lines_of(lines: Sequence[re.Match[str]], parts: Sequence[bytes]) -> list[Span]:
+def _line_positions(lines: Sequence[re.Match[str]], parts: Sequence[bytes]) -> list[Span]:
     return [line.span() for line, part in zip(lines, parts, strict=True) for _ in part]
 
 
-def _words(line: re.Match[str]) -> list[str]:
+def _dump_words(line: re.Match[str]) -> list[str]:
     words: list[str] = line["words"].split()
     offset: str = line["offset"] or ""
     if offset and line.string[line.end("offset")] == ":":
@@ -195,7 +195,7 @@ def _words(line: re.Match[str]) -> list[str]:
     return [offset, *words] if offset and len(offset) == len(words[0]) else words
 
 
-def _in_order(words: list[str]) -> bytes:
+def _ordered_bytes(words: list[str]) -> bytes:
     """Return the bytes of words of hexadecimal digits, all as long as the first; only the last may be shorter."""
     size = len(words[0])
     count = next((number for number, word in enumerate(words) if len(word) != size), len(words))
@@ -205,13 +205,13 @@ def _in_order(words: list[str]) -> bytes:
     return bytes.fromhex(digits) if len(digits) % 2 == 0 else b""
 
 
-def _swapped(words: list[str]) -> bytes:
+def _swapped_hex_bytes(words: list[str]) -> bytes:
     """Return the bytes of words that are hexadecimal numbers of a little-endian machine; the last may be shorter."""
     size = min(len(words[0]), 16)
     return b"".join(bytes.fromhex(word)[::-1] for word in words if len(word) % 2 == 0 and len(word) <= size)
 
 
-def _swapped_octal(words: list[str]) -> bytes:
+def _swapped_octal_bytes(words: list[str]) -> bytes:
     """Return the bytes of words as `od` writes them unasked: octal numbers of a little-endian machine."""
     try:
         return b"".join((int(word, 8) & 0xFFFF).to_bytes(2, "little") for word in words if len(word) == 6)
@@ -219,7 +219,7 @@ def _swapped_octal(words: list[str]) -> bytes:
         return b""
 
 
-def _in_base(base: int) -> Callable[[list[str]], bytes]:
+def _word_decoder(base: int) -> Callable[[list[str]], bytes]:
     def read(words: list[str]) -> bytes:
         try:
             return bytes(int(word, base) for word in words)
@@ -229,5 +229,5 @@ def _in_base(base: int) -> Callable[[list[str]], bytes]:
     return read
 
 
-_WORDS = (_in_order, _swapped, _swapped_octal, _in_base(8), _in_base(10))
+_WORD_DECODERS = (_ordered_bytes, _swapped_hex_bytes, _swapped_octal_bytes, _word_decoder(8), _word_decoder(10))
 """What the words of a dump can stand for."""

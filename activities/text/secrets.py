@@ -15,7 +15,7 @@ from urllib.parse import quote, quote_plus, unquote
 from pydantic import BaseModel
 
 from orga.activities.ports import ToolError
-from orga.activities.text.secret_readings import spelled
+from orga.activities.text.secret_readings import secret_spans
 
 _NAME = re.compile(
     r"(?i)(?:key|token|secret|password|passwd|passphrase|credentials?|headers|auth|authorization|bearer"
@@ -24,31 +24,33 @@ _NAME = re.compile(
 )
 """What it ends in: `OPENAI_API_KEY`, `OTEL_EXPORTER_OTLP_HEADERS`."""
 
-_FOLDER = frozenset({"PWD"})
+_FOLDER_VARIABLES = frozenset({"PWD"})
 """What every shell sets to the folder it is in; hiding that would hole each path of a project."""
 
 _PARTS = re.compile(r"[,\r\n]")
 """Between the keys of a list, the lines of one."""
 
-_WITHIN = re.compile(
+_EMBEDDED_SECRET = re.compile(
     r"(?i)://[^\s/?#:@]*:([^\s/?#]+)@"  # the password of an address
     r"|https?://([^\s/?#:@]+)@"  # a token in front of a host
     r"|(?:password|passwd|pwd|accountkey|sharedaccesskey|secret|token|api_?key|\bsig)=([^;&\s'\"]+)"
 )
 
-COMMON = frozenset({"postgres", "password", "passw0rd", "changeme", "changeit", "localhost", "username", "minioadmin"})
+COMMON_VALUES = frozenset(
+    {"postgres", "password", "passw0rd", "changeme", "changeit", "localhost", "username", "minioadmin"}
+)
 """Values that stand in every other text; hiding them would hole it and protect nothing."""
 
 
 def secret_values(environment: Mapping[str, str], also: Iterable[str] = ()) -> Iterator[str]:
     """Yield what is secret in the variables, those in `also` whatever their names end in."""
-    names = {*filter(_NAME.search, environment.keys() - _FOLDER), *also}
+    names = {*filter(_NAME.search, environment.keys() - _FOLDER_VARIABLES), *also}
     named = [environment.get(name, "") for name in names]
     values = [each for value in named for each in _with_parts(value)]
     for value in environment.values():
-        values += [found for match in _WITHIN.finditer(value) for found in filter(None, match.groups())]
-        values += _fields(value)
-    yield from (form for value in values for form in {value, unquote(value)} if form.lower() not in COMMON)
+        values += [found for match in _EMBEDDED_SECRET.finditer(value) for found in filter(None, match.groups())]
+        values += _json_secrets(value)
+    yield from (form for value in values for form in {value, unquote(value)} if form.lower() not in COMMON_VALUES)
 
 
 def _with_parts(value: str) -> Iterator[str]:
@@ -56,7 +58,7 @@ def _with_parts(value: str) -> Iterator[str]:
     yield from (part for part in map(str.strip, _PARTS.split(value)) if not part.startswith("-----"))
 
 
-def _fields(text: str) -> Iterator[str]:
+def _json_secrets(text: str) -> Iterator[str]:
     """Yield the secrets of a JSON object, as an account of a cloud's service is one."""
     try:
         given: Any = json.loads(text) if text.lstrip().startswith("{") else None
@@ -74,16 +76,16 @@ MIN_CHARS = 6
 """Of a spelling; base64 cut to what does not depend on its surroundings is shorter than what it stands for."""
 
 _ESCAPE = re.compile(r"%[0-9A-F]{2}")
-_AS_IN_JSON = tuple(
+_JSON_ESCAPES = tuple(
     str.maketrans({character: form % ord(character) for character in escaped})
     for form in ("\\u%04x", "\\u%04X")
     for escaped in ("&<>", "&<>='", "&<>'+`", "&<>'\"+`")
 )
 """What Go, Gson and .NET escape beside what JSON needs; PHP writes `\\/`."""
-_AS_IN_TEMPLATES = str.maketrans({character: f"&#x{ord(character):X};" for character in "/=`"})
+_TEMPLATE_ESCAPES = str.maketrans({character: f"&#x{ord(character):X};" for character in "/=`"})
 """What Mustache and its like escape beside what HTML needs."""
 
-_OF_BYTES = (
+_BYTE_FORMATS = (
     *((f"%02{digits}", between) for digits in "xX" for between in ("", " ", ":", "-", ",")),
     *((f"{mark}%02{digits}", "") for digits in "xX" for mark in ("\\x", "%%")),
     *(("0x%02x", between) for between in (" ", ",", ", ")),
@@ -92,45 +94,45 @@ _OF_BYTES = (
 )
 """How a byte is written, and what stands between two."""
 
-_OF_UNITS = ("\\u%04x", "\\u%04X")
+_UNIT_FORMATS = ("\\u%04x", "\\u%04X")
 """Of UTF-16, as in JSON."""
 
-_OF_CHARACTERS = ("&#%d;", "&#x%x;", "&#x%X;", "\\u{%x}")
+_CHARACTER_FORMATS = ("&#%d;", "&#x%x;", "&#x%X;", "\\u{%x}")
 
 
 def spellings(value: str) -> Iterator[str]:
     """Yield a value as it is, in JSON and in Python's representation, one of these in another, and encoded."""
-    once = _escaped(value)
-    yield from once.union(*map(_escaped, once))
+    once = _escaped_forms(value)
+    yield from once.union(*map(_escaped_forms, once))
     data = value.encode(errors="replace")
     wide = value.encode("utf-16-le", errors="replace")  # as PowerShell encodes it
-    in_base64 = (*_in_base64(data), *_in_base64(wide))
-    twice = [form for once in encoded_once(value) for form in encoded_once(once)]
-    in_bases = (*in_base64, *_within(b32encode, data, 5, range(5)))
-    for encoded in (_in_addresses(value), in_bases, twice, _in_digits(value, data), [wide.hex()], _in_markup(value)):
+    in_base64 = (*_base64_forms(data), *_base64_forms(wide))
+    twice = [form for once in encoded_forms(value) for form in encoded_forms(once)]
+    in_bases = (*in_base64, *_shifted_forms(b32encode, data, 5, range(5)))
+    for encoded in (_url_forms(value), in_bases, twice, _digit_forms(value, data), [wide.hex()], _markup_forms(value)):
         yield from (text for text in encoded if len(text) >= MIN_CHARS)
 
 
-def encoded_once(value: str) -> Iterator[str]:
+def encoded_forms(value: str) -> Iterator[str]:
     """Yield what base64 and hexadecimal digits show of a value."""
     data = value.encode(errors="replace")
     digits = data.hex()
-    yield from (text for text in (*_in_base64(data), digits, digits.upper()) if len(text) >= MIN_CHARS)
+    yield from (text for text in (*_base64_forms(data), digits, digits.upper()) if len(text) >= MIN_CHARS)
 
 
-def _escaped(value: str) -> set[str]:
+def _escaped_forms(value: str) -> set[str]:
     written = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
     of_others = {text.replace("/", "\\/") for text in written}
-    of_others |= {text.translate(table) for text in (*written, *_without_marks(written)) for table in _AS_IN_JSON}
+    of_others |= {text.translate(table) for text in (*written, *_without_quotes(written)) for table in _JSON_ESCAPES}
     return {value, repr(value)[1:-1], *written, *of_others}
 
 
-def _without_marks(written: Iterable[str]) -> Iterator[str]:
+def _without_quotes(written: Iterable[str]) -> Iterator[str]:
     """Yield JSON whose quotes are left to be escaped by their number."""
     yield from (text.replace('\\"', '"') for text in written if '\\"' in text)
 
 
-def _in_addresses(value: str) -> Iterator[str]:
+def _url_forms(value: str) -> Iterator[str]:
     """Yield what stands in a URL: how much is escaped differs, and so does the case of escapes."""
     for text in (
         quote(value, safe="", errors="replace"),
@@ -145,15 +147,15 @@ def _in_addresses(value: str) -> Iterator[str]:
         yield quote(text, safe="")  # an address within an address
 
 
-def _in_base64(data: bytes) -> Iterator[str]:
+def _base64_forms(data: bytes) -> Iterator[str]:
     encoders: Iterable[Callable[[bytes], bytes]] = (b64encode, urlsafe_b64encode)
     for encode in encoders:
-        yield from _within(encode, data, 6, range(3))
+        yield from _shifted_forms(encode, data, 6, range(3))
     yield b64encode(data).decode().rstrip("=")
     yield b32encode(data).decode().rstrip("=")
 
 
-def _within(encode: Callable[[bytes], bytes], data: bytes, bits: int, shifts: Iterable[int]) -> Iterator[str]:
+def _shifted_forms(encode: Callable[[bytes], bytes], data: bytes, bits: int, shifts: Iterable[int]) -> Iterator[str]:
     """Yield what an encoded text shows of a value, wherever in it that is: `user:value` shifts it by some bytes.
 
     The characters at both ends depend on the neighbours, too, and are left out.
@@ -169,27 +171,27 @@ def _within(encode: Callable[[bytes], bytes], data: bytes, bits: int, shifts: It
         yield shown[-(-before * 8 // bits) : (before + len(data)) * 8 // bits]
 
 
-def _in_digits(value: str, data: bytes) -> Iterator[str]:
-    for form, between in _OF_BYTES:
+def _digit_forms(value: str, data: bytes) -> Iterator[str]:
+    for form, between in _BYTE_FORMATS:
         yield between.join(form % byte for byte in data)
-    for form in _OF_UNITS:
-        yield "".join(form % unit for unit in _units(value))
-    for form in _OF_CHARACTERS:
+    for form in _UNIT_FORMATS:
+        yield "".join(form % unit for unit in _utf16_units(value))
+    for form in _CHARACTER_FORMATS:
         yield "".join(form % ord(character) for character in value)
 
 
-def _units(value: str) -> Iterator[int]:
+def _utf16_units(value: str) -> Iterator[int]:
     encoded = value.encode("utf-16-be", "replace")
     for at in range(0, len(encoded), 2):
         yield int.from_bytes(encoded[at : at + 2], "big")
 
 
-def _in_markup(value: str) -> Iterator[str]:
+def _markup_forms(value: str) -> Iterator[str]:
     yield html.escape(value)
     yield html.escape(value, quote=False)
     yield html.escape(value).replace("&#x27;", "&#39;")
     yield html.escape(value).replace("&#x27;", "&#39;").replace("&quot;", "&#34;")
-    yield html.escape(value).translate(_AS_IN_TEMPLATES)
+    yield html.escape(value).translate(_TEMPLATE_ESCAPES)
     yield value[::-1]
 
 
@@ -199,24 +201,24 @@ MIN_GUESSED_CHARS = 8
 MIN_SECRET_CHARS = 6
 """Of a value that somebody said is a secret."""
 
-HIDDEN = "[redacted]"
+REDACTED = "[redacted]"
 
 _PART_CHARS = 4
 """From so many characters on a part of a secret is left out where a cut has parted it."""
 
-_ENDS_EARLY = re.compile(r"\n\[(?:cut at |line \d+ is cut |\.\.\. [\d,]+ bytes left out )|…(?=\n|\Z)")
+_CUT_END = re.compile(r"\n\[(?:cut at |line \d+ is cut |\.\.\. [\d,]+ bytes left out )|…(?=\n|\Z)")
 """What our tools write behind a text that they cut at its end."""
 
-_BEGINS_LATE = re.compile(r"bytes left out \.\.\.\]\n|characters of its output:\n|[:-] …")
+_CUT_BEGINNING = re.compile(r"bytes left out \.\.\.\]\n|characters of its output:\n|[:-] …")
 """And ahead of one that they cut at its beginning."""
 
-_BETWEEN = r"(?:(?:\\r)?\\n)?[ \t\"'+,.&]{0,6}(?:\r?\n[ \t]{0,40}(?:\d{1,9}\t|> |[\"'])?|(?<=\\n))"
+_LINE_WRAP = r"(?:(?:\\r)?\\n)?[ \t\"'+,.&]{0,6}(?:\r?\n[ \t]{0,40}(?:\d{1,9}\t|> |[\"'])?|(?<=\\n))"
 """The end of a line, as it is or within a string of a source, and what stands before the next: its number, a quote."""
 
-_WRAPPED = re.compile(rf"(?<![\w+/=-])(?:[\w+/-]{{16,}}{_BETWEEN})+[\w+/=-]+", re.ASCII)
+_WRAPPED = re.compile(rf"(?<![\w+/=-])(?:[\w+/-]{{16,}}{_LINE_WRAP})+[\w+/=-]+", re.ASCII)
 """Lines as `base64`, MIME and PEM break them."""
 
-_SEPARATOR = re.compile(_BETWEEN, re.ASCII)
+_WRAP_SEPARATOR = re.compile(_LINE_WRAP, re.ASCII)
 
 R = TypeVar("R", bound=BaseModel)
 
@@ -234,7 +236,7 @@ class KnownSecrets:
         """Take values that have at least so many characters, in every spelling that a text may have of them."""
         worth = {value for value in values if len(value) >= least}
         texts = sorted({form for value in worth for form in spellings(value)}, key=len, reverse=True)
-        return cls(tuple(texts), tuple({form for value in worth for form in (value, *encoded_once(value))}))
+        return cls(tuple(texts), tuple({form for value in worth for form in (value, *encoded_forms(value))}))
 
     @classmethod
     def of_environment(
@@ -256,24 +258,24 @@ class KnownSecrets:
 
     def hidden(self, text: str, *, is_cut: bool = False) -> str:
         """Return the text without them, nor, where its end was cut off, with the beginning of one."""
-        text = _WRAPPED.sub(self._unwrapped, text) if self.texts else text
+        text = _WRAPPED.sub(self._unwrap, text) if self.texts else text
         for secret in self.texts:
-            text = text.replace(secret, HIDDEN)
-        for start, end in reversed(spelled(text, self.decoded, self._as_bytes)):
-            text = text[:start] + HIDDEN + text[end:]
-        return text[: len(text) - self._begun(text)] if is_cut else text
+            text = text.replace(secret, REDACTED)
+        for start, end in reversed(secret_spans(text, self.decoded, self._as_bytes)):
+            text = text[:start] + REDACTED + text[end:]
+        return text[: len(text) - self._begun_chars(text)] if is_cut else text
 
     def hidden_at_cuts(self, text: str) -> str:
         """Return the text of one of our tools without what is left of a secret where the tool has cut it in two."""
         if not self.texts:
             return text
-        ends = {mark.start() for mark in _ENDS_EARLY.finditer(text)}
-        begins = {mark.end() for mark in _BEGINS_LATE.finditer(text)}
+        ends = {mark.start() for mark in _CUT_END.finditer(text)}
+        begins = {mark.end() for mark in _CUT_BEGINNING.finditer(text)}
         pieces: list[str] = []
         for start, end in pairwise(sorted({0, len(text), *ends, *begins})):
             piece = text[start:end]
-            piece = piece[self._ended(piece) :] if start in begins else piece
-            pieces.append(piece[: len(piece) - self._begun(piece)] if end in ends else piece)
+            piece = piece[self._ended_chars(piece) :] if start in begins else piece
+            pieces.append(piece[: len(piece) - self._begun_chars(piece)] if end in ends else piece)
         return "".join(pieces)
 
     def hidden_in(self, record: R) -> R:
@@ -281,28 +283,28 @@ class KnownSecrets:
         if not self.texts:
             return record
         value = record.model_dump(mode="json", exclude_unset=True)
-        fresh = self._hidden_in(value)
+        fresh = self._redact_value(value)
         return record if fresh == value else type(record).model_validate(fresh)
 
     def left_out_of(self, error: ToolError) -> ToolError:
         """Return the error without them."""
         return ToolError(self.hidden(str(error)), kind=error.kind, retryable=error.retryable, acted=error.acted)
 
-    def _unwrapped(self, found: re.Match[str]) -> str:
+    def _unwrap(self, found: re.Match[str]) -> str:
         """Return lines of base64 as one where a secret stands across their ends."""
-        joined = _SEPARATOR.sub("", found[0])
+        joined = _WRAP_SEPARATOR.sub("", found[0])
         return joined if any(secret in joined for secret in self.texts) else found[0]
 
-    def _begun(self, text: str) -> int:
+    def _begun_chars(self, text: str) -> int:
         """Return how many characters at the end are the beginning of one."""
         if not self._first_parts.search(text, max(len(text) - self.longest, 0)):
             return 0
-        return max((_begun_of(form, text) for form in self.texts), default=0)
+        return max((_begun_length(form, text) for form in self.texts), default=0)
 
-    def _ended(self, text: str) -> int:
+    def _ended_chars(self, text: str) -> int:
         """Return how many characters at the beginning are the end of one."""
         first = text[:_PART_CHARS]
-        return max((_ended_of(form, first, text) for form in self.texts if first in form), default=0)
+        return max((_ended_length(form, first, text) for form in self.texts if first in form), default=0)
 
     @cached_property
     def _as_bytes(self) -> tuple[str, ...]:
@@ -312,18 +314,18 @@ class KnownSecrets:
     def _first_parts(self) -> re.Pattern[str]:
         return re.compile("|".join(sorted({re.escape(form[:_PART_CHARS]) for form in self.texts})))
 
-    def _hidden_in(self, value: Any) -> Any:
+    def _redact_value(self, value: Any) -> Any:
         if isinstance(value, str):
             return self.hidden(value)
         if isinstance(value, list):
-            return [self._hidden_in(item) for item in cast("list[Any]", value)]
+            return [self._redact_value(item) for item in cast("list[Any]", value)]
         if isinstance(value, dict):
             pairs = cast("dict[str, Any]", value).items()
-            return {self.hidden(key): self._hidden_in(item) for key, item in pairs}
+            return {self.hidden(key): self._redact_value(item) for key, item in pairs}
         return value
 
 
-def _begun_of(form: str, text: str) -> int:
+def _begun_length(form: str, text: str) -> int:
     at = max(len(text) - len(form) + 1, 0)
     while (at := text.find(form[:_PART_CHARS], at)) >= 0:
         if form.startswith(text[at:]):
@@ -332,7 +334,7 @@ def _begun_of(form: str, text: str) -> int:
     return 0
 
 
-def _ended_of(form: str, first: str, text: str) -> int:
+def _ended_length(form: str, first: str, text: str) -> int:
     at = 0
     while len(first) == _PART_CHARS and (at := form.find(first, at)) >= 0:
         if text.startswith(form[at:]):

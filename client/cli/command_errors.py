@@ -9,8 +9,8 @@ from errno import EDQUOT, ENAMETOOLONG, ENOENT, ENOSPC
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.cli.exit_codes import ExitCode, UsageError
-from orga.client.cli.shown.text import alarm, behind
-from orga.client.cli.workbench.trust import is_trusted_now
+from orga.client.cli.shown.text import hanging_lines, write_warning
+from orga.client.cli.workbench.trust import ask_for_trust
 from orga.client.config.file import ConfigError
 from orga.client.config.trust.check import Untrusted
 from orga.client.errors import (
@@ -25,15 +25,15 @@ from orga.client.errors import (
 )
 from orga.client.history.boundaries import NoSuchIteration
 from orga.client.history.prompts import NoPrompt
-from orga.client.journal.file import Unwritable
+from orga.client.journal.file import UnwritableJournal
 from orga.client.policies.explained import NoSuchVerdict
 from orga.client.server.endpoint import ServerUnavailable
-from orga.client.server.server_errors import reason_of
+from orga.client.server.server_errors import error_reason
 from orga.workflows.types.record import InvalidInput
 
-_EXPECTED = (UsageError, InvalidInput, OrgaError, ServerUnavailable, RPCError, OSError)
+_EXPECTED_ERRORS = (UsageError, InvalidInput, OrgaError, ServerUnavailable, RPCError, OSError)
 
-_OF_USAGE = (
+_USAGE_ERRORS = (
     UsageError,
     InvalidInput,
     ConfigError,
@@ -46,13 +46,13 @@ _OF_USAGE = (
     NoPrompt,
     NoSuchVerdict,
     Refused,
-    Unwritable,
+    UnwritableJournal,
 )
 
 
-def of_error(error: BaseException) -> ExitCode:
+def error_exit_code(error: BaseException) -> ExitCode:
     """Return the code for an error that ends a command."""
-    if isinstance(error, _OF_USAGE):
+    if isinstance(error, _USAGE_ERRORS):
         return ExitCode.USAGE
     if isinstance(error, RunFailed):  # a worker refuses what only it can check: agent, tools, model
         return ExitCode.USAGE if str(error).startswith("InvalidInput") else ExitCode.FAILED
@@ -65,33 +65,33 @@ def of_error(error: BaseException) -> ExitCode:
     return ExitCode.FAILED
 
 
-_REFUSED = re.compile(r"^(InvalidInput: )+")
+_REFUSAL_PREFIX = re.compile(r"^(InvalidInput: )+")
 
 
-def ended_by(error: Exception, again: Callable[[], int]) -> int:
+def report_error(error: Exception, again: Callable[[], int]) -> int:
     """Return the exit code of a command that ended so, and say why; `ORGA_DEBUG=1` shows all.
 
     What a person at the terminal trusts meanwhile is asked once, and then it runs `again`.
     """
-    if isinstance(error, Untrusted) and is_trusted_now(error):
+    if isinstance(error, Untrusted) and ask_for_trust(error):
         return again()
     if os.environ.get("ORGA_DEBUG"):
         traceback.print_exc()
-    alarm(*behind("orga: ", _text(error)))
-    return of_error(error)
+    write_warning(*hanging_lines("orga: ", _error_text(error)))
+    return error_exit_code(error)
 
 
-def _text(error: Exception) -> str:
-    if not isinstance(error, _EXPECTED):  # never a traceback, unless it is asked for
+def _error_text(error: Exception) -> str:
+    if not isinstance(error, _EXPECTED_ERRORS):  # never a traceback, unless it is asked for
         return f"defect: {type(error).__name__}: {error} (ORGA_DEBUG=1 shows where)"
     if isinstance(error, RPCError):
-        return f"the Temporal server answered {error.status.name.lower()}: {reason_of(error)}; see: orga doctor"
+        return f"the Temporal server answered {error.status.name.lower()}: {error_reason(error)}; see: orga doctor"
     if isinstance(error, RunFailed):
-        return _REFUSED.sub("", str(error))
-    return _of_system(error) if isinstance(error, OSError) else str(error)
+        return _REFUSAL_PREFIX.sub("", str(error))
+    return _os_error_text(error) if isinstance(error, OSError) else str(error)
 
 
-def _of_system(error: OSError) -> str:
+def _os_error_text(error: OSError) -> str:
     """Return what the operating system refused, in words, with the remedy where there is one."""
     if error.errno in {ENOSPC, EDQUOT}:
         where = f"{error.filename}: " if error.filename else ""

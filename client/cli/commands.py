@@ -10,13 +10,13 @@ from orga.isolated import loading
 
 C = TypeVar("C", bound=Any)
 
-HELP = ["--help", "-h"]
+HELP_OPTIONS = ["--help", "-h"]
 
 
 def with_plain_flags(command: C) -> C:
     """Return the command, and all in its group, with `-h` for `--help` and flags whose help names no type."""
-    command.context_settings = {**command.context_settings, "help_option_names": HELP}
-    helping = command.get_help_option(command.context_class(command, help_option_names=HELP))
+    command.context_settings = {**command.context_settings, "help_option_names": HELP_OPTIONS}
+    helping = command.get_help_option(command.context_class(command, help_option_names=HELP_OPTIONS))
     for option in (*command.params, *([helping] if helping else [])):
         if getattr(option, "is_flag", False):
             option.metavar = ""
@@ -25,44 +25,44 @@ def with_plain_flags(command: C) -> C:
     return command
 
 
-NEWEST = "\0newest"
+NEWEST_RUN = "\0newest"
 """In place of an id: what `--last` stands for. Nobody can type it."""
 
-ARGUMENT = "run"
+RUN_ARGUMENT = "run"
 """What the argument is called that takes a run."""
 
-OPTION = "--last"
+LAST_OPTION = "--last"
 
 
-class OfRun(TyperCommand):
+class LastRunCommand(TyperCommand):
     """Takes `--last` where it takes a run; other commands are left as they are."""
 
     def __init__(self, *arguments: Any, **extra: Any) -> None:
         super().__init__(*arguments, **extra)
         places = [at for at, each in enumerate(self.params) if isinstance(each, TyperArgument)]
-        self._takes_run = any(self.params[at].name == ARGUMENT for at in places)
+        self._takes_run = any(self.params[at].name == RUN_ARGUMENT for at in places)
         if self._takes_run:
-            self.params.insert(max(places) + 1, _option(_HELP_OF.get(str(self.name), _HELP)))
+            self.params.insert(max(places) + 1, _last_option(_LAST_HELP_BY_COMMAND.get(str(self.name), _LAST_HELP)))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the newest run in the place of the ID, which comes first."""
-        if self._takes_run and OPTION in args:
+        if self._takes_run and LAST_OPTION in args:
             given, _, _ = self.make_parser(ctx).parse_args(args=[*args])
-            args = [NEWEST, *args] if given.get(_NAME) else args
+            args = [NEWEST_RUN, *args] if given.get(_LAST_PARAMETER) else args
         return super().parse_args(ctx, args)
 
 
-_NAME = "last"
+_LAST_PARAMETER = "last"
 
 
-_HELP = "In place of ID: the newest run of this folder."
+_LAST_HELP = "In place of ID: the newest run of this folder."
 
-_HELP_OF = {"chat": "In place of ID: the newest session of this folder that has not ended."}
+_LAST_HELP_BY_COMMAND = {"chat": "In place of ID: the newest session of this folder that has not ended."}
 """Of the command that takes another run for it."""
 
 
-def _option(told: str) -> Any:
-    def declared(last: Annotated[bool, typer.Option(OPTION, help=told)] = False) -> None: ...
+def _last_option(told: str) -> Any:
+    def declared(last: Annotated[bool, typer.Option(LAST_OPTION, help=told)] = False) -> None: ...
 
     alone = typer.Typer(add_completion=False)
     alone.command()(declared)
@@ -71,7 +71,7 @@ def _option(told: str) -> Any:
     return option
 
 
-class Command(NamedTuple):
+class CommandEntry(NamedTuple):
     """One command."""
 
     name: str
@@ -83,101 +83,101 @@ class Command(NamedTuple):
     """Whether a worker is begun ahead of it, for the case that none polls."""
 
 
-COMMANDS: dict[str, tuple[Command, ...]] = {
+COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
     "Runs": (
-        Command(
+        CommandEntry(
             "run",
             "orga.client.cli.start.run:run",
             "Start an agent on a task and follow it: answer on stdout, progress on stderr.",
             True,
         ),
-        Command(
+        CommandEntry(
             "goal",
             "orga.client.cli.start.goal:goal",
             "Pursue a goal: plan, carry out, evaluate, decide, until a final answer can be given.",
             True,
         ),
-        Command(
+        CommandEntry(
             "chat",
             "orga.client.cli.chat.command:chat",
             "Talk with an agent: each message is a turn with limits of its own, and it remembers the turns before.",
         ),
-        Command(
+        CommandEntry(
             "attach",
             "orga.client.cli.start.run:attach",
             "Follow a run from its beginning to its end, as `orga run` does; works itself when no worker polls.",
         ),
-        Command(
+        CommandEntry(
             "list",
             "orga.client.cli.inspect.runs:list_runs",
             "List runs, newest first: what they are for, where they stand, what they cost, in which folder.",
         ),
-        Command(
+        CommandEntry(
             "status",
             "orga.client.cli.inspect.status:status",
             "Show where a run stands: phase, budgets, what waits for a person, open circuits, delegates, dead letters.",
         ),
-        Command(
+        CommandEntry(
             "conversation",
             "orga.client.cli.inspect.conversation:conversation",
             "Show what the model would see now: instructions, task, calls, results; no worker is needed.",
         ),
-        Command(
+        CommandEntry(
             "open",
             "orga.client.cli.inspect.conversation:open_run",
             "Open a run in the Temporal UI, in your browser, and write the address.",
         ),
-        Command(
+        CommandEntry(
             "journal",
             "orga.client.cli.inspect.journal:journal",
             "Show the journal of a run, live or ended; no worker is needed.",
         ),
-        Command(
+        CommandEntry(
             "steps",
             "orga.client.cli.inspect.steps:steps",
             "Show what each phase of a goal brought: steps, scores, decisions, time, what it heard and what went "
             "wrong.",
         ),
-        Command(
+        CommandEntry(
             "verify",
             "orga.client.cli.inspect.verify:verify",
             "Replay every history of a run, rebuild contexts and journal from it, count its result anew; no worker is "
             "needed.",
         ),
-        Command(
+        CommandEntry(
             "schedule",
             "orga.client.cli.schedule.app:app",
             "Goals and runs that come again and again: Temporal starts them by the clock.",
         ),
     ),
     "Steering a run": (
-        Command(
+        CommandEntry(
             "steer",
             "orga.client.cli.steer.intervene:steer",
             "Guide the next reasoning step of a run; guidance is kept in order and never lost.",
         ),
-        Command(
+        CommandEntry(
             "add-context",
             "orga.client.cli.steer.intervene:add_context",
             "Add to what the agent knows for the rest of the run.",
         ),
-        Command(
+        CommandEntry(
             "pause",
             "orga.client.cli.steer.intervene:pause",
             "Stop a run before its next phase; its clock and budgets stand still.",
         ),
-        Command("resume", "orga.client.cli.steer.intervene:resume", "Let a paused run go on."),
-        Command(
+        CommandEntry("resume", "orga.client.cli.steer.intervene:resume", "Let a paused run go on."),
+        CommandEntry(
             "abort",
             "orga.client.cli.steer.intervene:abort",
             "Cancel what a run does right now and end it; its result keeps all that was gathered.",
         ),
-        Command(
+        CommandEntry(
             "rewind",
             "orga.client.cli.steer.rewind:rewind",
             "Let a run, live or ended, go on from the end of an earlier iteration, with the clock it had then.",
         ),
-        Command(
+        CommandEntry(
             "fork",
             "orga.client.cli.steer.fork:fork",
             "Start a run that shares another's past up to an iteration, print its id, and leave; the other is left "
@@ -185,141 +185,141 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         ),
     ),
     "Deciding for a run": (
-        Command(
+        CommandEntry(
             "inbox",
             "orga.client.cli.inspect.inbox:inbox",
             "Show what waits for a person in all runs, oldest run first, each with the command that decides it.",
         ),
-        Command(
+        CommandEntry(
             "answer",
             "orga.client.cli.steer.resolve:answer",
             "Answer the question that a run or a goal waits with; it goes on by that.",
         ),
-        Command(
+        CommandEntry(
             "override",
             "orga.client.cli.steer.override:override",
             "Have this done in place of the step of a goal that is due next; what runs already goes on.",
         ),
-        Command(
+        CommandEntry(
             "approve",
             "orga.client.cli.steer.approve:approve",
             "Let calls run that wait for a yes; APPROVAL may be left out where the run holds only one.",
         ),
-        Command(
+        CommandEntry(
             "deny",
             "orga.client.cli.steer.approve:deny",
             "Turn calls down that wait for a yes; the model reads the reason and goes on.",
         ),
-        Command(
+        CommandEntry(
             "resolve",
             "orga.client.cli.steer.resolve:resolve",
             "Decide what a run waits for; its ESCALATION may be left out where only one waits.",
         ),
-        Command(
+        CommandEntry(
             "extend",
             "orga.client.cli.steer.resolve:extend",
             "Raise limits of a live run; one that waits for more budget goes on.",
         ),
-        Command(
+        CommandEntry(
             "requeue",
             "orga.client.cli.steer.requeue:requeue",
             "Send a dead letter again, through the gate and under its old idempotency key; the model reads what came "
             "of it.",
         ),
-        Command(
+        CommandEntry(
             "notify", "orga.client.cli.workbench.notify:app", "A webhook tells people what waits for them: try it."
         ),
     ),
     "Settings": (
-        Command(
+        CommandEntry(
             "init",
             "orga.client.cli.workbench.init:init",
             "Write a first, commented orga.toml; an existing one is never overwritten.",
         ),
-        Command(
+        CommandEntry(
             "config",
             "orga.client.cli.workbench.config:app",
             "The configuration that holds here: each value, and where it comes from.",
         ),
-        Command(
+        CommandEntry(
             "agents",
             "orga.client.cli.workbench.config:agents",
             "Show the agents of this configuration: model, tools, whom they may delegate to; nothing is started.",
         ),
-        Command(
+        CommandEntry(
             "models",
             "orga.client.cli.workbench.config:models",
             "Show the models that this configuration names, then one of each provider, with what is lacking to ask it.",
         ),
-        Command(
+        CommandEntry(
             "completion",
             "orga.client.cli.main:completion",
             "Write the script that lets the Tab key complete commands and options; your shell reads it at its start.",
         ),
     ),
     "Server and workers": (
-        Command(
+        CommandEntry(
             "dev",
             "orga.client.cli.workbench.server:dev",
             "Run server and worker until Ctrl-C, their logs side by side; a worker that dies is started again.",
         ),
-        Command(
+        CommandEntry(
             "server",
             "orga.client.cli.workbench.server:server",
             "Keep the embedded Temporal server up until Ctrl-C, and show its address and its UI.",
         ),
-        Command(
+        CommandEntry(
             "worker",
             "orga.client.cli.workbench.server:worker",
             "Run a worker: it carries out runs, until Ctrl-C or SIGTERM, then it finishes what it does.",
         ),
-        Command(
+        CommandEntry(
             "logs",
             "orga.client.cli.workbench.server:logs",
             "Show the log of a worker that a command brought along, or of the embedded server.",
         ),
-        Command(
+        CommandEntry(
             "setup",
             "orga.client.cli.workbench.doctor:setup",
             "Register the search attributes on the configured server; the embedded one has them already.",
         ),
-        Command(
+        CommandEntry(
             "doctor",
             "orga.client.cli.workbench.doctor:doctor",
             "Check configuration, folder, server, search attributes, workers, agents, tools and models.",
         ),
-        Command(
+        CommandEntry(
             "trust",
             "orga.client.cli.workbench.trust:trust",
             "Trust a configuration as it stands: it may then run code, use your keys, and widen what agents may do.",
         ),
-        Command(
+        CommandEntry(
             "demo",
             "orga.client.cli.workbench.demo:demo",
             "Ask an agent a question about this project and watch it find out: live view, answer, journal.",
         ),
     ),
     "Knowledge": (
-        Command(
+        CommandEntry(
             "knowledge",
             "orga.client.cli.knowledge.app:app",
             "Knowledge is what agents recall from run to run: add, find, import, export and forget it.",
         ),
     ),
     "Tools": (
-        Command(
+        CommandEntry(
             "tools",
             "orga.client.cli.tools.app:app",
             "Tools are what agents act with: list them, declare new ones in TOML, check them, try one.",
         ),
     ),
     "Policies": (
-        Command(
+        CommandEntry(
             "policy",
             "orga.client.cli.policy.app:app",
             "Policies decide what agents may do: check them, test them, see why a call was denied.",
         ),
-        Command(
+        CommandEntry(
             "audit",
             "orga.client.cli.audit.runs:app",
             "What other policies would have said to all that past runs have proposed; keys for exported journals.",
@@ -329,25 +329,25 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
 """By the panel of the help that shows them."""
 
 
-WITHOUT_WORKER = frozenset({"--no-worker", "--detach", "-d", "--help", "-h"})
+OPTIONS_WITHOUT_WORKER = frozenset({"--no-worker", "--detach", "-d", "--help", "-h"})
 
 
-class _Later(TyperCommand):
+class _LazyCommand(TyperCommand):
     """A command that is loaded when it is called."""
 
-    def __init__(self, command: Command, panel: str) -> None:
+    def __init__(self, command: CommandEntry, panel: str) -> None:
         super().__init__(command.name, help=command.help, rich_help_panel=panel)
         self._command = command
 
     def make_context(self, info_name: Any, args: list[str], *others: Any, **extra: Any) -> Any:
         """Read the arguments of the command itself. The worker that it will need starts first, and loads meanwhile."""
-        if self._command.begins_worker and not WITHOUT_WORKER.intersection(args):
+        if self._command.begins_worker and not OPTIONS_WITHOUT_WORKER.intersection(args):
             import_module("orga.client.workers.early_start").begin_ahead()
-        command = loaded(self._command.name, self._command.place)
+        command = load_command(self._command.name, self._command.place)
         return command.make_context(info_name, args, *others, **extra)
 
 
-def loaded(name: str, place: str) -> Any:
+def load_command(name: str, place: str) -> Any:
     """Return the command as its module defines it."""
     module, _, found = place.partition(":")
     with loading():
@@ -355,14 +355,14 @@ def loaded(name: str, place: str) -> Any:
     if isinstance(target, typer.Typer):
         return with_plain_flags(typer.main.get_group(target))
     alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    alone.command(name, cls=OfRun)(target)
+    alone.command(name, cls=LastRunCommand)(target)
     return with_plain_flags(typer.main.get_command(alone))
 
 
-def with_commands(app: typer.Typer) -> TyperGroup:
+def build_program(app: typer.Typer) -> TyperGroup:
     """Return the program of an application that has a callback, with all commands."""
     program = with_plain_flags(typer.main.get_group(app))
     for panel, commands in COMMANDS.items():
         for command in commands:
-            program.add_command(_Later(command, panel))
+            program.add_command(_LazyCommand(command, panel))
     return program

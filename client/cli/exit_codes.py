@@ -24,7 +24,7 @@ class ExitCode(IntEnum):
     UNPROVEN = 8
 
 
-CODES: dict[ExitCode, str] = {
+EXIT_CODE_MEANINGS: dict[ExitCode, str] = {
     ExitCode.COMPLETED: "it is done; of a run: it has answered",
     ExitCode.FAULTY: "of `orga tools check` alone: a manifest is wrong",
     ExitCode.USAGE: "the command line, the configuration or an id is not right, or the run refuses; nothing was begun",
@@ -37,10 +37,10 @@ CODES: dict[ExitCode, str] = {
 }
 """What each means."""
 
-COMMON = (ExitCode.COMPLETED, ExitCode.USAGE, ExitCode.FAILED)
+COMMON_EXIT_CODES = (ExitCode.COMPLETED, ExitCode.USAGE, ExitCode.FAILED)
 """Of every command."""
 
-WITHOUT_SERVER = frozenset(
+COMMANDS_WITHOUT_SERVER = frozenset(
     {
         *("notify test", "init", "config show", "agents", "models", "completion", "logs", "doctor", "trust"),
         *("knowledge add", "knowledge search", "knowledge show", "knowledge forget", "knowledge import"),
@@ -51,25 +51,26 @@ WITHOUT_SERVER = frozenset(
 )
 """Commands that do their work where no Temporal server answers; all others end as `NO_SERVER` there."""
 
-_FOLLOWED = {
+_FOLLOWED_RUN_CODES = {
     ExitCode.LIMIT: "the run has reached a limit",
     ExitCode.DENIED: "the run ended since policy denied the same thing again and again",
     ExitCode.ABORTED: "the run was aborted",
     ExitCode.FAILED: "the run failed, is stuck or was given up by a person",
 }
 
-_TOLD = {ExitCode.FAILED: "the run has ended"}
+_SIGNAL_CODES = {ExitCode.FAILED: "the run has ended"}
 
-_DECIDED = {
+_DECISION_CODES = {
     ExitCode.USAGE: "the run refuses it; nothing has changed",
     ExitCode.FAILED: "the run has ended, or no worker has taken it",
 }
 
-OF_COMMANDS: dict[str, dict[ExitCode, str]] = {
-    **dict.fromkeys(("run", "goal", "attach", "demo"), _FOLLOWED),
-    **dict.fromkeys(("steer", "add-context", "pause", "resume", "abort"), _TOLD),
-    **dict.fromkeys(("answer", "override", "approve", "deny", "resolve", "extend"), _DECIDED),
-    "requeue": _DECIDED | {ExitCode.FAILED: "the run has ended, no worker has taken it, or a receiver refuses again"},
+COMMAND_EXIT_CODES: dict[str, dict[ExitCode, str]] = {
+    **dict.fromkeys(("run", "goal", "attach", "demo"), _FOLLOWED_RUN_CODES),
+    **dict.fromkeys(("steer", "add-context", "pause", "resume", "abort"), _SIGNAL_CODES),
+    **dict.fromkeys(("answer", "override", "approve", "deny", "resolve", "extend"), _DECISION_CODES),
+    "requeue": _DECISION_CODES
+    | {ExitCode.FAILED: "the run has ended, no worker has taken it, or a receiver refuses again"},
     "chat": {
         ExitCode.LIMIT: "what was said in a script: the last turn that was not completed has reached a limit",
         ExitCode.DENIED: "the same, since policy denied the same thing again and again",
@@ -107,7 +108,7 @@ class UsageError(Exception):
     """A command line that cannot be carried out as it stands."""
 
 
-_REASONS: "dict[TurnReason, ExitCode]" = {
+_ENDING_CODES: "dict[TurnReason, ExitCode]" = {
     "completed": ExitCode.COMPLETED,
     "max_iterations": ExitCode.LIMIT,
     "max_tokens": ExitCode.LIMIT,
@@ -122,6 +123,6 @@ _REASONS: "dict[TurnReason, ExitCode]" = {
 }
 
 
-def of_ending(reason: "TurnReason") -> ExitCode:
+def ending_exit_code(reason: "TurnReason") -> ExitCode:
     """Return the code for how a run ended, or a turn of a session."""
-    return _REASONS[reason]
+    return _ENDING_CODES[reason]

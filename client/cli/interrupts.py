@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from typing import Any
 
 SHOW_CURSOR = "\x1b[?25h"
-CTRL_C = 128 + signal.SIGINT
+CTRL_C_EXIT_CODE = 128 + signal.SIGINT
 """The exit code of a command that it ended."""
 
 
-def completed(main: Coroutine[Any, Any, int]) -> int:
+def run_interruptible(main: Coroutine[Any, Any, int]) -> int:
     """Run to the end and return the exit code; 128 + the signal's number when a signal ended it."""
     with asyncio.Runner() as runner:
-        return runner.run(_interruptible(main))
+        return runner.run(_run_until_signal(main))
 
 
-async def _interruptible(main: Coroutine[Any, Any, int]) -> int:
+async def _run_until_signal(main: Coroutine[Any, Any, int]) -> int:
     loop, task = asyncio.get_running_loop(), asyncio.create_task(main)
     received: list[int] = []
 
@@ -40,7 +40,7 @@ async def _interruptible(main: Coroutine[Any, Any, int]) -> int:
 
 
 @contextmanager
-def while_asking() -> Generator[None]:
+def interruptible_prompt() -> Generator[None]:
     """Let Ctrl-C end a question to the person at the terminal: until it is answered the loop hears of no signal."""
     of_the_loop = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -50,7 +50,7 @@ def while_asking() -> Generator[None]:
 
 
 @contextmanager
-def in_place_of_leaving(handler: Callable[[], None]) -> Generator[None]:
+def ctrl_c_handler(handler: Callable[[], None]) -> Generator[None]:
     """Have Ctrl-C call this to the end of the block; behind it, the next one ends the process at once."""
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, handler)

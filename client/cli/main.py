@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import typer
 from typer.exceptions import TyperException
 
-from orga.client.cli.commands import with_commands
+from orga.client.cli.commands import build_program
 from orga.client.cli.exit_codes import ExitCode, UsageError
-from orga.client.cli.shown.text import alarm, document, hush, result
+from orga.client.cli.shown.text import set_quiet, write_document, write_result, write_warning
 
 app = typer.Typer(
     name="orga",
@@ -31,12 +31,12 @@ def _print_version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version  # all that reads mail with it
 
-        result(f"orga {version('orga')}")
+        write_result(f"orga {version('orga')}")
         raise typer.Exit
 
 
 @app.callback()
-def _of_all_commands(
+def _global_options(
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
@@ -59,7 +59,7 @@ def main() -> None:
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; an error becomes one line on stderr, `ORGA_DEBUG=1` shows all."""
-    hush(quiet=False)
+    set_quiet(quiet=False)
     try:
         return _run(arguments)
     except KeyboardInterrupt:  # also while an error is put into words, which loads modules
@@ -73,38 +73,38 @@ def run_command(arguments: Sequence[str]) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     try:
-        return int(with_commands(app)(list(arguments), prog_name="orga", standalone_mode=False) or 0)
+        return int(build_program(app)(list(arguments), prog_name="orga", standalone_mode=False) or 0)
     except TyperException as error:
-        return _usage(error)
+        return _report_usage_error(error)
     except typer.Abort:
         return 130
     except (BrokenPipeError, SystemExit):  # typer makes the one into the other
-        _to_nowhere()
+        _redirect_to_devnull()
         return BROKEN_PIPE
     except Exception as error:
-        from orga.client.cli.command_errors import ended_by  # it loads the errors of all commands
+        from orga.client.cli.command_errors import report_error  # it loads the errors of all commands
 
-        return ended_by(error, lambda: _run(arguments))
+        return report_error(error, lambda: _run(arguments))
 
 
-def _usage(error: TyperException) -> int:
-    if message := _told(error):
-        alarm(f"orga: {message.replace('Value error, ', '')} (orga COMMAND --help explains)")
+def _report_usage_error(error: TyperException) -> int:
+    if message := _usage_error_text(error):
+        write_warning(f"orga: {message.replace('Value error, ', '')} (orga COMMAND --help explains)")
     return ExitCode.USAGE
 
 
-def _told(error: TyperException) -> str:
+def _usage_error_text(error: TyperException) -> str:
     """Return what is wrong; the options nearest to one that there is not are offered as typer offers commands."""
     near = getattr(error, "possibilities", None)  # of an option alone, the nearest first
-    if (command := _UNKNOWN.search(error.format_message())) and (meant := MEANT.get(command[1])):
+    if (command := _UNKNOWN_COMMAND.search(error.format_message())) and (meant := COMMAND_SUGGESTIONS.get(command[1])):
         return f"No such command {command[1]!r}; did you mean {meant}?"
     told = f"{error.message}. Did you mean {', '.join(near)}?" if near else error.format_message()
     return told.replace(". Did you mean", "; did you mean")
 
 
-_UNKNOWN = re.compile(r"^No such command '([^']*)'")
+_UNKNOWN_COMMAND = re.compile(r"^No such command '([^']*)'")
 
-MEANT = {
+COMMAND_SUGGESTIONS = {
     "cancel": "'orga abort ID'",
     "delete": "'orga abort ID'",
     "describe": "'orga status ID'",
@@ -140,17 +140,17 @@ def _flush(stream: Any) -> None:
     try:
         stream.flush()
     except OSError:
-        _to_nowhere()
+        _redirect_to_devnull()
 
 
-def _to_nowhere() -> None:
+def _redirect_to_devnull() -> None:
     """Point both streams at nothing: who read them has gone."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):
         os.dup2(nowhere, descriptor)
 
 
-VARIABLE = "_ORGA_COMPLETE"
+COMPLETION_VARIABLE = "_ORGA_COMPLETE"
 """Set by the shell when it asks what may follow."""
 
 
@@ -177,7 +177,9 @@ def completion(
     """
     from typer._completion_shared import get_completion_script
 
-    document(get_completion_script(prog_name="orga", complete_var=VARIABLE, shell=shell or _own_shell()))
+    write_document(
+        get_completion_script(prog_name="orga", complete_var=COMPLETION_VARIABLE, shell=shell or _current_shell())
+    )
     return 0
 
 
@@ -188,12 +190,12 @@ def complete_words(instruction: str) -> int:
 
     completion_init()
     try:
-        return shell_complete(with_commands(app), {}, "orga", VARIABLE, instruction)
+        return shell_complete(build_program(app), {}, "orga", COMPLETION_VARIABLE, instruction)
     except Exception:  # a message would land amid what the person types
         return 1
 
 
-def _own_shell() -> Shell:
+def _current_shell() -> Shell:
     name = Path(os.environ.get("SHELL", "")).name
     if name not in {*Shell}:
         raise UsageError(f"your shell is not known ({name or 'SHELL is not set'}); name it: {', '.join(Shell)}")

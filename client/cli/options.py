@@ -12,10 +12,10 @@ import typer
 from orga.client.cli.exit_codes import UsageError
 from orga.client.errors import RunNotFound
 from orga.client.runs.ids import MAX_ID_BYTES
-from orga.workflows.types.text import as_line
+from orga.workflows.types.text import escaped_line
 
 
-def _possible(run_id: str) -> str:
+def _validate_run_id(run_id: str) -> str:
     """Refuse what the server would not even look for."""
     if not run_id or len(run_id.encode(errors="replace")) > MAX_ID_BYTES:
         raise RunNotFound(run_id if len(run_id) <= MAX_ID_BYTES else f"{run_id[:50]}…")
@@ -28,7 +28,7 @@ RunId = Annotated[
         metavar="ID",
         help="The run's id, or a beginning of it that no other run's has.",
         show_default=False,
-        callback=_possible,
+        callback=_validate_run_id,
     ),
 ]
 """As it was said: `session.of_run` tells which run that is."""
@@ -89,7 +89,7 @@ Settings = Annotated[
     typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting of the loop, as max_total_tokens=50000."),
 ]
 
-Trusted = Annotated[
+TrustedFacts = Annotated[
     list[str] | None,
     typer.Option(metavar="KEY=VALUE", help="A fact that policies may rely on; no model can write it."),
 ]
@@ -103,23 +103,23 @@ def login_name() -> str:
         return ""
 
 
-_UNITS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
-_LENGTH = re.compile(r"(?:[0-9]{1,9}[wdhms])+")
-_PART = re.compile(r"(\d+)([wdhms])")
+_UNIT_SECONDS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_DURATION = re.compile(r"(?:[0-9]{1,9}[wdhms])+")
+_DURATION_PART = re.compile(r"(\d+)([wdhms])")
 
 
-def length_of(text: str, option: str) -> timedelta:
+def parse_duration(text: str, option: str) -> timedelta:
     """Return what `90s`, `5m`, `1h30m`, `2d` or `1w` stands for.
 
     Raises:
         UsageError: Something else.
     """
-    if not _LENGTH.fullmatch(text):
-        raise UsageError(f"{option} {as_line(text)!r}: write a length of time as 90s, 5m, 1h30m, 2d or 1w")
-    return timedelta(seconds=sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(text)))
+    if not _DURATION.fullmatch(text):
+        raise UsageError(f"{option} {escaped_line(text)!r}: write a length of time as 90s, 5m, 1h30m, 2d or 1w")
+    return timedelta(seconds=sum(int(number) * _UNIT_SECONDS[unit] for number, unit in _DURATION_PART.findall(text)))
 
 
-def time_of(text: str, option: str) -> datetime:
+def parse_time(text: str, option: str) -> datetime:
     """Return a time, without a zone where none is written.
 
     Raises:
@@ -128,7 +128,7 @@ def time_of(text: str, option: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        raise UsageError(f"{option} {as_line(text)!r}: write a time as 2026-12-31T18:00, or with +01:00") from None
+        raise UsageError(f"{option} {escaped_line(text)!r}: write a time as 2026-12-31T18:00, or with +01:00") from None
 
 
 def task_text(task: str) -> str:

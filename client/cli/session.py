@@ -8,23 +8,23 @@ from pathlib import Path
 
 from temporalio.client import Client, WorkflowExecution
 
-from orga.client.cli.commands import NEWEST
-from orga.client.cli.shown.text import note
+from orga.client.cli.commands import NEWEST_RUN
+from orga.client.cli.shown.text import write_note
 from orga.client.config.file import NO_FILE, LoadedConfig, load_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.worker_order import WorkerOrder
-from orga.client.config.workplace import home_of, is_earlier_queue
+from orga.client.config.workplace import is_earlier_queue, recorded_workplace
 from orga.client.connect import Connection, connection
 from orga.client.runs.agents import AgentHandle
-from orga.client.runs.named import Meant, newest_run, run_by_name
-from orga.client.runs.newest import quoted
+from orga.client.runs.named import NamedRun, newest_run, run_by_name
+from orga.client.runs.newest import visibility_literal
 from orga.client.server.resolve import names_server
 from orga.client.telemetry.core_logs import forward_core_logs
-from orga.workflows.types.text import in_full
+from orga.workflows.types.text import full_field_text
 
 
 @dataclass(frozen=True)
-class Session:
+class CliContext:
     """A command's configuration and server."""
 
     loaded: LoadedConfig
@@ -45,15 +45,15 @@ class Session:
         """The query for the runs of this folder; on a configured server for those of the task queue."""
         here = self.connection
         if here.endpoint.embedded:
-            return f"TaskQueue STARTS_WITH {quoted(here.folder_queue)}"
-        return f"TaskQueue = {quoted(here.task_queue)}"
+            return f"TaskQueue STARTS_WITH {visibility_literal(here.folder_queue)}"
+        return f"TaskQueue = {visibility_literal(here.task_queue)}"
 
     async def may_work_on(self, run: WorkflowExecution) -> bool:
         """Return whether a worker of this command may poll a run's queue: on the embedded server, its folder's only."""
         here, queue = self.connection, run.task_queue
         if not here.endpoint.embedded or queue in {here.task_queue, here.folder_queue}:
             return True
-        return is_earlier_queue(queue, await home_of(run), here.workplace)
+        return is_earlier_queue(queue, await recorded_workplace(run), here.workplace)
 
     def run(self, workflow_id: str) -> AgentHandle:
         """Return the handle of a run."""
@@ -82,14 +82,14 @@ class Session:
         require_usable(self.loaded.config, Path(self.connection.workplace.root), os.environ)
 
 
-Check = Callable[[OrgaConfig], None]
+ConfigCheck = Callable[[OrgaConfig], None]
 """Raises what a configuration's own workers would refuse."""
 
 
 @asynccontextmanager
-async def session(
-    config_file: Path | None, *, root: Path | None = None, check: Check | None = None
-) -> AsyncGenerator[Session]:
+async def cli_context(
+    config_file: Path | None, *, root: Path | None = None, check: ConfigCheck | None = None
+) -> AsyncGenerator[CliContext]:
     """Read the configuration and connect.
 
     Args:
@@ -105,18 +105,18 @@ async def session(
     if check is not None and not names_server(loaded.config.temporal.address):
         check(loaded.config)
     forward_core_logs(with_retries=False)
-    async with connection(loaded.config, note, root=root) as connected:
-        yield Session(loaded, connected)
+    async with connection(loaded.config, write_note, root=root) as connected:
+        yield CliContext(loaded, connected)
 
 
-Newest = Callable[[Client, str], Awaitable[Meant]]
+NewestRunFinder = Callable[[Client, str], Awaitable[NamedRun]]
 """Returns the newest of the runs that a visibility query finds."""
 
 
 @asynccontextmanager
-async def of_run(
-    named: str, config_file: Path | None, newest: Newest = newest_run
-) -> AsyncGenerator[tuple[Session, str]]:
+async def run_context(
+    named: str, config_file: Path | None, newest: NewestRunFinder = newest_run
+) -> AsyncGenerator[tuple[CliContext, str]]:
     """Begin as `session` does, and find out which run is meant; people are told which where its id was not said.
 
     Args:
@@ -128,11 +128,11 @@ async def of_run(
         RunNotFound: None is.
         AmbiguousRun: Several may be.
     """
-    async with session(config_file) as here:
-        if named == NEWEST:
+    async with cli_context(config_file) as here:
+        if named == NEWEST_RUN:
             meant = await newest(here.client, here.runs_here)
         else:
             meant = await run_by_name(here.client, named)
         if not meant.is_told:
-            note(f"run {in_full(meant.id)}")
+            write_note(f"run {full_field_text(meant.id)}")
         yield here, meant.id

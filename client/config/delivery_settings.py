@@ -12,12 +12,12 @@ from orga.activities.adapters.deliveries.posted import (
     webhook_form,
 )
 from orga.activities.adapters.http import is_loopback
-from orga.activities.adapters.tools.root import Root
-from orga.activities.adapters.webhook.post import Post
+from orga.activities.adapters.tools.root import FileRoot
+from orga.activities.adapters.webhook.post import WebhookPost
 from orga.activities.adapters.webhook.signature import SigningKey
 from orga.activities.deliver import DeliveryChannel
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.client.config.notify_settings import REMEDY, encrypted
+from orga.client.config.notify_settings import REMEDY, checked_address
 from orga.client.config.sections import DeliveryConfig
 from orga.workflows.types.goals.deliveries import Channel, DeliveryKind
 
@@ -27,7 +27,7 @@ TELEGRAM = "https://api.telegram.org"
 PORTS = {"starttls": 587, "tls": 465, "none": 25}
 
 
-def told_channels(deliveries: Mapping[str, DeliveryConfig]) -> tuple[Channel, ...]:
+def run_channels(deliveries: Mapping[str, DeliveryConfig]) -> tuple[Channel, ...]:
     """Return what runs are told of the channels: names, never where they lead."""
     return tuple(
         Channel(name=name, kind=each.kind, **({"default": True} if each.default else {}))
@@ -37,7 +37,7 @@ def told_channels(deliveries: Mapping[str, DeliveryConfig]) -> tuple[Channel, ..
 
 def delivery_channels(
     deliveries: Mapping[str, DeliveryConfig],
-    root: Callable[[], Root],
+    root: Callable[[], FileRoot],
     store: Callable[[], KnowledgeStore],
     env: Environment,
 ) -> dict[str, DeliveryChannel]:
@@ -54,45 +54,45 @@ def delivery_channels(
             case "memory":
                 return MemoryDelivery(store())
             case kind:
-                return _SENT[kind](f"goals.deliveries.{name}", config, env)
+                return _SENDING_CHANNELS[kind](f"goals.deliveries.{name}", config, env)
 
     return {name: made(name, each) for name, each in deliveries.items()}
 
 
 def _webhook(place: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
-    secret = _value(f"{place}.secret_from", config.secret_from, env)
+    secret = _variable_value(f"{place}.secret_from", config.secret_from, env)
     try:
         key = SigningKey.of(secret)
     except ValueError as error:
         raise ValueError(f"{place}.secret_from: {config.secret_from} {error}; {REMEDY}") from None
-    return PostedDelivery(Post(_url(place, config, env), "the webhook"), webhook_form, key)
+    return PostedDelivery(WebhookPost(_channel_url(place, config, env), "the webhook"), webhook_form, key)
 
 
 def _telegram(place: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
-    token = _value(f"{place}.token_from", config.token_from, env)
-    server = encrypted(f"{place}.url", (config.url or TELEGRAM).rstrip("/"), allow_http=config.allow_http)
+    token = _variable_value(f"{place}.token_from", config.token_from, env)
+    server = checked_address(f"{place}.url", (config.url or TELEGRAM).rstrip("/"), allow_http=config.allow_http)
     url = f"{server}/bot{token}/sendMessage"
-    return PostedDelivery(Post(url, "Telegram"), telegram_form(config.chat_id or ""))
+    return PostedDelivery(WebhookPost(url, "Telegram"), telegram_form(config.chat_id or ""))
 
 
 def _discord(place: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
-    return PostedDelivery(Post(_url(place, config, env), "Discord"), discord_form)
+    return PostedDelivery(WebhookPost(_channel_url(place, config, env), "Discord"), discord_form)
 
 
 def _slack(place: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
-    return PostedDelivery(Post(_url(place, config, env), "Slack"), slack_form)
+    return PostedDelivery(WebhookPost(_channel_url(place, config, env), "Slack"), slack_form)
 
 
 def _email(place: str, config: DeliveryConfig, env: Environment) -> DeliveryChannel:
     host, security, user = config.host or "", config.security, config.username
-    password = _value(f"{place}.password_from", config.password_from, env) if user is not None else None
+    password = _variable_value(f"{place}.password_from", config.password_from, env) if user is not None else None
     if password is not None and security == "none" and not is_loopback(f"smtp://{host}"):
         raise ValueError(f'{place}.security: a password does not go through a network in the clear; use "starttls"')
     port = config.port or PORTS[security]
     return EmailDelivery(MailSettings(host, port, security, config.sender or "", config.to, user, password))
 
 
-_SENT: Mapping[DeliveryKind, Callable[[str, DeliveryConfig, Environment], DeliveryChannel]] = {
+_SENDING_CHANNELS: Mapping[DeliveryKind, Callable[[str, DeliveryConfig, Environment], DeliveryChannel]] = {
     "webhook": _webhook,
     "telegram": _telegram,
     "discord": _discord,
@@ -101,14 +101,14 @@ _SENT: Mapping[DeliveryKind, Callable[[str, DeliveryConfig, Environment], Delive
 }
 
 
-def _url(place: str, config: DeliveryConfig, env: Environment) -> str:
+def _channel_url(place: str, config: DeliveryConfig, env: Environment) -> str:
     if config.url is not None:
-        return encrypted(f"{place}.url", config.url, allow_http=config.allow_http)
-    url = _value(f"{place}.url_from", config.url_from, env)
-    return encrypted(f"{place}.url_from", url, allow_http=config.allow_http)
+        return checked_address(f"{place}.url", config.url, allow_http=config.allow_http)
+    url = _variable_value(f"{place}.url_from", config.url_from, env)
+    return checked_address(f"{place}.url_from", url, allow_http=config.allow_http)
 
 
-def _value(place: str, variable: str | None, env: Environment) -> str:
+def _variable_value(place: str, variable: str | None, env: Environment) -> str:
     if variable and (value := env.get(variable, "").strip()):
         return value
     raise ValueError(f"{place}: the environment has no {variable}")

@@ -10,7 +10,7 @@ from orga.client.config.sections import OrgaConfig
 from orga.workflows.types.record import annotation_at, is_model, kinds_of
 
 
-def from_text(annotation: Any, text: str) -> Any:
+def parse_setting(annotation: Any, text: str) -> Any:
     """Return what `text` stands for: `null`, JSON for lists and tables, `a,b` for lists, else the text for pydantic."""
     kinds = kinds_of(annotation)
     if text == "null" and NoneType in kinds:
@@ -47,8 +47,8 @@ def settings(env: Mapping[str, str], file: Mapping[str, Any]) -> list[Setting]:
     found: list[Setting] = []
     for variable in sorted(env):
         if variable.startswith(PREFIX) and SEPARATOR in variable:
-            path = _spelled(variable.removeprefix(PREFIX).split(SEPARATOR), file)
-            found.append(Setting(variable, path, from_text(annotation_at(OrgaConfig, path), env[variable])))
+            path = _path_as_in_file(variable.removeprefix(PREFIX).split(SEPARATOR), file)
+            found.append(Setting(variable, path, parse_setting(annotation_at(OrgaConfig, path), env[variable])))
     return found
 
 
@@ -57,9 +57,9 @@ def bare_sections(env: Mapping[str, str]) -> list[str]:
     return [variable for name in OrgaConfig.model_fields if (variable := PREFIX + name.upper()) in env]
 
 
-def merged(file: Mapping[str, Any], found: Iterable[Setting]) -> dict[str, Any]:
+def merge_settings(file: Mapping[str, Any], found: Iterable[Setting]) -> dict[str, Any]:
     """Return the file's tables with the settings put in."""
-    whole = _copied(file)
+    whole = _copy_tables(file)
     for setting in found:
         table = whole
         for key in setting.path[:-1]:
@@ -70,7 +70,7 @@ def merged(file: Mapping[str, Any], found: Iterable[Setting]) -> dict[str, Any]:
     return whole
 
 
-def _spelled(parts: list[str], file: Mapping[str, Any]) -> tuple[str, ...]:
+def _path_as_in_file(parts: list[str], file: Mapping[str, Any]) -> tuple[str, ...]:
     path: list[str] = []
     table: Any = file
     for part in parts:
@@ -81,5 +81,5 @@ def _spelled(parts: list[str], file: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(path)
 
 
-def _copied(table: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _copied(value) if isinstance(value, dict) else value for key, value in table.items()}  # pyright: ignore[reportUnknownArgumentType]
+def _copy_tables(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copy_tables(value) if isinstance(value, dict) else value for key, value in table.items()}  # pyright: ignore[reportUnknownArgumentType]

@@ -9,24 +9,24 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from orga.activities.adapters.toml_text import NestedTooDeeply, read_toml
-from orga.client.config.environment import Setting, bare_sections, merged, settings
+from orga.activities.adapters.toml_text import TomlTooDeep, read_toml
+from orga.client.config.environment import Setting, bare_sections, merge_settings, settings
 from orga.client.config.policy_folder import with_policy_folder
-from orga.client.config.problems import Place, explained
+from orga.client.config.problems import Place, problem_lines
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.check import (
-    Asked,
+    TrustRequest,
     Untrusted,
-    around_by,
-    asked_by,
-    asked_by_policies,
-    captured,
-    policies_asked,
+    file_trust_request,
+    letter_case_risks,
+    policies_risk,
+    policies_trust_request,
     require_owner,
     require_trust,
     trusts_all,
+    user_settings,
 )
-from orga.client.config.trust.risks import Around, Risk, risks
+from orga.client.config.trust.risks import Risk, UserSettings, risks
 from orga.client.errors import ConfigError
 from orga.client.user_path import user_path
 
@@ -37,7 +37,7 @@ def line_of(text: str, path: tuple[str, ...]) -> int | None:
     """
     best: tuple[int, int] | None = None
     inside: int | None = None
-    for number, here in _keys(text):
+    for number, here in _key_lines(text):
         if path[: len(here)] == here and (best is None or len(here) > best[0]):
             best = (len(here), number)
         if here[: len(path)] == path:
@@ -46,24 +46,24 @@ def line_of(text: str, path: tuple[str, ...]) -> int | None:
 
 
 @lru_cache(maxsize=1)
-def _keys(text: str) -> list[tuple[int, tuple[str, ...]]]:
+def _key_lines(text: str) -> list[tuple[int, tuple[str, ...]]]:
     """Return the lines that open a table or set a key, each with its whole path."""
     found: list[tuple[int, tuple[str, ...]]] = []
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), start=1):
-        header = _header(line)
+        header = _table_path(line)
         table = table if header is None else header
-        key = _key(line) if header is None else ()
+        key = _key_path(line) if header is None else ()
         if key is not None:
             found.append((number, (*table, *key)))
     return found
 
 
-def _header(line: str) -> tuple[str, ...] | None:
+def _table_path(line: str) -> tuple[str, ...] | None:
     return _single_path(line) if line.lstrip().startswith("[") else None
 
 
-def _key(line: str) -> tuple[str, ...] | None:
+def _key_path(line: str) -> tuple[str, ...] | None:
     name, equals, _ = line.partition("=")
     return _single_path(f"{name} = 0") if equals else None
 
@@ -86,7 +86,7 @@ VARIABLE = "ORGA_CONFIG"
 NO_FILE = Path(os.devnull)
 """Names no file: the defaults hold, whatever lies in the folder."""
 
-PATHS = (
+PATH_KEYS = (
     ("tools", "files", "root"),
     ("tools", "manifests"),
     ("policy", "dir"),
@@ -132,7 +132,7 @@ def load_config(
     return LoadedConfig(with_policy_folder(read.config(env), read.base).of_file(read.path), read.path)
 
 
-def _refuse_misspelt(read: "_Read", env: Mapping[str, str]) -> None:
+def _refuse_misspelt(read: "_ConfigInputs", env: Mapping[str, str]) -> None:
     """Refuse what nobody should be asked to trust: after a correction they would be asked once more.
 
     Raises:
@@ -166,7 +166,7 @@ def config_sources(named: Path | None, *, folder: Path, env: Mapping[str, str]) 
     return ConfigSources(with_policy_folder(read.config(env), read.base), read.path, read.origin)
 
 
-def asked_config(named: Path | None = None, *, folder: Path, env: Mapping[str, str]) -> Asked | None:
+def config_trust_request(named: Path | None = None, *, folder: Path, env: Mapping[str, str]) -> TrustRequest | None:
     """Return what the file, or the folder of policies, asks trust for that `load_config` would use; None without any.
 
     Raises:
@@ -176,7 +176,7 @@ def asked_config(named: Path | None = None, *, folder: Path, env: Mapping[str, s
 
 
 @dataclass(frozen=True)
-class _Read:
+class _ConfigInputs:
     """A file as it stands, or none, with the settings that win over it."""
 
     path: Path | None
@@ -192,10 +192,10 @@ class _Read:
         if bare := bare_sections(env):
             raise ConfigError("\n".join(f"{name}: sets nothing; name a key, as in {name}__KEY" for name in bare))
         try:
-            return OrgaConfig.model_validate(merged(self.file, self.found), extra="forbid")
+            return OrgaConfig.model_validate(merge_settings(self.file, self.found), extra="forbid")
         except ValidationError as error:
-            places = _places(self.path, self.text, self.found)
-            raise ConfigError("\n".join(explained(error, OrgaConfig, places))) from None
+            places = _place_finder(self.path, self.text, self.found)
+            raise ConfigError("\n".join(problem_lines(error, OrgaConfig, places))) from None
 
     def origin(self, key: tuple[str, ...]) -> str | None:
         """Return the variable, or the file and line, that says what the key is; None where neither does."""
@@ -210,13 +210,17 @@ class _Read:
         line = line_of(self.text, key)
         return f"{self.path}:{line}" if line else str(self.path)
 
-    def asked(self, env: Mapping[str, str]) -> Asked | None:
+    def asked(self, env: Mapping[str, str]) -> TrustRequest | None:
         """Return what the file asks for beside what the user has set; without a file, what the policies here do."""
-        around = around_by(self.found, env)
-        policies = self._policies_asked(around)
+        around = user_settings(self.found, env)
+        policies = self._policies_risk(around)
         if self.path is None:
-            return asked_by_policies(Path(policies.value), policies) if policies else None
-        found = [*risks(self.file, self.base, around), *captured(self.found), *([policies] if policies else [])]
+            return policies_trust_request(Path(policies.value), policies) if policies else None
+        found = [
+            *risks(self.file, self.base, around),
+            *letter_case_risks(self.found),
+            *([policies] if policies else []),
+        ]
         if self.hidden is not None:
             why = "no longer holds here, since this file takes its place"
             found.append(Risk((FILE_NAME,), str(self.hidden), why=why))
@@ -224,28 +228,28 @@ class _Read:
             config = OrgaConfig.model_validate(self.file, extra="forbid")
         except ValidationError:
             config = self.config(env)
-        return asked_by(self.path, self.text, config, found)
+        return file_trust_request(self.path, self.text, config, found)
 
-    def _policies_asked(self, around: Around) -> Risk | None:
+    def _policies_risk(self, around: UserSettings) -> Risk | None:
         try:
-            config = OrgaConfig.model_validate(merged(self.file, self.found), extra="forbid")
+            config = OrgaConfig.model_validate(merge_settings(self.file, self.found), extra="forbid")
         except ValidationError:
             return None  # nothing is used
         found = with_policy_folder(config, self.base)
         if found is config or found.policy.dir is None or found.policy.engine not in {None, "cedar"}:
             return None
-        return policies_asked(found.policy.dir, around)
+        return policies_risk(found.policy.dir, around)
 
 
-def _read_config(named: Path | None, folder: Path, env: Mapping[str, str], named_by: str = "--config") -> _Read:
+def _read_config(named: Path | None, folder: Path, env: Mapping[str, str], named_by: str = "--config") -> _ConfigInputs:
     path = find_config(named, folder, env, named_by)
     if path is None:
-        return _Read(None, "", {}, settings(env, {}), folder)
+        return _ConfigInputs(None, "", {}, settings(env, {}), folder)
     require_owner(path, env, named=bool(named or env.get(VARIABLE)))
-    text = _read(path)
-    file = _parsed(text, path)
+    text = _read_text(path)
+    file = _parse_file(text, path)
     hidden = None if named or env.get(VARIABLE) else find_config(None, path.parent.parent, {})
-    return _Read(path, text, file, settings(env, file), path.parent, hidden)
+    return _ConfigInputs(path, text, file, settings(env, file), path.parent, hidden)
 
 
 def find_config(named: Path | None, folder: Path, env: Mapping[str, str], named_by: str = "--config") -> Path | None:
@@ -273,7 +277,7 @@ def find_config(named: Path | None, folder: Path, env: Mapping[str, str], named_
     return path.absolute()
 
 
-def _read(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")  # an editor of Windows may begin it with a mark
     except OSError as error:
@@ -282,42 +286,42 @@ def _read(path: Path) -> str:
         raise ConfigError(f"{path}: byte {error.start} is not UTF-8; TOML files are saved as UTF-8") from None
 
 
-def _parsed(text: str, path: Path) -> dict[str, Any]:
+def _parse_file(text: str, path: Path) -> dict[str, Any]:
     try:
-        return _rooted(read_toml(text), path.parent)
-    except NestedTooDeeply as error:
+        return _with_absolute_paths(read_toml(text), path.parent)
+    except TomlTooDeep as error:
         raise ConfigError(f"{path}: {error}; write them flatter") from None
     except ValueError as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
 
 
-def _rooted(file: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _with_absolute_paths(file: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Resolve the file's relative paths against its own folder."""
-    for *above, key in PATHS:
+    for *above, key in PATH_KEYS:
         table: Any = file
         for name in above:
             table = cast("dict[str, Any]", table).get(name) if isinstance(table, dict) else None
         if isinstance(table, dict) and key in table:
-            table[key] = _placed(folder, cast("dict[str, Any]", table)[key])
-    for server in _tables(_tables(file, "mcp"), "servers").values():
+            table[key] = _absolute_path(folder, cast("dict[str, Any]", table)[key])
+    for server in _subtable(_subtable(file, "mcp"), "servers").values():
         if isinstance(server, dict) and "command" in server:
-            server["cwd"] = _placed(folder, cast("dict[str, Any]", server).get("cwd", "."))
+            server["cwd"] = _absolute_path(folder, cast("dict[str, Any]", server).get("cwd", "."))
     return file
 
 
-def _tables(above: dict[str, Any], name: str) -> dict[str, Any]:
+def _subtable(above: dict[str, Any], name: str) -> dict[str, Any]:
     found = above.get(name)
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
-def _placed(folder: Path, path: Any) -> Any:
+def _absolute_path(folder: Path, path: Any) -> Any:
     """Return a path, or each of a list; what is no text is told later."""
     if isinstance(path, list):
-        return [_placed(folder, each) for each in cast("list[Any]", path)]
+        return [_absolute_path(folder, each) for each in cast("list[Any]", path)]
     return str(folder / user_path(path)) if isinstance(path, str) else path
 
 
-def _places(path: Path | None, text: str, found: list[Setting]) -> Place:
+def _place_finder(path: Path | None, text: str, found: list[Setting]) -> Place:
     def place(key: tuple[str, ...]) -> str:
         for setting in found:
             shared = min(len(key), len(setting.path))

@@ -5,16 +5,16 @@ from typing import Protocol
 
 from orga.client.config.sections import ModelsConfig
 from orga.client.errors import ConfigError
-from orga.workflows.types.text import close_to
+from orga.workflows.types.text import similar_name_hint
 from orga.workflows.types.tiers import PROVIDERS
 
 
-def misnamed(name: str) -> str:
+def model_name_problem(name: str) -> str:
     """Return why the name is that of no model, whoever asks, or ""."""
     provider, colon, model = name.strip().partition(":")
     if colon and model.strip() and provider in PROVIDERS:
         return ""
-    near = close_to(provider.strip(), PROVIDERS) if colon else ""
+    near = similar_name_hint(provider.strip(), PROVIDERS) if colon else ""
     return f"{name!r} names no model: {near}write provider:model, with provider one of {', '.join(PROVIDERS)}"
 
 
@@ -24,32 +24,37 @@ def require_model(name: str) -> None:
     Raises:
         ConfigError: With the providers that there are.
     """
-    if problem := misnamed(name):
+    if problem := model_name_problem(name):
         raise ConfigError(problem)
 
 
 def model_problem(name: str, env: Mapping[str, str], base_urls: Mapping[str, str]) -> str:
     """Return why a process with this environment could not ask the model, or ""; nothing is loaded and nobody asked."""
-    from orga.activities.adapters.models.settings import EMBEDDED_MODEL, SITES, ModelNotConfigured, endpoint
+    from orga.activities.adapters.models.settings import (
+        EMBEDDED_MODEL,
+        PROVIDER_SITES,
+        ModelNotConfigured,
+        provider_endpoint,
+    )
 
-    if problem := misnamed(name):
+    if problem := model_name_problem(name):
         return problem
     provider, _, model = name.strip().partition(":")
-    if provider in SITES:
+    if provider in PROVIDER_SITES:
         try:
-            endpoint(provider, env, base_urls)
+            provider_endpoint(provider, env, base_urls)
         except ModelNotConfigured as error:
             return str(error)
     if provider == "local":
-        from orga.activities.adapters.offline.local_engine import lacking
+        from orga.activities.adapters.offline.local_engine import missing_extra
 
-        return lacking()
+        return missing_extra()
     if provider == "offline" and f"{provider}:{model.strip()}" != EMBEDDED_MODEL:
         return f"'{provider}:{model.strip()}' names no model: the offline one is {EMBEDDED_MODEL}"
     return ""
 
 
-class Priced(Protocol):
+class PriceList(Protocol):
     """What knows prices."""
 
     def is_priced(self, name: str) -> bool:
@@ -57,6 +62,6 @@ class Priced(Protocol):
         ...
 
 
-def is_priced(config: ModelsConfig, models: Priced) -> Callable[[str], bool]:
+def is_priced(config: ModelsConfig, models: PriceList) -> Callable[[str], bool]:
     """Return the question; with `unpriced = "allow"` nobody minds."""
     return models.is_priced if config.unpriced == "refuse" else lambda model: True

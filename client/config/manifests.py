@@ -7,17 +7,17 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from orga.activities.adapters.manifests.flaws import flaws
+from orga.activities.adapters.manifests.flaws import manifest_flaws
 from orga.activities.adapters.manifests.manifest import Manifest
 from orga.activities.adapters.problem import Problem
 from orga.activities.adapters.toml_text import read_toml
 from orga.activities.adapters.tools.catalog import builtin_specs
 from orga.client.config.file import line_of
-from orga.client.config.problems import reason
+from orga.client.config.problems import problem_text
 from orga.client.config.sections import OrgaConfig
 
 MAX_BYTES = 500_000
-SHOW_ONE = "see docs/tool-manifests.md; `orga tools new NAME` writes one that works"
+EXAMPLE_HINT = "see docs/tool-manifests.md; `orga tools new NAME` writes one that works"
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class BrokenManifests(ValueError):
         self.problems = tuple(problems)
 
 
-def manifests_of(config: OrgaConfig) -> list[ManifestFile]:
+def configured_manifests(config: OrgaConfig) -> list[ManifestFile]:
     """Return the manifests that the config names.
 
     Raises:
@@ -54,10 +54,10 @@ def manifest_paths(patterns: Iterable[str]) -> list[Path]:
     for pattern in patterns:
         matching = sorted(glob(pattern, recursive=True)) if has_magic(pattern) else [pattern]  # noqa: PTH207
         found |= dict.fromkeys(map(Path, matching))
-    return [_as_seen_from_here(path) for path in found]
+    return [_relative_path(path) for path in found]
 
 
-def _as_seen_from_here(path: Path) -> Path:
+def _relative_path(path: Path) -> Path:
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 
@@ -68,22 +68,22 @@ def read_manifests(paths: Iterable[Path]) -> tuple[list[ManifestFile], list[Prob
     problems: list[Problem] = []
     places = dict.fromkeys(builtin_specs(), "a built-in tool")
     for path in paths:
-        read = _read(path)
-        if not isinstance(read, _Readable):
-            problems += sorted(read, key=_line)
+        read = _read_manifest(path)
+        if not isinstance(read, _ParsedManifest):
+            problems += sorted(read, key=_line_number)
         elif other := places.get(read.manifest.name):
             problem = f"the name {read.manifest.name!r} is taken by {other}"
             problems.append(Problem(read.place(("name",)), problem, "choose another"))
         else:
             places[read.manifest.name] = str(path)
-            found = [Problem(read.place(flaw.key), flaw.problem, flaw.remedy) for flaw in flaws(read.manifest)]
-            problems += sorted(found, key=_line)
+            found = [Problem(read.place(flaw.key), flaw.problem, flaw.remedy) for flaw in manifest_flaws(read.manifest)]
+            problems += sorted(found, key=_line_number)
             files += [] if found else [ManifestFile(path, read.manifest)]
     return files, problems
 
 
 @dataclass(frozen=True)
-class _Readable:
+class _ParsedManifest:
     """A file whose keys and types are right."""
 
     path: Path
@@ -94,7 +94,7 @@ class _Readable:
         return _place(self.path, self.text, key)
 
 
-def _read(path: Path) -> _Readable | list[Problem]:
+def _read_manifest(path: Path) -> _ParsedManifest | list[Problem]:
     try:
         if path.stat().st_size > MAX_BYTES:
             return [Problem(str(path), f"more than {MAX_BYTES:,} bytes", "a manifest is one tool")]
@@ -106,33 +106,33 @@ def _read(path: Path) -> _Readable | list[Problem]:
     try:
         given = read_toml(text)
     except ValueError as error:
-        return [_of_toml(path, error)]
+        return [_toml_problem(path, error)]
     try:
-        return _Readable(path, text, Manifest.model_validate(given, extra="forbid"))
+        return _ParsedManifest(path, text, Manifest.model_validate(given, extra="forbid"))
     except ValidationError as error:
-        return list(_of_keys(path, text, error))
+        return list(_key_problems(path, text, error))
 
 
-def _of_toml(path: Path, error: ValueError) -> Problem:
+def _toml_problem(path: Path, error: ValueError) -> Problem:
     """Return where the text stops being TOML; the library has it in its message only."""
     told = str(error)
     _, at, place = told.partition(" (at line ")
     line = place.split(",")[0]
-    return Problem(f"{path}:{line if at and line.isdecimal() else 1}", f"not valid TOML: {told}", SHOW_ONE)
+    return Problem(f"{path}:{line if at and line.isdecimal() else 1}", f"not valid TOML: {told}", EXAMPLE_HINT)
 
 
-def _of_keys(path: Path, text: str, error: ValidationError) -> Iterator[Problem]:
+def _key_problems(path: Path, text: str, error: ValidationError) -> Iterator[Problem]:
     for details in error.errors(include_url=False):
         key = tuple(str(part) for part in details["loc"] if part != "[key]")
-        problem, _, remedy = reason(details, Manifest, key).partition("; ")
+        problem, _, remedy = problem_text(details, Manifest, key).partition("; ")
         named = f"{'.'.join(key)}: {problem}" if key else problem
-        yield Problem(_place(path, text, key), named, remedy or SHOW_ONE)
+        yield Problem(_place(path, text, key), named, remedy or EXAMPLE_HINT)
 
 
 def _place(path: Path, text: str, key: tuple[str, ...]) -> str:
     return f"{path}:{line_of(text, key) or 1}"
 
 
-def _line(problem: Problem) -> int:
+def _line_number(problem: Problem) -> int:
     _, _, line = problem.place.rpartition(":")
     return int(line) if line.isdecimal() else 0

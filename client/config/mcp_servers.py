@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from orga.activities.adapters.mcp.settings import server_settings
-from orga.activities.adapters.tools.catalog import RESERVED
+from orga.activities.adapters.tools.catalog import RESERVED_NAMES
 from orga.client.config.sections import OrgaConfig
 from orga.workflows.types.names import OWN_ACTIVITIES
 
@@ -28,4 +28,4 @@ def configured_servers(config: OrgaConfig, tools: Iterable[str], env: Mapping[st
     from orga.activities.adapters.mcp.servers import McpServers  # a second of imports, for those who need it
 
     settings = server_settings(config.mcp.servers, config.tools.options, env)
-    return McpServers(settings, {*tools, *RESERVED, *OWN_ACTIVITIES})
+    return McpServers(settings, {*tools, *RESERVED_NAMES, *OWN_ACTIVITIES})

@@ -22,7 +22,7 @@ def notify_settings(config: NotifyConfig, env: Mapping[str, str]) -> WebhookSett
     """
     if config.url is None:
         return None
-    url = encrypted("notify.url", config.url, allow_http=config.allow_http)
+    url = checked_address("notify.url", config.url, allow_http=config.allow_http)
     secret = env.get(SECRET, "").strip()
     if not secret:
         raise ValueError(f"notify.url is set, but not {SECRET} in the environment; {REMEDY}")
@@ -32,7 +32,7 @@ def notify_settings(config: NotifyConfig, env: Mapping[str, str]) -> WebhookSett
         raise ValueError(f"{SECRET} {error}; {REMEDY}") from None
 
 
-def encrypted(place: str, url: str, *, allow_http: bool) -> str:
+def checked_address(place: str, url: str, *, allow_http: bool) -> str:
     """Return an address that nobody on the way can read along with, or that is meant to be in the clear.
 
     Raises:

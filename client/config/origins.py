@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from orga.activities.adapters.agents.agents import with_default
-from orga.activities.adapters.models.settings import DEFAULTS, SITES, default_model
+from orga.activities.adapters.agents.agents import with_default_agent
+from orga.activities.adapters.models.settings import DEFAULT_MODELS, PROVIDER_SITES, default_model
 from orga.activities.adapters.policy.ladder import engine_name
-from orga.activities.text.secrets import HIDDEN, MIN_GUESSED_CHARS, KnownSecrets, secret_values
+from orga.activities.text.secrets import MIN_GUESSED_CHARS, REDACTED, KnownSecrets, secret_values
 from orga.client.config.file import ConfigSources
 from orga.client.config.policy_settings import policy_settings
 from orga.client.config.sections import OrgaConfig
@@ -23,7 +23,7 @@ EMBEDDED = "the embedded server"
 
 
 @dataclass(frozen=True)
-class HeldValue:
+class EffectiveValue:
     """One key."""
 
     key: str
@@ -38,19 +38,19 @@ class HeldValue:
         return self.origin.startswith(DEFAULT)
 
 
-def held_values(sources: ConfigSources, env: Environment) -> list[HeldValue]:
+def effective_values(sources: ConfigSources, env: Environment) -> list[EffectiveValue]:
     """Return all keys in the order of the sections.
 
     Raises:
         ServerUnavailable: Temporal's own configuration cannot be read.
     """
-    config = sources.config.with_agents(with_default(sources.config.agents))
+    config = sources.config.with_agents(with_default_agent(sources.config.agents))
     known = KnownSecrets.of_environment(env)
-    found: list[HeldValue] = []
+    found: list[EffectiveValue] = []
     for key, value in _leaves((), config.model_dump(mode="json")):
         said = sources.origin(key)
-        held, origin = (value, said) if said else _followed(key, value, config, env)
-        found.append(HeldValue(".".join(key), _discreet(key, held, known), origin))
+        held, origin = (value, said) if said else _derived_value(key, value, config, env)
+        found.append(EffectiveValue(".".join(key), _masked_value(key, held, known), origin))
     return found
 
 
@@ -62,12 +62,15 @@ def _leaves(key: Key, value: Any) -> Iterator[tuple[Key, Any]]:
         yield key, value
 
 
-def _followed(key: Key, value: Any, config: OrgaConfig, env: Environment) -> tuple[Any, str]:
+def _derived_value(key: Key, value: Any, config: OrgaConfig, env: Environment) -> tuple[Any, str]:
     """Return what holds where nobody says it, and what that follows from."""
     match key:
         case ("models", "default"):
             model = default_model(env)
-            by = next((SITES[provider].key for provider, *_ in DEFAULTS if model.startswith(f"{provider}:")), "")
+            by = next(
+                (PROVIDER_SITES[provider].key for provider, *_ in DEFAULT_MODELS if model.startswith(f"{provider}:")),
+                "",
+            )
             return model, f"{DEFAULT}: {by} is set" if by else f"{DEFAULT}: no key is set"
         case ("temporal", "address"):
             named = standard_address()
@@ -85,13 +88,13 @@ def _followed(key: Key, value: Any, config: OrgaConfig, env: Environment) -> tup
             return value, DEFAULT
 
 
-def _discreet(key: Key, value: Any, known: KnownSecrets) -> Any:
+def _masked_value(key: Key, value: Any, known: KnownSecrets) -> Any:
     if isinstance(value, list):
-        return [_discreet(key, each, known) for each in cast("list[Any]", value)]
+        return [_masked_value(key, each, known) for each in cast("list[Any]", value)]
     if not isinstance(value, str):
         return value
     if key == ("notify", "url") or (key[:2] == ("goals", "deliveries") and key[-1] == "url"):
         parts = urlsplit(value)
-        return f"{parts.scheme}://{parts.hostname}/{HIDDEN}"
+        return f"{parts.scheme}://{parts.hostname}/{REDACTED}"
     own = KnownSecrets.of(secret_values({"": value}), MIN_GUESSED_CHARS // 2)
     return known.hidden(own.hidden(value))

@@ -9,7 +9,7 @@ from orga.workflows.types.tool_calls.gate import RULES, policy_text
 
 FOLDER = "policies"
 
-PLACE_CHARS = 12
+LOCATION_CHARS = 12
 
 
 def with_policy_folder(config: OrgaConfig, base: Path) -> OrgaConfig:
@@ -20,17 +20,17 @@ def with_policy_folder(config: OrgaConfig, base: Path) -> OrgaConfig:
     return config.with_policy(config.policy.with_dir(folder))
 
 
-def policy_place(config: OrgaConfig) -> str:
+def policy_location_digest(config: OrgaConfig) -> str:
     """Return a short digest of where the rules are that judge here: a folder, a file or a server."""
     policy = config.policy
     folder, file = (path and path.absolute() for path in (policy.dir, policy.opa.wasm))
     where = {"cedar": folder, "opa": policy.opa.url or file}.get(_engine(config))
-    return sha256(f"{_engine(config)}\0{where or ''}".encode(errors="surrogateescape")).hexdigest()[:PLACE_CHARS]
+    return sha256(f"{_engine(config)}\0{where or ''}".encode(errors="surrogateescape")).hexdigest()[:LOCATION_CHARS]
 
 
 def starter_policy(config: OrgaConfig) -> str:
     """Return the policy that a run of this folder is started under; "" where the folder has no rules."""
-    from orga.activities.adapters.policy.cedar_files import BrokenPolicies, policy_files, version_of
+    from orga.activities.adapters.policy.cedar_files import BrokenPolicies, files_version, policy_files
 
     engine = _engine(config)
     if engine not in RULES:
@@ -38,8 +38,8 @@ def starter_policy(config: OrgaConfig) -> str:
     version = ""
     if engine == "cedar" and config.policy.dir is not None:
         with suppress(BrokenPolicies):  # no worker starts with them
-            version = version_of(policy_files(config.policy.dir, config.policy.surface))
-    return policy_text(engine, policy_place(config), version)
+            version = files_version(policy_files(config.policy.dir, config.policy.surface))
+    return policy_text(engine, policy_location_digest(config), version)
 
 
 def _engine(config: OrgaConfig) -> str:

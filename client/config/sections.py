@@ -16,16 +16,16 @@ from pydantic import (
     model_validator,
 )
 
-from orga.activities.adapters.knowledge.embedders.names import checked_embedder
+from orga.activities.adapters.knowledge.embedders.names import checked_embedder_name
 from orga.own_code import set_aside
 from orga.workflows.decisions.goals.templates import template_problem
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.deliveries import GOAL_ID, MAX_DELIVERIES, DeliveryKind, DeliveryName
 from orga.workflows.types.goals.pipelines import Pipeline, PipelineName
-from orga.workflows.types.goals.prompts import PROMPTS, PromptName, PromptTemplates
+from orga.workflows.types.goals.prompts import PROMPT_NAMES, PromptName, PromptTemplates
 from orga.workflows.types.questions import NotifyEvent
-from orga.workflows.types.record import Border, replace_fields
-from orga.workflows.types.tiers import GoalTiers, ModelTiers, tier_in
+from orga.workflows.types.record import CheckedInput, replace_fields
+from orga.workflows.types.tiers import GoalTiers, ModelTiers, tier_in_model_name
 from orga.workflows.types.tool_calls.breakers import CircuitOptions
 from orga.workflows.types.tool_calls.mcp import McpServer, Variable
 from orga.workflows.types.tool_calls.sandbox import ConfiguredPath, PathOrGlob, Sandbox
@@ -35,25 +35,25 @@ from orga.workflows.types.usage import ModelPrice
 Address = Annotated[str, Field(pattern=r"^[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,190}$")]
 
 
-class _Keys(NamedTuple):
+class _ChannelKeys(NamedTuple):
     """What a kind needs, and what it may have beside that."""
 
     needed: tuple[str, ...]
     optional: tuple[str, ...] = ()
 
 
-_KEYS: Mapping[DeliveryKind, _Keys] = {
-    "file": _Keys(("path",)),
-    "memory": _Keys(()),
-    "webhook": _Keys(("secret_from",), ("url", "url_from", "allow_http")),
-    "telegram": _Keys(("token_from", "chat_id"), ("url", "allow_http")),
-    "discord": _Keys(("url_from",), ("allow_http",)),
-    "slack": _Keys(("url_from",), ("allow_http",)),
-    "email": _Keys(("host", "sender", "to"), ("port", "security", "username", "password_from")),
+_CHANNEL_KEYS: Mapping[DeliveryKind, _ChannelKeys] = {
+    "file": _ChannelKeys(("path",)),
+    "memory": _ChannelKeys(()),
+    "webhook": _ChannelKeys(("secret_from",), ("url", "url_from", "allow_http")),
+    "telegram": _ChannelKeys(("token_from", "chat_id"), ("url", "allow_http")),
+    "discord": _ChannelKeys(("url_from",), ("allow_http",)),
+    "slack": _ChannelKeys(("url_from",), ("allow_http",)),
+    "email": _ChannelKeys(("host", "sender", "to"), ("port", "security", "username", "password_from")),
 }
 
 
-class DeliveryConfig(Border):
+class DeliveryConfig(CheckedInput):
     """One channel; which keys it has its kind says."""
 
     kind: DeliveryKind
@@ -90,8 +90,8 @@ class DeliveryConfig(Border):
     """`email`: the addresses that get it."""
 
     @model_validator(mode="after")
-    def _has_the_keys_of_its_kind(self) -> "DeliveryConfig":
-        keys, given = _KEYS[self.kind], self.model_fields_set - {"kind", "default"}
+    def _check_keys(self) -> "DeliveryConfig":
+        keys, given = _CHANNEL_KEYS[self.kind], self.model_fields_set - {"kind", "default"}
         if missing := [key for key in keys.needed if not getattr(self, key)]:
             raise ValueError(f'kind "{self.kind}" needs {", ".join(missing)}')
         if extra := sorted(given - {*keys.needed, *keys.optional}):
@@ -121,7 +121,7 @@ class DeliveryConfig(Border):
         return {variable for variable in named if variable}
 
 
-class PromptsConfig(Border):
+class PromptsConfig(CheckedInput):
     """A template for each prompt; an empty one takes the default."""
 
     planning: str = ""
@@ -139,7 +139,7 @@ class PromptsConfig(Border):
 
     @field_validator("*")
     @classmethod
-    def _makes_a_prompt(cls, text: str, info: ValidationInfo) -> str:
+    def _check_template(cls, text: str, info: ValidationInfo) -> str:
         if not text.strip():
             return ""
         if problem := template_problem(cast("PromptName", info.field_name), text):
@@ -149,7 +149,7 @@ class PromptsConfig(Border):
     @property
     def templates(self) -> PromptTemplates | None:
         """The templates that runs record; None where all are the default ones."""
-        given: dict[PromptName, str] = {name: text for name in PROMPTS if (text := getattr(self, name))}
+        given: dict[PromptName, str] = {name: text for name in PROMPT_NAMES if (text := getattr(self, name))}
         return PromptTemplates.of(given)
 
 
@@ -158,7 +158,7 @@ DSN_VARIABLE = "ORGA_KNOWLEDGE_DSN"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 
 
-def _variable(name: object) -> object:
+def _checked_variable(name: object) -> object:
     """Let a name pass; whatever else stands there may hold a password and is not repeated."""
     if isinstance(name, str) and not _VARIABLE.fullmatch(name):
         raise ValueError(
@@ -168,20 +168,20 @@ def _variable(name: object) -> object:
     return name
 
 
-def _embedder(name: object) -> object:
-    return checked_embedder(name) if isinstance(name, str) else name
+def _checked_embedder(name: object) -> object:
+    return checked_embedder_name(name) if isinstance(name, str) else name
 
 
-class KnowledgeConfig(Border):
+class KnowledgeConfig(CheckedInput):
     """The section. A run that has `knowledge` uses it."""
 
     backend: Literal["sqlite", "postgres"] = "sqlite"
     """`postgres`: one store for the workers of several machines; it needs pgvector, and the extra `postgres` here."""
     path: ConfiguredPath | None = None
     """`sqlite`: the file, relative to the file that says so. Null: a file for this folder among orga's own state."""
-    dsn: Annotated[str, BeforeValidator(_variable)] = DSN_VARIABLE
+    dsn: Annotated[str, BeforeValidator(_checked_variable)] = DSN_VARIABLE
     """`postgres`: the variable that holds the address, `postgresql://user:password@host/database`."""
-    embedder: Annotated[str, BeforeValidator(_embedder), Field(max_length=300)] = "hashing"
+    embedder: Annotated[str, BeforeValidator(_checked_embedder), Field(max_length=300)] = "hashing"
     """What makes vectors of texts: `hashing`, `wordllama` (the extra `embeddings`), or `provider:model`, as
     `openai:text-embedding-3-small` and `ollama:nomic-embed-text`."""
 
@@ -192,7 +192,7 @@ ServerName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,23}$")]
 ToolName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 
 
-class TemporalConfig(Border):
+class TemporalConfig(CheckedInput):
     """`[temporal]`: which server. Without an address: `TEMPORAL_*` and its profile, else the embedded server."""
 
     address: str | None = Field(default=None, min_length=1)
@@ -210,7 +210,7 @@ class TemporalConfig(Border):
         return replace_fields(self, {key: value for key, value in named.items() if value})
 
 
-class ModelsConfig(Border):
+class ModelsConfig(CheckedInput):
     """`[models]`: where models are. Keys come from the environment only."""
 
     default: str | None = None
@@ -229,32 +229,38 @@ class ModelsConfig(Border):
     nothing, and the run goes ahead."""
 
     @model_validator(mode="after")
-    def _default_is_a_model(self) -> Self:
-        if self.default and (tier := tier_in(self.default)) is not None and tier not in self.tiers.configured:
-            raise ValueError(f"default = {self.default!r} names a tier without models; {_remedy(self.tiers, tier)}")
+    def _check_default(self) -> Self:
+        if (
+            self.default
+            and (tier := tier_in_model_name(self.default)) is not None
+            and tier not in self.tiers.configured
+        ):
+            raise ValueError(
+                f"default = {self.default!r} names a tier without models; {_tier_remedy(self.tiers, tier)}"
+            )
         return self
 
 
-def _remedy(tiers: ModelTiers, tier: str) -> str:
+def _tier_remedy(tiers: ModelTiers, tier: str) -> str:
     known = ", ".join(tiers.configured)
     return f"give it some: [models.tiers] {tier} = [...]" + (f", or name one of {known}" if known else "")
 
 
-class FilesConfig(Border):
+class FilesConfig(CheckedInput):
     """`[tools.files]`."""
 
     root: ConfiguredPath | None = None
     """Folder that file tools stay under; relative to the file that says so. Null: where the worker was started."""
 
 
-class WebConfig(Border):
+class WebConfig(CheckedInput):
     """`[tools.web]`."""
 
     allow_hosts: tuple[str, ...] = ()
     """Hosts that may be fetched although their address is private."""
 
 
-def _https(url: str) -> str:
+def _checked_https(url: str) -> str:
     parts = urlsplit(url)
     is_local = parts.scheme == "http" and parts.hostname in {"localhost", "127.0.0.1", "::1"}
     if not parts.hostname or not (parts.scheme == "https" or is_local):
@@ -262,16 +268,16 @@ def _https(url: str) -> str:
     return url
 
 
-class GitHubConfig(Border):
+class GitHubConfig(CheckedInput):
     """`[tools.github]`: for `read_issue` and `read_pull_request`. The token is `GITHUB_TOKEN` of the environment."""
 
-    base_url: Annotated[str, AfterValidator(_https)] = "https://api.github.com"
+    base_url: Annotated[str, AfterValidator(_checked_https)] = "https://api.github.com"
     """Of GitHub Enterprise: `https://HOST/api/v3`."""
     repo: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,38}/[A-Za-z0-9_.-]{1,100}$")
     """`owner/name`, which `#42` alone refers to."""
 
 
-class CommandsConfig(Border):
+class CommandsConfig(CheckedInput):
     """`[tools.commands]`."""
 
     allow: tuple[str, ...] = ()
@@ -279,7 +285,7 @@ class CommandsConfig(Border):
     sandbox: Sandbox = Sandbox()
 
 
-class ToolsConfig(Border):
+class ToolsConfig(CheckedInput):
     """`[tools]`: what agents can be given."""
 
     python: tuple[Annotated[str, Field(max_length=200)], ...] = ()
@@ -294,7 +300,7 @@ class ToolsConfig(Border):
     """Activity options by tool."""
 
 
-class OpaConfig(Border):
+class OpaConfig(CheckedInput):
     """`[policy.opa]`: a server, or a compiled policy. A server's token is `OPA_TOKEN` of the environment."""
 
     url: str | None = Field(default=None, pattern=r"^https?://[^/\s]+")
@@ -307,7 +313,7 @@ class OpaConfig(Border):
     """For one decision, repeated attempts included."""
 
 
-class McpConfig(Border):
+class McpConfig(CheckedInput):
     """`[mcp]`."""
 
     servers: dict[ServerName, McpServer] = {}
@@ -318,7 +324,7 @@ class McpConfig(Border):
         return replace_fields(self, {"servers": {name: server.without_pins() for name, server in self.servers.items()}})
 
 
-class PolicyConfig(Border):
+class PolicyConfig(CheckedInput):
     """`[policy]`: who decides."""
 
     engine: Literal["cedar", "opa", "default", "allow"] | None = None
@@ -340,7 +346,7 @@ class PolicyConfig(Border):
         return replace_fields(self, {"engine": engine})
 
 
-class AuditConfig(Border):
+class AuditConfig(CheckedInput):
     """`[audit]`: who signs exported journals, and whose signatures count."""
 
     signing_key_file: ConfiguredPath | None = None
@@ -349,7 +355,7 @@ class AuditConfig(Border):
     """Public keys, `ed25519:…`, that `orga verify` goes by; with any, an export has to be signed."""
 
 
-class NotifyConfig(Border):
+class NotifyConfig(CheckedInput):
     """`[notify]`: who is told of what waits for a person. The secret is `ORGA_NOTIFY_SECRET` of the environment."""
 
     url: str | None = Field(default=None, pattern=r"^https?://[^/\s]+", max_length=2_000)
@@ -364,7 +370,7 @@ class NotifyConfig(Border):
     """Of the Temporal UI, for links; null: that of the embedded server, else none."""
 
 
-class GoalsConfig(Border):
+class GoalsConfig(CheckedInput):
     """`[goals]`: what holds for all goals."""
 
     tiers: GoalTiers = GoalTiers()
@@ -375,7 +381,7 @@ class GoalsConfig(Border):
     """By what templates the model is asked."""
 
 
-class TelemetryConfig(Border):
+class TelemetryConfig(CheckedInput):
     """`[telemetry]`: OpenTelemetry over OTLP/HTTP, off by default."""
 
     enabled: bool = False
@@ -388,7 +394,7 @@ class TelemetryConfig(Border):
     """Between two exports of metrics."""
 
 
-class OrgaConfig(Border):
+class OrgaConfig(CheckedInput):
     """The whole file."""
 
     temporal: TemporalConfig = TemporalConfig()
@@ -408,13 +414,13 @@ class OrgaConfig(Border):
 
     @field_validator("goals")
     @classmethod
-    def _tiers_of_goals_have_models(cls, goals: GoalsConfig, info: ValidationInfo) -> GoalsConfig:
+    def _check_goal_tiers(cls, goals: GoalsConfig, info: ValidationInfo) -> GoalsConfig:
         models = info.data.get("models")
         if isinstance(models, ModelsConfig) and models.tiers.configured:
             for turn, tier in goals.tiers.by_turn.items():
                 if tier not in models.tiers.configured:
                     key = f"tiers.{turn.removeprefix('goal_')} = {tier!r}"
-                    raise ValueError(f"{key} names a tier without models; {_remedy(models.tiers, tier)}")
+                    raise ValueError(f"{key} names a tier without models; {_tier_remedy(models.tiers, tier)}")
         return goals
 
     @property

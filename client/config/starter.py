@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from orga.client.config.problems import explained
+from orga.client.config.problems import problem_lines
 from orga.client.config.sections import OrgaConfig
 from orga.client.errors import ConfigError
 from orga.workflows.types.agents import READ_ONLY_TOOLS
@@ -97,7 +97,7 @@ _REST = """
 
 
 @dataclass(frozen=True)
-class Choices:
+class StarterChoices:
     """What somebody wants of a first configuration."""
 
     model: str | None = None
@@ -118,21 +118,21 @@ class Choices:
         return [tool for tool, is_chosen in chosen.items() if is_chosen]
 
 
-def starter_text(choices: Choices) -> str:
+def starter_text(choices: StarterChoices) -> str:
     """Return the text of the file.
 
     Raises:
         ConfigError: A choice that no `orga.toml` can hold.
     """
-    default = f"default = {_toml(choices.model)}" if choices.model else '#default = "anthropic:claude-sonnet-5-5"'
+    default = f"default = {_toml_value(choices.model)}" if choices.model else '#default = "anthropic:claude-sonnet-5-5"'
     parts = [
         _HEAD,
         _MODELS.format(default=default, base_url=_base_url(choices)),
-        _AGENT.format(tools=_toml([*READ_ONLY_TOOLS, *choices.acting])),
+        _AGENT.format(tools=_toml_value([*READ_ONLY_TOOLS, *choices.acting])),
         _FILES,
         _WEB if choices.web else "",
-        _COMMANDS.format(programs=_toml(list(choices.programs))) if choices.programs else "",
-        *(_APPROVAL.format(tool=tool, yes=_toml(choices.approval)) for tool in choices.acting),
+        _COMMANDS.format(programs=_toml_value(list(choices.programs))) if choices.programs else "",
+        *(_APPROVAL.format(tool=tool, yes=_toml_value(choices.approval)) for tool in choices.acting),
         _REST,
     ]
     text = "".join(parts)
@@ -140,15 +140,15 @@ def starter_text(choices: Choices) -> str:
     return text
 
 
-def _base_url(choices: Choices) -> str:
+def _base_url(choices: StarterChoices) -> str:
     about = "# Where a provider of your own answers."
     if choices.base_url is None:
         return f'{about}\n#base_urls.openai-compatible = "http://localhost:8000/v1"'
     provider = (choices.model or "").partition(":")[0]
-    return f"{about}\nbase_urls.{provider} = {_toml(choices.base_url)}"
+    return f"{about}\nbase_urls.{provider} = {_toml_value(choices.base_url)}"
 
 
-def _toml(value: str | bool | list[str] | None) -> str:
+def _toml_value(value: str | bool | list[str] | None) -> str:
     """Return a value as TOML writes it, which JSON does in ASCII but for halves of characters."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
@@ -157,6 +157,6 @@ def _require_readable(text: str) -> None:
     try:
         OrgaConfig.model_validate(tomllib.loads(text), extra="forbid")
     except ValidationError as error:
-        raise ConfigError("\n".join(explained(error, OrgaConfig, lambda _: "orga init"))) from None
+        raise ConfigError("\n".join(problem_lines(error, OrgaConfig, lambda _: "orga init"))) from None
     except ValueError as error:
         raise ConfigError(f"orga init: {error}") from None

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-POLLS = "worker polls task queue"
+POLLING_MESSAGE = "worker polls task queue"
 """How a worker begins to say that it is there."""
 
 ROOT_VARIABLE = "ORGA_TOOLS__FILES__ROOT"

@@ -26,7 +26,7 @@ from orga.workflows.types.input import (
     POLICY_MEMO,
     WORKPLACE_MEMO,
     Workplace,
-    policy_of_starter,
+    policy_in_memo,
     run_memo,
     workplace_of,
 )
@@ -46,13 +46,13 @@ def workplace(config: OrgaConfig, root: Path | None = None) -> Workplace:
     """Return the place of a process that works here with this configuration; `root` wins over the configuration's."""
     root = (root or config.tools.files.root or Path.cwd()).resolve()
     file = config.file.resolve() if config.file else None
-    models, variables = _said_of_models()
+    models, variables = _model_settings()
     place = Workplace(
-        folder=_text(Path.cwd()),
-        root=_text(root),
-        config=_text(file) if file else None,
+        folder=_file_text(Path.cwd()),
+        root=_file_text(root),
+        config=_file_text(file) if file else None,
         digest=_digest(file) if file else "",
-        mark=_short(str(root), MARK_CHARS),
+        mark=_short_digest(str(root), MARK_CHARS),
     )
     return place.with_models(models, variables) if models else place
 
@@ -66,7 +66,7 @@ def is_earlier_queue(task_queue: str, home: Workplace | None, place: Workplace) 
     """Return whether a run of this folder is on the queue that the folder had when its configuration was part of it."""
     if home is None or home.root != place.root:
         return False
-    earlier = _short(f"{home.root}\0{home.config or ''}", MARK_CHARS)
+    earlier = _short_digest(f"{home.root}\0{home.config or ''}", MARK_CHARS)
     return home.mark == earlier and task_queue.endswith(f"-{earlier}")
 
 
@@ -81,15 +81,15 @@ def own_queue(config: OrgaConfig, place: Workplace, *, embedded: bool) -> str:
     return f"{of_folder}-{place.models}" if place.models else of_folder
 
 
-async def home_of(run: WorkflowExecution) -> Workplace | None:
+async def recorded_workplace(run: WorkflowExecution) -> Workplace | None:
     """Return the place that a run was started for; None where it was started for any."""
     return workplace_of(await run.memo_value(WORKPLACE_MEMO, None))
 
 
-async def policy_of(run: WorkflowExecution) -> str:
+async def recorded_policy(run: WorkflowExecution) -> str:
     """Return the policy that a run was started under, "" where its memo names none."""
     named = await run.memo_value(POLICY_MEMO, "")
-    return policy_of_starter(lambda _key, _default: named)
+    return policy_in_memo(lambda _key, _default: named)
 
 
 ANY_WORKER = "your project's own worker, or orga worker if it has none"
@@ -107,7 +107,7 @@ def worker_command(place: Workplace | None, command: str | None = None) -> str:
     named = None if place.config in {None, str(found)} else Path(str(place.config))
     named = named if named is not None and named.is_file() else None  # one that has moved is found where it is now
     there = [] if place.folder == str(Path.cwd()) else ["cd", shlex.quote(place.folder), "&&"]
-    root = [] if _leads_to_root(named or found, place) else [f"{ROOT_VARIABLE}={shlex.quote(place.root)}"]
+    root = [] if _finds_root(named or found, place) else [f"{ROOT_VARIABLE}={shlex.quote(place.root)}"]
     return " ".join([*there, *root, *_settings_to_repeat(place), command, *_as_option(named)])
 
 
@@ -117,26 +117,26 @@ def _as_option(config: Path | None) -> list[str]:
 
 def _settings_to_repeat(place: Workplace) -> list[str]:
     """Return the variables about models that are different here. A starter of runs may have written any names."""
-    if place.models in {"", _said_of_models()[0]}:
+    if place.models in {"", _model_settings()[0]}:
         return []
     return [f"{name}=…" for name in place.variables[:MAX_SHOWN] if _VARIABLE.fullmatch(name)]
 
 
-def _said_of_models() -> tuple[str, tuple[str, ...]]:
+def _model_settings() -> tuple[str, tuple[str, ...]]:
     """Return what the environment says about models, as a short digest, and the variables that say it."""
     from orga.activities.adapters.models.settings import named_models  # with no model's code
 
     named = named_models(os.environ)
-    return _short(json.dumps(named, sort_keys=True), MODELS_CHARS) if named else "", tuple(sorted(named))
+    return _short_digest(json.dumps(named, sort_keys=True), MODELS_CHARS) if named else "", tuple(sorted(named))
 
 
-def _leads_to_root(config: Path | None, place: Workplace) -> bool:
-    said = _said_root(config) if config else None
+def _finds_root(config: Path | None, place: Workplace) -> bool:
+    said = _configured_root(config) if config else None
     root = Path(str(config)).parent / user_path(said) if said else Path(place.folder)
-    return _text(root.resolve()) == place.root
+    return _file_text(root.resolve()) == place.root
 
 
-def _said_root(file: Path) -> str | None:
+def _configured_root(file: Path) -> str | None:
     """Return the root that a configuration names. Whoever started the run named the file: it may be anything."""
     try:
         if not file.is_file() or file.stat().st_size > _MAX_BYTES:
@@ -147,7 +147,7 @@ def _said_root(file: Path) -> str | None:
     return said if isinstance(said, str) and can_exist(said) else None
 
 
-def _short(text: str, chars: int) -> str:
+def _short_digest(text: str, chars: int) -> str:
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:chars]
 
 
@@ -158,19 +158,19 @@ def _digest(file: Path) -> str:
         return ""
 
 
-def _text(path: Path) -> str:
+def _file_text(path: Path) -> str:
     return str(path).encode(errors="surrogateescape").decode(errors="replace")
 
 
-_HOMES: "WeakKeyDictionary[Client, tuple[str, Workplace | None, Callable[[], str]]]" = WeakKeyDictionary()
+_CLIENT_HOMES: "WeakKeyDictionary[Client, tuple[str, Workplace | None, Callable[[], str]]]" = WeakKeyDictionary()
 
 
-def settle(client: Client, queue: str, place: Workplace | None, policy: Callable[[], str] = str) -> None:
+def set_client_home(client: Client, queue: str, place: Workplace | None, policy: Callable[[], str] = str) -> None:
     """Keep in mind which queue a client's runs go to, for which place, and under which policy."""
-    _HOMES[client] = (queue, place, policy)
+    _CLIENT_HOMES[client] = (queue, place, policy)
 
 
-def settled(client: Client) -> tuple[str, dict[str, Any]]:
+def queue_and_memo(client: Client) -> tuple[str, dict[str, Any]]:
     """Return that queue, and the memo of a run that starts now; for another client the usual queue, and nothing."""
-    queue, place, policy = _HOMES.get(client, (TASK_QUEUE, None, str))
+    queue, place, policy = _CLIENT_HOMES.get(client, (TASK_QUEUE, None, str))
     return queue, run_memo(place, policy())

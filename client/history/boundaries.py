@@ -9,7 +9,7 @@ from temporalio.api.history.v1 import HistoryEvent
 
 from orga.client.errors import OrgaError
 from orga.client.history.chain import RunHistory
-from orga.workflows.types.names import TURNS
+from orga.workflows.types.names import PROMPT_ACTIVITIES
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def boundary_of(workflow_id: str, runs: Sequence[RunHistory], iteration: int) ->
     begun, first = 0, 0
     for run in runs:
         for event in run.events:
-            number = _model_call(event)
+            number = _model_call_iteration(event)
             begun, first = max(begun, number), first or number
             if number == iteration + 1:
                 task = event.activity_task_scheduled_event_attributes.workflow_task_completed_event_id
@@ -57,10 +57,10 @@ def boundary_at(workflow_id: str, run: RunHistory, iteration: int, event_id: int
     return Boundary(workflow_id, run.run_id, iteration, event_id, started.event_time.ToDatetime(tzinfo=UTC))
 
 
-def _model_call(event: HistoryEvent) -> int:
+def _model_call_iteration(event: HistoryEvent) -> int:
     """Return the iteration whose model call this event schedules, else 0."""
     if event.event_type != EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
         return 0
     attributes = event.activity_task_scheduled_event_attributes
-    is_first = attributes.activity_type.name in TURNS and attributes.activity_id.isdigit()
+    is_first = attributes.activity_type.name in PROMPT_ACTIVITIES and attributes.activity_id.isdigit()
     return int(attributes.activity_id) if is_first else 0

@@ -28,12 +28,12 @@ MAX_UPDATE_BYTES = 1_900_000
 _DIGITS = re.compile(rb"[0-9]++")
 
 
-def bounded(payloads: Iterable[Payload]) -> list[Payload]:
+def bounded_payloads(payloads: Iterable[Payload]) -> list[Payload]:
     """Return the arguments, in place of those that are not read a text that says so."""
-    return [_stand_in(payload) if _is_too_much(payload.data) else payload for payload in payloads]
+    return [_placeholder(payload) if _is_too_large(payload.data) else payload for payload in payloads]
 
 
-def bound(activation: WorkflowActivation) -> None:
+def bound_activation(activation: WorkflowActivation) -> None:
     """Bound what signals and updates bring.
 
     An update of too many bytes is taken out: the server tells its sender that it was not taken, and the run goes on.
@@ -46,7 +46,7 @@ def bound(activation: WorkflowActivation) -> None:
             given = job.do_update.input
         else:
             continue
-        read = bounded(given)
+        read = bounded_payloads(given)
         del given[:]
         given.extend(read)
     if len(jobs) < len(activation.jobs):
@@ -59,7 +59,7 @@ def _is_large_update(job: WorkflowActivationJob) -> bool:
     return sum(len(payload.data) for payload in given) > MAX_UPDATE_BYTES
 
 
-def _is_too_much(data: bytes) -> bool:
+def _is_too_large(data: bytes) -> bool:
     if data.startswith(b'"'):
         return False
     if len(data) > MAX_OBJECT_BYTES or has_more_parts(data, MAX_PARTS):
@@ -67,6 +67,6 @@ def _is_too_much(data: bytes) -> bool:
     return any(len(digits) > MAX_DIGITS for digits in _DIGITS.findall(without_strings(data)))
 
 
-def _stand_in(payload: Payload) -> Payload:
+def _placeholder(payload: Payload) -> Payload:
     told = f"[not read: an argument of {len(payload.data)} bytes that is no text]"
     return Payload(metadata={"encoding": b"json/plain"}, data=json.dumps(told).encode())

@@ -10,7 +10,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound, ServerLost
 from orga.client.server.server_errors import is_lost
-from orga.workflows.types.names import RUNS
+from orga.workflows.types.names import RUN_WORKFLOWS
 
 _OTHER_RUNS = {
     ContinueAsNewInitiator.CONTINUE_AS_NEW_INITIATOR_RETRY,
@@ -32,7 +32,7 @@ class RunChain:
 
 
 async def run_chain(
-    client: Client, workflow_id: str, last_run: str | None = None, kinds: Collection[str] = RUNS
+    client: Client, workflow_id: str, last_run: str | None = None, kinds: Collection[str] = RUN_WORKFLOWS
 ) -> RunChain:
     """Return the chain that ends with the latest run of this id, or with `last_run`; a run of these kinds.
 
@@ -41,18 +41,18 @@ async def run_chain(
         NotAnAgent: The id belongs to a workflow of another type.
     """
     run_ids: list[str] = []
-    run_id, length = (last_run, 0) if last_run else await _latest(client, workflow_id, kinds)
+    run_id, length = (last_run, 0) if last_run else await _latest_run(client, workflow_id, kinds)
     while run_id:
         try:
             started = await read_start(client, workflow_id, run_id)
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:
-                raise unreadable(workflow_id, error) from error
+                raise history_error(workflow_id, error) from error
             if not run_ids:
                 raise RunNotFound(workflow_id, run_id) from None
             return RunChain(workflow_id, tuple(run_ids), is_cut=True, length=length)
         if started.workflow_type.name not in kinds:
-            raise NotAnAgent(workflow_id, started.workflow_type.name, _alone(kinds))
+            raise NotAnAgent(workflow_id, started.workflow_type.name, _specific_kinds(kinds))
         run_ids.insert(0, run_id)
         run_id = "" if started.initiator in _OTHER_RUNS else started.continued_execution_run_id
     return RunChain(workflow_id, tuple(run_ids), length=length)
@@ -69,7 +69,7 @@ async def was_reset(client: Client, workflow_id: str, run_ids: Sequence[str]) ->
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 continue
-            raise unreadable(workflow_id, error) from error
+            raise history_error(workflow_id, error) from error
         if described.raw_description.workflow_extended_info.reset_run_id:
             return True
     return False
@@ -94,30 +94,30 @@ async def histories(client: Client, chain: RunChain) -> list[RunHistory]:
     try:
         return [RunHistory(run_id, await handle.fetch_history()) for run_id, handle in handles]
     except RPCError as error:
-        raise unreadable(chain.workflow_id, error) from error
+        raise history_error(chain.workflow_id, error) from error
 
 
-def unreadable(workflow_id: str, error: RPCError) -> OrgaError:
+def history_error(workflow_id: str, error: RPCError) -> OrgaError:
     """Return what a user is told when the server does not hand a history out."""
     told = f"the history of {workflow_id!r} cannot be read: {error.message}"
     return ServerLost(told) if is_lost(error) else OrgaError(f"{told}; see `orga doctor`")
 
 
-def _alone(kinds: Collection[str]) -> Collection[str]:
+def _specific_kinds(kinds: Collection[str]) -> Collection[str]:
     """Return the kinds that are meant where these are not all runs of ours."""
-    return () if set(kinds) == set(RUNS) else kinds
+    return () if set(kinds) == set(RUN_WORKFLOWS) else kinds
 
 
-async def _latest(client: Client, workflow_id: str, kinds: Collection[str]) -> tuple[str, int]:
+async def _latest_run(client: Client, workflow_id: str, kinds: Collection[str]) -> tuple[str, int]:
     """Return the id of the latest run, and how many events it has."""
     try:
         description = await client.get_workflow_handle(workflow_id).describe()
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             raise RunNotFound(workflow_id) from None
-        raise unreadable(workflow_id, error) from error
+        raise history_error(workflow_id, error) from error
     if description.workflow_type not in kinds:
-        raise NotAnAgent(workflow_id, description.workflow_type, _alone(kinds))
+        raise NotAnAgent(workflow_id, description.workflow_type, _specific_kinds(kinds))
     return description.run_id, description.history_length
 
 

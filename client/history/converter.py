@@ -9,7 +9,7 @@ from temporalio.contrib.pydantic import PydanticPayloadConverter, ToJsonOptions
 from temporalio.converter import DataConverter, EncodingPayloadConverter
 
 
-class Unreadable:
+class UnreadablePayload:
     """Stands for a payload that is not what its encoding says."""
 
     def __str__(self) -> str:
@@ -33,13 +33,13 @@ class FrugalPayloadConverter(PydanticPayloadConverter):
         """
         if type_hints:
             return super().from_payloads(payloads, type_hints)
-        return [self._welcome(payload) for payload in payloads]
+        return [self._decode_any(payload) for payload in payloads]
 
-    def _welcome(self, payload: Payload) -> Any:
+    def _decode_any(self, payload: Payload) -> Any:
         try:
             return super().from_payloads([payload], None)[0]
         except Exception:  # whatever a converter makes of bytes that are not what they say
-            return Unreadable()
+            return UnreadablePayload()
 
 
 @cache

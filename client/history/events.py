@@ -14,10 +14,10 @@ from temporalio.client import Client
 from temporalio.client import WorkflowHistory as ServerHistory
 from temporalio.converter import DataConverter
 
-from orga.activities.ports import Rebuilt, RunKey
-from orga.client.history.bounded_arguments import bounded
-from orga.client.history.converter import Unreadable
-from orga.client.history.values import RunValues, decoded, failure_text, values_of
+from orga.activities.ports import ModelContext, RunKey
+from orga.client.history.bounded_arguments import bounded_payloads
+from orga.client.history.converter import UnreadablePayload
+from orga.client.history.values import RunValues, decode_payloads, failure_text, values_of
 from orga.workflows.decisions.recount import ContextFold
 from orga.workflows.types.context import DigestMismatch
 from orga.workflows.types.control import NOTES_MEMO, REWOUND
@@ -40,11 +40,11 @@ async def happenings(
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     values = RunValues(client.data_converter, client.namespace, workflow_id)
     events: AsyncIterable[HistoryEvent] = handle.fetch_history_events(wait_new_event=follow)
-    async for happening in read_events(values, _observed(events, observe) if observe else events):
+    async for happening in read_events(values, _observe_each(events, observe) if observe else events):
         yield happening
 
 
-async def _observed(
+async def _observe_each(
     events: AsyncIterable[HistoryEvent], observe: Callable[[HistoryEvent], None]
 ) -> AsyncGenerator[HistoryEvent]:
     async for event in events:
@@ -54,7 +54,7 @@ async def _observed(
 
 async def read_events(values: RunValues, events: AsyncIterable[HistoryEvent]) -> AsyncGenerator[Happening]:
     """Yield what a fold can use of the events of one run, from its first event on."""
-    reader = _Reader(values)
+    reader = _EventReader(values)
     async for event in events:
         happening = await reader.read(event)
         if happening is not None:
@@ -69,7 +69,7 @@ async def folded_context(client: Client, history: ServerHistory, iteration: int)
     """
     fold, found = ContextFold(), tuple[Message, ...]()
     try:
-        async for happening in read_events(values_of(client, history), _each(history.events)):
+        async for happening in read_events(values_of(client, history), _as_async(history.events)):
             fold.feed(happening)
             found = fold.messages if fold.iteration <= iteration else found
     except ValidationError as error:
@@ -77,7 +77,7 @@ async def folded_context(client: Client, history: ServerHistory, iteration: int)
     return found
 
 
-async def _each(events: Iterable[HistoryEvent]) -> AsyncGenerator[HistoryEvent]:
+async def _as_async(events: Iterable[HistoryEvent]) -> AsyncGenerator[HistoryEvent]:
     for event in events:
         yield event
 
@@ -88,7 +88,7 @@ class WorkflowHistory:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def rebuild(self, run: RunKey, iteration: int) -> Rebuilt:
+    async def rebuild(self, run: RunKey, iteration: int) -> ModelContext:
         """Return what the model call of that iteration is about."""
         fold = ContextFold()
         try:
@@ -98,7 +98,7 @@ class WorkflowHistory:
             raise DigestMismatch(f"the history cannot be read: {error.error_count()} values do not fit") from error
         if fold.setup is None or fold.iteration != iteration:
             raise DigestMismatch(f"the history ends at iteration {fold.iteration}, not {iteration}")
-        return Rebuilt(fold.setup, fold.messages)
+        return ModelContext(fold.setup, fold.messages)
 
 
 NO_RESET = "no reset was made here"
@@ -109,7 +109,7 @@ UNRECORDED = "an earlier attempt failed; no history holds how"
 """Of a local activity that was tried again within its workflow task, and of any on Temporal's test server."""
 
 
-class _Activity(NamedTuple):
+class _OpenActivity(NamedTuple):
     """One that is under way, and what its values are read by."""
 
     name: str
@@ -120,14 +120,14 @@ class _Activity(NamedTuple):
     """As in `Happening`."""
 
 
-class _Reader:
+class _EventReader:
     """Decodes events; remembers which activity a completion belongs to."""
 
     def __init__(self, values: RunValues) -> None:
         self._values = values
         self._own = values.own
         self._task_queue = ""
-        self._activities: dict[int, _Activity] = {}
+        self._activities: dict[int, _OpenActivity] = {}
         self._failed_before: dict[str, str] = {}
         """By the id of a local activity that is tried again."""
         self._is_reset = False
@@ -138,14 +138,14 @@ class _Reader:
         return await handler(self, event) if handler else None
 
     async def values(self, payloads: Iterable[Payload]) -> list[Any]:
-        return _read(self._own, await decoded(self._own, payloads))
+        return _read_values(self._own, await decode_payloads(self._own, payloads))
 
     async def sent(self, payloads: Iterable[Payload]) -> list[Any]:
         """Return the arguments of a signal or an update, as far as the run reads them."""
-        return _read(self._own, bounded(await decoded(self._own, payloads)))
+        return _read_values(self._own, bounded_payloads(await decode_payloads(self._own, payloads)))
 
-    def _ended(self, scheduled_event_id: int) -> _Activity:
-        return self._activities.pop(scheduled_event_id, _Activity("", "", self._own))
+    def _pop_activity(self, scheduled_event_id: int) -> _OpenActivity:
+        return self._activities.pop(scheduled_event_id, _OpenActivity("", "", self._own))
 
     def happening(self, kind: HappeningKind, event: HistoryEvent, **fields: Any) -> Happening:
         at = event.event_time.ToDatetime(tzinfo=UTC)
@@ -186,8 +186,10 @@ class _Reader:
         attributes = event.activity_task_scheduled_event_attributes
         name, key = attributes.activity_type.name, attributes.activity_id
         converter = self._values.of_activity(attributes)
-        self._activities[event.event_id] = _Activity(name, key, converter)
-        return self.happening("scheduled", event, name=name, key=key, value=await _first(converter, attributes.input))
+        self._activities[event.event_id] = _OpenActivity(name, key, converter)
+        return self.happening(
+            "scheduled", event, name=name, key=key, value=await _first_value(converter, attributes.input)
+        )
 
     async def begun(self, event: HistoryEvent) -> None:
         """Note the attempt that is the last: the server writes its beginning once the activity has ended."""
@@ -203,28 +205,28 @@ class _Reader:
             attempts=attributes.attempt, failed_before=text
         )
 
-    def ended(self, kind: HappeningKind, event: HistoryEvent, activity: _Activity, **fields: Any) -> Happening:
+    def ended(self, kind: HappeningKind, event: HistoryEvent, activity: _OpenActivity, **fields: Any) -> Happening:
         again = {"attempts": activity.attempts, "failed_before": activity.failed_before}
         return self.happening(kind, event, name=activity.name, key=activity.key, **again, **fields)
 
     async def finished(self, event: HistoryEvent) -> Happening:
         attributes = event.activity_task_completed_event_attributes
-        activity = self._ended(attributes.scheduled_event_id)
-        return self.ended("finished", event, activity, value=await _first(activity.converter, attributes.result))
+        activity = self._pop_activity(attributes.scheduled_event_id)
+        return self.ended("finished", event, activity, value=await _first_value(activity.converter, attributes.result))
 
     async def failed(self, event: HistoryEvent) -> Happening:
         attributes = event.activity_task_failed_event_attributes
-        activity = self._ended(attributes.scheduled_event_id)
+        activity = self._pop_activity(attributes.scheduled_event_id)
         return self.ended("failed", event, activity, text=await failure_text(activity.converter, attributes.failure))
 
     async def timed_out(self, event: HistoryEvent) -> Happening:
         attributes = event.activity_task_timed_out_event_attributes
-        activity = self._ended(attributes.scheduled_event_id)
+        activity = self._pop_activity(attributes.scheduled_event_id)
         return self.ended("failed", event, activity, text=await failure_text(activity.converter, attributes.failure))
 
     async def cancelled(self, event: HistoryEvent) -> Happening:
         attributes = event.activity_task_canceled_event_attributes
-        return self.ended("cancelled", event, self._ended(attributes.scheduled_event_id))
+        return self.ended("cancelled", event, self._pop_activity(attributes.scheduled_event_id))
 
     async def marker(self, event: HistoryEvent) -> Happening | None:
         attributes = event.marker_recorded_event_attributes
@@ -238,10 +240,10 @@ class _Reader:
             self._failed_before[key] = text
             return None
         before = "" if attempt < 2 else self._failed_before.pop(key, UNRECORDED)
-        activity = _Activity(name, key, converter, attempt, before)
+        activity = _OpenActivity(name, key, converter, attempt, before)
         if attributes.HasField("failure"):
             return self.ended("failed", event, activity, text=text)
-        value = await _first(converter, attributes.details["result"]) if "result" in attributes.details else None
+        value = await _first_value(converter, attributes.details["result"]) if "result" in attributes.details else None
         return self.ended("finished", event, activity, value=value)
 
     async def noted(self, event: HistoryEvent) -> Happening | None:
@@ -257,7 +259,7 @@ class _Reader:
 
     async def child_started(self, event: HistoryEvent) -> Happening:
         attributes = event.start_child_workflow_execution_initiated_event_attributes
-        value = await _first(self._values.of_child(attributes.workflow_id), attributes.input)
+        value = await _first_value(self._values.of_child(attributes.workflow_id), attributes.input)
         return self.happening(
             "child_started", event, name=attributes.workflow_type.name, key=attributes.workflow_id, value=value
         )
@@ -265,7 +267,7 @@ class _Reader:
     async def child_finished(self, event: HistoryEvent) -> Happening:
         attributes = event.child_workflow_execution_completed_event_attributes
         run = attributes.workflow_execution
-        value = await _first(self._values.of_child(run.workflow_id), attributes.result)
+        value = await _first_value(self._values.of_child(run.workflow_id), attributes.result)
         return self.child("child_finished", event, run, value=value)
 
     async def child_failed(self, event: HistoryEvent) -> Happening:
@@ -291,7 +293,7 @@ class _Reader:
         return self.happening("child_failed", event, key=key, text="it could not be started")
 
     async def workflow_completed(self, event: HistoryEvent) -> Happening:
-        value = await _first(self._own, event.workflow_execution_completed_event_attributes.result)
+        value = await _first_value(self._own, event.workflow_execution_completed_event_attributes.result)
         return self.happening("workflow_completed", event, value=value)
 
     async def workflow_failed(self, event: HistoryEvent) -> Happening:
@@ -313,47 +315,47 @@ class _Reader:
         return self.happening("continued_as_new", event, key=key)
 
 
-_HANDLERS: dict[EventType.ValueType, Callable[[_Reader, HistoryEvent], Any]] = {
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED: _Reader.started,
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED: _Reader.signaled,
-    EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED: _Reader.task_failed,
-    EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED: _Reader.task_completed,
-    EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED: _Reader.scheduled,
-    EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED: _Reader.begun,
-    EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED: _Reader.finished,
-    EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED: _Reader.failed,
-    EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT: _Reader.timed_out,
-    EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED: _Reader.cancelled,
-    EventType.EVENT_TYPE_MARKER_RECORDED: _Reader.marker,
-    EventType.EVENT_TYPE_WORKFLOW_PROPERTIES_MODIFIED: _Reader.noted,
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED: _Reader.updated,
-    EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED: _Reader.child_started,
-    EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_FAILED: _Reader.child_not_started,
-    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED: _Reader.child_finished,
-    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_FAILED: _Reader.child_failed,
-    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_CANCELED: _Reader.child_cancelled,
-    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TERMINATED: _Reader.child_terminated,
-    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TIMED_OUT: _Reader.child_timed_out,
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED: _Reader.workflow_completed,
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED: _Reader.workflow_failed,
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED: _Reader.workflow_cancelled,
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED: _Reader.workflow_terminated,
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT: _Reader.workflow_timed_out,
-    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW: _Reader.continued_as_new,
+_HANDLERS: dict[EventType.ValueType, Callable[[_EventReader, HistoryEvent], Any]] = {
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED: _EventReader.started,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED: _EventReader.signaled,
+    EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED: _EventReader.task_failed,
+    EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED: _EventReader.task_completed,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED: _EventReader.scheduled,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED: _EventReader.begun,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED: _EventReader.finished,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED: _EventReader.failed,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT: _EventReader.timed_out,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED: _EventReader.cancelled,
+    EventType.EVENT_TYPE_MARKER_RECORDED: _EventReader.marker,
+    EventType.EVENT_TYPE_WORKFLOW_PROPERTIES_MODIFIED: _EventReader.noted,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED: _EventReader.updated,
+    EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED: _EventReader.child_started,
+    EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_FAILED: _EventReader.child_not_started,
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED: _EventReader.child_finished,
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_FAILED: _EventReader.child_failed,
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_CANCELED: _EventReader.child_cancelled,
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TERMINATED: _EventReader.child_terminated,
+    EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TIMED_OUT: _EventReader.child_timed_out,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED: _EventReader.workflow_completed,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED: _EventReader.workflow_failed,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED: _EventReader.workflow_cancelled,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED: _EventReader.workflow_terminated,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT: _EventReader.workflow_timed_out,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW: _EventReader.continued_as_new,
 }
 
 
-async def _first(converter: DataConverter, payloads: Payloads) -> Any:
-    found = _read(converter, await decoded(converter, payloads.payloads))
+async def _first_value(converter: DataConverter, payloads: Payloads) -> Any:
+    found = _read_values(converter, await decode_payloads(converter, payloads.payloads))
     return found[0] if found else None
 
 
-def _read(converter: DataConverter, items: list[Payload]) -> list[Any]:
-    return [_plain(value) for value in converter.payload_converter.from_payloads(items)]
+def _read_values(converter: DataConverter, items: list[Payload]) -> list[Any]:
+    return [_json_value(value) for value in converter.payload_converter.from_payloads(items)]
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """Return a value as JSON has it; bytes as the workflow reads them, too."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
-    return str(value) if isinstance(value, Unreadable) else value
+    return str(value) if isinstance(value, UnreadablePayload) else value

@@ -8,13 +8,13 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from orga.activities.models.model_context import model_request
-from orga.activities.ports import ModelRequest, Rebuilt
+from orga.activities.ports import ModelContext, ModelRequest
 from orga.client.errors import OrgaError
-from orga.client.history.chain import RunChain, run_chain, unreadable
+from orga.client.history.chain import RunChain, history_error, run_chain
 from orga.client.history.events import happenings
 from orga.workflows.decisions.recount import ContextFold
 from orga.workflows.types.context import DigestMismatch, ReasonRequest
-from orga.workflows.types.names import PLANNED, TURNS
+from orga.workflows.types.names import PLANNED_MODEL, PROMPT_ACTIVITIES
 from orga.workflows.types.status import Happening
 
 
@@ -34,7 +34,7 @@ class NoPrompt(OrgaError):
     """The run has no such turn, or no model was asked in it."""
 
 
-async def prompt_of(client: Client, workflow_id: str, iteration: int) -> Prompt:
+async def read_prompt(client: Client, workflow_id: str, iteration: int) -> Prompt:
     """Return the prompt of a turn; no worker is needed.
 
     Raises:
@@ -44,14 +44,14 @@ async def prompt_of(client: Client, workflow_id: str, iteration: int) -> Prompt:
         OrgaError: The history does not hold what the model was asked about.
     """
     chain = await run_chain(client, workflow_id)
-    search = _Search(iteration)
+    search = _PromptSearch(iteration)
     try:
         for run_id in chain.run_ids:
             search.begin_run()
             async for happening in happenings(client, workflow_id, run_id):
                 search.feed(happening)
     except RPCError as error:
-        raise unreadable(workflow_id, error) from error
+        raise history_error(workflow_id, error) from error
     except (DigestMismatch, ValidationError) as error:
         raise OrgaError(
             f"the history of {workflow_id!r} does not hold together: {error}; `orga verify` tells what does not"
@@ -59,7 +59,7 @@ async def prompt_of(client: Client, workflow_id: str, iteration: int) -> Prompt:
     return search.found(chain)
 
 
-class _Search:
+class _PromptSearch:
     """Goes through the events of a chain up to those of the turn; the last call of the turn counts."""
 
     def __init__(self, iteration: int) -> None:
@@ -67,22 +67,22 @@ class _Search:
         self._fold = ContextFold()
         self._prompt: Prompt | None = None
         self._is_planned = False
-        self._turns: list[int] = []
+        self._iterations: list[int] = []
 
     def begin_run(self) -> None:
         self._fold = ContextFold()
 
     def feed(self, happening: Happening) -> None:
         self._fold.feed(happening)
-        if happening.name not in TURNS:
+        if happening.name not in PROMPT_ACTIVITIES:
             return
         if happening.kind == "scheduled":
-            self._turns.append(self._fold.iteration)
+            self._iterations.append(self._fold.iteration)
             if self._fold.iteration == self._iteration:
-                self._prompt = self._of_turn(happening)
+                self._prompt = self._build_prompt(happening)
         elif happening.kind == "finished" and self._fold.iteration == self._iteration:
             reply = cast("dict[str, Any]", happening.value)
-            self._is_planned = reply.get("model") == PLANNED
+            self._is_planned = reply.get("model") == PLANNED_MODEL
 
     def found(self, chain: RunChain) -> Prompt:
         """Return the prompt; of a turn that no model was asked in there is none."""
@@ -92,15 +92,19 @@ class _Search:
                 f"no model was asked in turn {self._iteration} of {named}: its plan had all that was to be said"
             )
         if self._prompt is None:
-            there = f"there are {self._turns[0]} to {self._turns[-1]}" if self._turns else "no model was asked yet"
+            there = (
+                f"there are {self._iterations[0]} to {self._iterations[-1]}"
+                if self._iterations
+                else "no model was asked yet"
+            )
             gone = "; the server has its oldest turns no longer" if chain.is_cut else ""
             raise NoPrompt(f"{named} has no turn {self._iteration}; {there}{gone}")
         return self._prompt
 
-    def _of_turn(self, happening: Happening) -> Prompt | None:
+    def _build_prompt(self, happening: Happening) -> Prompt | None:
         if self._fold.setup is None:
             return None
         request = ReasonRequest.model_validate(happening.value)
-        context = Rebuilt(self._fold.setup, self._fold.messages)
+        context = ModelContext(self._fold.setup, self._fold.messages)
         sent = model_request(happening.name, context, request)
         return Prompt(self._iteration, happening.name, request.context.head, sent)

@@ -8,7 +8,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from orga.client.errors import OrgaError
-from orga.client.history.chain import run_chain, unreadable
+from orga.client.history.chain import history_error, run_chain
 from orga.client.history.events import happenings
 from orga.workflows.decisions.recount import ContextFold
 from orga.workflows.types.control import Note
@@ -16,8 +16,8 @@ from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.names import GOAL_WORKFLOW, OWN_ACTIVITIES, READ_PAST
 from orga.workflows.types.status import Happening
-from orga.workflows.types.text import there_are, undelimited
-from orga.workflows.types.tool_calls.delegation import delegated_place
+from orga.workflows.types.text import known_names_hint, undelimited_text
+from orga.workflows.types.tool_calls.delegation import delegate_activity_id
 from orga.workflows.types.tool_calls.tools import ToolOutput
 
 
@@ -51,28 +51,28 @@ async def step_output(client: Client, workflow_id: str, step: str) -> StepResult
         NoOutput: There is no such step, or it was not carried out yet.
     """
     chain = await run_chain(client, workflow_id, kinds=(GOAL_WORKFLOW,))
-    found = _Outputs()
+    found = _StepOutputs()
     try:
         for run_id in chain.run_ids:
             found.begin_run()
             async for happening in happenings(client, workflow_id, run_id):
                 found.feed(happening)
     except RPCError as error:
-        raise unreadable(workflow_id, error) from error
+        raise history_error(workflow_id, error) from error
     return found.of(workflow_id, step)
 
 
-class _Outputs:
+class _StepOutputs:
     """Takes in the events of a goal, in order; of a step that was carried out again the latest call counts."""
 
     def __init__(self) -> None:
         self._fold = ContextFold()
-        self._planned: dict[str, None] = {}
-        self._executed: dict[str, dict[str, Any]] = {}
+        self._planned_steps: dict[str, None] = {}
+        self._executed_steps: dict[str, dict[str, Any]] = {}
         """The notes, by step."""
-        self._brought: dict[str, str] = {}
+        self._outputs: dict[str, str] = {}
         """By place."""
-        self._calls: dict[str, str] = {}
+        self._call_ids: dict[str, str] = {}
         """The ids of the calls, by place."""
 
     def begin_run(self) -> None:
@@ -84,39 +84,39 @@ class _Outputs:
         self._fold.feed(happening)
         match happening.kind:
             case "started" if len(happening.value or []) > 1 and happening.value[1] is not None:
-                self._share(GoalState.model_validate(happening.value[1]))
+                self._add_past_steps(GoalState.model_validate(happening.value[1]))
             case "finished" if happening.name == READ_PAST:
-                self._share(GoalState.model_validate(happening.value))
+                self._add_past_steps(GoalState.model_validate(happening.value))
             case "finished" if happening.name == "goal_input":
                 reply = Reply.model_validate(happening.value)
-                self._calls |= {f"{self._fold.iteration}.{n}": call.call_id for n, call in enumerate(reply.calls)}
+                self._call_ids |= {f"{self._fold.iteration}.{n}": call.call_id for n, call in enumerate(reply.calls)}
             case "finished" if happening.name not in OWN_ACTIVITIES:
-                self._brought[_of_step(happening.key)] = ToolOutput.model_validate(happening.value).content
+                self._outputs[_step_call_place(happening.key)] = ToolOutput.model_validate(happening.value).content
             case "child_finished":
                 ended = cast("dict[str, Any]", happening.value or {})
-                self._brought[_of_step(delegated_place(happening.key))] = str(ended.get("output", ""))
+                self._outputs[_step_call_place(delegate_activity_id(happening.key))] = str(ended.get("output", ""))
             case "noted":
                 for note in map(Note.model_validate, happening.value or []):
-                    self._note(note)
+                    self._add_note(note)
             case _:
                 pass
 
-    def _share(self, past: GoalState) -> None:
+    def _add_past_steps(self, past: GoalState) -> None:
         """Take in steps of a fork's past, or of runs that are gone: their results stand in the conversation."""
         for step in past.pursuit.steps:
-            self._planned[step.id] = None
-            if step.state != "open" and step.id not in self._executed:
+            self._planned_steps[step.id] = None
+            if step.state != "open" and step.id not in self._executed_steps:
                 status = "failed" if step.error else "ok"
                 told = {"step": step.id, "place": step.place, "status": status, "error": step.error}
-                self._executed[step.id] = told
-                self._brought |= _said(past.conversation.messages, {step.call_id: step.place})
+                self._executed_steps[step.id] = told
+                self._outputs |= _result_texts(past.conversation.messages, {step.call_id: step.place})
 
-    def _note(self, note: Note) -> None:
+    def _add_note(self, note: Note) -> None:
         if note.event == "StepExecuted":
-            self._executed[str(note.data.get("step"))] = note.data
+            self._executed_steps[str(note.data.get("step"))] = note.data
         elif note.event in {"PlanMade", "PlanAdjusted"}:
             steps = cast("list[dict[str, Any]]", note.data.get("steps") or [])
-            self._planned |= dict.fromkeys(str(step.get("id")) for step in steps)
+            self._planned_steps |= dict.fromkeys(str(step.get("id")) for step in steps)
 
     def of(self, workflow_id: str, named: str) -> StepResult:
         """Return what became of the step.
@@ -124,28 +124,28 @@ class _Outputs:
         Raises:
             NoOutput: There is none.
         """
-        executed = {step: told for step, told in self._executed.items() if named in {step, told.get("place")}}
+        executed = {step: told for step, told in self._executed_steps.items() if named in {step, told.get("place")}}
         if not executed:
-            known = [*dict.fromkeys([*self._planned, *self._executed])]
+            known = [*dict.fromkeys([*self._planned_steps, *self._executed_steps])]
             if named in known:
                 raise NoOutput(f"step {named!r} of goal {workflow_id!r} has not been carried out yet")
-            there = there_are(named, known) if known else "it has no plan yet"
+            there = known_names_hint(named, known) if known else "it has no plan yet"
             raise NoOutput(f"goal {workflow_id!r} has no step {named!r}; {there}")
         step, told = (named, executed[named]) if named in executed else [*executed.items()][-1]
         place, status = str(told.get("place", "")), str(told.get("status", ""))
-        shown = _said(self._fold.messages, {self._calls.get(place, ""): place})
-        texts = {**shown, **self._brought} if status == "ok" else shown
+        shown = _result_texts(self._fold.messages, {self._call_ids.get(place, ""): place})
+        texts = {**shown, **self._outputs} if status == "ok" else shown
         if place not in texts and status == "ok":
             raise NoOutput(f"the history of {workflow_id!r} does not hold the output of step {step!r} any more")
         return StepResult(step, place, status, texts.get(place) or str(told.get("error", "")))
 
 
-def _of_step(place: str) -> str:
+def _step_call_place(place: str) -> str:
     """Return the place of the call that a try or an alternative belongs to: `2.0` of `2.0.f1`."""
     return ".".join(place.split(".")[:2])
 
 
-def _said(messages: Iterable[Message], places: Mapping[str, str]) -> dict[str, str]:
+def _result_texts(messages: Iterable[Message], places: Mapping[str, str]) -> dict[str, str]:
     """Return by place what the model was shown of these calls."""
     results = (message for message in messages if message.role == "tool" and message.call_id in places)
-    return {places[message.call_id or ""]: undelimited(message.text) for message in results}
+    return {places[message.call_id or ""]: undelimited_text(message.text) for message in results}

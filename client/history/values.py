@@ -36,13 +36,15 @@ class RunValues:
 
     def of_activity(self, scheduled: ActivityTaskScheduledEventAttributes) -> DataConverter:
         """Return the converter for the input of an activity, its result and its failure."""
-        return self._of(scheduled.activity_type.name, scheduled.activity_id, scheduled.task_queue.name, is_local=False)
+        return self._converter_for(
+            scheduled.activity_type.name, scheduled.activity_id, scheduled.task_queue.name, is_local=False
+        )
 
     def of_local_activity(self, name: str, activity_id: str, task_queue: str) -> DataConverter:
         """Return the converter for the result of an activity that the workflow's own worker carried out."""
-        return self._of(name, activity_id, task_queue, is_local=True)
+        return self._converter_for(name, activity_id, task_queue, is_local=True)
 
-    def _of(self, name: str, activity_id: str, task_queue: str, *, is_local: bool) -> DataConverter:
+    def _converter_for(self, name: str, activity_id: str, task_queue: str, *, is_local: bool) -> DataConverter:
         context = ActivitySerializationContext(
             namespace=self.namespace,
             activity_id=activity_id,
@@ -66,7 +68,7 @@ def values_in(history: WorkflowHistory, converter: DataConverter, namespace: str
     return RunValues(converter, namespace, history.workflow_id, started.workflow_type.name)
 
 
-async def decoded(converter: DataConverter, payloads: Iterable[Payload]) -> list[Payload]:
+async def decode_payloads(converter: DataConverter, payloads: Iterable[Payload]) -> list[Payload]:
     """Return payloads as they were before a codec and an external storage took them; those given stay as they are.
 
     Raises:
@@ -90,7 +92,7 @@ async def failure_text(converter: DataConverter, failure: Failure) -> str:
         failure = failure.cause
     message = failure.message
     if failure.HasField("encoded_attributes"):
-        said = converter.payload_converter.from_payloads(await decoded(converter, [failure.encoded_attributes]))
+        said = converter.payload_converter.from_payloads(await decode_payloads(converter, [failure.encoded_attributes]))
         message = _message_in(said) or message
     kind = failure.application_failure_info.type if failure.HasField("application_failure_info") else ""
     return f"{kind}: {message}" if kind else message

@@ -26,7 +26,7 @@ from temporalio.converter import DataConverter
 from temporalio.service import RPCError
 
 from orga.client.errors import OrgaError, ServerLost
-from orga.client.history.values import RunValues, decoded, failure_text
+from orga.client.history.values import RunValues, decode_payloads, failure_text
 from orga.client.journal.reading import SeenEntries, read_journal
 from orga.workflows.types.record import InvalidInput, Record, replace_fields
 from orga.workflows.types.status import JournalEntry
@@ -34,7 +34,7 @@ from orga.workflows.types.status import JournalEntry
 LOST_SERVER_S = 60.0
 """Seconds for which a server that went away is waited for."""
 
-STOOD_S = 15.0
+STABLE_CONNECTION_S = 15.0
 """Seconds. A connection that has lasted so long was lost, and can be had again; one that ends sooner may never last."""
 
 AGAIN_S = 1.0
@@ -82,9 +82,9 @@ RunEvent = JournalEntry | LiveActivity
 
 async def run_events(client: Client, workflow_id: str, after: int | str | None = None) -> AsyncGenerator[RunEvent]:
     """Yield what happens in a run until it ends; `AgentHandle.events` says how."""
-    start = _start(after)
-    async with _watching(client, workflow_id) as watcher:
-        reader = _Reader(watcher, start)
+    start = _parse_position(after)
+    async with _shared_watcher(client, workflow_id) as watcher:
+        reader = _JournalReader(watcher, start)
         while True:
             changed, is_over = watcher.changed, watcher.is_over
             async for event in reader.news():
@@ -95,7 +95,7 @@ async def run_events(client: Client, workflow_id: str, after: int | str | None =
             await changed.wait()
 
 
-class _Start(NamedTuple):
+class _Position(NamedTuple):
     """The last entry that a reader has seen."""
 
     sequence: int = -1
@@ -106,11 +106,11 @@ class _Start(NamedTuple):
 _AFTER = re.compile(r"(-1|\d{1,15})(?:-([0-9a-f]+))?")
 
 
-def _start(after: int | str | None) -> _Start:
+def _parse_position(after: int | str | None) -> _Position:
     if after is None or after == "":
-        return _Start()
+        return _Position()
     if found := _AFTER.fullmatch(str(after)):
-        return _Start(int(found[1]), found[2] or "")
+        return _Position(int(found[1]), found[2] or "")
     told = "is neither the sequence nor the cursor of a journal entry. Pass entry.sequence or entry.cursor"
     raise InvalidInput(f"after: {after!r} {told}")
 
@@ -119,40 +119,40 @@ _Key = tuple[str, str]
 """A run, and the id of one of its activities."""
 
 
-class _Reader:
+class _JournalReader:
     """Where one reader is in what a watcher reads."""
 
-    def __init__(self, watcher: "_Watcher", start: _Start) -> None:
+    def __init__(self, watcher: "_Watcher", start: _Position) -> None:
         self._watcher = watcher
         self._next = start.sequence + 1
-        self._start: _Start | None = start
+        self._start: _Position | None = start
         """None once it is known whether the journal still has it."""
         self._rewinds = len(watcher.rewinds)
-        self._shown: dict[_Key, LiveActivity] = {}
+        self._yielded: dict[_Key, LiveActivity] = {}
 
     async def news(self) -> AsyncGenerator[RunEvent]:
         """Yield what this reader has not seen: activities that are over, entries, then activities that have changed."""
-        watcher, shown = self._watcher, self._shown
+        watcher, shown = self._watcher, self._yielded
         live = watcher.live()
-        self._shown = {key: each for key, each in shown.items() if key in live}
+        self._yielded = {key: each for key, each in shown.items() if key in live}
         for each in shown.keys() - live.keys():
             yield shown[each].over()
-        while self._is_settled():
+        while self._is_position_known():
             if self._next >= watcher.total:
                 break
             if self._next < watcher.first_kept:
-                async for entry in self._missed():
+                async for entry in self._read_dropped():
                     yield entry
             else:
                 entry = watcher.kept[self._next - watcher.first_kept]
                 self._next += 1
                 yield entry
         for key, each in watcher.live().items():
-            if self._shown.get(key) != each:
-                self._shown[key] = each
+            if self._yielded.get(key) != each:
+                self._yielded[key] = each
                 yield each
 
-    def _is_settled(self) -> bool:
+    def _is_position_known(self) -> bool:
         """Return whether it is known where to go on; that of a run that was rewound meanwhile is an earlier entry."""
         watcher = self._watcher
         self._next = min([self._next, *watcher.rewinds[self._rewinds :]])
@@ -165,7 +165,7 @@ class _Reader:
             self._start = None
         return True
 
-    async def _missed(self) -> AsyncGenerator[JournalEntry]:
+    async def _read_dropped(self) -> AsyncGenerator[JournalEntry]:
         """Yield entries that the watcher has kept no longer."""
         self._watcher.raise_fault()
         before = self._next
@@ -184,7 +184,7 @@ _WATCHERS: WeakKeyDictionary[Client, dict[tuple[asyncio.AbstractEventLoop, str],
 
 
 @asynccontextmanager
-async def _watching(client: Client, workflow_id: str) -> AsyncGenerator["_Watcher"]:
+async def _shared_watcher(client: Client, workflow_id: str) -> AsyncGenerator["_Watcher"]:
     """Yield the watcher of a run; it reads as long as somebody needs it."""
     watchers, key = _WATCHERS.setdefault(client, {}), (asyncio.get_running_loop(), workflow_id)
     watcher = watchers.get(key)
@@ -235,7 +235,7 @@ class _Watcher:
         self.is_over = False
         self.changed = asyncio.Event()
         """Set, and replaced by another, whenever there is something new."""
-        self._seen = SeenEntries()
+        self._seen_entries = SeenEntries()
         self._fault: Exception | None = None
         self._values = RunValues(client.data_converter, client.namespace, workflow_id)
         self._is_current = False
@@ -243,28 +243,28 @@ class _Watcher:
         self._under_way: dict[int, tuple[str, DataConverter]] = {}
         """Activities by their scheduled event: id, and what reads their values."""
         self._live: dict[_Key, LiveActivity] = {}
-        self._wakes = asyncio.Event()
+        self._wake_poller = asyncio.Event()
         self._delegates: set[str] = set()
-        self._companions: dict[str, asyncio.Task[None]] = {}
+        self._delegate_tasks: dict[str, asyncio.Task[None]] = {}
         """What accompanies the delegates."""
-        self._below: dict[str, _Watcher] = {}
-        self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._look_on())]
+        self._delegate_watchers: dict[str, _Watcher] = {}
+        self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._poll_activities())]
 
     @property
     def first_kept(self) -> int:
         """The sequence of the first entry that is kept."""
         return self.total - len(self.kept)
 
-    def has(self, start: _Start) -> bool:
+    def has(self, start: _Position) -> bool:
         """Return whether the journal, as far as it was read, has this entry."""
         if start.sequence >= self.total:
             return False
-        return start.sequence < 0 or self._seen.hash_at(start.sequence).startswith(start.hash)
+        return start.sequence < 0 or self._seen_entries.hash_at(start.sequence).startswith(start.hash)
 
     def live(self) -> dict[_Key, LiveActivity]:
         """Return what is under way in the run and in those that it has delegated to."""
         found = dict(self._live)
-        for watcher in self._below.values():
+        for watcher in self._delegate_watchers.values():
             found |= watcher.live()
         return found
 
@@ -279,33 +279,35 @@ class _Watcher:
 
     async def stop(self) -> None:
         """End it."""
-        tasks = [*self._tasks, *self._companions.values()]
+        tasks = [*self._tasks, *self._delegate_tasks.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _read(self) -> None:
         try:
-            await self._read_to_the_end()
+            await self._read_until_end()
         except Exception as error:  # for whoever reads: it is raised there
             self._fault = error
         self.is_over = True
         self._end_all()
         self._notify()
 
-    async def _read_to_the_end(self) -> None:
+    async def _read_until_end(self) -> None:
         """Read the journal, through a server that is lost for a while."""
         deadline = monotonic() + LOST_SERVER_S
         while True:
             self._is_current, began = False, monotonic()
             try:
                 async for entry in read_journal(
-                    self._client, self._id, follow=True, seen=self._seen, observe=self._observe
+                    self._client, self._id, follow=True, seen=self._seen_entries, observe=self._observe
                 ):
                     deadline = monotonic() + LOST_SERVER_S
-                    self._take(entry)
+                    self._keep_entry(entry)
             except ServerLost:
-                if self._is_current and monotonic() - began > STOOD_S:  # it was there, and had nothing new to say
+                if (
+                    self._is_current and monotonic() - began > STABLE_CONNECTION_S
+                ):  # it was there, and had nothing new to say
                     deadline = monotonic() + LOST_SERVER_S
                 if monotonic() > deadline:
                     raise
@@ -313,7 +315,7 @@ class _Watcher:
             else:
                 return
 
-    def _take(self, entry: JournalEntry) -> None:
+    def _keep_entry(self, entry: JournalEntry) -> None:
         """Keep the next entry; one of a rewound run takes the place of an earlier one and all that came after that."""
         if (left_behind := self.total - entry.sequence) > 0:
             self.rewinds.append(entry.sequence)
@@ -344,63 +346,63 @@ class _Watcher:
         elif kind == EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED:
             self._delegates.add(event.child_workflow_execution_started_event_attributes.workflow_execution.workflow_id)
         elif kind in _DELEGATE_ENDS:
-            self._leave(getattr(event, _DELEGATE_ENDS[kind]).workflow_execution.workflow_id)
+            self._drop_delegate(getattr(event, _DELEGATE_ENDS[kind]).workflow_execution.workflow_id)
         if is_latest:
             self._is_current = self.is_at_end = True
-            self._accompany_delegates()
-            self._wakes.set()
+            self._follow_delegates()
+            self._wake_poller.set()
             self._notify()
 
     def _end_all(self) -> None:
         """Show nothing as under way: the run has ended."""
         self._live = {}
-        for delegate in self._delegates | self._companions.keys():
-            self._leave(delegate)
+        for delegate in self._delegates | self._delegate_tasks.keys():
+            self._drop_delegate(delegate)
 
-    def _leave(self, delegate: str) -> None:
+    def _drop_delegate(self, delegate: str) -> None:
         """Show no more of a delegate, however far its own watcher has come: the run knows first that it has ended."""
         self._delegates.discard(delegate)
-        self._below.pop(delegate, None)
-        if companion := self._companions.pop(delegate, None):
+        self._delegate_watchers.pop(delegate, None)
+        if companion := self._delegate_tasks.pop(delegate, None):
             companion.cancel()
 
-    def _accompany_delegates(self) -> None:
-        for ended in self._companions.keys() - self._delegates:
-            self._leave(ended)
-        for begun in self._delegates - self._companions.keys():
-            self._companions[begun] = asyncio.create_task(self._accompany(begun))
+    def _follow_delegates(self) -> None:
+        for ended in self._delegate_tasks.keys() - self._delegates:
+            self._drop_delegate(ended)
+        for begun in self._delegates - self._delegate_tasks.keys():
+            self._delegate_tasks[begun] = asyncio.create_task(self._follow_delegate(begun))
 
-    async def _accompany(self, workflow_id: str) -> None:
+    async def _follow_delegate(self, workflow_id: str) -> None:
         """Show what a delegate does; the journal tells of it once it has ended."""
         with suppress(OrgaError):
-            async with _watching(self._client, workflow_id) as watcher:
-                self._below[workflow_id] = watcher
+            async with _shared_watcher(self._client, workflow_id) as watcher:
+                self._delegate_watchers[workflow_id] = watcher
                 try:
                     while not watcher.is_over:
                         changed = watcher.changed
                         self._notify()
                         await changed.wait()
                 finally:
-                    if self._below.get(workflow_id) is watcher:
-                        del self._below[workflow_id]
+                    if self._delegate_watchers.get(workflow_id) is watcher:
+                        del self._delegate_watchers[workflow_id]
                     self._notify()
 
-    async def _look_on(self) -> None:
+    async def _poll_activities(self) -> None:
         """Look at activities for as long as some are under way."""
         pause_s = FIRST_LOOK_S
         while True:
-            self._wakes.clear()
+            self._wake_poller.clear()
             if not (self._is_current and self._under_way):
-                await self._wakes.wait()
+                await self._wake_poller.wait()
                 pause_s = FIRST_LOOK_S
-            elif await self._look():
+            elif await self._poll_once():
                 pause_s = FIRST_LOOK_S
                 await asyncio.sleep(pause_s)
             else:
                 pause_s = min(pause_s * 1.5, LAST_LOOK_S)
                 await asyncio.sleep(pause_s)
 
-    async def _look(self) -> bool:
+    async def _poll_once(self) -> bool:
         """Look at activities once, and return whether anything about them has changed."""
         try:
             described = await self._client.get_workflow_handle(self._id).describe()
@@ -429,14 +431,14 @@ async def _live_activity(run: str, pending: PendingActivityInfo, converter: Data
         activity_id=pending.activity_id,
         name=pending.activity_type.name,
         attempt=pending.attempt,
-        text=await _text(pending.heartbeat_details.payloads, converter),
-        failure=await _failure(pending, converter),
+        text=await _progress_text(pending.heartbeat_details.payloads, converter),
+        failure=await _failure_text(pending, converter),
         since=_time(pending.last_started_time) if is_running else None,
         retry_at=_time(pending.next_attempt_schedule_time) if pending.attempt > 1 and not is_running else None,
     )
 
 
-async def _failure(pending: PendingActivityInfo, converter: DataConverter) -> str:
+async def _failure_text(pending: PendingActivityInfo, converter: DataConverter) -> str:
     if not pending.HasField("last_failure"):
         return ""
     try:
@@ -445,10 +447,10 @@ async def _failure(pending: PendingActivityInfo, converter: DataConverter) -> st
         return pending.last_failure.message
 
 
-async def _text(payloads: Sequence[Payload], converter: DataConverter) -> str:
+async def _progress_text(payloads: Sequence[Payload], converter: DataConverter) -> str:
     """Return what an activity has told of itself; a heartbeat that cannot be read, or of another shape, has none."""
     try:
-        details: Any = from_json((await decoded(converter, payloads))[0].data) if payloads else {}
+        details: Any = from_json((await decode_payloads(converter, payloads))[0].data) if payloads else {}
     except Exception:  # whatever a codec raises
         return ""
     if not isinstance(details, dict):

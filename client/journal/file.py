@@ -8,17 +8,17 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from orga.client.errors import OrgaError
-from orga.client.journal.head import SealedHead, misfits
+from orga.client.journal.head import SealedHead, head_mismatches
 from orga.client.journal.laws import Check
-from orga.client.server.drafts import write_whole
+from orga.client.server.drafts import write_atomically
 from orga.workflows.decisions.journal.entries import canonical_line, first_break
-from orga.workflows.types.json_text import each_once
+from orga.workflows.types.json_text import unique_keys_object
 from orga.workflows.types.status import JournalEntry
 
-HOW = "this is no journal; write one with: orga journal ID --export FILE"
+NO_JOURNAL_HINT = "this is no journal; write one with: orga journal ID --export FILE"
 
 
-class Unwritable(OrgaError):
+class UnwritableJournal(OrgaError):
     """A place where no journal can be written."""
 
 
@@ -42,9 +42,9 @@ def write_journal(path: Path, entries: Sequence[JournalEntry], head: SealedHead)
         Unwritable: It cannot be written there; the text says why.
     """
     try:
-        write_whole(path, b"".join(line + b"\n" for line in _lines(entries, head)))
+        write_atomically(path, b"".join(line + b"\n" for line in _lines(entries, head)))
     except OSError as error:
-        raise Unwritable(f"{path} cannot be written: {error.strerror}") from None
+        raise UnwritableJournal(f"{path} cannot be written: {error.strerror}") from None
 
 
 def read_journal_file(path: Path) -> JournalFile:
@@ -61,7 +61,7 @@ def read_journal_file(path: Path) -> JournalFile:
     entries: list[JournalEntry] = []
     for number, line in enumerate(lines if lines != [b""] else []):
         try:
-            keys = json.loads(line.decode(), object_pairs_hook=each_once)
+            keys = json.loads(line.decode(), object_pairs_hook=unique_keys_object)
             if isinstance(keys, dict) and "head" in keys and number == len(lines) - 1:
                 head = SealedHead.model_validate_json(line, strict=True, extra="forbid")
                 file = JournalFile(tuple(entries), head)
@@ -69,7 +69,7 @@ def read_journal_file(path: Path) -> JournalFile:
                 return file
             entries.append(JournalEntry.model_validate_json(line, strict=True, extra="forbid"))
         except (ValidationError, ValueError, RecursionError):
-            raise _changed(path, number) from None
+            raise _changed_line_error(path, number) from None
     return JournalFile(tuple(entries))
 
 
@@ -85,15 +85,15 @@ def _require_canonical(path: Path, content: bytes, file: JournalFile) -> None:
         ValueError: The last line has no end.
     """
     assert file.head is not None
-    if first_break(file.entries) is None and not misfits(file.head.head.run, file.entries, file.head.head):
+    if first_break(file.entries) is None and not head_mismatches(file.head.head.run, file.entries, file.head.head):
         canonical_lines = (*_lines(file.entries, file.head), b"")
         for number, (line, canonical) in enumerate(zip(content.split(b"\n"), canonical_lines, strict=True)):
             if line != canonical:
-                raise _changed(path, number)
+                raise _changed_line_error(path, number)
 
 
-def _changed(path: Path, number: int) -> NoJournal:
-    return NoJournal(f"{path}:{number + 1} is no journal entry: entry {number} was changed, or {HOW}")
+def _changed_line_error(path: Path, number: int) -> NoJournal:
+    return NoJournal(f"{path}:{number + 1} is no journal entry: entry {number} was changed, or {NO_JOURNAL_HINT}")
 
 
 def export_check(workflow_id: str, exported: Sequence[JournalEntry], entries: Sequence[JournalEntry]) -> Check:
@@ -106,7 +106,9 @@ def export_check(workflow_id: str, exported: Sequence[JournalEntry], entries: Se
         return found(False, f"its chain breaks at entry {broken}: it or one before it was changed")
     for entry, recorded in zip(exported, entries, strict=False):
         if entry.hash != recorded.hash:
-            return found(False, f"entry {entry.sequence} differs from the history in {_differing(entry, recorded)}")
+            return found(
+                False, f"entry {entry.sequence} differs from the history in {_differing_fields(entry, recorded)}"
+            )
     if len(exported) > len(entries):
         return found(False, f"it has {len(exported)} entries, the run {len(entries)}")
     has_ended = bool(entries) and entries[-1].event == "Terminated"
@@ -115,6 +117,6 @@ def export_check(workflow_id: str, exported: Sequence[JournalEntry], entries: Se
     return found(True, f"{len(exported)} of {len(entries)} entries, unchanged")
 
 
-def _differing(entry: JournalEntry, recorded: JournalEntry) -> str:
+def _differing_fields(entry: JournalEntry, recorded: JournalEntry) -> str:
     fields = [name for name in JournalEntry.model_fields if name != "hash"]
     return ", ".join(name for name in fields if getattr(entry, name) != getattr(recorded, name)) or "hash"

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from orga.client.journal.laws import Check
 from orga.client.journal.signing import is_signed, key_id
-from orga.workflows.decisions.journal.entries import GENESIS
+from orga.workflows.decisions.journal.entries import GENESIS_HASH
 from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.status import JournalEntry
 
@@ -41,13 +41,13 @@ class SealedHead(Record):
     """Base64; empty where nobody signed."""
 
 
-def sealed(run: str, entries: Sequence[JournalEntry], key: Ed25519PrivateKey | None, now: datetime) -> SealedHead:
+def sealed_head(run: str, entries: Sequence[JournalEntry], key: Ed25519PrivateKey | None, now: datetime) -> SealedHead:
     """Return the head of these entries, signed where there is a key."""
     head = JournalHead(run=run, length=len(entries), hash=_last_hash(entries))
     if key is None:
         return SealedHead(head=head)
     head = head.with_signer(key_id(key.public_key()), now)
-    return SealedHead(head=head, signature=b64encode(key.sign(_message(head))).decode())
+    return SealedHead(head=head, signature=b64encode(key.sign(_signed_message(head))).decode())
 
 
 def head_check(
@@ -64,14 +64,17 @@ def head_check(
     if found is None:
         last = len(entries) - 1
         return Check("head", run, False, f"it has no head: whether anything stood after entry {last} is unknown")
-    faults = [*misfits(run, entries, found.head), *([] if trusted is None else _unsigned(found, trusted))]
+    faults = [
+        *head_mismatches(run, entries, found.head),
+        *([] if trusted is None else _signature_faults(found, trusted)),
+    ]
     head = found.head
     by = f"signed at {head.signed_at:%Y-%m-%dT%H:%M:%SZ} by key {head.key_id}" if head.signed_at else "not signed"
     by = "signature not looked at" if trusted is None else by
     return Check("head", run, not faults, "; ".join(faults) or f"{head.length} entries, {by}")
 
 
-def misfits(run: str, entries: Sequence[JournalEntry], head: JournalHead) -> list[str]:
+def head_mismatches(run: str, entries: Sequence[JournalEntry], head: JournalHead) -> list[str]:
     """Return what the head says otherwise than the entries: a tail that was cut, an entry that was added."""
     faults = [f"its head is that of {head.run}"] if head.run != run else []
     if len(entries) < head.length:
@@ -83,19 +86,23 @@ def misfits(run: str, entries: Sequence[JournalEntry], head: JournalHead) -> lis
     return faults
 
 
-def _unsigned(found: SealedHead, trusted: Sequence[Ed25519PublicKey]) -> list[str]:
+def _signature_faults(found: SealedHead, trusted: Sequence[Ed25519PublicKey]) -> list[str]:
     if not found.signature:
         return ["its head is not signed"] if trusted or found.head.key_id else []
     key = next((key for key in trusted if key_id(key) == found.head.key_id), None)
     if key is None:
         known = ", ".join(map(key_id, trusted)) or "none"
         return [f"its head is signed by key {found.head.key_id}, which is not trusted; trusted: {known}"]
-    return [] if is_signed(key, found.signature, _message(found.head)) else ["the signature is not one over this head"]
+    return (
+        []
+        if is_signed(key, found.signature, _signed_message(found.head))
+        else ["the signature is not one over this head"]
+    )
 
 
-def _message(head: JournalHead) -> bytes:
+def _signed_message(head: JournalHead) -> bytes:
     return PURPOSE + json.dumps(head.model_dump(mode="json"), sort_keys=True).encode()
 
 
 def _last_hash(entries: Sequence[JournalEntry]) -> str:
-    return entries[-1].hash if entries else GENESIS
+    return entries[-1].hash if entries else GENESIS_HASH

@@ -6,133 +6,135 @@ from typing import Any, cast
 
 from orga.workflows.decisions.review_stages import (
     ANSWER_STAGES,
-    BEHIND_THE_GATE,
     CALL_STAGES,
-    Standings,
-    is_told_by_asker,
-    told_word,
+    VERDICTS_AFTER_GATE,
+    ProposalStatuses,
+    is_reported_by_stage,
+    recorded_verdict,
 )
 from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED
 from orga.workflows.types.status import JournalEntry
-from orga.workflows.types.tool_calls.delegation import delegated_place
-from orga.workflows.types.tool_calls.gate import APART, place_of
+from orga.workflows.types.tool_calls.delegation import delegate_activity_id
+from orga.workflows.types.tool_calls.gate import SEPARATE_PROPOSALS, call_activity_id
 from orga.workflows.types.tool_calls.loop_tools import CALL_ENDS
 
 NOT_RUN = "not_run"
 DONE = frozenset({"ok", "failed"})
 """Outcomes of a call in place of another: what was begun for certain."""
 
-_ANEW = frozenset({"held", "denied"})
+_JUDGED_AGAIN = frozenset({"held", "denied"})
 
 
 def effect_faults(entries: Sequence[JournalEntry]) -> list[str]:
     """Return what was carried out without what must stand before it, and words that cannot follow those before them."""
-    runs: dict[str, _Reply] = {}
+    runs: dict[str, _ReplyState] = {}
     faults: list[str] = []
     for entry in entries:
         run = str(entry.data.get("run", ""))
         if entry.event == "ReasoningComplete":
-            runs[run] = _Reply(entry)
+            runs[run] = _ReplyState(entry)
         elif run in runs:
             faults += [f"entry {entry.sequence} {fault}" for fault in runs[run].read(entry)]
     return faults
 
 
-class _Reply:
+class _ReplyState:
     """The reply of a run that is at hand, and where all stands that was judged since."""
 
     def __init__(self, entry: JournalEntry) -> None:
         ids = [str(each["call_id"]) for each in _objects(entry.data.get("actions")) if "call_id" in each]
         self._places = {call_id: f"{entry.iteration}.{index}" for index, call_id in enumerate(ids)}
         self._answer = "" if ids else str(entry.iteration)
-        self._calls = Standings[str](CALL_STAGES, self._places.values())
-        self._answers = Standings[str](ANSWER_STAGES)
+        self._calls = ProposalStatuses[str](CALL_STAGES, self._places.values())
+        self._answers = ProposalStatuses[str](ANSWER_STAGES)
         self._begun: set[str] = set()
-        self._told_by_askers: set[str] = set()
+        self._reported_by_askers: set[str] = set()
 
     def read(self, entry: JournalEntry) -> Iterable[str]:
         """Take in an entry behind the reply, and yield what is wrong with it."""
         data = entry.data
         match entry.event:
             case "PolicyEvaluated":
-                self._judged(data)
+                self._record_verdicts(data)
             case "ApprovalRequested":
-                self._asked(data)
-            case "ApprovalResolved" if str(data.get("id")) in self._told_by_askers:
+                self._record_question(data)
+            case "ApprovalResolved" if str(data.get("id")) in self._reported_by_askers:
                 pass
-            case event if (word := told_word(event, data)) is not None:
-                yield from self._heard(data, word)
+            case event if (word := recorded_verdict(event, data)) is not None:
+                yield from self._stage_faults(data, word)
             case "Terminated" if data.get("reason") == "completed" and self._answer:
                 if lacks := self._answers.lacks(self._answer):
                     yield f"ends with the answer of iteration {self._answer}, which lacks {lacks}"
             case _:
-                for place in _begun(entry, self._places):
-                    yield from self._carried_out(place)
+                for place in _executed_places(entry, self._places):
+                    yield from self._execution_faults(place)
 
-    def _judged(self, data: dict[str, Any]) -> None:
+    def _record_verdicts(self, data: dict[str, Any]) -> None:
         places = [str(place) for place in data.get("places", ())]
         verdicts: list[Any] = ["deny"] * len(places) if "error" in data else _decisions(data)
         for place, decision in zip(places, verdicts, strict=False):
-            if place in APART:
+            if place in SEPARATE_PROPOSALS:
                 continue
-            standings = self._of(place)
-            if "calls" not in data or (self._is_part(place) and standings.of(place) in _ANEW):
+            standings = self._standings_for(place)
+            if "calls" not in data or (self._is_part(place) and standings.of(place) in _JUDGED_AGAIN):
                 standings.begin(place)
             standings.hear(place, decision)
 
-    def _asked(self, data: dict[str, Any]) -> None:
+    def _record_question(self, data: dict[str, Any]) -> None:
         """People hold the run up; of a pause a journal doesn't tell whether any time went by."""
-        if is_told_by_asker(data):
-            self._told_by_askers.add(str(data.get("id")))
+        if is_reported_by_stage(data):
+            self._reported_by_askers.add(str(data.get("id")))
         if data.get("kind") == "budget" or data.get("place") in self._places.values():
             self._calls.hold_up()
 
-    def _heard(self, data: dict[str, Any], word: Any) -> Iterable[str]:
+    def _stage_faults(self, data: dict[str, Any], word: Any) -> Iterable[str]:
         place = str(data.get("place", ""))
-        if word not in BEHIND_THE_GATE or not self._of(place).hear(place, word):
+        if word not in VERDICTS_AFTER_GATE or not self._standings_for(place).hear(place, word):
             yield f"says {word!r} of {place or 'nothing'}: what was said of it before does not let that follow"
 
-    def _carried_out(self, place: str) -> Iterable[str]:
+    def _execution_faults(self, place: str) -> Iterable[str]:
         if place in self._begun:
             return
         self._begun.add(place)
         if lacks := self._calls.lacks(place):
             yield f"shows {place} carried out, which lacks {lacks}"
 
-    def _of(self, place: str) -> Standings[str]:
+    def _standings_for(self, place: str) -> ProposalStatuses[str]:
         return self._answers if place.isdecimal() else self._calls
 
     def _is_part(self, place: str) -> bool:
         return not place.isdecimal() and place not in self._places.values()
 
 
-def _begun(entry: JournalEntry, places: dict[str, str]) -> Iterator[str]:
+def _executed_places(entry: JournalEntry, places: dict[str, str]) -> Iterator[str]:
     """Yield the places of the calls, or parts of calls, that an entry shows to be carried out."""
     data = entry.data
     match entry.event:
         case "ToolsDispatched":
-            yield from (_place(each, places) for each in _objects(data.get("tools")))
+            yield from (_call_place(each, places) for each in _objects(data.get("tools")))
         case "ObservationsCollected":
             yield from (
-                _place(each, places) for each in _objects(data.get("outcomes")) if each.get("outcome") != NOT_RUN
+                _call_place(each, places) for each in _objects(data.get("outcomes")) if each.get("outcome") != NOT_RUN
             )
         case "DelegationStarted":
-            yield place_of(delegated_place(str(data.get("workflow_id"))))
+            yield call_activity_id(delegate_activity_id(str(data.get("workflow_id"))))
         case "RecoveryTriggered":
-            yield from (str(each.get("place")) for each in _done(data))
+            yield from (str(each.get("place")) for each in _finished_calls(data))
         case event if event in CALL_ENDS and "calls" in data:
-            yield from (f"{data.get('place')}.{str(each.get('call_id')).rpartition('.')[2]}" for each in _done(data))
+            yield from (
+                f"{data.get('place')}.{str(each.get('call_id')).rpartition('.')[2]}" for each in _finished_calls(data)
+            )
         case event if event in CALL_ENDS and "place" in data:
             yield str(data.get("place"))
         case _:
             pass
 
 
-def _done(data: dict[str, Any]) -> list[dict[str, Any]]:
+def _finished_calls(data: dict[str, Any]) -> list[dict[str, Any]]:
     return [each for each in _objects(data.get("calls")) if each.get("outcome") in DONE]
 
 
-def _place(told: dict[str, Any], places: dict[str, str]) -> str:
+def _call_place(told: dict[str, Any], places: dict[str, str]) -> str:
     call_id = str(told.get("call_id"))
     return places.get(call_id, f"{call_id!r}, a call of no reply")
 
@@ -156,9 +158,9 @@ def law_faults(entries: Sequence[JournalEntry]) -> list[str]:
     and nothing is carried out before the stages have let it through.
     """
     own = [entry for entry in entries if "run" not in entry.data]
-    faults = [*_of_beginning(own), *_of_end(entries)]
+    faults = [*_beginning_faults(own), *_end_faults(entries)]
     if not any(entry.event == PAST_MISSING for entry in entries):  # what was asked then is not here
-        faults += [*_of_approvals(entries), *_of_delegates(entries), *_of_turns(own), *effect_faults(entries)]
+        faults += [*_approval_faults(entries), *_delegate_faults(entries), *_turn_faults(own), *effect_faults(entries)]
     return faults[:MAX_FAULTS]
 
 
@@ -167,13 +169,13 @@ def has_ended(entries: Sequence[JournalEntry]) -> bool:
     return any(entry.event == "Terminated" and "run" not in entry.data for entry in entries)
 
 
-def _of_beginning(own: Sequence[JournalEntry]) -> list[str]:
+def _beginning_faults(own: Sequence[JournalEntry]) -> list[str]:
     if not own or own[0].event in BEGINNINGS:
         return []
     return [f"entry {own[0].sequence} is {own[0].event}: a journal begins with {' or '.join(BEGINNINGS)}"]
 
 
-def _of_end(entries: Sequence[JournalEntry]) -> list[str]:
+def _end_faults(entries: Sequence[JournalEntry]) -> list[str]:
     """What a delegated run did may be told behind the end of its parent's part, but nothing of a run behind its own."""
     ended: dict[str, int] = {}
     faults: list[str] = []
@@ -186,7 +188,7 @@ def _of_end(entries: Sequence[JournalEntry]) -> list[str]:
     return faults
 
 
-def _of_approvals(entries: Sequence[JournalEntry]) -> list[str]:
+def _approval_faults(entries: Sequence[JournalEntry]) -> list[str]:
     asked: set[tuple[str, str]] = set()
     faults: list[str] = []
     for entry in entries:
@@ -198,7 +200,7 @@ def _of_approvals(entries: Sequence[JournalEntry]) -> list[str]:
     return faults
 
 
-def _of_turns(own: Sequence[JournalEntry]) -> list[str]:
+def _turn_faults(own: Sequence[JournalEntry]) -> list[str]:
     """One turn of a session at a time, each begun once, and ended at most once."""
     faults, begun, under_way = list[str](), set[object](), None
     for entry in own:
@@ -215,7 +217,7 @@ def _of_turns(own: Sequence[JournalEntry]) -> list[str]:
     return faults
 
 
-def _of_delegates(entries: Sequence[JournalEntry]) -> list[str]:
+def _delegate_faults(entries: Sequence[JournalEntry]) -> list[str]:
     started = {entry.data.get("workflow_id") for entry in entries if entry.event == "DelegationStarted"}
     ended = [entry for entry in entries if entry.event == "DelegationEnded"]
     return [

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from orga.workflows.decisions.goals.replies import memory_in
-from orga.workflows.types.goals.requests import said_in_turn
+from orga.workflows.decisions.goals.replies import parsed_memory
+from orga.workflows.types.goals.requests import goal_reply_object
 from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.tool_calls.gate import PLAN
 
 ASK = "ask"
 
-_TURNS = {
+_PROMPT_PHASES = {
     "goal_plan": "plan",
     "goal_input": "execute",
     "goal_evaluate": "evaluate",
@@ -21,7 +21,7 @@ _TURNS = {
     "goal_summary": "summarise",
 }
 
-_BRINGS = {
+_RESULT_EVENTS = {
     "plan": {"PlanMade"},
     "evaluate": {"StepEvaluated"},
     "decide": {"DecisionMade"},
@@ -32,7 +32,7 @@ _BRINGS = {
 OVERRIDE = "override_step"
 
 _GUIDANCE = {"steer", "add_context", OVERRIDE}
-_FINE = {"stop", "tool_calls"}
+_NORMAL_FINISH = {"stop", "tool_calls"}
 
 Data = dict[str, Any]
 
@@ -96,7 +96,7 @@ class _PhaseFold:
     def __init__(self) -> None:
         self.found = GoalPhases()
         self._latest_end: datetime | None = None
-        self._told: set[str] = set()
+        self._phase_events: set[str] = set()
         """Events of the latest phase."""
         self._guidance: list[tuple[int, Data]] = []
         """With the turn before which each came."""
@@ -117,19 +117,19 @@ class _PhaseFold:
             self.found.ending = {key: entry.data.get(key, "") for key in ("reason", "detail")}
             return
         elif entry.event == "ReasoningComplete":
-            self._close(str(entry.data.get("turn")))
-            self._open(entry, _TURNS.get(str(entry.data.get("turn")), "other"))
-            self._replied(entry.data)
+            self._close_phase(str(entry.data.get("turn")))
+            self._open_phase(entry, _PROMPT_PHASES.get(str(entry.data.get("turn")), "other"))
+            self._add_reply(entry.data)
         elif entry.event == "QuestionAsked":
-            self._open(entry, ASK)
+            self._open_phase(entry, ASK)
         elif entry.event == "PlanMade" and "pipeline" in entry.data:
-            self._open(entry, "plan")  # no turn: nobody was asked for it
-        self._answered(entry)
+            self._open_phase(entry, "plan")  # no turn: nobody was asked for it
+        self._note_refusal(entry)
         if self.found.phases:
-            self._add(entry)
+            self._add_entry(entry)
         self._latest_end = entry.timestamp
 
-    def _answered(self, entry: JournalEntry) -> None:
+    def _note_refusal(self, entry: JournalEntry) -> None:
         """Say of what people said that it was refused: overrides are answered one by one, guidance only where it is."""
         kind = {"StepOverridden": OVERRIDE, "InterventionRefused": entry.data.get("kind")}.get(entry.event)
         asked = [each for each in self._unanswered if each["kind"] == kind]
@@ -140,7 +140,7 @@ class _PhaseFold:
         if entry.event == "InterventionRefused":
             said["refused"] = str(entry.data.get("reason", ""))
 
-    def _open(self, entry: JournalEntry, name: str) -> None:
+    def _open_phase(self, entry: JournalEntry, name: str) -> None:
         phase = Phase(entry.iteration, name, entry.timestamp, 0.0)
         self._latest_end = self._latest_end or entry.timestamp
         phase.duration_s = (entry.timestamp - self._latest_end).total_seconds()
@@ -148,86 +148,86 @@ class _PhaseFold:
             phase.guidance = [told for before, told in self._guidance if before < entry.iteration]
             self._guidance = [(before, told) for before, told in self._guidance if before >= entry.iteration]
         self.found.phases.append(phase)
-        self._told = set()
+        self._phase_events = set()
 
-    def _close(self, next_turn: str) -> None:
+    def _close_phase(self, next_turn: str) -> None:
         """Say of the phase before that nothing came of its reply, where it was asked for once more or given up."""
         phase = self.found.phases[-1] if self.found.phases else None
-        wanted = _BRINGS.get(phase.phase, set()) if phase else set[str]()
-        if phase is None or not wanted or wanted & self._told:
+        wanted = _RESULT_EVENTS.get(phase.phase, set()) if phase else set[str]()
+        if phase is None or not wanted or wanted & self._phase_events:
             return
-        why = _said(phase).get("error") if phase.phase == "plan" else None
-        again = ", and was asked for again" if _TURNS.get(next_turn) == phase.phase else ""
+        why = _reply_object(phase).get("error") if phase.phase == "plan" else None
+        again = ", and was asked for again" if _PROMPT_PHASES.get(next_turn) == phase.phase else ""
         phase.errors.append(f"no plan: {why}" if why else f"the reply was not used{again}")
 
-    def _replied(self, data: Data) -> None:
+    def _add_reply(self, data: Data) -> None:
         phase = self.found.phases[-1]
         phase.reply, phase.usage = data.get("actions", []), data.get("usage", {})
         phase.cost_usd, phase.repaired = data.get("cost_usd"), bool(data.get("repaired"))
         phase.prompt = str(data.get("prompt", ""))
-        phase.memory = memory_in(_said(phase), "") if phase.phase in {"plan", "evaluate", "decide"} else ""
-        if data.get("finish") not in _FINE:
+        phase.memory = parsed_memory(_reply_object(phase), "") if phase.phase in {"plan", "evaluate", "decide"} else ""
+        if data.get("finish") not in _NORMAL_FINISH:
             phase.errors.append(f"the reply ended early: {data.get('finish')}")
 
-    def _add(self, entry: JournalEntry) -> None:
+    def _add_entry(self, entry: JournalEntry) -> None:
         phase = self.found.phases[-1]
         phase.duration_s += (entry.timestamp - phase.ended_at).total_seconds()
         phase.ended_at = entry.timestamp
-        self._told.add(entry.event)
-        phase.kept = self._kept = _kept(phase, entry, self._kept)
-        if add := _ADDS.get(entry.event):
+        self._phase_events.add(entry.event)
+        phase.kept = self._kept = _current_memory(phase, entry, self._kept)
+        if add := _HANDLERS.get(entry.event):
             add(phase, entry.data)
 
 
-def _kept(phase: Phase, entry: JournalEntry, before: str) -> str:
+def _current_memory(phase: Phase, entry: JournalEntry, before: str) -> str:
     """Return what is kept in mind behind an entry: a reply's word once the reply was used, a shorter one once taken."""
-    is_used = entry.event in _BRINGS.get(phase.phase, ()) and entry.data.get("by") not in {"rule", "operator"}
+    is_used = entry.event in _RESULT_EVENTS.get(phase.phase, ()) and entry.data.get("by") not in {"rule", "operator"}
     is_taken = entry.data.get("taken", True) if entry.event == "MemoryCompressed" else True
-    return memory_in(_said(phase), before) if is_used and is_taken else before
+    return parsed_memory(_reply_object(phase), before) if is_used and is_taken else before
 
 
-def _said(phase: Phase) -> Data:
+def _reply_object(phase: Phase) -> Data:
     """Return the JSON object that the reply is; an empty one where it is none."""
     try:
         text = "".join(str(action.get("respond", "")) for action in phase.reply)
-        return said_in_turn(next((turn for turn, name in _TURNS.items() if name == phase.phase), ""), text)
+        return goal_reply_object(next((turn for turn, name in _PROMPT_PHASES.items() if name == phase.phase), ""), text)
     except ValueError:
         return {}
 
 
-def _planned(phase: Phase, data: Data) -> None:
+def _set_plan(phase: Phase, data: Data) -> None:
     phase.plan = data.get("steps", [])
 
 
-def _executed(phase: Phase, data: Data) -> None:
+def _add_executed_step(phase: Phase, data: Data) -> None:
     phase.executed.append(data)
 
 
-def _overridden(phase: Phase, data: Data) -> None:
+def _add_override(phase: Phase, data: Data) -> None:
     phase.overridden.append(data)
 
 
-def _evaluated(phase: Phase, data: Data) -> None:
+def _add_evaluation(phase: Phase, data: Data) -> None:
     phase.evaluated.append(data)
 
 
-def _decided(phase: Phase, data: Data) -> None:
+def _set_decision(phase: Phase, data: Data) -> None:
     phase.decision = data
 
 
-def _compressed(phase: Phase, data: Data) -> None:
+def _set_compression(phase: Phase, data: Data) -> None:
     phase.compressed = data
 
 
-def _asked(phase: Phase, data: Data) -> None:
+def _set_question(phase: Phase, data: Data) -> None:
     phase.question = data
 
 
-def _answered(phase: Phase, data: Data) -> None:
+def _set_answer(phase: Phase, data: Data) -> None:
     phase.answer = data
 
 
-def _judged(phase: Phase, data: Data) -> None:
+def _add_gate_errors(phase: Phase, data: Data) -> None:
     if error := data.get("error"):
         phase.errors.append(f"the gate failed: {error}")
     if data.get("about") == PLAN:
@@ -235,15 +235,15 @@ def _judged(phase: Phase, data: Data) -> None:
         phase.errors += [f"plan denied: {verdict.get('reason', '')}" for verdict in denied]
 
 
-_ADDS: dict[str, Callable[[Phase, Data], None]] = {
-    "PlanMade": _planned,
-    "PlanAdjusted": _planned,
-    "StepExecuted": _executed,
-    "StepOverridden": _overridden,
-    "StepEvaluated": _evaluated,
-    "DecisionMade": _decided,
-    "MemoryCompressed": _compressed,
-    "QuestionAsked": _asked,
-    "QuestionAnswered": _answered,
-    "PolicyEvaluated": _judged,
+_HANDLERS: dict[str, Callable[[Phase, Data], None]] = {
+    "PlanMade": _set_plan,
+    "PlanAdjusted": _set_plan,
+    "StepExecuted": _add_executed_step,
+    "StepOverridden": _add_override,
+    "StepEvaluated": _add_evaluation,
+    "DecisionMade": _set_decision,
+    "MemoryCompressed": _set_compression,
+    "QuestionAsked": _set_question,
+    "QuestionAnswered": _set_answer,
+    "PolicyEvaluated": _add_gate_errors,
 }

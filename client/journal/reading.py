@@ -8,7 +8,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from orga.client.errors import RunNotFound
-from orga.client.history.chain import RunChain, run_chain, unreadable, was_reset
+from orga.client.history.chain import RunChain, history_error, run_chain, was_reset
 from orga.client.history.events import happenings
 from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.types.control import Note
@@ -75,12 +75,12 @@ async def read_journal(
             async for entry in _entries(client, chain, follow, observe):
                 if seen.is_new(entry):
                     yield entry
-        except _Rewound:
+        except _RunRewound:
             continue
         return
 
 
-class _Rewound(Exception):
+class _RunRewound(Exception):
     """The run was reset while it was read: another goes on in its place."""
 
 
@@ -91,11 +91,11 @@ async def _entries(
     fold, run_ids = JournalFold(), list(chain.run_ids)
     is_cut = chain.is_cut
     for run_id in run_ids:
-        of_run = observe and _observing(chain, run_id, observe)
-        async for happening in _read(client, chain.workflow_id, run_id, follow, of_run):
+        of_run = observe and _run_observer(chain, run_id, observe)
+        async for happening in _read_run(client, chain.workflow_id, run_id, follow, of_run):
             is_cut_off = happening.kind == "workflow_terminated" and not is_nested
             if is_cut_off and await was_reset(client, chain.workflow_id, run_ids):
-                raise _Rewound
+                raise _RunRewound
             async for entry in _read_delegate(client, happening):
                 yield fold.nested(entry, happening.key)
             found = fold.feed(happening)
@@ -107,7 +107,7 @@ async def _entries(
                 run_ids.append(happening.key)  # the loop goes on with it
 
 
-def _observing(chain: RunChain, run_id: str, observe: Observe) -> Callable[[HistoryEvent], None]:
+def _run_observer(chain: RunChain, run_id: str, observe: Observe) -> Callable[[HistoryEvent], None]:
     is_later, is_last = run_id not in chain.run_ids, run_id == chain.run_ids[-1]
     return lambda event: observe(event, is_later or (is_last and event.event_id >= chain.length))
 
@@ -119,7 +119,7 @@ async def _read_delegate(client: Client, happening: Happening) -> AsyncGenerator
     try:
         chain = await run_chain(client, happening.key, happening.run_id)
     except RunNotFound:
-        for entry in JournalFold().feed(_missing(happening, "the server has this run no longer")):
+        for entry in JournalFold().feed(_past_missing_event(happening, "the server has this run no longer")):
             yield entry
         return
     async for entry in _entries(client, chain, follow=False, is_nested=True):
@@ -129,21 +129,21 @@ async def _read_delegate(client: Client, happening: Happening) -> AsyncGenerator
 def past_missing(started: Happening) -> Happening:
     """Return what stands for the runs that the server has forgotten."""
     carried: dict[str, Any] = started.value[1] if len(started.value) > 1 else {}
-    return _missing(
+    return _past_missing_event(
         started, f"the server has no longer what came before the end of iteration {carried.get('iteration', 0)}"
     )
 
 
-def _missing(found: Happening, detail: str) -> Happening:
+def _past_missing_event(found: Happening, detail: str) -> Happening:
     note = Note(event=PAST_MISSING, data={"detail": detail})
     return Happening("noted", found.at, found.event_id, value=[note.model_dump()])
 
 
-async def _read(
+async def _read_run(
     client: Client, workflow_id: str, run_id: str, follow: bool, observe: Callable[[HistoryEvent], None] | None
 ) -> AsyncGenerator[Happening]:
     try:
         async for happening in happenings(client, workflow_id, run_id, follow=follow, observe=observe):
             yield happening
     except RPCError as error:
-        raise unreadable(workflow_id, error) from error
+        raise history_error(workflow_id, error) from error

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from orga.client.errors import OrgaError
 
-KIND = "ed25519:"
+KEY_PREFIX = "ed25519:"
 """Before the base64 of a public key, as people pass it on."""
 
 ID_CHARS = 16
@@ -22,7 +22,7 @@ class KeyProblem(OrgaError):
     """A key that cannot be used."""
 
 
-def generated(path: Path) -> str:
+def generate_key(path: Path) -> str:
     """Write a new private key (PKCS 8, PEM, mode 0600) and, beside it, its public key; return the public one.
 
     Raises:
@@ -34,8 +34,8 @@ def generated(path: Path) -> str:
     )
     public = public_text(private.public_key())
     try:
-        _written(path, pem, 0o600)
-        _written(public_path(path), f"{public}\n".encode(), 0o644)
+        _write_new_file(path, pem, 0o600)
+        _write_new_file(public_path(path), f"{public}\n".encode(), 0o644)
     except FileExistsError as error:
         raise KeyProblem(f"{error.filename} is there already; a key is never overwritten, name another file") from None
     except OSError as error:
@@ -77,14 +77,14 @@ def public_key(text: str) -> Ed25519PublicKey:
     """
     stripped = text.strip()
     try:
-        return Ed25519PublicKey.from_public_bytes(b64decode(stripped.removeprefix(KIND), validate=True))
+        return Ed25519PublicKey.from_public_bytes(b64decode(stripped.removeprefix(KEY_PREFIX), validate=True))
     except ValueError:
-        raise KeyProblem(f"{stripped[:80]!r} is no public key; one begins with {KIND}") from None
+        raise KeyProblem(f"{stripped[:80]!r} is no public key; one begins with {KEY_PREFIX}") from None
 
 
 def public_text(key: Ed25519PublicKey) -> str:
     """Return a public key as one word."""
-    return KIND + b64encode(key.public_bytes_raw()).decode()
+    return KEY_PREFIX + b64encode(key.public_bytes_raw()).decode()
 
 
 def key_id(key: Ed25519PublicKey) -> str:
@@ -102,7 +102,7 @@ def is_signed(key: Ed25519PublicKey, signature: str, message: bytes) -> bool:
     return b64encode(decoded).decode() == signature
 
 
-def _written(path: Path, content: bytes, mode: int) -> None:
+def _write_new_file(path: Path, content: bytes, mode: int) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)

@@ -16,24 +16,24 @@ from temporalio.converter import DataConverter
 from orga.client.history.boundaries import Boundary
 from orga.client.history.chain import RunHistory
 from orga.client.history.values import RunValues, values_of
-from orga.workflows.decisions.begin import state_in
+from orga.workflows.decisions.begin import carried_state_in_input
 from orga.workflows.decisions.control.interventions import signal_text
 from orga.workflows.decisions.result import call_summary
 from orga.workflows.types.control import REWOUND
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import one_line
-from orga.workflows.types.tool_calls.delegation import delegated_place
+from orga.workflows.types.tool_calls.delegation import delegate_activity_id
 from orga.workflows.types.tool_calls.loop_tools import RUN_TOOL
 from orga.workflows.types.tool_calls.tools import ToolRequest, ToolSpec
 
 TEXT_CHARS = 300
-IN_FLIGHT = "not known to have ended"
-ENDINGS = frozenset({"abort", "cancel"})
+OUTCOME_UNKNOWN = "not known to have ended"
+ENDING_INTERVENTIONS = frozenset({"abort", "cancel"})
 """What is never delivered again: it would end the run where it ended before."""
 
 
-_ENDINGS = {
+_EVENT_OUTCOMES = {
     "activity_task_completed_event_attributes": "ok",
     "activity_task_failed_event_attributes": "failed",
     "activity_task_timed_out_event_attributes": "timed out, unknown",
@@ -48,7 +48,7 @@ _ENDINGS = {
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentIntervention:
     """A signal, an update or a cancellation."""
 
     kind: str
@@ -67,7 +67,7 @@ class Effect:
     is_irreversible: bool = False
     arguments: str = ""
     """As JSON on one line, cut."""
-    outcome: str = IN_FLIGHT
+    outcome: str = OUTCOME_UNKNOWN
     """`ok`, or how it failed; a delegated run knows its own calls."""
 
 
@@ -79,10 +79,12 @@ def events_after(runs: Sequence[RunHistory], boundary: Boundary) -> Iterator[His
         yield from run.events
 
 
-async def sent_after(client: Client, runs: Sequence[RunHistory], boundary: Boundary) -> tuple[Sent, ...]:
+async def interventions_after(
+    client: Client, runs: Sequence[RunHistory], boundary: Boundary
+) -> tuple[SentIntervention, ...]:
     """Return what people sent after the boundary, in order."""
     own = values_of(client, runs[0].history).own
-    found = [await _read_sent(own, event) for event in events_after(runs, boundary)]
+    found = [await _read_intervention(own, event) for event in events_after(runs, boundary)]
     return tuple(sent for sent in found if sent is not None)
 
 
@@ -100,25 +102,25 @@ async def effects_after(client: Client, runs: Sequence[RunHistory], boundary: Bo
         if effect is not None:
             begun[event.event_id] = len(found)
             found.append(effect)
-        elif (ending := _ending(event)) and ending[0] in begun:
+        elif (ending := _ended_call(event)) and ending[0] in begun:
             place = begun[ending[0]]
             found[place] = replace(found[place], outcome=ending[1])
     return tuple(found)
 
 
-async def _read_sent(own: DataConverter, event: HistoryEvent) -> Sent | None:
+async def _read_intervention(own: DataConverter, event: HistoryEvent) -> SentIntervention | None:
     match event.event_type:
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
             signal = event.workflow_execution_signaled_event_attributes
             values = await own.decode(signal.input.payloads)
             if signal.signal_name == REWOUND:
-                return _shown("rewind", event, [_steer(value) for value in values])
-            return _shown(signal.signal_name, event, values)
+                return _intervention("rewind", event, [_guidance_value(value) for value in values])
+            return _intervention(signal.signal_name, event, values)
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
             update = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
-            return _shown(update.name, event, await own.decode(update.args.payloads))
+            return _intervention(update.name, event, await own.decode(update.args.payloads))
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED:
-            return _shown("cancel", event, [])
+            return _intervention("cancel", event, [])
         case _:
             return None
 
@@ -127,7 +129,7 @@ async def _effect(values: RunValues, event: HistoryEvent, specs: dict[str, ToolS
     if event.event_type == EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED:
         child = event.child_workflow_execution_started_event_attributes.workflow_execution.workflow_id
         return Effect(
-            _iteration(delegated_place(child)), RUN_TOOL, _time(event), f"{RUN_TOOL} {child}", is_irreversible=True
+            _iteration(delegate_activity_id(child)), RUN_TOOL, _time(event), f"{RUN_TOOL} {child}", is_irreversible=True
         )
     if event.event_type != EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
         return None
@@ -135,7 +137,7 @@ async def _effect(values: RunValues, event: HistoryEvent, specs: dict[str, ToolS
     spec = specs.get(attributes.activity_type.name)
     if spec is None or spec.effect == "read_only":
         return None
-    call = await _call(values.of_activity(attributes), attributes.input, spec)
+    call = await _tool_call(values.of_activity(attributes), attributes.input, spec)
     return Effect(
         _iteration(attributes.activity_id),
         spec.name,
@@ -146,17 +148,17 @@ async def _effect(values: RunValues, event: HistoryEvent, specs: dict[str, ToolS
     )
 
 
-def _ending(event: HistoryEvent) -> tuple[int, str] | None:
+def _ended_call(event: HistoryEvent) -> tuple[int, str] | None:
     """Return which event this one ends, a call or a delegated run, and how."""
     named = event.WhichOneof("attributes") or ""
-    if named not in _ENDINGS:
+    if named not in _EVENT_OUTCOMES:
         return None
     attributes: Any = getattr(event, named)
     begun = getattr(attributes, "scheduled_event_id", 0) or getattr(attributes, "started_event_id", 0)
-    return int(begun), _ENDINGS[named]
+    return int(begun), _EVENT_OUTCOMES[named]
 
 
-async def _call(converter: DataConverter, payloads: Payloads, spec: ToolSpec) -> ToolCall:
+async def _tool_call(converter: DataConverter, payloads: Payloads, spec: ToolSpec) -> ToolCall:
     try:
         request = ToolRequest.model_validate((await converter.decode(payloads.payloads))[0])
     except (ValidationError, IndexError):
@@ -185,15 +187,15 @@ async def _read_carried(own: DataConverter, started: WorkflowExecutionStartedEve
     arguments = await own.decode(started.input.payloads)
     if not started.continued_execution_run_id or len(arguments) < 2:
         return None
-    state = state_in(arguments[1])
+    state = carried_state_in_input(arguments[1])
     return state.setup if state and state.carried_by else None
 
 
-def _shown(kind: str, event: HistoryEvent, values: list[Any]) -> Sent:
-    return Sent(kind, _time(event), one_line(signal_text(tuple(values)), TEXT_CHARS))
+def _intervention(kind: str, event: HistoryEvent, values: list[Any]) -> SentIntervention:
+    return SentIntervention(kind, _time(event), one_line(signal_text(tuple(values)), TEXT_CHARS))
 
 
-def _steer(value: Any) -> Any:
+def _guidance_value(value: Any) -> Any:
     return value.get("steer") if isinstance(value, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
 
 

@@ -9,7 +9,7 @@ from temporalio.client import Client
 from orga.client.history.chain import RunChain, histories, run_chain
 from orga.client.history.events import happenings
 from orga.client.history.values import values_of
-from orga.client.past.replayed_state import replayed_state, until_task
+from orga.client.past.replayed_state import history_until_task, replayed_state
 from orga.workflows.decisions.result import shown_conversation
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import Page, ShownMessage
@@ -35,7 +35,7 @@ async def _last_state(client: Client, last: RunChain) -> AgentState | None:
     [run] = await histories(client, last)
     done = [event.event_id for event in run.events if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED]
     if done:
-        return await replayed_state(until_task(run.history, done[-1]), values_of(client, run.history))
+        return await replayed_state(history_until_task(run.history, done[-1]), values_of(client, run.history))
     return await _carried_state(client, last.workflow_id, run.run_id)
 
 

@@ -14,14 +14,14 @@ from temporalio.service import RPCError, RPCStatusCode
 from orga.client.errors import OrgaError, RunEnded, RunNotFound
 from orga.client.history.chain import histories, run_chain
 from orga.client.runs.exchange import Exchange
-from orga.workflows.types.tool_calls.delegation import delegated_place
+from orga.workflows.types.tool_calls.delegation import delegate_activity_id
 
 GRACE_S = 75.0
 """For all of them to end: what is in flight has five seconds, then a run has 60 to take back what it did."""
 
 
 @dataclass(frozen=True)
-class Delegate:
+class LiveDelegate:
     """A delegated run that has not ended."""
 
     workflow_id: str
@@ -30,21 +30,21 @@ class Delegate:
     at: datetime
 
 
-async def at_work(client: Client, events: Iterable[HistoryEvent]) -> tuple[Delegate, ...]:
+async def live_delegates(client: Client, events: Iterable[HistoryEvent]) -> tuple[LiveDelegate, ...]:
     """Return the delegates that were started by these events and have not ended, and theirs, whatever ended above."""
-    found: list[Delegate] = []
+    found: list[LiveDelegate] = []
     for event in events:
         if event.event_type != EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED:
             continue
         workflow_id = event.start_child_workflow_execution_initiated_event_attributes.workflow_id
         if await _is_live(client, workflow_id):
-            iteration = int(delegated_place(workflow_id).partition(".")[0] or 0)
-            found.append(Delegate(workflow_id, iteration, event.event_time.ToDatetime(tzinfo=UTC)))
-        found += await at_work(client, await _events(client, workflow_id))
+            iteration = int(delegate_activity_id(workflow_id).partition(".")[0] or 0)
+            found.append(LiveDelegate(workflow_id, iteration, event.event_time.ToDatetime(tzinfo=UTC)))
+        found += await live_delegates(client, await _events(client, workflow_id))
     return tuple(found)
 
 
-async def ended(client: Client, delegates: Sequence[Delegate], why: str) -> None:
+async def abort_delegates(client: Client, delegates: Sequence[LiveDelegate], why: str) -> None:
     """Abort them and wait for their end: until then they may take back what they did.
 
     Raises:
@@ -60,7 +60,7 @@ async def ended(client: Client, delegates: Sequence[Delegate], why: str) -> None
                 with suppress(WorkflowFailureError):
                     await run.workflow.result()
     except TimeoutError:
-        ids = ", ".join(delegate.workflow_id for delegate in await _find_left(client, delegates))
+        ids = ", ".join(delegate.workflow_id for delegate in await _find_live(client, delegates))
         raise OrgaError(
             f"a delegate has not ended {GRACE_S:g} s after its abort: {ids}; `orga status` shows what it does, "
             "try again once it has ended"
@@ -73,7 +73,7 @@ async def _abort(run: Exchange, why: str) -> None:
         await run.signal("abort", why)
 
 
-async def _find_left(client: Client, delegates: Sequence[Delegate]) -> list[Delegate]:
+async def _find_live(client: Client, delegates: Sequence[LiveDelegate]) -> list[LiveDelegate]:
     return [delegate for delegate in delegates if await _is_live(client, delegate.workflow_id)]
 
 

@@ -8,12 +8,12 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from orga.client.config.workplace import home_of, policy_of
+from orga.client.config.workplace import recorded_policy, recorded_workplace
 from orga.client.errors import OrgaError
 from orga.client.past.shared import shared_past
 from orga.client.runs.agents import SUMMARY_CHARS, AgentHandle, run_id_of
 from orga.client.runs.goals import GoalHandle, goal_id_of
-from orga.client.runs.ids import id_taken, reuse_policy
+from orga.client.runs.ids import id_taken_error, reuse_policy
 from orga.workflows.types.input import run_memo
 from orga.workflows.types.names import AGENT_WORKFLOW, GOAL_WORKFLOW
 from orga.workflows.types.past import ForkInput, GoalForkInput, parse_fork, parse_goal_fork
@@ -61,10 +61,10 @@ async def fork(
     given: dict[str, Any] = {"workflow_id": workflow_id, "iteration": at_iteration, "requeue": list(requeue)}
     whole = {"fork": given, **(changes or {}), **({} if task is None else {"task": task})}
     wish = parse_goal_fork(whole) if is_goal else parse_fork(whole)
-    return await _start(client, described, wish, await shared_past(client, wish), new_run_id)
+    return await _start_fork(client, described, wish, await shared_past(client, wish), new_run_id)
 
 
-async def _start(
+async def _start_fork(
     client: Client,
     described: WorkflowExecutionDescription,
     wish: ForkInput | GoalForkInput,
@@ -74,7 +74,7 @@ async def _start(
     """Start the fork with a reference to just this past: the worker reads it once more, from the same run."""
     run_id = past.forked_from.run_id if past.forked_from else ""
     named = wish.with_run(run_id)
-    memo = run_memo(await home_of(described), await policy_of(described))
+    memo = run_memo(await recorded_workplace(described), await recorded_policy(described))
     try:
         await client.start_workflow(
             GOAL_WORKFLOW if isinstance(wish, GoalForkInput) else AGENT_WORKFLOW,
@@ -87,7 +87,7 @@ async def _start(
             memo=memo or None,
         )
     except WorkflowAlreadyStartedError:
-        raise await id_taken(client, workflow_id, "leave it out") from None
+        raise await id_taken_error(client, workflow_id, "leave it out") from None
     except RPCError as error:
         raise OrgaError(f"the server refuses {workflow_id!r}: {error.message}") from error
     return GoalHandle(client, workflow_id) if isinstance(wish, GoalForkInput) else AgentHandle(client, workflow_id)

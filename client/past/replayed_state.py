@@ -31,11 +31,11 @@ _UPDATES = (
 """Events of the task that completed last before them, which they do not name."""
 
 
-def until_task(history: WorkflowHistory, event_id: int) -> WorkflowHistory:
+def history_until_task(history: WorkflowHistory, event_id: int) -> WorkflowHistory:
     """Return the history up to a completed workflow task and what that task decided and took in."""
     kept = list(history.events[:event_id])
     for event in history.events[event_id:]:
-        if event.event_type not in _UPDATES and _decided_by(event) != event_id:
+        if event.event_type not in _UPDATES and _deciding_task_id(event) != event_id:
             break
         kept.append(event)
     return WorkflowHistory(history.workflow_id, kept)
@@ -47,7 +47,7 @@ async def replayed_state(history: WorkflowHistory, values: RunValues) -> AgentSt
     Raises:
         OrgaError: The code of today does not replay it.
     """
-    seen = _Seen()
+    seen = _StateObserver()
     replayer = Replayer(
         workflows=WORKFLOWS,
         namespace=values.namespace,
@@ -65,12 +65,12 @@ async def replayed_state(history: WorkflowHistory, values: RunValues) -> AgentSt
     return seen.state
 
 
-def _decided_by(event: HistoryEvent) -> int:
+def _deciding_task_id(event: HistoryEvent) -> int:
     attributes: Any = getattr(event, event.WhichOneof("attributes") or "", None)
     return int(getattr(attributes, "workflow_task_completed_event_id", 0))
 
 
-class _Seen(Interceptor):
+class _StateObserver(Interceptor):
     """Keeps the workflow's state after each of its tasks, but not that of its eviction, which cancels it."""
 
     def __init__(self) -> None:

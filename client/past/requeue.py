@@ -20,13 +20,13 @@ from orga.client.runs.redeliveries import Sending, last_sending
 from orga.workflows.decisions.limits import LIMITS
 from orga.workflows.types.goals.deliveries import DeliveryRequest
 from orga.workflows.types.goals.result import GoalResult
-from orga.workflows.types.names import AGENTS, DELIVER, GOAL_WORKFLOW
+from orga.workflows.types.names import AGENT_WORKFLOWS, DELIVER, GOAL_WORKFLOW
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.recovery import DeadLetter
 
 
 @dataclass(frozen=True)
-class Remains:
+class EndedRun:
     """What is left of a run that has ended."""
 
     workflow_id: str
@@ -38,15 +38,15 @@ class Remains:
         return self.state.dead_letters
 
 
-async def remains(client: Client, workflow_id: str) -> Remains:
+async def read_ended_run(client: Client, workflow_id: str) -> EndedRun:
     """Return the last state of a run, replayed from its history; no worker is needed."""
-    runs = await histories(client, await run_chain(client, workflow_id, kinds=AGENTS))
-    return Remains(workflow_id, await replayed_state(runs[-1].history, values_of(client, runs[-1].history)))
+    runs = await histories(client, await run_chain(client, workflow_id, kinds=AGENT_WORKFLOWS))
+    return EndedRun(workflow_id, await replayed_state(runs[-1].history, values_of(client, runs[-1].history)))
 
 
 async def requeue_in_fork(
     client: Client,
-    ended: Remains,
+    ended: EndedRun,
     letter_ids: Sequence[str],
     *,
     changes: Mapping[str, Any] | None = None,
@@ -73,7 +73,7 @@ async def requeue_in_fork(
         return await fork(client, ended.workflow_id, before, changes=changes, requeue=letter_ids, new_id=new_id)
 
 
-class Undelivered(NamedTuple):
+class UndeliveredAnswer(NamedTuple):
     """An answer that a channel has not taken."""
 
     run: RunKey
@@ -84,7 +84,7 @@ class Undelivered(NamedTuple):
     """The newest time that it was sent again."""
 
 
-async def undelivered(client: Client, goal_id: str) -> dict[str, Undelivered]:
+async def undelivered_answers(client: Client, goal_id: str) -> dict[str, UndeliveredAnswer]:
     """Return what was given up, by channel.
 
     Raises:
@@ -101,16 +101,16 @@ async def undelivered(client: Client, goal_id: str) -> dict[str, Undelivered]:
             del found[happening.key]
         elif happening.kind == "workflow_completed":
             told = GoalResult.model_validate(happening.value).deliveries
-            failed_plainly = {each.name for each in told if _is_plain(each.error)}
+            failed_plainly = {each.name for each in told if _is_certain_failure(each.error)}
     return {
-        request.name: Undelivered(
+        request.name: UndeliveredAnswer(
             run, request, request.name not in failed_plainly, await last_sending(client, run, request.name)
         )
         for request in found.values()
     }
 
 
-def _is_plain(error: str) -> bool:
+def _is_certain_failure(error: str) -> bool:
     """Return whether it begins with the kind of a failure that says so; what took too long or was cut off has none."""
     kind, colon, _ = error.partition(": ")
     return bool(colon) and kind.isidentifier() and kind != MAY_HAVE_ARRIVED

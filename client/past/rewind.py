@@ -21,15 +21,15 @@ from orga.client.history.boundaries import Boundary, NoSuchIteration, boundary_a
 from orga.client.history.chain import RunHistory, histories, run_chain
 from orga.client.history.values import RunValues, values_of
 from orga.client.past import delegates
-from orga.client.past.aftermath import Effect, Sent, effects_after, events_after, sent_after
-from orga.client.past.delegates import Delegate
+from orga.client.past.aftermath import Effect, SentIntervention, effects_after, events_after, interventions_after
+from orga.client.past.delegates import LiveDelegate
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.exchange import check_length
 from orga.client.runs.kinds import kind_of
-from orga.client.server.server_errors import reason_of
+from orga.client.server.server_errors import error_reason
 from orga.workflows.types.control import MAX_LINE_CHARS, MAX_LINES, REWOUND, Rewind
 from orga.workflows.types.goals.result import GoalResult
-from orga.workflows.types.names import SET_BACK
+from orga.workflows.types.names import REWINDABLE_WORKFLOWS
 from orga.workflows.types.text import clean_text, one_line
 from orga.workflows.types.tool_calls.loop_tools import loop_tool
 
@@ -39,11 +39,11 @@ _PINNED = VersioningOverride.PinnedOverride(
     version=WorkerDeploymentVersion(deployment_name="orga-held", build_id="held"),
 )
 """A version that no worker has. A run that is pinned to it cannot start before it has received the rewind's signal."""
-_STILL = WorkflowExecutionOptions(versioning_override=VersioningOverride(pinned=_PINNED))
-_FREE = WorkflowExecutionOptions()
+_FROZEN_OPTIONS = WorkflowExecutionOptions(versioning_override=VersioningOverride(pinned=_PINNED))
+_UNFROZEN_OPTIONS = WorkflowExecutionOptions()
 
 
-class StandsStill(OrgaError):
+class RunStaysFrozen(OrgaError):
     """The server did not let a run go on that stands still."""
 
     def __init__(self, workflow_id: str, error: RPCError) -> None:
@@ -53,13 +53,13 @@ class StandsStill(OrgaError):
         )
 
 
-def after_reset() -> PostResetOperation:
+def freeze_operation() -> PostResetOperation:
     """Return what makes a run stand still from its reset on."""
-    update = PostResetOperation.UpdateWorkflowOptions(workflow_execution_options=_STILL, update_mask=_OVERRIDE)
+    update = PostResetOperation.UpdateWorkflowOptions(workflow_execution_options=_FROZEN_OPTIONS, update_mask=_OVERRIDE)
     return PostResetOperation(update_workflow_options=update)
 
 
-async def stands_still(client: Client, workflow_id: str) -> bool:
+async def is_frozen(client: Client, workflow_id: str) -> bool:
     """Return whether nobody has let the run go yet: whoever was to do so may have died."""
     described = await client.get_workflow_handle(workflow_id).describe()
     versioning = described.raw_description.workflow_execution_info.versioning_info
@@ -73,16 +73,16 @@ async def let_go(client: Client, workflow_id: str, run_id: str = "") -> None:
         StandsStill: The server did not take it, tried several times.
     """
     try:
-        await _update(client, workflow_id, run_id, _FREE)
+        await _update(client, workflow_id, run_id, _UNFROZEN_OPTIONS)
     except RPCError as error:
-        raise StandsStill(workflow_id, error) from error
+        raise RunStaysFrozen(workflow_id, error) from error
 
 
 @asynccontextmanager
-async def standstill(client: Client, workflow_id: str) -> AsyncGenerator[None]:
+async def frozen_run(client: Client, workflow_id: str) -> AsyncGenerator[None]:
     """Hold a run still, and whatever it is reset to; one that has ended does nothing anyway."""
     try:
-        await _update(client, workflow_id, "", _STILL)
+        await _update(client, workflow_id, "", _FROZEN_OPTIONS)
         yield
     finally:
         await let_go(client, workflow_id)
@@ -102,7 +102,7 @@ async def _update(client: Client, workflow_id: str, run_id: str, options: Workfl
             raise
 
 
-_NEVER_AGAIN = (ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_CANCEL_REQUEST,)
+_ALWAYS_EXCLUDED = (ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_CANCEL_REQUEST,)
 """A cancellation would end the run where it ended before."""
 _INTERVENTIONS = (
     ResetReapplyExcludeType.RESET_REAPPLY_EXCLUDE_TYPE_SIGNAL,
@@ -110,18 +110,18 @@ _INTERVENTIONS = (
 )
 
 
-def reset_from(events: Sequence[HistoryEvent]) -> str:
+def pending_reset_base(events: Sequence[HistoryEvent]) -> str:
     """Return the run that one was reset from which has not gone on since, or nothing."""
-    reset_by = _reset_by(events)
+    reset_by = _pending_reset_event(events)
     return reset_by.workflow_task_failed_event_attributes.base_run_id if reset_by else ""
 
 
-async def finished(client: Client, boundary: Boundary, signal: str, argument: Any) -> str:
+async def finish_cut_reset(client: Client, boundary: Boundary, signal: str, argument: Any) -> str:
     """Send the signal to a run that stands at the boundary since a reset was cut short; return its id, or nothing."""
     run = client.get_workflow_handle(boundary.workflow_id)
     history = await run.fetch_history()
     events = history.events
-    reset_by = _reset_by(events)
+    reset_by = _pending_reset_event(events)
     if reset_by is None or reset_by.event_id != boundary.event_id:
         return ""
     signals = [e.workflow_execution_signaled_event_attributes for e in events[reset_by.event_id :]]
@@ -132,7 +132,7 @@ async def finished(client: Client, boundary: Boundary, signal: str, argument: An
     return (await run.describe()).run_id
 
 
-def _reset_by(events: Sequence[HistoryEvent]) -> HistoryEvent | None:
+def _pending_reset_event(events: Sequence[HistoryEvent]) -> HistoryEvent | None:
     """Return the event that a reset left behind, unless the run has gone on since."""
     for event in reversed(events):
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
@@ -154,11 +154,11 @@ async def reset(client: Client, boundary: Boundary, signal: str, argument: Any, 
         signal_workflow=PostResetOperation.SignalWorkflow(signal_name=signal, input=payloads)
     )
     try:
-        return await _reset(client, boundary, with_signal, keeps_interventions=keeps_interventions)
+        return await _send_reset(client, boundary, with_signal, keeps_interventions=keeps_interventions)
     except RPCError as error:
         if error.status != RPCStatusCode.INVALID_ARGUMENT or "post reset operation" not in error.message:
             raise
-    run_id = await _reset(client, boundary, after_reset(), keeps_interventions=keeps_interventions)
+    run_id = await _send_reset(client, boundary, freeze_operation(), keeps_interventions=keeps_interventions)
     try:
         await client.get_workflow_handle(boundary.workflow_id, run_id=run_id).signal(signal, argument)
     finally:
@@ -166,12 +166,12 @@ async def reset(client: Client, boundary: Boundary, signal: str, argument: Any, 
     return run_id
 
 
-async def _reset(
+async def _send_reset(
     client: Client, boundary: Boundary, operation: PostResetOperation, *, keeps_interventions: bool
 ) -> str:
-    excluded: Sequence[ResetReapplyExcludeType.ValueType] = _NEVER_AGAIN
+    excluded: Sequence[ResetReapplyExcludeType.ValueType] = _ALWAYS_EXCLUDED
     if not keeps_interventions:
-        excluded = (*_NEVER_AGAIN, *_INTERVENTIONS)
+        excluded = (*_ALWAYS_EXCLUDED, *_INTERVENTIONS)
     response = await client.workflow_service.reset_workflow_execution(
         ResetWorkflowExecutionRequest(
             namespace=client.namespace,
@@ -193,9 +193,9 @@ class RewindPlan:
     """Where a rewind leads, and what it leaves behind."""
 
     boundary: Boundary
-    interventions: tuple[Sent, ...]
+    interventions: tuple[SentIntervention, ...]
     effects: tuple[Effect, ...]
-    delegates: tuple[Delegate, ...] = ()
+    delegates: tuple[LiveDelegate, ...] = ()
     """Delegated runs at work for what is left behind: they are aborted, and have ended before the run goes on."""
     is_at_the_answer: bool = False
     """The run ended with the answer of that iteration: only guidance makes it go on."""
@@ -218,14 +218,14 @@ async def plan_rewind(client: Client, workflow_id: str, to_iteration: int) -> Re
         NoSuchIteration: The run has not finished that iteration.
         RunNotFound: No run has this id.
     """
-    runs, boundary, is_at_the_answer = await _found(client, workflow_id, to_iteration)
-    interventions = await sent_after(client, runs, boundary)
+    runs, boundary, is_at_the_answer = await _locate_boundary(client, workflow_id, to_iteration)
+    interventions = await interventions_after(client, runs, boundary)
     effects = await effects_after(client, runs, boundary)
-    left = await delegates.at_work(client, events_after(runs, boundary))
+    left = await delegates.live_delegates(client, events_after(runs, boundary))
     return RewindPlan(boundary, interventions, effects, left, is_at_the_answer)
 
 
-async def carry_out(
+async def execute_rewind(
     client: Client, plan: RewindPlan, *, steer: str | None = None, keep_interventions: bool = True
 ) -> str:
     """Reset the run as planned and return the id of the run that goes on.
@@ -249,12 +249,12 @@ async def carry_out(
     )
     argument = rewind.model_dump(mode="json", exclude_defaults=True)
     try:
-        async with _alone(client, boundary):
-            if keep_interventions and (run_id := await finished(client, boundary, REWOUND, argument)):
+        async with _without_delegates(client, boundary):
+            if keep_interventions and (run_id := await finish_cut_reset(client, boundary, REWOUND, argument)):
                 return run_id
             return await reset(client, boundary, REWOUND, argument, keeps_interventions=keep_interventions)
     except RPCError as error:
-        raise OrgaError(f"the server cannot rewind {boundary.workflow_id!r}: {reason_of(error)}") from error
+        raise OrgaError(f"the server cannot rewind {boundary.workflow_id!r}: {error_reason(error)}") from error
 
 
 async def rewind(
@@ -277,46 +277,48 @@ async def rewind(
         RunNotFound: No run has this id.
     """
     plan = await plan_rewind(client, workflow_id, to_iteration)
-    await carry_out(client, plan, steer=steer, keep_interventions=keep_interventions)
+    await execute_rewind(client, plan, steer=steer, keep_interventions=keep_interventions)
     return AgentHandle(client, workflow_id)
 
 
-async def _found(
+async def _locate_boundary(
     client: Client, workflow_id: str, iteration: int, last_run: str | None = None
 ) -> tuple[list[RunHistory], Boundary, bool]:
     """Return the histories that hold the end of an iteration, that end, and whether it is the answer.
 
     A run whose rewind was cut short stands before that end; the run that it was reset from has it.
     """
-    runs = await histories(client, await run_chain(client, workflow_id, last_run, SET_BACK))
-    if answered := await _answer(client, workflow_id, runs[-1], iteration):
+    runs = await histories(client, await run_chain(client, workflow_id, last_run, REWINDABLE_WORKFLOWS))
+    if answered := await _answer_boundary(client, workflow_id, runs[-1], iteration):
         return runs, answered, True
     try:
         return runs, boundary_of(workflow_id, runs, iteration), False
     except NoSuchIteration:
-        if not (before := reset_from(runs[-1].events)):
+        if not (before := pending_reset_base(runs[-1].events)):
             raise
-    return await _found(client, workflow_id, iteration, before)
+    return await _locate_boundary(client, workflow_id, iteration, before)
 
 
 @asynccontextmanager
-async def _alone(client: Client, boundary: Boundary) -> AsyncGenerator[None]:
+async def _without_delegates(client: Client, boundary: Boundary) -> AsyncGenerator[None]:
     """Let the delegates of what is left behind end first; the run stands still meanwhile and starts no others."""
-    if not await _at_work(client, boundary) and not await stands_still(client, boundary.workflow_id):
+    if not await _delegates_left_behind(client, boundary) and not await is_frozen(client, boundary.workflow_id):
         yield
         return
-    async with standstill(client, boundary.workflow_id):
-        while left := await _at_work(client, boundary):
-            await delegates.ended(client, left, f"the run that delegated is rewound to iteration {boundary.iteration}")
+    async with frozen_run(client, boundary.workflow_id):
+        while left := await _delegates_left_behind(client, boundary):
+            await delegates.abort_delegates(
+                client, left, f"the run that delegated is rewound to iteration {boundary.iteration}"
+            )
         yield
 
 
-async def _at_work(client: Client, boundary: Boundary) -> tuple[Delegate, ...]:
-    runs, _, _ = await _found(client, boundary.workflow_id, boundary.iteration)
-    return await delegates.at_work(client, events_after(runs, boundary))
+async def _delegates_left_behind(client: Client, boundary: Boundary) -> tuple[LiveDelegate, ...]:
+    runs, _, _ = await _locate_boundary(client, boundary.workflow_id, boundary.iteration)
+    return await delegates.live_delegates(client, events_after(runs, boundary))
 
 
-async def _answer(client: Client, workflow_id: str, run: RunHistory, iteration: int) -> Boundary | None:
+async def _answer_boundary(client: Client, workflow_id: str, run: RunHistory, iteration: int) -> Boundary | None:
     """Return the end of the iteration with whose answer the run ended; an answer of a goal may be delivered by now."""
     last = run.events[-1]
     if last.event_type != EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:

@@ -13,13 +13,13 @@ from orga.client.history.boundaries import NoSuchIteration, boundary_of
 from orga.client.history.chain import RunHistory, histories, run_chain
 from orga.client.history.events import folded_context
 from orga.client.history.values import values_of
-from orga.client.past.replayed_state import replayed_state, until_task
+from orga.client.past.replayed_state import history_until_task, replayed_state
 from orga.workflows.decisions.carried_parts import MAX_CARRIED_BYTES
-from orga.workflows.decisions.fork import fork_of
-from orga.workflows.decisions.goals.begin import goal_fork_of
-from orga.workflows.types.context import DigestMismatch, digest_of
+from orga.workflows.decisions.fork import fork_state
+from orga.workflows.decisions.goals.begin import goal_fork_state
+from orga.workflows.types.context import DigestMismatch, messages_digest
 from orga.workflows.types.goals.pursuit import GoalState
-from orga.workflows.types.names import AGENTS, GOAL_WORKFLOW
+from orga.workflows.types.names import AGENT_WORKFLOWS, GOAL_WORKFLOW
 from orga.workflows.types.past import ForkedFrom, ForkInput, GoalForkInput
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
@@ -55,10 +55,10 @@ async def shared_past(client: Client, wish: ForkInput | GoalForkInput) -> AgentS
         OrgaError: The past is too large, ends with the answer, or is not what its history says.
     """
     fork = wish.fork
-    kinds = (GOAL_WORKFLOW,) if isinstance(wish, GoalForkInput) else AGENTS
+    kinds = (GOAL_WORKFLOW,) if isinstance(wish, GoalForkInput) else AGENT_WORKFLOWS
     chain = await run_chain(client, fork.workflow_id, fork.run_id or None, kinds)
     runs = await histories(client, chain)
-    run, history, at = await _end(client, fork.workflow_id, runs, fork.iteration)
+    run, history, at = await _iteration_end(client, fork.workflow_id, runs, fork.iteration)
     state = await replayed_state(history, values_of(client, history))
     if state.iteration != fork.iteration:
         first = state.forked_from.iteration if state.forked_from else 0
@@ -67,21 +67,21 @@ async def shared_past(client: Client, wish: ForkInput | GoalForkInput) -> AgentS
     if state.stop is not None and state.stop[0] == "completed" and wish.task is None and not fork.requeue:
         raise OrgaError(f"iteration {fork.iteration} is the answer of run {fork.workflow_id!r}: give the fork a --task")
     source = ForkedFrom(workflow_id=fork.workflow_id, run_id=run.run_id, iteration=fork.iteration)
-    past = _past(state, source, wish, at)
+    past = _build_past(state, source, wish, at)
     if len(past.model_dump_json().encode()) > MAX_CARRIED_BYTES:
         raise OrgaError(f"the past of {fork.workflow_id!r} is too large to share; fork it at an earlier iteration")
     return past
 
 
-def _past(state: AgentState, source: ForkedFrom, wish: ForkInput | GoalForkInput, at: datetime) -> AgentState:
+def _build_past(state: AgentState, source: ForkedFrom, wish: ForkInput | GoalForkInput, at: datetime) -> AgentState:
     if isinstance(wish, ForkInput):
-        return fork_of(state, source, wish, at)
+        return fork_state(state, source, wish, at)
     if not isinstance(state, GoalState):
         raise OrgaError(f"run {source.workflow_id!r} is no goal")
-    return goal_fork_of(state, source, wish, at)
+    return goal_fork_state(state, source, wish, at)
 
 
-async def _end(
+async def _iteration_end(
     client: Client, workflow_id: str, runs: list[RunHistory], iteration: int
 ) -> tuple[RunHistory, WorkflowHistory, datetime]:
     """Return the run that had finished the iteration, its history until then, and when that was.
@@ -96,7 +96,7 @@ async def _end(
             raise
         return runs[-1], runs[-1].history, last.event_time.ToDatetime(tzinfo=UTC)
     run = next(run for run in runs if run.run_id == boundary.run_id)
-    return run, until_task(run.history, boundary.event_id), boundary.at
+    return run, history_until_task(run.history, boundary.event_id), boundary.at
 
 
 async def _check_messages(client: Client, history: WorkflowHistory, state: AgentState) -> None:
@@ -111,5 +111,5 @@ async def _check_messages(client: Client, history: WorkflowHistory, state: Agent
         raise OrgaError(f"the history of {history.workflow_id!r} does not hold together: {error}") from None
     if state.conversation.forget:  # what was recalled for that call is among the messages no longer
         recorded = tuple(message for message in recorded if not message.knowledge)
-    if state.conversation.sent and digest_of(recorded) != state.conversation.digest:
+    if state.conversation.sent and messages_digest(recorded) != state.conversation.digest:
         raise OrgaError(f"the messages of {history.workflow_id!r} are not those that its history recorded")

@@ -7,13 +7,13 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
-from orga.activities.adapters.toml_text import NestedTooDeeply, read_toml
+from orga.activities.adapters.toml_text import TomlTooDeep, read_toml
 from orga.activities.adapters.tools.catalog import builtin_specs
-from orga.activities.ports import Judgement, PolicyEngine, Proposal
+from orga.activities.ports import EngineVerdict, PolicyEngine, Proposal
 from orga.client.config.file import ConfigError, line_of
-from orga.client.config.problems import Place, explained
+from orga.client.config.problems import Place, problem_lines
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.record import Border
+from orga.workflows.types.record import CheckedInput
 from orga.workflows.types.tool_calls.gate import ProposedStep, Purpose
 from orga.workflows.types.tool_calls.loop_tools import loop_tool
 from orga.workflows.types.tool_calls.tools import Effect, ToolOptions, ToolSpec
@@ -22,10 +22,10 @@ SUFFIX = ".test.toml"
 
 Outcome = Literal["allow", "deny", "approval"]
 
-Read = TypeVar("Read", bound=Border)
+Read = TypeVar("Read", bound=CheckedInput)
 
 
-class CaseTool(Border):
+class CaseTool(CheckedInput):
     """`[tools.NAME]`: what a tool is that is not built in, or is otherwise than built in."""
 
     effect: Effect = "irreversible"
@@ -36,7 +36,7 @@ class CaseTool(Border):
     """JSON Schema of its arguments."""
 
 
-class CaseStep(Border):
+class CaseStep(CheckedInput):
     """One of `plan`."""
 
     skill: str = Field(min_length=1)
@@ -52,7 +52,7 @@ class CaseStep(Border):
         )
 
 
-class Case(Border):
+class PolicyCase(CheckedInput):
     """`[[test]]`: a proposal, by `tool`, by `answer` or by `plan`, and what is expected."""
 
     name: str = Field(min_length=1)
@@ -80,7 +80,7 @@ class Case(Border):
     """Words of the reason."""
 
 
-class CaseTables(Border):
+class CaseTables(CheckedInput):
     """What a file holds, its tests not yet read."""
 
     tools: dict[str, CaseTool] = {}
@@ -92,7 +92,7 @@ class CaseFile:
     """One file of tests."""
 
     tools: dict[str, CaseTool]
-    test: tuple[Case, ...]
+    test: tuple[PolicyCase, ...]
 
 
 class BadCases(ConfigError):
@@ -122,19 +122,19 @@ def read_cases(path: Path) -> CaseFile:
     try:
         text = path.read_text(encoding="utf-8")
         given = read_toml(text)
-    except NestedTooDeeply as error:
+    except TomlTooDeep as error:
         raise BadCases(f"{path}: {error}; no policy looks deeper than 20 levels") from None
     except (OSError, ValueError) as error:
         raise BadCases(f"{path}: cannot be read: {error}") from None
     tables = _read(CaseTables, given, lambda key: f"{path}:{line_of(text, key) or 1}")
     starts = [number for number, line in enumerate(text.splitlines()) if line.strip().startswith("[[test]]")]
     starts += [-1] * len(tables.test)  # those of an inline array have no header: their lines are the file's
-    return CaseFile(tables.tools, tuple(_case(path, text, starts[i], one) for i, one in enumerate(tables.test)))
+    return CaseFile(tables.tools, tuple(_read_case(path, text, starts[i], one) for i, one in enumerate(tables.test)))
 
 
-def _case(path: Path, text: str, start: int, given: dict[str, Any]) -> Case:
+def _read_case(path: Path, text: str, start: int, given: dict[str, Any]) -> PolicyCase:
     block = "\n".join(text.splitlines()[start + 1 :])
-    case = _read(Case, given, lambda key: f"{path}:{start + 1 + (line_of(block, key) or 0)}")
+    case = _read(PolicyCase, given, lambda key: f"{path}:{start + 1 + (line_of(block, key) or 0)}")
     if [case.tool is not None, case.answer is not None, bool(case.plan)].count(True) != 1:
         raise BadCases(f"{path}:{start + 1}: {case.name!r}: give it either a tool, or an answer, or a plan")
     return case
@@ -144,16 +144,18 @@ def _read(model: type[Read], given: dict[str, Any], place: Place) -> Read:
     try:
         return model.model_validate(given, extra="forbid")
     except ValidationError as error:
-        raise BadCases("\n".join(explained(error, model, place))) from None
+        raise BadCases("\n".join(problem_lines(error, model, place))) from None
 
 
-def proposal_of(case: Case, tools: dict[str, CaseTool], known: Mapping[str, ToolSpec], version: str = "") -> Proposal:
+def case_proposal(
+    case: PolicyCase, tools: dict[str, CaseTool], known: Mapping[str, ToolSpec], version: str = ""
+) -> Proposal:
     """Return the proposal of a case.
 
     Raises:
         BadCases: Its tool is not known, so that nothing tells what it does.
     """
-    spec = None if case.tool is None else _spec(case.tool, tools, known)
+    spec = None if case.tool is None else _tool_spec(case.tool, tools, known)
     call = None if case.tool is None else ToolCall(call_id="test", name=case.tool, arguments=case.arguments)
     return Proposal(
         agent=case.agent,
@@ -163,7 +165,7 @@ def proposal_of(case: Case, tools: dict[str, CaseTool], known: Mapping[str, Tool
         answer=case.answer,
         plan=tuple(step.proposed(f"s{number}") for number, step in enumerate(case.plan, start=1)),
         plan_specs={
-            step.skill: _spec(step.skill, tools, known) for step in case.plan if step.skill in {*tools, *known}
+            step.skill: _tool_spec(step.skill, tools, known) for step in case.plan if step.skill in {*tools, *known}
         },
         tenant=case.tenant,
         trusted_context=case.trusted,
@@ -176,7 +178,7 @@ def proposal_of(case: Case, tools: dict[str, CaseTool], known: Mapping[str, Tool
     )
 
 
-def _spec(name: str, tools: dict[str, CaseTool], known: Mapping[str, ToolSpec]) -> ToolSpec:
+def _tool_spec(name: str, tools: dict[str, CaseTool], known: Mapping[str, ToolSpec]) -> ToolSpec:
     if tool := tools.get(name):
         options = ToolOptions(tags=tool.tags, verified=tool.verified, approval=tool.approval)
         return ToolSpec(name=name, parameters=tool.parameters, effect=tool.effect, options=options)
@@ -193,7 +195,7 @@ class CaseResult:
 
     name: str
     outcome: Outcome
-    judgement: Judgement
+    judgement: EngineVerdict
     faults: tuple[str, ...]
 
     @property
@@ -202,7 +204,7 @@ class CaseResult:
         return not self.faults
 
 
-async def results(engine: PolicyEngine, cases: CaseFile) -> AsyncGenerator[CaseResult]:
+async def case_results(engine: PolicyEngine, cases: CaseFile) -> AsyncGenerator[CaseResult]:
     """Judge each case in order. What the engine raises is a denial, as it is at the gate."""
     known = builtin_specs()
     for case in cases.test:
@@ -211,23 +213,25 @@ async def results(engine: PolicyEngine, cases: CaseFile) -> AsyncGenerator[CaseR
         yield CaseResult(case.name, outcome, judgement, tuple(_faults(case, outcome, judgement)))
 
 
-async def _judge(engine: PolicyEngine, case: Case, cases: CaseFile, known: Mapping[str, ToolSpec]) -> Judgement:
+async def _judge(
+    engine: PolicyEngine, case: PolicyCase, cases: CaseFile, known: Mapping[str, ToolSpec]
+) -> EngineVerdict:
     """Return the judgement; a case that is approved is judged twice, as in a run."""
-    first = await _ask(engine, case, cases, known, "")
-    return await _ask(engine, case, cases, known, first.version) if case.approved_by else first
+    first = await _judge_once(engine, case, cases, known, "")
+    return await _judge_once(engine, case, cases, known, first.version) if case.approved_by else first
 
 
-async def _ask(
-    engine: PolicyEngine, case: Case, cases: CaseFile, known: Mapping[str, ToolSpec], version: str
-) -> Judgement:
-    proposal = proposal_of(case, cases.tools, known, version)
+async def _judge_once(
+    engine: PolicyEngine, case: PolicyCase, cases: CaseFile, known: Mapping[str, ToolSpec], version: str
+) -> EngineVerdict:
+    proposal = case_proposal(case, cases.tools, known, version)
     try:
         return await engine.judge(proposal)
     except Exception as error:  # whatever an engine raises is a denial
-        return Judgement(allowed=False, reason=f"the policy engine failed: {type(error).__name__}: {error}")
+        return EngineVerdict(allowed=False, reason=f"the policy engine failed: {type(error).__name__}: {error}")
 
 
-def _outcome(case: Case, judgement: Judgement) -> Outcome:
+def _outcome(case: PolicyCase, judgement: EngineVerdict) -> Outcome:
     if not judgement.allowed:
         return "deny"
     terms = judgement.approval
@@ -237,13 +241,13 @@ def _outcome(case: Case, judgement: Judgement) -> Outcome:
     return "allow" if is_met else "approval"
 
 
-def _faults(case: Case, outcome: Outcome, judgement: Judgement) -> list[str]:
+def _faults(case: PolicyCase, outcome: Outcome, judgement: EngineVerdict) -> list[str]:
     approvers = judgement.approval.approvers if judgement.approval else ()
     expectations = [
         ("", case.expect, outcome),
-        ("policies ", _set(case.expect_policies), _set(judgement.policies)),
-        ("approvers ", _set(case.expect_approvers), _set(approvers)),
-        ("tools ", _set(case.expect_tools), _set(judgement.tools or ())),
+        ("policies ", _names_text(case.expect_policies), _names_text(judgement.policies)),
+        ("approvers ", _names_text(case.expect_approvers), _names_text(approvers)),
+        ("tools ", _names_text(case.expect_tools), _names_text(judgement.tools or ())),
     ]
     faults = [
         f"{what}{expected}, not {found}" for what, expected, found in expectations if expected not in (None, found)
@@ -253,5 +257,5 @@ def _faults(case: Case, outcome: Outcome, judgement: Judgement) -> list[str]:
     return faults
 
 
-def _set(names: tuple[str, ...] | None) -> str | None:
+def _names_text(names: tuple[str, ...] | None) -> str | None:
     return None if names is None else ", ".join(sorted(names)) or "none"

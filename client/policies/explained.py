@@ -39,7 +39,7 @@ def explanations(entries: Iterable[JournalEntry], place: str | None = None) -> l
     """
     if place is not None and not _PLACE.fullmatch(place):
         raise NoSuchVerdict(f"{place!r} is no place; write ITERATION or ITERATION.INDEX, as in 3.0")
-    found = [item for item in _all(entries) if place is None or _is_at(item.place, place)]
+    found = [item for item in _all_explanations(entries) if place is None or _is_at(item.place, place)]
     if not found:
         raise NoSuchVerdict(f"there is no verdict at {place}" if place else "nothing was judged yet")
     return found
@@ -49,14 +49,14 @@ def _is_at(here: str, place: str) -> bool:
     return here == place or here.startswith(f"{place}.")
 
 
-def _all(entries: Iterable[JournalEntry]) -> Iterator[Explanation]:
-    reading = _Reading()
+def _all_explanations(entries: Iterable[JournalEntry]) -> Iterator[Explanation]:
+    reading = _VerdictReader()
     for entry in entries:
         if "run" not in entry.data:  # of a delegated run
             yield from reading.read(entry)
 
 
-class _Reading:
+class _VerdictReader:
     """Takes the entries of a run in order; knows what the next verdicts are about."""
 
     def __init__(self) -> None:
@@ -73,11 +73,11 @@ class _Reading:
             case "ReasoningComplete":
                 self._actions = data.get("actions", [])
             case "PolicyEvaluated":
-                yield from self._judged(entry, data.get("verdicts", []))
+                yield from self._explain_verdicts(entry, data.get("verdicts", []))
             case _:
                 pass
 
-    def _judged(self, entry: JournalEntry, verdicts: list[dict[str, Any]]) -> Iterator[Explanation]:
+    def _explain_verdicts(self, entry: JournalEntry, verdicts: list[dict[str, Any]]) -> Iterator[Explanation]:
         places = [str(place) for place in entry.data.get("places", [])]
         proposed = {f"{entry.iteration}.{index}": action for index, action in enumerate(self._actions)}
         for place, verdict in zip(places, verdicts, strict=False):

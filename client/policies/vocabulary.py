@@ -3,19 +3,19 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from orga.activities.adapters.agents.agents import with_default
+from orga.activities.adapters.agents.agents import with_default_agent
 from orga.activities.adapters.agents.loop_tools import LISTED_TOOLS, delegate_tool
-from orga.activities.adapters.policy.cedar_names import Vocabulary
+from orga.activities.adapters.policy.cedar_names import PolicyVocabulary
 from orga.client.config.sections import OrgaConfig
 from orga.client.policies.cases import case_files, read_cases
 from orga.client.workers.tools import available_tools
 from orga.workflows.types.tool_calls.loop_tools import loop_tool, tool_needing
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolSpec
 
-_OF_THE_LOOP = (delegate_tool(()), *LISTED_TOOLS)
+_LOOP_TOOLS = (delegate_tool(()), *LISTED_TOOLS)
 
 
-async def policy_vocabulary(config: OrgaConfig, env: Mapping[str, str], say: Callable[[str], None]) -> Vocabulary:
+async def policy_vocabulary(config: OrgaConfig, env: Mapping[str, str], say: Callable[[str], None]) -> PolicyVocabulary:
     """Return the names of a configuration; servers are asked for their tools.
 
     Raises:
@@ -26,16 +26,16 @@ async def policy_vocabulary(config: OrgaConfig, env: Mapping[str, str], say: Cal
         specs = [each.tool.spec for each in tools]
     names = [spec.name for spec in specs]
     unseen = (f"{name}_*" for name in config.mcp.servers)
-    agents = with_default(config.agents)
+    agents = with_default_agent(config.agents)
     decide = [ToolSpec(name=tool_needing("decisions"))] if any(agent.decisions for agent in agents.values()) else []
-    return Vocabulary(
-        tools={spec.name: spec for spec in (*specs, *_OF_THE_LOOP, *decide)},
+    return PolicyVocabulary(
+        tools={spec.name: spec for spec in (*specs, *_LOOP_TOOLS, *decide)},
         agents=frozenset(agents),
         unseen=tuple(glob for glob in unseen if not any(name.startswith(glob[:-1]) for name in names)),
     )
 
 
-def with_tests(known: Vocabulary, folder: Path) -> Vocabulary:
+def with_tests(known: PolicyVocabulary, folder: Path) -> PolicyVocabulary:
     """Return the names with those that the tests in a folder describe.
 
     Raises:
@@ -51,4 +51,4 @@ def with_tests(known: Vocabulary, folder: Path) -> Vocabulary:
         for name, tool in tools.items()
     }
     agents = known.agents | told | {case.agent for case in cases}
-    return Vocabulary({**described, **known.tools}, agents, known.unseen)
+    return PolicyVocabulary({**described, **known.tools}, agents, known.unseen)

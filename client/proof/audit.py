@@ -10,14 +10,14 @@ from temporalio.client import Client
 
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.gate.gate import GateActivities
-from orga.activities.ports import Judgement, PolicyEngine, Proposal
+from orga.activities.ports import EngineVerdict, PolicyEngine, Proposal
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
 from orga.client.history.chain import RunHistory, histories, run_chain
 from orga.client.history.events import read_events
 from orga.client.history.values import values_of
 from orga.client.proof.gate_law import breaches
-from orga.client.proof.gate_record import GATE, GateRecord, Judged
-from orga.client.proof.replay import progress, replayed
+from orga.client.proof.gate_record import GATE, AnsweredRequest, GateRecord
+from orga.client.proof.replay import progress_observer, replay_history
 from orga.client.runners.wrapped import Observer
 from orga.client.server.endpoint import Report
 from orga.workflows.types.tool_calls.delegation import child_id
@@ -28,7 +28,7 @@ ANSWER, PLAN = "(answer)", "(plan)"
 
 
 @dataclass(frozen=True)
-class Rejudged:
+class VerdictComparison:
     """One proposal, as it was judged then and would be now."""
 
     run: str
@@ -49,7 +49,7 @@ class Rejudged:
         """`same`, `allow→deny` and its like, or what is otherwise about a decision that stays."""
         if self.recorded.decision != self.now.decision:
             return f"{self.recorded.decision}→{self.now.decision}"
-        changed = [name for name in _parts(self.now.decision) if self._part(name, 0) != self._part(name, 1)]
+        changed = [name for name in _compared_parts(self.now.decision) if self._part(name, 0) != self._part(name, 1)]
         return ", ".join(changed) or SAME
 
     def _part(self, name: str, which: int) -> Any:
@@ -58,14 +58,14 @@ class Rejudged:
         return self.arguments if name == "arguments" and found is None else found
 
 
-class Rejudge:
+class Rejudger:
     """Puts recorded requests to an engine, as the gate does it."""
 
     def __init__(self, engine: PolicyEngine) -> None:
-        self._engine = _Heard(engine)
+        self._engine = _RecordingEngine(engine)
         self._gate = GateActivities(self._engine, find_argument_errors)
 
-    async def judged(self, run: str, recorded: Judged) -> list[Rejudged]:
+    async def judged(self, run: str, recorded: AnsweredRequest) -> list[VerdictComparison]:
         """Return what each proposal of a request would have come to.
 
         What a person had approved is taken to be approved by the same person under the other policies, too, where
@@ -81,20 +81,26 @@ class Rejudge:
         if request.plan:
             other = (PLAN, "", {"steps": [step.model_dump() for step in request.plan]})
         return [
-            Rejudged(
-                run, request.iteration, request.purpose, *proposed, request.approved_by, _taken(request, then), now
+            VerdictComparison(
+                run,
+                request.iteration,
+                request.purpose,
+                *proposed,
+                request.approved_by,
+                _effective_verdict(request, then),
+                now,
             )
             for proposed, then, now in zip(calls or [other], recorded.decisions, found, strict=True)
         ]
 
     async def _verdicts(self, request: GateRequest) -> tuple[Verdict, ...]:
-        verdicts = await self._ask(request.with_approval("", ""))
+        verdicts = await self._judge_once(request.with_approval("", ""))
         if not request.approved_by or verdicts[0].decision != "approval":
             return verdicts
-        again = await self._ask(request.with_approval(request.approved_by, verdicts[0].version))
-        return tuple(_taken(request, verdict) for verdict in again)
+        again = await self._judge_once(request.with_approval(request.approved_by, verdicts[0].version))
+        return tuple(_effective_verdict(request, verdict) for verdict in again)
 
-    async def _ask(self, request: GateRequest) -> tuple[Verdict, ...]:
+    async def _judge_once(self, request: GateRequest) -> tuple[Verdict, ...]:
         verdicts = (await self._gate.gate(request)).verdicts
         if self._engine.failure is not None:
             failure = self._engine.failure
@@ -102,7 +108,7 @@ class Rejudge:
         return verdicts
 
 
-class _Heard:
+class _RecordingEngine:
     """An engine whose failure is kept, not taken for a denial."""
 
     def __init__(self, engine: PolicyEngine) -> None:
@@ -110,22 +116,22 @@ class _Heard:
         self.is_embedded = engine.is_embedded
         self.failure: Exception | None = None
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         try:
             return await self._engine.judge(proposal)
         except Exception as error:
             self.failure = error
-            return Judgement(allowed=False, reason="the policy engine failed")
+            return EngineVerdict(allowed=False, reason="the policy engine failed")
 
 
-def _taken(request: GateRequest, verdict: Verdict) -> Verdict:
+def _effective_verdict(request: GateRequest, verdict: Verdict) -> Verdict:
     """Return the verdict as a run takes it: what a person has approved may not be changed any more."""
     if request.approved_by and verdict.decision == "allow" and verdict.arguments is not None:
         return verdict.with_denial()
     return verdict
 
 
-def _parts(decision: Decision) -> tuple[str, ...]:
+def _compared_parts(decision: Decision) -> tuple[str, ...]:
     parts: dict[Decision, tuple[str, ...]] = {"allow": ("arguments", "tools"), "approval": ("arguments", "approval")}
     return parts.get(decision, ())
 
@@ -138,7 +144,7 @@ class RunAudit:
     """What came of one run."""
 
     run: str
-    judgements: tuple[Rejudged, ...] = ()
+    judgements: tuple[VerdictComparison, ...] = ()
     not_rebuilt: tuple[str, ...] = ()
     """Why some proposals could not be judged anew, one line a cause."""
     breaches: tuple[str, ...] = ()
@@ -152,16 +158,16 @@ class RunAudit:
         )
 
 
-def counts(audits: Iterable[RunAudit]) -> dict[str, int]:
+def change_counts(audits: Iterable[RunAudit]) -> dict[str, int]:
     """Return how often each change would come about, the most frequent first."""
     found = Counter(judgement.change for audit in audits for judgement in audit.judgements)
     return dict(found.most_common())
 
 
-async def audited(
+async def run_audits(
     client: Client,
     runs: Iterable[str],
-    rejudge: Rejudge,
+    rejudge: Rejudger,
     *,
     are_named: bool = True,
     report: Report = lambda _: None,
@@ -199,19 +205,19 @@ async def audited(
         waiting = [*((child, False) for child in delegated), *waiting]
 
 
-async def _audit(client: Client, run: str, rejudge: Rejudge, report: Report) -> tuple[RunAudit, list[str]]:
+async def _audit(client: Client, run: str, rejudge: Rejudger, report: Report) -> tuple[RunAudit, list[str]]:
     chain = await run_chain(client, run)
-    judgements: list[Rejudged] = []
+    judgements: list[VerdictComparison] = []
     lacking = ["the server has the oldest runs of its chain no longer"] if chain.is_cut else []
     delegated: list[str] = []
     broken: list[str] = []
     parts = await histories(client, chain)
     for number, part in enumerate(parts, 1):
-        record, lacks = await _record(client, part, progress(report, run, number, parts))
+        record, lacks = await _record(client, part, progress_observer(report, run, number, parts))
         lacking += lacks
         broken += [] if lacks else await breaches(part.history, record, values_of(client, part.history))
         for fact in record.facts:
-            if isinstance(fact, Judged):
+            if isinstance(fact, AnsweredRequest):
                 report(f"{run}: {len(judgements):,} proposals judged anew")
                 judgements += await rejudge.judged(run, fact)
             elif fact.kind == "child":
@@ -222,17 +228,17 @@ async def _audit(client: Client, run: str, rejudge: Rejudge, report: Report) -> 
 async def _record(client: Client, part: RunHistory, observe: Observer) -> tuple[GateRecord, list[str]]:
     values = values_of(client, part.history)
     record = GateRecord(values.converter.payload_converter)
-    outcome = await replayed(part.history, values, record.observe, observe)
+    outcome = await replay_history(part.history, values, record.observe, observe)
     if not outcome.failure:
         return record, []
-    rebuilt = sum(isinstance(fact, Judged) for fact in record.facts)
-    told = [h async for h in read_events(values, _each(part.events)) if h.name == GATE and h.kind in _ANSWERED]
+    rebuilt = sum(isinstance(fact, AnsweredRequest) for fact in record.facts)
+    told = [h async for h in read_events(values, _as_async(part.events)) if h.name == GATE and h.kind in _ANSWERED]
     why = (
         f"run {part.run_id[:13]}: the code of today does not replay it, so {max(len(told) - rebuilt, 0)} of {len(told)}"
     )
     return record, [f"{why} requests to the gate are not judged anew: {outcome.failure}"]
 
 
-async def _each(events: Sequence[HistoryEvent]) -> AsyncGenerator[HistoryEvent]:
+async def _as_async(events: Sequence[HistoryEvent]) -> AsyncGenerator[HistoryEvent]:
     for event in events:
         yield event

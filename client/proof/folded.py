@@ -11,8 +11,8 @@ from orga.client.history.events import read_events
 from orga.client.history.values import values_of
 from orga.client.journal.reading import past_missing
 from orga.workflows.decisions.journal.fold import JournalFold
-from orga.workflows.decisions.recount import ContextFold, Recount
-from orga.workflows.types.names import TURNS
+from orga.workflows.decisions.recount import ContextFold, ResultRecount
+from orga.workflows.types.names import PROMPT_ACTIVITIES
 from orga.workflows.types.status import Happening, JournalEntry
 from orga.workflows.types.text import one_line
 
@@ -21,7 +21,7 @@ DETAIL_CHARS = 300
 T = TypeVar("T")
 
 
-class Guarded(Generic[T]):
+class GuardedFold(Generic[T]):
     """A fold that is fed up to the first event that does not fit.
 
     Whatever a history holds that is not ours is a finding, no defect.
@@ -48,8 +48,8 @@ class ChainFolds:
 
     def __init__(self, *, is_cut: bool) -> None:
         """Begin a chain; `is_cut` where the server has its oldest runs no longer."""
-        self.journal = Guarded[JournalEntry](JournalFold().feed)
-        self.miscounts = Guarded[str](Recount().feed)
+        self.journal = GuardedFold[JournalEntry](JournalFold().feed)
+        self.miscounts = GuardedFold[str](ResultRecount().feed)
         self.is_completed = False
         """Whether there is a result to be counted anew."""
         self._is_cut = is_cut
@@ -63,11 +63,11 @@ class ChainFolds:
             fold.feed(happening)
             return ()
 
-        contexts = Guarded[None](feed_context)
+        contexts = GuardedFold[None](feed_context)
         try:
-            async for happening in read_events(values_of(client, run.history), _each(run.events)):
+            async for happening in read_events(values_of(client, run.history), _as_async(run.events)):
                 last = happening.event_id
-                calls += happening.kind == "scheduled" and happening.name in TURNS
+                calls += happening.kind == "scheduled" and happening.name in PROMPT_ACTIVITIES
                 contexts.feed(happening, f"iteration {fold.iteration + 1}, event {last}")
                 self._feed(happening)
         except Exception as error:  # as with a fold
@@ -91,6 +91,6 @@ def fault_at(place: str, error: Exception) -> str:
     return one_line(f"{place}: {type(error).__name__}: {error}", DETAIL_CHARS)
 
 
-async def _each(events: Sequence[HistoryEvent]) -> AsyncGenerator[HistoryEvent]:
+async def _as_async(events: Sequence[HistoryEvent]) -> AsyncGenerator[HistoryEvent]:
     for event in events:
         yield event

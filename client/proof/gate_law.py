@@ -8,14 +8,14 @@ from typing import Any
 from temporalio.client import WorkflowHistory
 
 from orga.client.history.values import RunValues
-from orga.client.proof.gate_record import Fact, GateRecord, Judged, Started, carried_out
-from orga.workflows.decisions.review_stages import CALL_STAGES, Standings
+from orga.client.proof.gate_record import AnsweredRequest, GateFact, GateRecord, StartedCall, started_calls
+from orga.workflows.decisions.review_stages import CALL_STAGES, ProposalStatuses
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.tool_calls.delegation import delegate_arguments
-from orga.workflows.types.tool_calls.gate import ANEW, Verdict
+from orga.workflows.types.tool_calls.gate import RECONFIRMED_PURPOSES, Verdict
 from orga.workflows.types.tool_calls.loop_tools import loop_tool
 
-_BY_A_PERSON = re.compile(r"\.r\d+$")
+_PERSON_SUFFIX = re.compile(r"\.r\d+$")
 """What a person has tried once more: the same call at the same place, under the verdict that it has."""
 
 Key = tuple[str, str, str]
@@ -30,10 +30,10 @@ async def breaches(history: WorkflowHistory, record: GateRecord, values: RunValu
         record: What a replay of just that history showed.
         values: How its values are read.
     """
-    return unlicensed(record.facts, await carried_out(history, values))
+    return unlicensed_calls(record.facts, await started_calls(history, values))
 
 
-def unlicensed(facts: Sequence[Fact], recorded: Sequence[Started]) -> list[str]:
+def unlicensed_calls(facts: Sequence[GateFact], recorded: Sequence[StartedCall]) -> list[str]:
     """Return the breaches: one yes allows one call at one place, however often the server or a person tries there.
 
     The gate's last word on a place counts, and what the stages say may follow what.
@@ -41,13 +41,13 @@ def unlicensed(facts: Sequence[Fact], recorded: Sequence[Started]) -> list[str]:
     What a replay starts without a trace in the history was withdrawn in the same workflow task, a local activity
     excepted, whose input no history has.
     """
-    in_history: dict[tuple[str, str], list[Started]] = {}
+    in_history: dict[tuple[str, str], list[StartedCall]] = {}
     for started in recorded:
         in_history.setdefault((started.kind, started.place), []).append(started)
-    licences = _Licences()
+    licences = _AllowedCalls()
     found: list[str] = []
     for fact in facts:
-        if isinstance(fact, Judged):
+        if isinstance(fact, AnsweredRequest):
             licences.take(fact)
             continue
         there = [fact] if fact.kind == "local" else in_history.get((fact.kind, fact.place), [])
@@ -60,36 +60,36 @@ def unlicensed(facts: Sequence[Fact], recorded: Sequence[Started]) -> list[str]:
     return found + [f"{started.place} {started.name}: the code of today starts no such call" for started in left]
 
 
-class _Licences:
+class _AllowedCalls:
     """What may be carried out by now, and where: by the gate's last word on each place, if it could follow."""
 
     def __init__(self) -> None:
-        self._standings = Standings[str](CALL_STAGES)
+        self._standings = ProposalStatuses[str](CALL_STAGES)
         self._keys: dict[str, list[Key]] = {}
 
-    def take(self, judged: Judged) -> None:
+    def take(self, judged: AnsweredRequest) -> None:
         request = judged.request
         for call, place, verdict in zip(request.calls, request.places, judged.decisions, strict=False):
             if request.approved_by:
                 self._standings.hear(place, "yes")
-            elif request.purpose in ANEW:
+            elif request.purpose in RECONFIRMED_PURPOSES:
                 self._standings.begin(place)
-            self._keys[place] = _keys(call, verdict) if self._standings.hear(place, verdict.decision) else []
+            self._keys[place] = _call_keys(call, verdict) if self._standings.hear(place, verdict.decision) else []
 
-    def allow(self, started: Started) -> bool:
-        place = _BY_A_PERSON.sub("", started.place)
-        key = _key(started.name, started.call_id, started.arguments)
+    def allow(self, started: StartedCall) -> bool:
+        place = _PERSON_SUFFIX.sub("", started.place)
+        key = _call_key(started.name, started.call_id, started.arguments)
         return not self._standings.lacks(place) and key in self._keys.get(place, [])
 
 
-def _keys(call: ToolCall, verdict: Verdict) -> list[Key]:
+def _call_keys(call: ToolCall, verdict: Verdict) -> list[Key]:
     arguments = call.arguments if verdict.arguments is None else verdict.arguments
-    keys = [_key(call.name, call.call_id, arguments)]
+    keys = [_call_key(call.name, call.call_id, arguments)]
     if loop_tool(call.name).is_run:
         agent, task = delegate_arguments(arguments)
-        keys.append(_key(call.name, "", {"agent": agent, "task": task}))
+        keys.append(_call_key(call.name, "", {"agent": agent, "task": task}))
     return keys
 
 
-def _key(name: str, call_id: str, arguments: dict[str, Any]) -> Key:
+def _call_key(name: str, call_id: str, arguments: dict[str, Any]) -> Key:
     return name, call_id, json.dumps(arguments, sort_keys=True)

@@ -15,7 +15,7 @@ from temporalio.converter import DataConverter, PayloadConverter
 
 from orga.client.history.values import RunValues
 from orga.workflows.types.names import OWN_ACTIVITIES
-from orga.workflows.types.tool_calls.delegation import delegate_arguments, delegated_place
+from orga.workflows.types.tool_calls.delegation import delegate_activity_id, delegate_arguments
 from orga.workflows.types.tool_calls.gate import GateRequest, Verdict, Verdicts
 from orga.workflows.types.tool_calls.loop_tools import RUN_TOOL
 
@@ -23,7 +23,7 @@ GATE = "gate"
 
 
 @dataclass(frozen=True)
-class Judged:
+class AnsweredRequest:
     """A request that the gate has answered."""
 
     request: GateRequest
@@ -40,7 +40,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Started:
+class StartedCall:
     """A tool call, or a run of another agent, that was carried out."""
 
     kind: Literal["activity", "local", "child"]
@@ -54,59 +54,59 @@ class Started:
     """The gate's signature that it brought along."""
 
 
-Fact = Judged | Started
+GateFact = AnsweredRequest | StartedCall
 
 
 class GateRecord:
     """Watches a replay. Only what goes in and comes out is looked at, so the workflow's own code is not trusted."""
 
     def __init__(self, converter: PayloadConverter) -> None:
-        self.facts: list[Fact] = []
+        self.facts: list[GateFact] = []
         self._converter = converter
-        self._asked: dict[int, GateRequest] = {}
+        self._requests: dict[int, GateRequest] = {}
 
     def observe(self, activation: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
         """Take in one workflow task: what it was told comes before what it decided."""
         for job in activation.jobs:
             if job.HasField("resolve_activity"):
-                self._answered(job.resolve_activity.seq, job.resolve_activity.result)
+                self._record_answer(job.resolve_activity.seq, job.resolve_activity.result)
         for command in completion.successful.commands:
-            self._commanded(command)
+            self._record_command(command)
 
-    def _answered(self, seq: int, result: ActivityResolution) -> None:
-        request = self._asked.pop(seq, None)
+    def _record_answer(self, seq: int, result: ActivityResolution) -> None:
+        request = self._requests.pop(seq, None)
         if request is None or result.HasField("backoff"):  # then the same is asked again
             return
         verdicts: tuple[Verdict, ...] | None = None
         if result.HasField("completed"):
             try:
-                answer = Verdicts.model_validate(_value(self._converter, [result.completed.result]))
+                answer = Verdicts.model_validate(_first_value(self._converter, [result.completed.result]))
                 verdicts = answer.on(request.places)
             except ValidationError:
                 verdicts = None
-        self.facts.append(Judged(request, verdicts))
+        self.facts.append(AnsweredRequest(request, verdicts))
 
-    def _commanded(self, command: WorkflowCommand) -> None:
+    def _record_command(self, command: WorkflowCommand) -> None:
         if command.HasField("start_child_workflow_execution"):
             child = command.start_child_workflow_execution
-            self.facts.append(started_child(child.workflow_id, _value(self._converter, child.input)))
+            self.facts.append(started_child(child.workflow_id, _first_value(self._converter, child.input)))
             return
         is_local = command.HasField("schedule_local_activity")
         if not is_local and not command.HasField("schedule_activity"):
             return
         scheduled = command.schedule_local_activity if is_local else command.schedule_activity
         if scheduled.activity_type == GATE:
-            request = _value(self._converter, scheduled.arguments)
-            self._asked[scheduled.seq] = GateRequest.model_validate(request)
+            request = _first_value(self._converter, scheduled.arguments)
+            self._requests[scheduled.seq] = GateRequest.model_validate(request)
         elif scheduled.activity_type not in OWN_ACTIVITIES:
-            request = _value(self._converter, scheduled.arguments)
+            request = _first_value(self._converter, scheduled.arguments)
             kind = "local" if is_local else "activity"
             self.facts.append(started_tool(scheduled.activity_type, scheduled.activity_id, request, kind))
 
 
-async def carried_out(history: WorkflowHistory, values: RunValues) -> list[Started]:
+async def started_calls(history: WorkflowHistory, values: RunValues) -> list[StartedCall]:
     """Return the tool activities and the other agents' runs that the history itself tells of, in order."""
-    found: list[Started] = []
+    found: list[StartedCall] = []
     for event in history.events:
         if event.HasField("activity_task_scheduled_event_attributes"):
             scheduled = event.activity_task_scheduled_event_attributes
@@ -123,24 +123,24 @@ async def carried_out(history: WorkflowHistory, values: RunValues) -> list[Start
     return found
 
 
-def started_tool(name: str, place: str, request: Any, kind: Literal["activity", "local"]) -> Started:
+def started_tool(name: str, place: str, request: Any, kind: Literal["activity", "local"]) -> StartedCall:
     """Return a tool's activity, from its input as plain JSON."""
     given = _object(request)
     call_id, permit = str(given.get("call_id", "")), str(given.get("permit", ""))
-    return Started(kind, name, place, call_id, _object(given.get("arguments")), permit)
+    return StartedCall(kind, name, place, call_id, _object(given.get("arguments")), permit)
 
 
-def started_child(workflow_id: str, given: Any) -> Started:
+def started_child(workflow_id: str, given: Any) -> StartedCall:
     """Return a run of another agent, from its input as plain JSON, as the `delegate` call that it carries out."""
     agent, task = delegate_arguments(_object(given))
-    return Started("child", RUN_TOOL, delegated_place(workflow_id), "", {"agent": agent, "task": task})
+    return StartedCall("child", RUN_TOOL, delegate_activity_id(workflow_id), "", {"agent": agent, "task": task})
 
 
 async def _decode(converter: DataConverter, payloads: Sequence[Payload]) -> Any:
     return next(iter(await converter.decode(payloads)), None)
 
 
-def _value(converter: PayloadConverter, payloads: Sequence[Payload]) -> Any:
+def _first_value(converter: PayloadConverter, payloads: Sequence[Payload]) -> Any:
     values: Iterator[Any] = iter(converter.from_payloads(payloads))
     return next(values, None)
 

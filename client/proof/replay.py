@@ -19,7 +19,7 @@ from orga.client.history.values import RunValues
 from orga.client.runners.workflows import WORKFLOWS, our_runner
 from orga.client.runners.wrapped import REPLAY_BUILD, ObservedRunner, Observer
 from orga.client.server.endpoint import Report
-from orga.workflows.decisions.tool_calls.calls import fingerprint
+from orga.workflows.decisions.tool_calls.calls import call_fingerprint
 from orga.workflows.types.control import NOTES_MEMO
 from orga.workflows.types.goals.requests import GoalReply, GoalRequest
 from orga.workflows.types.text import one_line
@@ -29,7 +29,7 @@ MESSAGE_CHARS = 500
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayOutcome:
     """What became of a replay."""
 
     failure: str
@@ -38,7 +38,7 @@ class Replayed:
     """What the run returns, or hands to the run that continues it as new; None where it does neither."""
 
 
-async def replayed(history: WorkflowHistory, values: RunValues, *watching: Observer) -> Replayed:
+async def replay_history(history: WorkflowHistory, values: RunValues, *watching: Observer) -> ReplayOutcome:
     """Replay a whole history as workers run it; `watching` see each of its tasks."""
     ending = _Ending()
 
@@ -55,12 +55,12 @@ async def replayed(history: WorkflowHistory, values: RunValues, *watching: Obser
     )
     outcome = await replayer.replay_workflow(history, raise_on_replay_failure=False)
     if outcome.replay_failure is not None:
-        return Replayed(one_line(str(outcome.replay_failure), MESSAGE_CHARS), None)
+        return ReplayOutcome(one_line(str(outcome.replay_failure), MESSAGE_CHARS), None)
     said = ending.payloads
-    return Replayed("", None if said is None else values.converter.payload_converter.from_payloads(said))
+    return ReplayOutcome("", None if said is None else values.converter.payload_converter.from_payloads(said))
 
 
-def progress(report: Report, workflow_id: str, number: int, runs: Sequence[RunHistory]) -> Observer:
+def progress_observer(report: Report, workflow_id: str, number: int, runs: Sequence[RunHistory]) -> Observer:
     """Return an observer that reports how far the replay of a run of a chain is; the first has number 1.
 
     It reports from the thread that the replay has.
@@ -86,7 +86,7 @@ async def recorded_ending(history: WorkflowHistory, values: RunValues) -> list[A
     return await values.own.decode(payloads)
 
 
-def ending_of(outcome: Replayed, run_id: str) -> list[Any] | None:
+def computed_ending(outcome: ReplayOutcome, run_id: str) -> list[Any] | None:
     """Return how the run ends today; what it hands over names the run, which a replay does not know once it was reset.
 
     It calls such a run by the id of the first one.
@@ -98,17 +98,17 @@ def ending_of(outcome: Replayed, run_id: str) -> list[Any] | None:
             return ending
 
 
-def difference(recorded: Any, computed: Any, place: str = "") -> str:
+def first_difference(recorded: Any, computed: Any, place: str = "") -> str:
     """Return the first place where a recorded value is not computed again; later versions may add keys."""
     if isinstance(recorded, dict) and isinstance(computed, dict):
         then, now = cast("dict[str, Any]", recorded), cast("dict[str, Any]", computed)
-        found = (difference(value, now.get(key), f"{place}.{key}".lstrip(".")) for key, value in then.items())
+        found = (first_difference(value, now.get(key), f"{place}.{key}".lstrip(".")) for key, value in then.items())
         return next(filter(None, found), "")
     if isinstance(recorded, list) and isinstance(computed, list):
         one, two = cast("list[Any]", recorded), cast("list[Any]", computed)
         if len(one) == len(two):
             pairs = enumerate(zip(one, two, strict=True))
-            return next(filter(None, (difference(*pair, f"{place}[{index}]") for index, pair in pairs)), "")
+            return next(filter(None, (first_difference(*pair, f"{place}[{index}]") for index, pair in pairs)), "")
     return "" if recorded == computed else place or "value"
 
 
@@ -126,7 +126,7 @@ class _Ending:
                 self.payloads = deepcopy(list(command.continue_as_new_workflow_execution.arguments))
 
 
-Told = dict[str, Any]
+DecisionData = dict[str, Any]
 """The data of one `DecisionGrounded`."""
 
 
@@ -134,7 +134,7 @@ class DecisionRecord:
     """Watches a replay, and keeps the decisions that it makes, in order."""
 
     def __init__(self, converter: PayloadConverter) -> None:
-        self.made: list[Told] = []
+        self.made: list[DecisionData] = []
         self._converter = converter
 
     def observe(self, _: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
@@ -146,9 +146,9 @@ class DecisionRecord:
                     self.made += _decisions(self._converter.from_payloads([fields[NOTES_MEMO]])[0])
 
 
-async def recorded_decisions(history: WorkflowHistory, values: RunValues) -> list[Told]:
+async def recorded_decisions(history: WorkflowHistory, values: RunValues) -> list[DecisionData]:
     """Return the decisions that the history itself tells of, in order."""
-    found: list[Told] = []
+    found: list[DecisionData] = []
     for event in history.events:
         fields = event.workflow_properties_modified_event_attributes.upserted_memo.fields
         if NOTES_MEMO in fields:
@@ -156,20 +156,20 @@ async def recorded_decisions(history: WorkflowHistory, values: RunValues) -> lis
     return found
 
 
-def fault_of(recorded: list[Told], made: list[Told]) -> str:
+def decision_fault(recorded: list[DecisionData], made: list[DecisionData]) -> str:
     """Return the first decision that is told otherwise than it is made, or ""; a live run may make one more."""
     for number, told in enumerate(recorded):
         name = told.get("decision")
         if number >= len(made):
             return f"decision {number + 1} ({name}): the code of today makes no such decision"
-        if place := difference(told, made[number]) or difference(made[number], told):
+        if place := first_difference(told, made[number]) or first_difference(made[number], told):
             return f"decision {number + 1} ({name}): the code of today decides otherwise, first in {place}"
     return ""
 
 
-def _decisions(notes: Any) -> list[Told]:
+def _decisions(notes: Any) -> list[DecisionData]:
     listed = cast("list[Any]", notes) if isinstance(notes, list) else []
-    tables = [cast("Told", note) for note in listed if isinstance(note, dict)]
+    tables = [cast("DecisionData", note) for note in listed if isinstance(note, dict)]
     return [note.get("data") or {} for note in tables if note.get("event") == DECISION_GROUNDED]
 
 
@@ -182,21 +182,21 @@ class PlanRecord:
         self.fault = ""
         """The first call that is another one than the plan's."""
         self._converter = converter
-        self._asked: dict[int, GoalRequest] = {}
+        self._requests: dict[int, GoalRequest] = {}
 
     def observe(self, activation: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
         """Take in one workflow task."""
         for job in activation.jobs:
             if job.HasField("resolve_activity"):
-                self._answered(job.resolve_activity.seq, job.resolve_activity.result)
+                self._record_answer(job.resolve_activity.seq, job.resolve_activity.result)
         for command in completion.successful.commands:
             scheduled = command.schedule_activity
             if scheduled.activity_type == "goal_input":
                 request = GoalRequest.model_validate(self._converter.from_payloads(scheduled.arguments)[0])
-                self._asked[scheduled.seq] = request
+                self._requests[scheduled.seq] = request
 
-    def _answered(self, seq: int, result: ActivityResolution) -> None:
-        request = self._asked.pop(seq, None)
+    def _record_answer(self, seq: int, result: ActivityResolution) -> None:
+        request = self._requests.pop(seq, None)
         if request is None or not request.calls or not result.HasField("completed"):
             return
         self.rounds += 1
@@ -207,6 +207,6 @@ class PlanRecord:
         if len(calls) != request.size:  # the run carries out nothing of such a reply
             return
         for place, planned in request.planned.items():
-            is_other = calls[place].malformed is not None or fingerprint(calls[place]) != fingerprint(planned)
+            is_other = calls[place].malformed is not None or call_fingerprint(calls[place]) != call_fingerprint(planned)
             if is_other and not self.fault:
                 self.fault = f"turn {request.iteration}: step {planned.call_id} has other arguments than its plan"

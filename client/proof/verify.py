@@ -6,7 +6,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from temporalio.api.enums.v1 import WorkflowTaskFailedCause
 from temporalio.client import Client
 
-from orga.activities.gate.permits import PermitKeys, Place
+from orga.activities.gate.permits import ActivityIdentity, PermitKeys
 from orga.client.errors import NotAnAgent, RunNotFound
 from orga.client.history.chain import RunHistory, histories, run_chain
 from orga.client.history.values import values_of
@@ -16,28 +16,28 @@ from orga.client.journal.laws import Check, Verification, law_faults
 from orga.client.journal.reading import read_journal
 from orga.client.proof.folded import ChainFolds
 from orga.client.proof.gate_law import breaches
-from orga.client.proof.gate_record import Fact, GateRecord, Judged, Started, carried_out
+from orga.client.proof.gate_record import AnsweredRequest, GateFact, GateRecord, StartedCall, started_calls
 from orga.client.proof.replay import (
     DecisionRecord,
     PlanRecord,
-    Replayed,
-    difference,
-    ending_of,
-    fault_of,
-    progress,
+    ReplayOutcome,
+    computed_ending,
+    decision_fault,
+    first_difference,
+    progress_observer,
     recorded_decisions,
     recorded_ending,
-    replayed,
+    replay_history,
 )
 from orga.client.runners.wrapped import Observer
 from orga.client.server.endpoint import Report
 from orga.workflows.types.status import JournalEntry
-from orga.workflows.types.tool_calls.gate import place_of
+from orga.workflows.types.tool_calls.gate import call_activity_id
 
-_RESET = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
+_RESET_CAUSE = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW
 
 
-async def permit_fault(client: Client, run: RunHistory, facts: Sequence[Fact], keys: PermitKeys) -> tuple[int, str]:
+async def permit_fault(client: Client, run: RunHistory, facts: Sequence[GateFact], keys: PermitKeys) -> tuple[int, str]:
     """Return how many calls have been looked at, and which of them bear no valid permit.
 
     Args:
@@ -47,26 +47,29 @@ async def permit_fault(client: Client, run: RunHistory, facts: Sequence[Fact], k
         keys: Of the workers that the run had.
     """
     recorded = [
-        each for each in await carried_out(run.history, values_of(client, run.history)) if each.kind == "activity"
+        each for each in await started_calls(run.history, values_of(client, run.history)) if each.kind == "activity"
     ]
-    local = [fact for fact in facts if isinstance(fact, Started) and fact.kind == "local"]
-    executions = _executions(run)
+    local = [fact for fact in facts if isinstance(fact, StartedCall) and fact.kind == "local"]
+    executions = _execution_ids(run)
 
-    def is_signed(call: Started) -> bool:
-        where = (Place(client.namespace, run.history.workflow_id, each, place_of(call.place)) for each in executions)
+    def is_signed(call: StartedCall) -> bool:
+        where = (
+            ActivityIdentity(client.namespace, run.history.workflow_id, each, call_activity_id(call.place))
+            for each in executions
+        )
         return any(keys.is_valid(call.permit, place, call.name, call.arguments) for place in where)
 
     unsigned = [f"{call.place} {call.name}: no valid permit" for call in (*recorded, *local) if not is_signed(call)]
     return len(recorded) + len(local), "; ".join(unsigned)
 
 
-def _executions(run: RunHistory) -> list[str]:
+def _execution_ids(run: RunHistory) -> list[str]:
     """Return the ids of the executions that the history is of: what was before a reset was another's."""
     failed = (event.workflow_task_failed_event_attributes for event in run.events)
-    return [run.run_id, *(each.base_run_id for each in failed if each.cause == _RESET and each.base_run_id)]
+    return [run.run_id, *(each.base_run_id for each in failed if each.cause == _RESET_CAUSE and each.base_run_id)]
 
 
-SHOWN_FAULTS = 5
+MAX_SHOWN_FAULTS = 5
 
 
 async def verify(
@@ -95,21 +98,21 @@ async def verify(
     """
     chain = await run_chain(client, workflow_id)
     runs = await histories(client, chain)
-    checks, entries = await verified_histories(
+    checks, entries = await check_histories(
         client, workflow_id, runs, is_cut=chain.is_cut, permits=permits, report=report
     )
     if exported is not None:
-        has_delegated = bool(_delegated(entries))
+        has_delegated = bool(_delegate_ids(entries))
         told = [entry async for entry in read_journal(client, workflow_id)] if has_delegated else entries
         checks.append(export_check(workflow_id, exported, told))
         if head is not None or trusted:
             checks.append(head_check(workflow_id, exported, head, trusted))
-    for delegated in _delegated(entries):
-        checks += await _verified_delegate(client, delegated, permits, report)
+    for delegated in _delegate_ids(entries):
+        checks += await _delegate_checks(client, delegated, permits, report)
     return Verification(workflow_id, tuple(checks))
 
 
-async def verified_histories(
+async def check_histories(
     client: Client,
     workflow_id: str,
     runs: Sequence[RunHistory],
@@ -122,16 +125,18 @@ async def verified_histories(
     checks: list[Check] = []
     folds = ChainFolds(is_cut=is_cut)
     for number, run in enumerate(runs, 1):
-        observe = progress(report, workflow_id, number, runs)
+        observe = progress_observer(report, workflow_id, number, runs)
         checks += await _replay_checks(client, workflow_id, run, permits, observe)
         calls, fault = await folds.feed(client, run)
-        checks.append(_check("contexts", workflow_id, fault, f"{calls} model calls have their digests", run.run_id))
+        checks.append(
+            _named_check("contexts", workflow_id, fault, f"{calls} model calls have their digests", run.run_id)
+        )
     entries = folds.journal.found
     faults = folds.journal.fault or "; ".join(law_faults(entries))
-    checks.append(_check("journal", workflow_id, faults, f"{len(entries)} entries, {_last_hash(entries)}"))
+    checks.append(_named_check("journal", workflow_id, faults, f"{len(entries)} entries, {_last_hash(entries)}"))
     if folds.is_completed:
         miscounts = folds.miscounts.fault or "; ".join(folds.miscounts.found)
-        checks.append(_check("counters", workflow_id, miscounts, "the result counts what happened"))
+        checks.append(_named_check("counters", workflow_id, miscounts, "the result counts what happened"))
     return checks, entries
 
 
@@ -142,11 +147,11 @@ async def _replay_checks(
     record = GateRecord(values.converter.payload_converter)
     decisions = DecisionRecord(values.converter.payload_converter)
     plan = PlanRecord(values.converter.payload_converter)
-    outcome = await replayed(run.history, values, record.observe, decisions.observe, plan.observe, observe)
-    replay = [_check("replay", workflow_id, outcome.failure, f"{len(run.events)} events", run.run_id)]
+    outcome = await replay_history(run.history, values, record.observe, decisions.observe, plan.observe, observe)
+    replay = [_named_check("replay", workflow_id, outcome.failure, f"{len(run.events)} events", run.run_id)]
     if plan.rounds:
         fine = f"{plan.rounds} rounds of steps have the arguments of the plan"
-        replay.append(_check("plan", workflow_id, plan.fault, fine, run.run_id))
+        replay.append(_named_check("plan", workflow_id, plan.fault, fine, run.run_id))
     if outcome.failure:
         return replay
     return [
@@ -160,16 +165,16 @@ async def _replay_checks(
 
 async def _gate_check(client: Client, workflow_id: str, run: RunHistory, record: GateRecord) -> Check:
     faults = await breaches(run.history, record, values_of(client, run.history))
-    judged = sum(isinstance(fact, Judged) for fact in record.facts)
+    judged = sum(isinstance(fact, AnsweredRequest) for fact in record.facts)
     fine = f"{judged} judgements; nothing was carried out without one"
-    return _check("gate", workflow_id, "; ".join(faults[:SHOWN_FAULTS]), fine, run.run_id)
+    return _named_check("gate", workflow_id, "; ".join(faults[:MAX_SHOWN_FAULTS]), fine, run.run_id)
 
 
 async def _permit_check(
     client: Client, workflow_id: str, run: RunHistory, record: GateRecord, keys: PermitKeys
 ) -> Check:
     calls, fault = await permit_fault(client, run, record.facts, keys)
-    return _check("permits", workflow_id, fault, f"{calls} calls bear the gate's signature", run.run_id)
+    return _named_check("permits", workflow_id, fault, f"{calls} calls bear the gate's signature", run.run_id)
 
 
 async def _decision_checks(client: Client, workflow_id: str, run: RunHistory, decisions: DecisionRecord) -> list[Check]:
@@ -177,19 +182,19 @@ async def _decision_checks(client: Client, workflow_id: str, run: RunHistory, de
     if not told:
         return []
     fine = f"{len(told)} decisions follow from their fields, facts and rules"
-    return [_check("decisions", workflow_id, fault_of(told, decisions.made), fine, run.run_id)]
+    return [_named_check("decisions", workflow_id, decision_fault(told, decisions.made), fine, run.run_id)]
 
 
-async def _ending_checks(client: Client, workflow_id: str, run: RunHistory, outcome: Replayed) -> list[Check]:
+async def _ending_checks(client: Client, workflow_id: str, run: RunHistory, outcome: ReplayOutcome) -> list[Check]:
     recorded = await recorded_ending(run.history, values_of(client, run.history))
     if recorded is None:
         return []
-    place = difference(recorded, ending_of(outcome, run.run_id))
+    place = first_difference(recorded, computed_ending(outcome, run.run_id))
     fault = f"the code of today ends it otherwise, first in {place}" if place else ""
-    return [_check("ending", workflow_id, fault, "as recorded", run.run_id)]
+    return [_named_check("ending", workflow_id, fault, "as recorded", run.run_id)]
 
 
-def _check(name: str, workflow_id: str, fault: str, fine: str, run_id: str = "") -> Check:
+def _named_check(name: str, workflow_id: str, fault: str, fine: str, run_id: str = "") -> Check:
     return Check(name, workflow_id, not fault, fault or fine, run_id)
 
 
@@ -197,12 +202,12 @@ def _last_hash(entries: Sequence[JournalEntry]) -> str:
     return f"last hash {entries[-1].hash}" if entries else "no hash"
 
 
-def _delegated(entries: Sequence[JournalEntry]) -> list[str]:
+def _delegate_ids(entries: Sequence[JournalEntry]) -> list[str]:
     started = [entry.data.get("workflow_id") for entry in entries if entry.event == "DelegationStarted"]
     return [workflow_id for workflow_id in started if isinstance(workflow_id, str)]
 
 
-async def _verified_delegate(
+async def _delegate_checks(
     client: Client, workflow_id: str, permits: PermitKeys | None, report: Report
 ) -> tuple[Check, ...]:
     try:

@@ -10,8 +10,8 @@ from orga.client.journal.head import head_check
 from orga.client.journal.laws import Check, Verification, has_ended, law_faults
 from orga.workflows.decisions.journal.entries import first_break
 
-HISTORY = "only the run's history on its server shows it: orga verify ID --journal FILE"
-IMPOSSIBLE = (
+HISTORY_HINT = "only the run's history on its server shows it: orga verify ID --journal FILE"
+UNCHECKABLE = (
     ("replay", "whether the code makes this run of its history"),
     ("gate", "whether nothing was carried out without an earlier yes to exactly that call"),
     ("contexts", "whether the model was sent what the digests say"),
@@ -52,7 +52,7 @@ def verify_file(file: JournalFile, trusted: Sequence[Ed25519PublicKey]) -> FileV
         Check("chain", run, not chain, chain or f"{len(file.entries)} entries, each follows from those before it"),
         Check("laws", run, not faults, faults or "it begins, asks, decides and acts as a journal does"),
     ]
-    unchecked = [Unchecked(name, f"{what}: {HISTORY}") for name, what in IMPOSSIBLE]
+    unchecked = [Unchecked(name, f"{what}: {HISTORY_HINT}") for name, what in UNCHECKABLE]
     if not has_ended(file.entries):
         unchecked.append(
             Unchecked("ending", "the run had not ended when this was written: what came later is not here")
@@ -63,12 +63,12 @@ def verify_file(file: JournalFile, trusted: Sequence[Ed25519PublicKey]) -> FileV
         unchecked.append(Unchecked("head", "it has none: whether anything stood behind the last entry is unknown"))
     else:
         checks.append(head_check(run, file.entries, file.head, None))
-        unchecked.append(Unchecked("signature", _no_signature(file)))
+        unchecked.append(Unchecked("signature", _missing_signature(file)))
     found = Verification(run, tuple(checks))
     return FileVerification(found, tuple(unchecked), is_vouched_for=bool(trusted) and found.ok)
 
 
-def _no_signature(file: JournalFile) -> str:
+def _missing_signature(file: JournalFile) -> str:
     if file.head is None or not file.head.signature:
         return "nobody signed it: who can change the file can make all of it anew"
     key = file.head.head.key_id

@@ -12,10 +12,10 @@ from temporalio.bridge.proto.workflow_commands import WorkflowCommand
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
 
-from orga.client.history.bounded_arguments import bound
+from orga.client.history.bounded_arguments import bound_activation
 from orga.client.runners.wrapped import WrappedInstance, WrappedRunner
 
-_DIRECT = "legacy_query"
+_DIRECT_QUERY_ID = "legacy_query"
 """The id of a query that comes without a workflow task; its answer ends none."""
 
 
@@ -34,52 +34,52 @@ class PatientInstance(WrappedInstance):
         super().__init__(instance)
         self._under_way: set[int] = set()
         """Local activities, by number, whose end workflow code has not heard of."""
-        self._asked: list[WorkflowActivationJob] = []
+        self._waiting_queries: list[WorkflowActivationJob] = []
         """Queries that wait, all of one workflow task: the server asks again in the next what this one leaves open."""
         self._asked_at = 0
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         """Let workflow code act; behind that, in the same task, answer what was asked meanwhile."""
-        bound(act)
+        bound_activation(act)
         if act.history_length != self._asked_at or any(job.HasField("remove_from_cache") for job in act.jobs):
-            self._asked, self._asked_at = [], act.history_length
-        if self._under_way and any(_is_of_a_task(job) for job in act.jobs):
-            self._asked.extend(act.jobs)  # queries never come with anything else
-            return _nothing_yet()
+            self._waiting_queries, self._asked_at = [], act.history_length
+        if self._under_way and any(_is_task_job(job) for job in act.jobs):
+            self._waiting_queries.extend(act.jobs)  # queries never come with anything else
+            return _empty_completion()
         completion = super().activate(act)
         self._under_way -= {job.resolve_activity.seq for job in act.jobs if job.resolve_activity.is_local}
-        self._under_way |= _begun(completion.successful.commands)
-        self._under_way -= _given_up(completion.successful.commands)
-        if self._asked and not self._under_way and not _may_go_on(completion):
-            completion.successful.commands.extend(self._answers(act))
+        self._under_way |= _scheduled_numbers(completion.successful.commands)
+        self._under_way -= _cancelled_numbers(completion.successful.commands)
+        if self._waiting_queries and not self._under_way and not _may_continue(completion):
+            completion.successful.commands.extend(self._query_answers(act))
         return completion
 
-    def _answers(self, act: WorkflowActivation) -> Iterable[WorkflowCommand]:
+    def _query_answers(self, act: WorkflowActivation) -> Iterable[WorkflowCommand]:
         asking = WorkflowActivation()
         asking.CopyFrom(act)
         asking.is_replaying = True  # as the SDK has it wherever a query is answered
         del asking.jobs[:]
-        asking.jobs.extend(self._asked)
-        self._asked = []
+        asking.jobs.extend(self._waiting_queries)
+        self._waiting_queries = []
         return super().activate(asking).successful.commands
 
 
-def _is_of_a_task(job: WorkflowActivationJob) -> bool:
-    return job.HasField("query_workflow") and job.query_workflow.query_id != _DIRECT
+def _is_task_job(job: WorkflowActivationJob) -> bool:
+    return job.HasField("query_workflow") and job.query_workflow.query_id != _DIRECT_QUERY_ID
 
 
-def _nothing_yet() -> WorkflowActivationCompletion:
+def _empty_completion() -> WorkflowActivationCompletion:
     completion = WorkflowActivationCompletion()
     completion.successful.SetInParent()
     return completion
 
 
-def _begun(commands: Iterable[WorkflowCommand]) -> set[int]:
+def _scheduled_numbers(commands: Iterable[WorkflowCommand]) -> set[int]:
     local = (command.schedule_local_activity for command in commands if command.HasField("schedule_local_activity"))
     return {scheduled.seq for scheduled in local}
 
 
-def _given_up(commands: Iterable[WorkflowCommand]) -> set[int]:
+def _cancelled_numbers(commands: Iterable[WorkflowCommand]) -> set[int]:
     """Return those whose end is told at once, in this task, since nobody waits for them any more."""
     cancelled = (
         each.request_cancel_local_activity for each in commands if each.HasField("request_cancel_local_activity")
@@ -87,7 +87,7 @@ def _given_up(commands: Iterable[WorkflowCommand]) -> set[int]:
     return {each.seq for each in cancelled}
 
 
-def _may_go_on(completion: WorkflowActivationCompletion) -> bool:
+def _may_continue(completion: WorkflowActivationCompletion) -> bool:
     """Return whether the SDK may have more to tell in this task, which an answer would end: a cancellation, at once."""
     if not completion.HasField("successful"):
         return True

@@ -10,7 +10,7 @@ from temporalio.converter import StorageDriverStoreContext
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.workflow import Info
 
-from orga.client.history.bounded_arguments import bound
+from orga.client.history.bounded_arguments import bound_activation
 
 REPLAY_BUILD = "replay"
 """Build id of replayers. Without one the SDK reads all modules from disk to make one, which blocks for two seconds."""
@@ -79,7 +79,7 @@ class _ObservedInstance(WrappedInstance):
         self._observer = observer
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
-        bound(act)
+        bound_activation(act)
         completion = super().activate(act)
         self._observer(act, completion)
         return completion

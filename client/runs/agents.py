@@ -9,18 +9,18 @@ from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy
 from temporalio.exceptions import TerminatedError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from orga.client.config.workplace import settled
+from orga.client.config.workplace import queue_and_memo
 from orga.client.errors import RunFailed
-from orga.client.runs.exchange import Exchange, translated
-from orga.client.runs.ids import MAX_ID_BYTES, id_taken, reuse_policy
+from orga.client.runs.exchange import Exchange, user_error
+from orga.client.runs.ids import MAX_ID_BYTES, id_taken_error, reuse_policy
 from orga.client.runs.kinds import kind_of
-from orga.client.runs.local_worker import refuse_by_worker
+from orga.client.runs.local_worker import check_by_local_worker
 from orga.workflows.types.input import AgentInput, parse_input
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.questions import Choice, Resolution
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import AgentResult, AgentStatus, JournalEntry, ShownMessage
-from orga.workflows.types.text import as_line, can_be_typed, clean_text, one_line
+from orga.workflows.types.text import can_be_typed, clean_text, escaped_line, one_line
 
 if TYPE_CHECKING:  # who starts an agent loads none of these
     from collections.abc import AsyncGenerator
@@ -185,10 +185,10 @@ class AgentHandle:
                 ended = await self._exchange.workflow.result()
                 return kind_of(ended).result.model_validate(ended)
             except WorkflowFailureError as error:
-                if not await self._goes_on(error):
-                    raise RunFailed(_cause(error)) from None
+                if not await self._was_reset(error):
+                    raise RunFailed(_failure_cause(error)) from None
             except RPCError as error:
-                raise translated(error, self.id) from error
+                raise user_error(error, self.id) from error
 
     def events(self, after: int | str | None = None) -> "AsyncGenerator[JournalEntry | LiveActivity]":
         """Yield what happens in the run, live, until it ends.
@@ -225,7 +225,7 @@ class AgentHandle:
         decision = {"approval_id": approval_id, "approver": clean_text(by), "reason": clean_text(reason)}
         await self._exchange.update(update, decision)
 
-    async def _goes_on(self, error: WorkflowFailureError) -> bool:
+    async def _was_reset(self, error: WorkflowFailureError) -> bool:
         """Return whether the run was reset: that terminates it, and begins another under its id at once."""
         is_terminated = isinstance(error.cause, TerminatedError)
         return is_terminated and (await self.describe()).status != WorkflowExecutionStatus.TERMINATED
@@ -289,9 +289,9 @@ async def start_run(
         OrgaError: A run with this id is live, or has ended and `again` does not say that this is meant.
     """
     if task_queue is not None:
-        _has_no_hidden(task_queue, "task_queue")
-    refuse_by_worker(client, checked, task_queue)
-    queue, memo = settled(client)
+        _refuse_hidden_characters(task_queue, "task_queue")
+    check_by_local_worker(client, checked, task_queue)
+    queue, memo = queue_and_memo(client)
     try:
         await client.start_workflow(
             workflow,
@@ -305,9 +305,9 @@ async def start_run(
             memo=memo or None,
         )
     except RPCError as error:
-        raise translated(error, run_id) from error
+        raise user_error(error, run_id) from error
     except WorkflowAlreadyStartedError:
-        raise await id_taken(client, run_id) from None
+        raise await id_taken_error(client, run_id) from None
 
 
 def run_id_of(given: str | None) -> str:
@@ -318,17 +318,17 @@ def run_id_of(given: str | None) -> str:
     """
     if given is None:
         return f"agent-{uuid_utils.uuid7()}"
-    _has_no_hidden(given, "id")
+    _refuse_hidden_characters(given, "id")
     if len(given.encode(errors="replace")) > MAX_ID_BYTES:
         raise InvalidInput(f"id: must not be longer than {MAX_ID_BYTES} bytes")
     return given
 
 
-def _has_no_hidden(name: str, what: str) -> None:
+def _refuse_hidden_characters(name: str, what: str) -> None:
     if not can_be_typed(name):
         told = "must be one line, not empty, without control or hidden characters or double spaces, - not first"
-        raise InvalidInput(f"{what} {as_line(name)!r}: {told}")
+        raise InvalidInput(f"{what} {escaped_line(name)!r}: {told}")
 
 
-def _cause(error: WorkflowFailureError) -> str:
+def _failure_cause(error: WorkflowFailureError) -> str:
     return str(error.cause)

@@ -13,7 +13,7 @@ from temporalio.client import WorkflowUpdateRPCTimeoutOrCancelledError as Update
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.config.workplace import home_of, worker_command
+from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.errors import (
     REFUSALS,
     NoAnswer,
@@ -29,17 +29,17 @@ from orga.client.errors import (
 from orga.client.history.bounded_arguments import MAX_UPDATE_BYTES
 from orga.client.runs.failing_tasks import failing_task
 from orga.client.server.pollers import may_be_polled
-from orga.client.server.server_errors import is_lost, reason_of
+from orga.client.server.server_errors import error_reason, is_lost
 from orga.workflows.decisions.control.interventions import MAX_SIGNAL_BYTES
 
 T = TypeVar("T")
 
-ASKED_AGAIN_AFTER = timedelta(seconds=3)
+HEDGE_AFTER = timedelta(seconds=3)
 """A worker that has the run at hand answers within milliseconds; one that replays it first, within seconds."""
 
 
-async def hedged(
-    ask: Callable[[timedelta], Awaitable[T]], within: timedelta, after: timedelta = ASKED_AGAIN_AFTER
+async def first_answer(
+    ask: Callable[[timedelta], Awaitable[T]], within: timedelta, after: timedelta = HEDGE_AFTER
 ) -> T:
     """Return the first answer to a question that is asked once more after a while.
 
@@ -76,7 +76,7 @@ UNPROCESSED = "UnprocessedUpdate"
 """How the server fails an update that its workflow task left out: a worker does that which has just taken a run over
 while somebody asks for its status (temporalio 1.35). Nobody has seen the update, so it is sent again."""
 
-_UNANSWERED = {
+_UNANSWERED_STATUSES = {
     RPCStatusCode.DEADLINE_EXCEEDED,
     RPCStatusCode.CANCELLED,
     RPCStatusCode.INTERNAL,
@@ -97,7 +97,7 @@ class Exchange:
         try:
             return await self.workflow.describe()
         except RPCError as error:
-            raise translated(error, self._id) from error
+            raise user_error(error, self._id) from error
 
     async def signal(self, name: str, *arguments: str | dict[str, Any]) -> None:
         """Send a signal; a run without a worker takes it in when one comes.
@@ -110,22 +110,22 @@ class Exchange:
         try:
             await self.workflow.signal(name, args=list(arguments))
         except RPCError as error:
-            raise self._not_delivered(error) from error
+            raise self._delivery_error(error) from error
 
     async def query(self, name: str, *arguments: Any) -> Any:
         """Ask; only a worker can answer."""
         try:
-            return await hedged(
+            return await first_answer(
                 lambda within: self.workflow.query(name, args=arguments, rpc_timeout=within), ANSWER_TIMEOUT
             )
         except QueryFailed as error:
-            if isinstance(failing := await self._explain_silence(), TaskFails):
+            if isinstance(failing := await self._no_answer_error(), TaskFails):
                 raise failing from None
             raise OrgaError(f"{self._id} cannot answer {name!r}: {error}") from error
         except RPCError as error:
-            if error.status in _UNANSWERED:
-                raise await self._explain_silence() from None
-            raise translated(error, self._id) from error
+            if error.status in _UNANSWERED_STATUSES:
+                raise await self._no_answer_error() from None
+            raise user_error(error, self._id) from error
 
     async def update(self, name: str, argument: Any) -> Any:
         """Send an update. Without a worker it is not sent: it would take effect whenever one comes.
@@ -140,18 +140,18 @@ class Exchange:
         if (size := len(to_json(argument))) > MAX_UPDATE_BYTES:
             raise TooLong(size, MAX_UPDATE_BYTES)
         await self.polled()
-        await self._on_record()
+        await self._wait_for_record()
         try:
             return await self.ask_update(name, argument, ANSWER_TIMEOUT)
         except UpdateFailed as error:
             if isinstance(error.cause, ApplicationError) and error.cause.type == UNPROCESSED:
                 return await self.update(name, argument)
-            raise refusal_of(error) from None
+            raise refusal_error(error) from None
         except UpdateUnanswered:
-            raise await self._untaken() from None
+            raise await self._not_taken_error() from None
         except RPCError as error:
-            if isinstance(refused := self._not_delivered(error), ServerLost):
-                raise _lost_amid_it(refused) from error
+            if isinstance(refused := self._delivery_error(error), ServerLost):
+                raise _unknown_effect_error(refused) from error
             raise refused from error
 
     async def ask_update(self, name: str, argument: Any, within: timedelta, *, update_id: str | None = None) -> Any:
@@ -174,35 +174,35 @@ class Exchange:
         if described.status != WorkflowExecutionStatus.RUNNING:
             raise RunEnded(self._id)
         if not await may_be_polled(self._client, described.task_queue):
-            raise NoAnswer(described.task_queue, worker_command(await home_of(described)))
+            raise NoAnswer(described.task_queue, worker_command(await recorded_workplace(described)))
         await self._refuse_while_its_task_fails(described)
 
-    async def _untaken(self) -> NotTakenYet:
+    async def _not_taken_error(self) -> NotTakenYet:
         """Return what is told of an update that nobody has answered."""
         try:
             described = await self.describe()
         except ServerLost as lost:
-            return _lost_amid_it(lost)
+            return _unknown_effect_error(lost)
         return NotTakenYet(
             f"no worker on task queue {described.task_queue!r} has answered, and it may take effect when one comes",
-            f"start one with: {worker_command(await home_of(described))}",
+            f"start one with: {worker_command(await recorded_workplace(described))}",
         )
 
-    async def _explain_silence(self) -> NoAnswer:
+    async def _no_answer_error(self) -> NoAnswer:
         """Return why nobody answers."""
         described = await self.describe()
         try:
             await self._refuse_while_its_task_fails(described)
         except TaskFails as error:
             return error
-        return NoAnswer(described.task_queue, worker_command(await home_of(described)))
+        return NoAnswer(described.task_queue, worker_command(await recorded_workplace(described)))
 
     async def _refuse_while_its_task_fails(self, described: WorkflowExecutionDescription) -> None:
         failing = await failing_task(self._client, described)
         if failing is not None:
             raise TaskFails(self._id, failing.told, failing.way_out)
 
-    async def _on_record(self) -> None:
+    async def _wait_for_record(self) -> None:
         """Wait a moment for a workflow task under way.
 
         After a lost cache a query may show what no task has put on record yet (a question, say). An update that such a
@@ -213,28 +213,28 @@ class Exchange:
                 return
             await asyncio.sleep(_BETWEEN_LOOKS_S)
 
-    def _not_delivered(self, error: RPCError) -> OrgaError:
-        return RunEnded(self._id) if says_ended(error) else translated(error, self._id)
+    def _delivery_error(self, error: RPCError) -> OrgaError:
+        return RunEnded(self._id) if is_ended_error(error) else user_error(error, self._id)
 
 
-_ENDED = ("already completed", "aborted by closing workflow")
+_ENDED_MESSAGES = ("already completed", "aborted by closing workflow")
 """What the server says of a run that has ended, or ends as it is asked: by its status alone there is none."""
 
 
-def says_ended(error: RPCError) -> bool:
+def is_ended_error(error: RPCError) -> bool:
     """Return whether the server says that the run has ended, or is ending."""
-    return error.status == RPCStatusCode.NOT_FOUND and any(words in error.message for words in _ENDED)
+    return error.status == RPCStatusCode.NOT_FOUND and any(words in error.message for words in _ENDED_MESSAGES)
 
 
-def refusal_of(error: UpdateFailed) -> Refused:
+def refusal_error(error: UpdateFailed) -> Refused:
     """Return what a run says that turned an update away, by the kind that it calls it."""
     kind = (isinstance(error.cause, ApplicationError) and error.cause.type) or ""
-    refused = REFUSALS.get(kind, Refused)(_why(error))
+    refused = REFUSALS.get(kind, Refused)(_refusal_text(error))
     refused.kind = kind
     return refused
 
 
-def _why(error: UpdateFailed) -> str:
+def _refusal_text(error: UpdateFailed) -> str:
     """Return the validator's own words, without the type of its exception."""
     return error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
 
@@ -250,15 +250,15 @@ def check_length(text: str) -> None:
         raise TooLong(size, MAX_SIGNAL_BYTES)
 
 
-def _lost_amid_it(lost: ServerLost) -> NotTakenYet:
+def _unknown_effect_error(lost: ServerLost) -> NotTakenYet:
     return NotTakenYet(f"{lost.told}, and it may have taken effect", "see `orga doctor`")
 
 
-def translated(error: RPCError, workflow_id: str) -> OrgaError:
+def user_error(error: RPCError, workflow_id: str) -> OrgaError:
     """Return what a user is told when the server does not do as it was asked."""
     if error.status == RPCStatusCode.NOT_FOUND:
         return RunNotFound(workflow_id)
     if error.status == RPCStatusCode.INVALID_ARGUMENT:
         return OrgaError(f"the server refuses {workflow_id!r}: {error.message}")
-    told = f"the Temporal server answered {error.status.name.lower()}: {reason_of(error)}"
+    told = f"the Temporal server answered {error.status.name.lower()}: {error_reason(error)}"
     return ServerLost(told) if is_lost(error) else OrgaError(f"{told}; see `orga doctor`")

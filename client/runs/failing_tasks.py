@@ -20,7 +20,7 @@ LATEST_EVENTS = 200
 
 AT_ONCE = 10
 
-_NO_FAULT = {
+_HARMLESS_CAUSES = {
     WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW,
     WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND,
     WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_FORCE_CLOSE_COMMAND,
@@ -57,7 +57,7 @@ async def failing_task(client: Client, description: WorkflowExecutionDescription
     if pending.attempt < 2:
         return None
     failed = await _latest_failure(client, description)
-    if failed is None or failed.cause in _NO_FAULT:
+    if failed is None or failed.cause in _HARMLESS_CAUSES:
         return None
     cause = failed.failure.message or WorkflowTaskFailedCause.Name(failed.cause)
     return FailingTask(description.id, pending.attempt - 1, one_line(cause, CAUSE_CHARS))

@@ -61,7 +61,7 @@ async def start_goal(
         OrgaError: A run with this id is live, or has ended and `again` does not say that this is meant.
     """
     more = {"pipeline": pipeline, "inputs": None if inputs is None else tuple(inputs)}
-    checked = _checked(goal, {key: value for key, value in more.items() if value is not None})
+    checked = _checked_goal(goal, {key: value for key, value in more.items() if value is not None})
     run_id = goal_id_of(workflow_id)
     await start_run(
         client,
@@ -76,7 +76,7 @@ async def start_goal(
     return GoalHandle(client, run_id)
 
 
-def _checked(goal: GoalInput | Mapping[str, Any] | str, more: Mapping[str, Any]) -> GoalInput:
+def _checked_goal(goal: GoalInput | Mapping[str, Any] | str, more: Mapping[str, Any]) -> GoalInput:
     if isinstance(goal, GoalInput):
         return parse_goal({**more, **{key: getattr(goal, key) for key in goal.model_fields_set}} if more else goal)
     return parse_goal({**more, **({"goal": goal} if isinstance(goal, str) else goal)})

@@ -16,7 +16,7 @@ def reuse_policy(*, again: bool = False) -> WorkflowIDReusePolicy:
     return WorkflowIDReusePolicy.ALLOW_DUPLICATE if again else WorkflowIDReusePolicy.REJECT_DUPLICATE
 
 
-async def id_taken(client: Client, workflow_id: str, again: str = "--again starts another under it") -> OrgaError:
+async def id_taken_error(client: Client, workflow_id: str, again: str = "--again starts another under it") -> OrgaError:
     """Return what somebody is told whose id stands for another run: whether that is live, or when and how it ended."""
     try:
         found = await client.get_workflow_handle(workflow_id).describe()

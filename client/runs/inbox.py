@@ -11,17 +11,17 @@ from typing import Literal
 from temporalio.client import Client, WorkflowExecution
 from temporalio.service import RPCError
 
-from orga.client.config.workplace import home_of, worker_command
+from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.errors import OrgaError
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
-from orga.client.runs.listing import AT_ONCE, Asked, Asking
+from orga.client.runs.listing import AT_ONCE, RunToQuery, StatusQueries
 from orga.client.runs.redeliveries import FailedDelivery, failed_deliveries
-from orga.client.server.server_errors import reason_of
-from orga.workflows.types.names import AGENT, RUNS, WAITING
+from orga.client.server.server_errors import error_reason
+from orga.workflows.types.names import AGENT, RUN_WORKFLOWS, WAITING
 from orga.workflows.types.questions import QuestionKind, ShownQuestion
 from orga.workflows.types.status import AgentStatus
 
-WAITING_RUNS = f"WorkflowType IN {RUNS} AND ExecutionStatus = 'Running' AND {WAITING.name} IS NOT NULL"
+WAITING_RUNS = f"WorkflowType IN {RUN_WORKFLOWS} AND ExecutionStatus = 'Running' AND {WAITING.name} IS NOT NULL"
 """Running ones only: a run that was terminated could not say that it waits no more."""
 
 
@@ -67,17 +67,17 @@ async def inbox(
     Raises:
         OrgaError: The server does not list runs.
     """
-    runs, asking = await _waiting_runs(client), Asking(client)
+    runs, asking = await _waiting_runs(client), StatusQueries(client)
     for start in range(0, len(runs), AT_ONCE):
         some = runs[start : start + AT_ONCE]
-        statuses = await asking.statuses([Asked(run.id, run.task_queue) for run in some])
+        statuses = await asking.statuses([RunToQuery(run.id, run.task_queue) for run in some])
         silent = [run.id for run, status in zip(some, statuses, strict=True) if status is None]
         failing = await failing_tasks(client, silent)
         async for question in _questions(some, statuses, failing):
-            if kind in (None, question.kind) and _is_for(queue, question):
+            if kind in (None, question.kind) and _is_for_queue(queue, question):
                 yield question
     if kind in (None, DELIVERY) and queue is None:
-        async for entry in _list_undelivered(client):
+        async for entry in _undelivered_entries(client):
             yield entry
 
 
@@ -85,7 +85,7 @@ async def _waiting_runs(client: Client) -> list[WorkflowExecution]:
     try:
         found = [run async for run in client.list_workflows(WAITING_RUNS)]
     except RPCError as error:
-        raise OrgaError(f"the server does not list waiting runs: {reason_of(error)}; see `orga doctor`") from error
+        raise OrgaError(f"the server does not list waiting runs: {error_reason(error)}; see `orga doctor`") from error
     return sorted(found, key=lambda run: run.start_time)
 
 
@@ -93,7 +93,7 @@ async def _questions(
     runs: Sequence[WorkflowExecution], statuses: Sequence[AgentStatus | None], failing: Mapping[str, FailingTask]
 ) -> AsyncGenerator[InboxEntry]:
     for run, status in zip(runs, statuses, strict=True):
-        command = worker_command(await home_of(run))
+        command = worker_command(await recorded_workplace(run))
         attributes = run.typed_search_attributes
         agent, kind = attributes.get(AGENT), attributes.get(WAITING) or ""
         if status is None:
@@ -103,15 +103,15 @@ async def _questions(
             yield InboxEntry(run.id, agent, wait.kind, run.task_queue, command, run.start_time, wait)
 
 
-async def _list_undelivered(client: Client) -> AsyncGenerator[InboxEntry]:
+async def _undelivered_entries(client: Client) -> AsyncGenerator[InboxEntry]:
     try:
         async for failed in failed_deliveries(client):
             goal = failed.goal
-            agent, command = goal.typed_search_attributes.get(AGENT), worker_command(await home_of(goal))
+            agent, command = goal.typed_search_attributes.get(AGENT), worker_command(await recorded_workplace(goal))
             yield InboxEntry(goal.id, agent, DELIVERY, goal.task_queue, command, goal.start_time, undelivered=failed)
     except RPCError as error:
-        raise OrgaError(f"the server does not list ended goals: {reason_of(error)}; see `orga doctor`") from error
+        raise OrgaError(f"the server does not list ended goals: {error_reason(error)}; see `orga doctor`") from error
 
 
-def _is_for(queue: str | None, question: InboxEntry) -> bool:
+def _is_for_queue(queue: str | None, question: InboxEntry) -> bool:
     return queue is None or question.wait is None or question.wait.queue == queue

@@ -9,33 +9,33 @@ from typing import Any, NamedTuple, cast
 from orga.workflows.types.status import AgentResult, AgentStatus
 
 
-class Kind(NamedTuple):
+class RunKind(NamedTuple):
     """What a run of a kind answers with."""
 
     result: type[AgentResult]
     status: type[AgentStatus]
 
 
-def _agent() -> Kind:
-    return Kind(AgentResult, AgentStatus)
+def _agent_kind() -> RunKind:
+    return RunKind(AgentResult, AgentStatus)
 
 
-def _goal() -> Kind:
+def _goal_kind() -> RunKind:
     from orga.workflows.types.goals.result import GoalResult, GoalStatus
 
-    return Kind(GoalResult, GoalStatus)
+    return RunKind(GoalResult, GoalStatus)
 
 
-def _session() -> Kind:
+def _session_kind() -> RunKind:
     from orga.workflows.types.sessions.result import SessionResult, SessionStatus
 
-    return Kind(SessionResult, SessionStatus)
+    return RunKind(SessionResult, SessionStatus)
 
 
-_KINDS: dict[str, Callable[[], Kind]] = {"goal": _goal, "session": _session}
+_KINDS: dict[str, Callable[[], RunKind]] = {"goal": _goal_kind, "session": _session_kind}
 
 
-def kind_of(answer: Any) -> Kind:
+def kind_of(answer: Any) -> RunKind:
     """Return the kind of the run that answered this; an agent's run says nothing of it."""
     said = cast("dict[str, Any]", answer).get("kind") if isinstance(answer, dict) else None
-    return _KINDS.get(said, _agent)() if isinstance(said, str) else _agent()
+    return _KINDS.get(said, _agent_kind)() if isinstance(said, str) else _agent_kind()

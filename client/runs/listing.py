@@ -10,38 +10,38 @@ from pydantic_core import from_json
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.config.workplace import home_of, worker_command
+from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.errors import OrgaError
 from orga.client.history.chain import read_start
-from orga.client.history.values import RunValues, decoded
+from orga.client.history.values import RunValues, decode_payloads
 from orga.client.runs.agents import SUMMARY_CHARS, AgentHandle
 from orga.client.runs.failing_tasks import FailingTask, failing_tasks
-from orga.client.runs.newest import newest_of, quoted, replaced
+from orga.client.runs.newest import newest_runs, replaced_run_ids, visibility_literal
 from orga.client.server.pollers import may_be_polled
-from orga.client.server.server_errors import reason_of
+from orga.client.server.server_errors import error_reason
 from orga.workflows.types import names as known
-from orga.workflows.types.names import RUNS
+from orga.workflows.types.names import RUN_WORKFLOWS
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import AgentResult, AgentStatus
 from orga.workflows.types.text import one_line
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunToQuery:
     """A run to ask."""
 
     id: str
     task_queue: str
 
 
-class Asking:
+class StatusQueries:
     """Looks once at each task queue whether a worker polls it."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._polled: dict[str, bool] = {}
 
-    async def statuses(self, runs: Sequence[Asked]) -> list[AgentStatus | None]:
+    async def statuses(self, runs: Sequence[RunToQuery]) -> list[AgentStatus | None]:
         """Return the status of each run, in order; None where there is no answer."""
         for queue in {run.task_queue for run in runs} - self._polled.keys():
             self._polled[queue] = await may_be_polled(self._client, queue)
@@ -50,7 +50,7 @@ class Asking:
             found += await asyncio.gather(*map(self._status, runs[start : start + AT_ONCE]))
         return found
 
-    async def _status(self, run: Asked) -> AgentStatus | None:
+    async def _status(self, run: RunToQuery) -> AgentStatus | None:
         if not self._polled[run.task_queue]:
             return None
         try:
@@ -59,22 +59,22 @@ class Asking:
             return None
 
 
-LIVE = "running"
+LIVE_STATE = "running"
 """How the state of a run begins that has not ended."""
 
 AT_ONCE = 10
-MOST_ASKED = 20
+MAX_QUERIED_RUNS = 20
 """Live runs that are asked how far they are: the search attributes of the others are up to ten iterations old."""
 
 WAIT_S = 3.0
 """For the answers of workers; without them the search attributes are shown."""
 
-TOLD_PHASES = frozenset({"paused", "idle"})
+WAITING_PHASES = frozenset({"paused", "idle"})
 """In which it waits for somebody to go on: to resume it, to say something in a session."""
 
 
 @dataclass(frozen=True)
-class Filter:
+class RunFilter:
     """Which runs are wanted."""
 
     running: bool = False
@@ -85,14 +85,17 @@ class Filter:
 
     def visibility(self) -> str:
         """Return the query in Temporal's words."""
-        parts = [f"WorkflowType IN ({', '.join(map(quoted, RUNS))})", "ExecutionStatus != 'ContinuedAsNew'"]
+        parts = [
+            f"WorkflowType IN ({', '.join(map(visibility_literal, RUN_WORKFLOWS))})",
+            "ExecutionStatus != 'ContinuedAsNew'",
+        ]
         if self.running:
             parts.append("ExecutionStatus = 'Running'")
         if self.dead_letters:
             parts.append(f"{known.DEAD_LETTERS.name} > 0")
         for key, value in ((known.AGENT, self.agent), (known.TENANT, self.tenant)):
             if value is not None:
-                parts.append(f"{key.name} = {quoted(value)}")
+                parts.append(f"{key.name} = {visibility_literal(value)}")
         return " AND ".join([*parts, *([f"({self.query})"] if self.query else [])])
 
 
@@ -130,30 +133,30 @@ class ListedRun:
     """Whether `iteration` and `cost_usd` are those of search attributes of a live run, up to ten iterations old."""
 
 
-async def rows(client: Client, wanted: Filter, limit: int) -> list[ListedRun]:
+async def rows(client: Client, wanted: RunFilter, limit: int) -> list[ListedRun]:
     """Return the runs, newest first: of one that was rewound, what goes on, even if what it left fits the filter.
 
     Raises:
         InvalidInput: The server does not understand the query.
     """
     try:
-        newest = await newest_of(client, wanted.visibility(), limit, with_ended=not wanted.running)
-        left = await replaced(client, newest) if wanted != Filter() else set[str]()
-        found = [await _row(run) for run in newest if run.run_id not in left]
+        newest = await newest_runs(client, wanted.visibility(), limit, with_ended=not wanted.running)
+        left = await replaced_run_ids(client, newest) if wanted != RunFilter() else set[str]()
+        found = [await _listed_run(run) for run in newest if run.run_id not in left]
     except RPCError as error:
         if error.status != RPCStatusCode.INVALID_ARGUMENT:
-            raise OrgaError(f"the server does not list runs: {reason_of(error)}; see `orga doctor`") from error
+            raise OrgaError(f"the server does not list runs: {error_reason(error)}; see `orga doctor`") from error
         raise InvalidInput(f"query: the server refuses it: {error.message}") from None
-    failing = await failing_tasks(client, [row.id for row in found if row.state.startswith(LIVE)])
-    return [_stuck(row, failing[row.id]) if row.id in failing else row for row in found]
+    failing = await failing_tasks(client, [row.id for row in found if row.state.startswith(LIVE_STATE)])
+    return [_with_failing_task(row, failing[row.id]) if row.id in failing else row for row in found]
 
 
-def _stuck(row: ListedRun, failing: FailingTask) -> ListedRun:
-    return replace(row, state=f"{LIVE} (stuck)", task_fails=failing)
+def _with_failing_task(row: ListedRun, failing: FailingTask) -> ListedRun:
+    return replace(row, state=f"{LIVE_STATE} (stuck)", task_fails=failing)
 
 
-async def _row(run: WorkflowExecution) -> ListedRun:
-    home = await home_of(run)
+async def _listed_run(run: WorkflowExecution) -> ListedRun:
+    home = await recorded_workplace(run)
     attributes, is_live = run.typed_search_attributes, run.status == WorkflowExecutionStatus.RUNNING
     return ListedRun(
         id=run.id,
@@ -177,29 +180,29 @@ def state_of(run: WorkflowExecution) -> str:
     attributes = run.typed_search_attributes
     if run.status == WorkflowExecutionStatus.RUNNING:
         if kind := attributes.get(known.WAITING):
-            return f"{LIVE} (waits: {kind})"
+            return f"{LIVE_STATE} (waits: {kind})"
         phase = attributes.get(known.PHASE)
-        return f"{LIVE} ({phase})" if phase in TOLD_PHASES else LIVE
+        return f"{LIVE_STATE} ({phase})" if phase in WAITING_PHASES else LIVE_STATE
     if run.status == WorkflowExecutionStatus.COMPLETED:
         return attributes.get(known.TERMINATION) or "completed"
     return run.status.name.lower() if run.status else "unknown"
 
 
-async def detailed(client: Client, rows: Sequence[ListedRun]) -> list[ListedRun]:
+async def with_details(client: Client, rows: Sequence[ListedRun]) -> list[ListedRun]:
     """Return the rows with task and model calls; with the numbers of live runs as they are now, or marked as older."""
-    told = await _described(client, rows)
-    numbers = await _numbers(client, told)
-    return [replace(row, **numbers.get(row.id, {"may_be_more": row.state.startswith(LIVE)})) for row in told]
+    told = await _with_descriptions(client, rows)
+    numbers = await _live_numbers(client, told)
+    return [replace(row, **numbers.get(row.id, {"may_be_more": row.state.startswith(LIVE_STATE)})) for row in told]
 
 
-async def _described(client: Client, rows: Sequence[ListedRun]) -> list[ListedRun]:
+async def _with_descriptions(client: Client, rows: Sequence[ListedRun]) -> list[ListedRun]:
     some = asyncio.Semaphore(AT_ONCE)
 
     async def described(row: ListedRun) -> ListedRun:
         async with some:
             try:
                 run = await client.get_workflow_handle(row.id).describe()
-                row = replace(row, task=await _task(client, run))
+                row = replace(row, task=await _read_task(client, run))
                 return replace(row, model_calls=await _model_calls(client, run))
             except (RPCError, OrgaError, ValueError):  # it has gone meanwhile, or its values cannot be read
                 return row
@@ -215,29 +218,31 @@ async def _model_calls(client: Client, described: WorkflowExecutionDescription) 
     return (await ended.result(follow_runs=False)).usage.model_calls
 
 
-async def _task(client: Client, described: WorkflowExecutionDescription) -> str:
+async def _read_task(client: Client, described: WorkflowExecutionDescription) -> str:
     """Return the summary of a run; without one, as after it continued as new, the task that it was started with."""
     if summary := await described.static_summary():
         return summary
     first = described.raw_description.workflow_execution_info.first_run_id or described.run_id
     started = await read_start(client, described.id, first)
     own = RunValues(client.data_converter, client.namespace, described.id).own
-    given: Any = from_json((await decoded(own, started.input.payloads))[0].data) if started.input.payloads else {}
-    return _task_in(given)
+    given: Any = (
+        from_json((await decode_payloads(own, started.input.payloads))[0].data) if started.input.payloads else {}
+    )
+    return _task_text(given)
 
 
-def _task_in(given: Any) -> str:
+def _task_text(given: Any) -> str:
     told: Any = (given.get("task") or given.get("goal")) if isinstance(given, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     return one_line(told, SUMMARY_CHARS) if isinstance(told, str) else ""
 
 
-async def _numbers(client: Client, rows: Sequence[ListedRun]) -> dict[str, dict[str, float | int | None]]:
+async def _live_numbers(client: Client, rows: Sequence[ListedRun]) -> dict[str, dict[str, float | int | None]]:
     """Return by id what live runs say of themselves; a worker that is slow, or none at all, holds nobody up."""
-    live = [row for row in rows if row.state.startswith(LIVE) and row.task_fails is None][:MOST_ASKED]
-    asked = [Asked(row.id, row.task_queue) for row in live]
+    live = [row for row in rows if row.state.startswith(LIVE_STATE) and row.task_fails is None][:MAX_QUERIED_RUNS]
+    asked = [RunToQuery(row.id, row.task_queue) for row in live]
     try:
         async with asyncio.timeout(WAIT_S):
-            answers = await Asking(client).statuses(asked)
+            answers = await StatusQueries(client).statuses(asked)
     except (TimeoutError, RPCError):
         return {}
     told = zip(live, answers, strict=True)

@@ -6,29 +6,31 @@ from weakref import WeakKeyDictionary
 
 from temporalio.client import Client
 
-from orga.client.config.workplace import settled
+from orga.client.config.workplace import queue_and_memo
 
 if TYPE_CHECKING:  # they bring what only a start beside a worker needs
-    from orga.client.config.known_input import Wanted
+    from orga.client.config.known_input import RequestedNames
     from orga.workflows.types.goals.input import GoalInput
     from orga.workflows.types.input import AgentInput
     from orga.workflows.types.sessions.input import SessionInput
 
-_CHECKS: "WeakKeyDictionary[Client, Callable[[Wanted], None]]" = WeakKeyDictionary()
+_CHECKS: "WeakKeyDictionary[Client, Callable[[RequestedNames], None]]" = WeakKeyDictionary()
 
 
-def check_by(client: Client, check: "Callable[[Wanted], None]") -> None:
+def register_check(client: Client, check: "Callable[[RequestedNames], None]") -> None:
     """Keep in mind what the worker beside a client would refuse."""
     _CHECKS[client] = check
 
 
-def refuse_by_worker(client: Client, checked: "AgentInput | GoalInput | SessionInput", task_queue: str | None) -> None:
+def check_by_local_worker(
+    client: Client, checked: "AgentInput | GoalInput | SessionInput", task_queue: str | None
+) -> None:
     """Refuse what the worker beside a client would, where there is one and the run is to go to it.
 
     Raises:
         InvalidInput: As the worker would say it.
     """
-    if client in _CHECKS and task_queue in (None, settled(client)[0]):
-        from orga.client.config.known_input import wanted_by
+    if client in _CHECKS and task_queue in (None, queue_and_memo(client)[0]):
+        from orga.client.config.known_input import requested_names
 
-        _CHECKS[client](wanted_by(checked))
+        _CHECKS[client](requested_names(checked))

@@ -11,7 +11,7 @@ _NO_TEXT = "(nothing)"
 """In place of an empty text, which Anthropic refuses."""
 
 
-class Shown(Protocol):
+class ConversationMessage(Protocol):
     """A message of a run, as `AgentHandle.conversation` returns it."""
 
     @property
@@ -40,7 +40,7 @@ class Shown(Protocol):
         ...
 
 
-def openai_messages(conversation: Iterable[Shown]) -> list[dict[str, Any]]:
+def openai_messages(conversation: Iterable[ConversationMessage]) -> list[dict[str, Any]]:
     """Return a conversation as `messages` of OpenAI's Chat Completions.
 
     Texts of tools and strangers stand in it as they are: mark them as data before a model reads them.
@@ -48,26 +48,26 @@ def openai_messages(conversation: Iterable[Shown]) -> list[dict[str, Any]]:
     Args:
         conversation: From `AgentHandle.conversation`.
     """
-    return [_of_openai(message) for message in conversation]
+    return [_openai_message(message) for message in conversation]
 
 
-def _of_openai(message: Shown) -> dict[str, Any]:
+def _openai_message(message: ConversationMessage) -> dict[str, Any]:
     if message.role == "tool":
         return {"role": "tool", "tool_call_id": message.call_id or "", "content": message.text}
     if not message.calls:
         return {"role": message.role, "content": message.text}
     calls = [
-        {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": _arguments(call)}}
+        {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": _arguments_json(call)}}
         for call in message.calls
     ]
     return {"role": message.role, "content": message.text or None, "tool_calls": calls}
 
 
-def _arguments(call: ToolCall) -> str:
+def _arguments_json(call: ToolCall) -> str:
     return to_json(call.arguments).decode() if call.malformed is None else call.malformed
 
 
-def anthropic_messages(conversation: Iterable[Shown]) -> dict[str, Any]:
+def anthropic_messages(conversation: Iterable[ConversationMessage]) -> dict[str, Any]:
     """Return a conversation as `system` and `messages` of Anthropic's Messages API.
 
     `client.messages.create(**anthropic_messages(...), ...)`. Messages of one side are joined, as that API wants them.
@@ -82,11 +82,11 @@ def anthropic_messages(conversation: Iterable[Shown]) -> dict[str, Any]:
         role = "assistant" if message.role == "assistant" else "user"
         if not messages or messages[-1]["role"] != role:
             messages.append({"role": role, "content": []})
-        messages[-1]["content"] += _blocks(message)
+        messages[-1]["content"] += _anthropic_blocks(message)
     return {"messages": messages, **({"system": "\n\n".join(system)} if system else {})}
 
 
-def _blocks(message: Shown) -> list[dict[str, Any]]:
+def _anthropic_blocks(message: ConversationMessage) -> list[dict[str, Any]]:
     if message.role == "tool":
         failed = {"is_error": True} if message.is_error else {}
         text = message.text or _NO_TEXT

@@ -6,21 +6,21 @@ from heapq import heappop, heappush
 
 from temporalio.client import Client, WorkflowExecution
 
-LIVE = "ExecutionStatus = 'Running'"
-ENDED = "ExecutionStatus != 'Running'"
+LIVE_QUERY = "ExecutionStatus = 'Running'"
+ENDED_QUERY = "ExecutionStatus != 'Running'"
 
-PAGE = 100
+PAGE_SIZE = 100
 
-Wanted = Callable[[WorkflowExecution], bool]
+RunPredicate = Callable[[WorkflowExecution], bool]
 
 
-def quoted(text: str) -> str:
+def visibility_literal(text: str) -> str:
     """Return a text as Temporal's visibility queries write it."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-async def newest_of(
-    client: Client, query: str, limit: int, *, is_wanted: Wanted = lambda _: True, with_ended: bool = True
+async def newest_runs(
+    client: Client, query: str, limit: int, *, is_wanted: RunPredicate = lambda _: True, with_ended: bool = True
 ) -> list[WorkflowExecution]:
     """Return the runs that were started last, newest first, whether they are live or not.
 
@@ -33,14 +33,14 @@ async def newest_of(
         is_wanted: What the query cannot say.
         with_ended: False where the query is of live ones alone.
     """
-    newest = _Newest(limit)
-    async for run in client.list_workflows(f"{LIVE} AND {query}", page_size=min(limit, PAGE)):
+    newest = _NewestRuns(limit)
+    async for run in client.list_workflows(f"{LIVE_QUERY} AND {query}", page_size=min(limit, PAGE_SIZE)):
         if is_wanted(run):
             newest.add(run)
         if newest.is_full:
             break
     if with_ended:
-        async for run in client.list_workflows(f"{ENDED} AND {query}", page_size=PAGE):
+        async for run in client.list_workflows(f"{ENDED_QUERY} AND {query}", page_size=PAGE_SIZE):
             if newest.is_full and run.close_time and run.close_time <= newest.earliest:
                 break
             if is_wanted(run):
@@ -48,20 +48,20 @@ async def newest_of(
     return newest.first
 
 
-async def replaced(client: Client, runs: Sequence[WorkflowExecution]) -> set[str]:
+async def replaced_run_ids(client: Client, runs: Sequence[WorkflowExecution]) -> set[str]:
     """Return the ids of those ended executions whose workflow has gone on as a later one, as after a rewind."""
     ended = [run for run in runs if run.close_time is not None]
     found = set[str]()
-    for start in range(0, len(ended), PAGE):
-        some = {run.id: run for run in ended[start : start + PAGE]}
-        query = f"ExecutionStatus != 'ContinuedAsNew' AND WorkflowId IN ({', '.join(map(quoted, some))})"
-        async for other in client.list_workflows(query, page_size=PAGE):
+    for start in range(0, len(ended), PAGE_SIZE):
+        some = {run.id: run for run in ended[start : start + PAGE_SIZE]}
+        query = f"ExecutionStatus != 'ContinuedAsNew' AND WorkflowId IN ({', '.join(map(visibility_literal, some))})"
+        async for other in client.list_workflows(query, page_size=PAGE_SIZE):
             if other.start_time > some[other.id].start_time:
                 found.add(some[other.id].run_id)
     return found
 
 
-class _Newest:
+class _NewestRuns:
     """The runs that were started last among those which are added: of each workflow its latest execution."""
 
     def __init__(self, limit: int) -> None:
@@ -78,10 +78,10 @@ class _Newest:
     @property
     def earliest(self) -> datetime:
         """When the first of them was started."""
-        return self._earliest[0]
+        return self._earliest_start[0]
 
     @property
-    def _earliest(self) -> tuple[datetime, str]:
+    def _earliest_start(self) -> tuple[datetime, str]:
         while (first := self._starts[0]) != self._start_of(first[1]):
             heappop(self._starts)
         return first
@@ -104,4 +104,4 @@ class _Newest:
             heappush(self._starts, (run.start_time, run.id))
         self._runs[run.id] = run
         if len(self._runs) > self._limit:
-            del self._runs[self._earliest[1]]
+            del self._runs[self._earliest_start[1]]

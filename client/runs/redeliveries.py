@@ -23,7 +23,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from orga.activities.ports import NotifyError, RunKey
 from orga.client.errors import OrgaError
-from orga.client.runs.newest import replaced
+from orga.client.runs.newest import replaced_run_ids
 from orga.workflows.types.goals.deliveries import Delivered
 from orga.workflows.types.goals.result import GoalResult
 from orga.workflows.types.names import DEAD_LETTERS, GOAL_WORKFLOW
@@ -31,35 +31,35 @@ from orga.workflows.types.names import DEAD_LETTERS, GOAL_WORKFLOW
 REDELIVERY = "OrgaRedelivery"
 """The type of these executions."""
 
-NOBODY = "orga-redeliveries"
+UNPOLLED_QUEUE = "orga-redeliveries"
 """Their task queue, which nobody polls."""
 
-LONGEST = timedelta(minutes=5)
+EXECUTION_TIMEOUT = timedelta(minutes=5)
 """Of one whose process has died."""
 
-Outcome = Literal["delivered", "not taken", "unknown"]
+SendingOutcome = Literal["delivered", "not taken", "unknown"]
 
 
 class Sending(NamedTuple):
     """The newest one of a delivery; the numbers begin at 1, 0 stands for none."""
 
     number: int
-    outcome: Outcome
+    outcome: SendingOutcome
 
 
-NEVER = Sending(0, "not taken")
+NEVER_SENT = Sending(0, "not taken")
 
 
 async def last_sending(client: Client, goal: RunKey, name: str) -> Sending:
     """Return the newest sending of a delivery of this run of a goal, `NEVER` where there was none."""
-    last = NEVER
-    while (outcome := await _outcome(client, _id(goal, name, last.number + 1))) is not None:
+    last = NEVER_SENT
+    while (outcome := await _read_outcome(client, _redelivery_id(goal, name, last.number + 1))) is not None:
         last = Sending(last.number + 1, outcome)
     return last
 
 
 @asynccontextmanager
-async def recorded(client: Client, goal: RunKey, name: str, last: Sending) -> AsyncGenerator[None]:
+async def record_sending(client: Client, goal: RunKey, name: str, last: Sending) -> AsyncGenerator[None]:
     """Record what is sent in this block as the one behind `last`, and what came of it.
 
     Raises:
@@ -68,9 +68,9 @@ async def recorded(client: Client, goal: RunKey, name: str, last: Sending) -> As
     try:
         sending: WorkflowHandle[Any, Any] = await client.start_workflow(
             REDELIVERY,
-            id=_id(goal, name, last.number + 1),
-            task_queue=NOBODY,
-            execution_timeout=LONGEST,
+            id=_redelivery_id(goal, name, last.number + 1),
+            task_queue=UNPOLLED_QUEUE,
+            execution_timeout=EXECUTION_TIMEOUT,
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
             memo={"goal": goal.workflow_id, "delivery": name},
         )
@@ -78,7 +78,7 @@ async def recorded(client: Client, goal: RunKey, name: str, last: Sending) -> As
         raise OrgaError("somebody else sends it at this moment") from None
     except RPCError as error:
         raise OrgaError(f"it is not sent, since the server does not record it: {error.message}") from error
-    outcome: Outcome = "unknown"
+    outcome: SendingOutcome = "unknown"
     try:
         yield
         outcome = "delivered"
@@ -86,10 +86,10 @@ async def recorded(client: Client, goal: RunKey, name: str, last: Sending) -> As
         outcome = "unknown" if error.may_have_arrived else "not taken"
         raise
     finally:
-        await _tell(sending, outcome)
+        await _record_outcome(sending, outcome)
 
 
-async def _tell(sending: WorkflowHandle[Any, Any], outcome: Outcome) -> None:
+async def _record_outcome(sending: WorkflowHandle[Any, Any], outcome: SendingOutcome) -> None:
     try:
         await sending.terminate(reason=outcome)
     except RPCError as error:
@@ -97,7 +97,7 @@ async def _tell(sending: WorkflowHandle[Any, Any], outcome: Outcome) -> None:
         raise OrgaError(f"{came}, which the server does not record: {error.message}") from error
 
 
-async def _outcome(client: Client, sending_id: str) -> Outcome | None:
+async def _read_outcome(client: Client, sending_id: str) -> SendingOutcome | None:
     """Return what came of it; None where there is no such sending."""
     sending = client.get_workflow_handle(sending_id)
     try:
@@ -115,12 +115,12 @@ async def _outcome(client: Client, sending_id: str) -> Outcome | None:
     return "unknown"
 
 
-def _id(goal: RunKey, name: str, number: int) -> str:
+def _redelivery_id(goal: RunKey, name: str, number: int) -> str:
     known = sha256("\0".join((goal.workflow_id, goal.run_id, name)).encode("utf-8", "replace")).hexdigest()
     return f"redelivery-{known[:32]}-{number}"
 
 
-TOLD_FOR = timedelta(days=7)
+LISTED_FOR = timedelta(days=7)
 """Since the end of the goal."""
 
 
@@ -138,21 +138,21 @@ async def failed_deliveries(client: Client) -> AsyncGenerator[FailedDelivery]:
     Raises:
         RPCError: The server does not list runs.
     """
-    since = (datetime.now(UTC) - TOLD_FOR).isoformat()
+    since = (datetime.now(UTC) - LISTED_FOR).isoformat()
     query = (
         f"WorkflowType = '{GOAL_WORKFLOW}' AND ExecutionStatus = 'Completed' AND {DEAD_LETTERS.name} > 0 "
         f"AND CloseTime > '{since}'"
     )
     async for goal in client.list_workflows(query):
-        if await replaced(client, [goal]):
+        if await replaced_run_ids(client, [goal]):
             continue
-        for each in await not_taken(client, goal):
+        for each in await goal_failed_deliveries(client, goal):
             if (await last_sending(client, RunKey(goal.id, goal.run_id), each.name)).outcome == "delivered":
                 continue
-            yield FailedDelivery(goal, each, (goal.close_time or goal.start_time) + TOLD_FOR)
+            yield FailedDelivery(goal, each, (goal.close_time or goal.start_time) + LISTED_FOR)
 
 
-async def not_taken(client: Client, goal: WorkflowExecution) -> list[Delivered]:
+async def goal_failed_deliveries(client: Client, goal: WorkflowExecution) -> list[Delivered]:
     """Return the deliveries that failed, of a goal that has completed."""
     ended = await client.get_workflow_handle(goal.id, run_id=goal.run_id).result()
     return [each for each in GoalResult.model_validate(ended).deliveries if each.status == "failed"]

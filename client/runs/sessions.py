@@ -23,29 +23,29 @@ from orga.client.errors import (
     TurnUnknown,
 )
 from orga.client.runs.agents import AgentHandle, run_id_of, start_run
-from orga.client.runs.exchange import UNPROCESSED, refusal_of, says_ended, translated
+from orga.client.runs.exchange import UNPROCESSED, is_ended_error, refusal_error, user_error
 from orga.workflows.types.input import LoopConfig, LoopSettings
 from orga.workflows.types.names import SESSION_WORKFLOW
-from orga.workflows.types.record import parsed
+from orga.workflows.types.record import parse_record
 from orga.workflows.types.sessions.input import SessionInput, SessionMessage, WhenBusy, parse_session
 from orga.workflows.types.sessions.result import SessionResult, TurnResult
 from orga.workflows.types.text import clean_text
 
 """Between two looks for a turn's end, where the run that was asked has gone on as another."""
 
-_LOOK_S = 2.0
+_POLL_S = 2.0
 """Between two queries, where too many wait for a turn by an update."""
 
-_FULL_S = 60.0
+_UPDATE_LIMIT_PAUSE_S = 60.0
 """Until a run is asked again that has taken all the updates which the server allows: it will continue as new."""
 
-_LOST_S = 1.0
+_LOST_SERVER_PAUSE_S = 1.0
 """Until a server that was lost is asked again."""
 
-_WAIT = timedelta(seconds=60)
+_TURN_REQUEST_TIMEOUT = timedelta(seconds=60)
 """Of one request that waits for a turn; then the same is asked again."""
 
-_LEFT_BEHIND = {"AcceptedUpdateCompletedWorkflow", UNPROCESSED}
+_CONTINUED_FAILURES = {"AcceptedUpdateCompletedWorkflow", UNPROCESSED}
 """How the server fails an update of a run that has gone on as another; that one is asked anew."""
 
 
@@ -56,29 +56,31 @@ class TurnWaiter(AgentHandle):
         """Return the results that the session keeps."""
         return [TurnResult.model_validate(each) for each in await self._exchange.query("turns")]
 
-    async def _until_ended(self, turn: int) -> TurnResult:
+    async def _wait_for_turn(self, turn: int) -> TurnResult:
         """Wait until a turn has ended, and return its result; raises as `SessionHandle.result_of`."""
         update_id = _update_id(turn)
         while True:
             try:
-                answer = await self._exchange.ask_update("await_turn", {"turn": turn}, _WAIT, update_id=update_id)
+                answer = await self._exchange.ask_update(
+                    "await_turn", {"turn": turn}, _TURN_REQUEST_TIMEOUT, update_id=update_id
+                )
             except UpdateUnanswered:
-                await asyncio.sleep(_LOST_S)
+                await asyncio.sleep(_LOST_SERVER_PAUSE_S)
             except UpdateFailed as error:
-                refused = refusal_of(error)
-                if refused.kind not in _LEFT_BEHIND:
+                refused = refusal_error(error)
+                if refused.kind not in _CONTINUED_FAILURES:
                     raise refused from None
                 update_id = _update_id(turn)
-                await asyncio.sleep(_AGAIN_S)
+                await asyncio.sleep(_RETRY_S)
             except RPCError as error:
-                if says_ended(error):
-                    return await self._as_it_ended(turn)
+                if is_ended_error(error):
+                    return await self._result_after_end(turn)
                 if error.status is RPCStatusCode.FAILED_PRECONDITION and "updates" in error.message:
-                    await self._look_out(turn, _FULL_S)
+                    await self._look_out(turn, _UPDATE_LIMIT_PAUSE_S)
                     continue
-                if not isinstance(told := translated(error, self.id), ServerLost):
+                if not isinstance(told := user_error(error, self.id), ServerLost):
                     raise told from error
-                await asyncio.sleep(_LOST_S)
+                await asyncio.sleep(_LOST_SERVER_PAUSE_S)
             else:
                 if found := answer.get("result"):
                     return TurnResult.model_validate(found)
@@ -92,7 +94,7 @@ class TurnWaiter(AgentHandle):
             RunNotFound: The server has no such session any more.
         """
         until = asyncio.get_running_loop().time() + within_s
-        await asyncio.sleep(_AGAIN_S)
+        await asyncio.sleep(_RETRY_S)
         while (left := until - asyncio.get_running_loop().time()) > 0:
             try:
                 is_live = (await self.describe()).status == WorkflowExecutionStatus.RUNNING
@@ -102,9 +104,9 @@ class TurnWaiter(AgentHandle):
                 raise
             except OrgaError:  # who cannot be asked now is asked again
                 pass
-            await asyncio.sleep(min(_LOOK_S, max(left, 0.0)))
+            await asyncio.sleep(min(_POLL_S, max(left, 0.0)))
 
-    async def _as_it_ended(self, turn: int) -> TurnResult:
+    async def _result_after_end(self, turn: int) -> TurnResult:
         ended = SessionResult.model_validate((await self.result()).model_dump())
         found = next((each for each in ended.latest if each.turn == turn), None)
         if found is None:
@@ -116,7 +118,7 @@ def _update_id(turn: int) -> str:
     return f"turn-{turn}-{uuid_utils.uuid4()}"
 
 
-_AGAIN_S = 0.2
+_RETRY_S = 0.2
 """Between two tries to be taken by a worker."""
 
 _PATIENCE_S = 5.0
@@ -154,10 +156,10 @@ class SessionHandle(TurnWaiter):
             "message_id": message_id or str(uuid_utils.uuid7()),
         }
         try:
-            parsed(SessionMessage, message, long=frozenset({"text"}))
+            parse_record(SessionMessage, message, long=frozenset({"text"}))
         except ValueError as error:
             raise Refused(str(error)) from None
-        return int(await self._take(message))
+        return int(await self._send_message(message))
 
     async def result_of(self, turn: int) -> TurnResult:
         """Wait until a turn has ended, through lost connections and workers that come and go.
@@ -167,7 +169,7 @@ class SessionHandle(TurnWaiter):
             RunNotFound: The server has no such session any more.
             RunFailed: The session failed, or an operator has terminated it.
         """
-        return await self._until_ended(turn)
+        return await self._wait_for_turn(turn)
 
     async def interrupt(self, why: str = "", *, turn: int | None = None) -> int:
         """Cut the turn under way and return its number; the session goes on.
@@ -196,7 +198,7 @@ class SessionHandle(TurnWaiter):
         """Return the results of the last turns, oldest first: as many as a session keeps."""
         return await self._latest()
 
-    async def _take(self, message: Mapping[str, str]) -> int:
+    async def _send_message(self, message: Mapping[str, str]) -> int:
         """Send a message until a worker takes it, for a moment: one that has just been started does not poll yet.
 
         Its id makes it safe to send it again, also where a connection was lost that may have delivered it.
@@ -213,7 +215,7 @@ class SessionHandle(TurnWaiter):
                     untaken = error.of_message(message["message_id"])
                 if asyncio.get_running_loop().time() >= until:
                     raise untaken or error from None
-                await asyncio.sleep(_AGAIN_S)
+                await asyncio.sleep(_RETRY_S)
 
 
 async def start_session(
@@ -268,7 +270,7 @@ async def start_session(
         "idle_timeout_s": idle_timeout_s,
     }
     more = {"agent": agent, **{name: value for name, value in optional.items() if value is not None}}
-    checked = parse_session({**more, **_said(session_input)})
+    checked = parse_session({**more, **_given_fields(session_input)})
     run_id = session_id_of(session_id)
     await start_run(
         client,
@@ -283,7 +285,7 @@ async def start_session(
     return SessionHandle(client, run_id)
 
 
-def _said(given: SessionInput | Mapping[str, Any] | None) -> dict[str, Any]:
+def _given_fields(given: SessionInput | Mapping[str, Any] | None) -> dict[str, Any]:
     if isinstance(given, SessionInput):
         return {name: getattr(given, name) for name in given.model_fields_set}
     return dict(given or {})

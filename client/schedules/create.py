@@ -13,11 +13,11 @@ from temporalio.client import (
 )
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.config.workplace import settled
+from orga.client.config.workplace import queue_and_memo
 from orga.client.errors import ScheduleTaken
 from orga.client.runs.agents import SUMMARY_CHARS, run_id_of
 from orga.client.runs.ids import MAX_ID_BYTES
-from orga.client.runs.local_worker import refuse_by_worker
+from orga.client.runs.local_worker import check_by_local_worker
 from orga.client.schedules.handle import ScheduleHandle, schedule_error
 from orga.client.schedules.timing import CATCH_UP, NO_TIME, Overlap, Timing, timing
 from orga.workflows.types.goals.input import GoalInput, parse_goal
@@ -32,7 +32,7 @@ SUMMARY_MEMO = "orga_summary"
 MAX_SCHEDULE_ID_BYTES = MAX_ID_BYTES - 30
 """Temporal's own workflow behind a schedule, and each of its runs, has an id made of it and a little more."""
 
-FIELDS = "the fields of an expression are minute, hour, day of month, month, day of week (0 is Sunday)"
+CRON_FIELDS_HINT = "the fields of an expression are minute, hour, day of month, month, day of week (0 is Sunday)"
 
 MAX_NOTE_CHARS = 1_000
 
@@ -79,10 +79,10 @@ async def create_schedule(
     )
     state = ScheduleState(note=checked_note(note) or None, paused=paused)
     checked = checked_input(given)
-    return await create(client, checked_schedule_id(schedule_id), checked, times, state, task_queue=task_queue)
+    return await create_checked(client, checked_schedule_id(schedule_id), checked, times, state, task_queue=task_queue)
 
 
-async def create(
+async def create_checked(
     client: Client,
     schedule_id: str,
     checked: AgentInput | GoalInput,
@@ -92,8 +92,8 @@ async def create(
     task_queue: str | None = None,
 ) -> ScheduleHandle:
     """Create a schedule of what was checked; as `create_schedule` does."""
-    refuse_by_worker(client, checked, task_queue)
-    queue, home = settled(client)
+    check_by_local_worker(client, checked, task_queue)
+    queue, home = queue_and_memo(client)
     is_goal = isinstance(checked, GoalInput)
     summary = one_line(checked.goal if is_goal else checked.task, SUMMARY_CHARS)
     action = ScheduleActionStartWorkflow(
@@ -111,7 +111,7 @@ async def create(
         raise ScheduleTaken(schedule_id) from None
     except RPCError as error:
         if error.status == RPCStatusCode.INVALID_ARGUMENT:
-            raise InvalidInput(f"the server refuses the schedule: {error.message}; {FIELDS}") from None
+            raise InvalidInput(f"the server refuses the schedule: {error.message}; {CRON_FIELDS_HINT}") from None
         raise schedule_error(error, schedule_id) from error
     return ScheduleHandle(client, schedule_id)
 

@@ -14,18 +14,18 @@ from temporalio.client import (
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.errors import NotAnAgent, OrgaError, ScheduleNotFound
-from orga.client.server.server_errors import reason_of
-from orga.workflows.types.names import RUNS
+from orga.client.server.server_errors import error_reason
+from orga.workflows.types.names import RUN_WORKFLOWS
 from orga.workflows.types.text import clean_text
 
 _LOOKS, _BETWEEN_LOOKS_S = 50, 0.1
 """A schedule starts a run within a tenth of a second, but for one that waits for another run to end."""
 
-_WAITS = {ScheduleOverlapPolicy.BUFFER_ONE, ScheduleOverlapPolicy.BUFFER_ALL}
+_BUFFERING_POLICIES = {ScheduleOverlapPolicy.BUFFER_ONE, ScheduleOverlapPolicy.BUFFER_ALL}
 
 
 @dataclass(frozen=True)
-class Triggered:
+class TriggerResult:
     """What came of a trigger."""
 
     outcome: Literal["started", "skipped", "buffered", "pending"]
@@ -55,11 +55,11 @@ class ScheduleHandle:
         action = described.schedule.action
         if not isinstance(action, ScheduleActionStartWorkflow):
             raise NotAnAgent(self.id, "schedule")
-        if action.workflow not in RUNS:
+        if action.workflow not in RUN_WORKFLOWS:
             raise NotAnAgent(self.id, f"schedule of {action.workflow}")
         return described
 
-    async def trigger(self) -> Triggered:
+    async def trigger(self) -> TriggerResult:
         """Start a run now, by the schedule's overlap policy, paused or not; wait a moment for what comes of it."""
         before = await self.describe()
         try:
@@ -67,10 +67,10 @@ class ScheduleHandle:
         except RPCError as error:
             raise schedule_error(error, self.id) from error
         for _ in range(_LOOKS):
-            if (found := _came_of_it(before, await self.describe())) is not None:
+            if (found := _trigger_result(before, await self.describe())) is not None:
                 return found
             await asyncio.sleep(_BETWEEN_LOOKS_S)
-        return Triggered("pending")
+        return TriggerResult("pending")
 
     async def pause(self, why: str) -> None:
         """Start no more runs by its times; `why` becomes its note. A run that goes on is left alone."""
@@ -101,16 +101,18 @@ def schedule_error(error: RPCError, schedule_id: str) -> OrgaError:
     """Return what a user is told when the server does not do as it was asked."""
     if error.status == RPCStatusCode.NOT_FOUND:
         return ScheduleNotFound(schedule_id)
-    return OrgaError(f"the Temporal server answered {error.status.name.lower()}: {reason_of(error)}; see `orga doctor`")
+    return OrgaError(
+        f"the Temporal server answered {error.status.name.lower()}: {error_reason(error)}; see `orga doctor`"
+    )
 
 
-def _came_of_it(before: ScheduleDescription, now: ScheduleDescription) -> Triggered | None:
+def _trigger_result(before: ScheduleDescription, now: ScheduleDescription) -> TriggerResult | None:
     last = now.info.recent_actions[-1].action if now.info.recent_actions else None
     if now.info.num_actions > before.info.num_actions and isinstance(last, ScheduleActionExecutionStartWorkflow):
-        return Triggered("started", last.workflow_id)
+        return TriggerResult("started", last.workflow_id)
     if now.info.num_actions_skipped_overlap > before.info.num_actions_skipped_overlap:
-        return Triggered("skipped")
+        return TriggerResult("skipped")
     has_more = now.raw_description.info.buffer_size > before.raw_description.info.buffer_size
-    if has_more and now.info.running_actions and now.schedule.policy.overlap in _WAITS:
-        return Triggered("buffered")
+    if has_more and now.info.running_actions and now.schedule.policy.overlap in _BUFFERING_POLICIES:
+        return TriggerResult("buffered")
     return None

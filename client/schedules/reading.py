@@ -20,13 +20,13 @@ from temporalio.service import RPCError
 from orga.client.schedules.create import SUMMARY_MEMO
 from orga.client.schedules.handle import schedule_error
 from orga.workflows.types.input import WORKPLACE_MEMO, workplace_of
-from orga.workflows.types.names import GOAL_WORKFLOW, RUNS
+from orga.workflows.types.names import GOAL_WORKFLOW, RUN_WORKFLOWS
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
 @dataclass(frozen=True)
-class Started:
+class ScheduledRun:
     """A run that a schedule started."""
 
     run_id: str
@@ -34,7 +34,7 @@ class Started:
 
 
 @dataclass(frozen=True)
-class Scheduled:
+class ScheduleSummary:
     """One schedule."""
 
     id: str
@@ -45,7 +45,7 @@ class Scheduled:
     """Expressions and intervals, as people write them."""
     time_zone: str
     next: tuple[datetime, ...]
-    runs: tuple[Started, ...]
+    runs: tuple[ScheduledRun, ...]
     """The last ones, oldest first."""
     paused: bool
     note: str
@@ -58,7 +58,7 @@ class Scheduled:
         return "goal" if self.workflow == GOAL_WORKFLOW else "run"
 
 
-async def schedules(client: Client) -> list[Scheduled]:
+async def all_schedules(client: Client) -> list[ScheduleSummary]:
     """Return all schedules of runs and goals, by id; one that was created a moment ago may be missing.
 
     Raises:
@@ -68,15 +68,15 @@ async def schedules(client: Client) -> list[Scheduled]:
         found = [each async for each in await client.list_schedules()]
     except RPCError as error:
         raise schedule_error(error, "") from error
-    ours = [(each, workflow) for each in found if (workflow := _workflow(each)) in RUNS]
-    return sorted([await _listed(each, workflow) for each, workflow in ours], key=lambda one: one.id)
+    ours = [(each, workflow) for each in found if (workflow := _workflow_type(each)) in RUN_WORKFLOWS]
+    return sorted([await _listed_summary(each, workflow) for each, workflow in ours], key=lambda one: one.id)
 
 
-async def scheduled(described: ScheduleDescription) -> Scheduled:
+async def schedule_summary(described: ScheduleDescription) -> ScheduleSummary:
     """Return a schedule that was described."""
     action, state, info = described.schedule.action, described.schedule.state, described.info
     workflow = action.workflow if isinstance(action, ScheduleActionStartWorkflow) else ""
-    return _scheduled(
+    return _build_summary(
         (described.id, workflow),
         described.schedule.spec,
         (info.next_action_times, info.recent_actions),
@@ -85,7 +85,7 @@ async def scheduled(described: ScheduleDescription) -> Scheduled:
     )
 
 
-def length(time: timedelta) -> str:
+def duration_text(time: timedelta) -> str:
     """Return a length of time as people write it: `90s` is `1m30s`."""
     left, parts = int(time.total_seconds()), list[str]()
     for unit, seconds in _UNITS:
@@ -95,9 +95,9 @@ def length(time: timedelta) -> str:
     return "".join(parts) or "0s"
 
 
-async def _listed(each: ScheduleListDescription, workflow: str) -> Scheduled:
+async def _listed_summary(each: ScheduleListDescription, workflow: str) -> ScheduleSummary:
     schedule, info = each.schedule, each.info
-    return _scheduled(
+    return _build_summary(
         (each.id, workflow),
         schedule.spec if schedule else ScheduleSpec(),
         (info.next_action_times, info.recent_actions) if info else ((), ()),
@@ -106,24 +106,24 @@ async def _listed(each: ScheduleListDescription, workflow: str) -> Scheduled:
     )
 
 
-def _scheduled(
+def _build_summary(
     known_as: tuple[str, str],
     spec: ScheduleSpec,
     times: tuple[Sequence[datetime], Sequence[ScheduleActionResult]],
     state: tuple[bool, str | None],
     memo: Mapping[str, Any],
-) -> Scheduled:
+) -> ScheduleSummary:
     (schedule_id, workflow), (coming, past), (paused, note) = known_as, times, state
     home = workplace_of(memo.get(WORKPLACE_MEMO))
-    return Scheduled(
+    return ScheduleSummary(
         id=schedule_id,
         workflow=workflow,
         what=str(memo.get(SUMMARY_MEMO, "")),
-        times=_times(spec),
+        times=_times_text(spec),
         time_zone=spec.time_zone_name or "UTC",
         next=tuple(coming),
         runs=tuple(
-            Started(each.action.workflow_id, each.scheduled_at)
+            ScheduledRun(each.action.workflow_id, each.scheduled_at)
             for each in past
             if isinstance(each.action, ScheduleActionExecutionStartWorkflow)  # pyright: ignore[reportUnnecessaryIsInstance]
         ),
@@ -133,15 +133,15 @@ def _scheduled(
     )
 
 
-def _times(spec: ScheduleSpec) -> tuple[str, ...]:
+def _times_text(spec: ScheduleSpec) -> tuple[str, ...]:
     """Return the expressions, which the server keeps as comments of what it made of them, and the intervals."""
     return (
         *spec.cron_expressions,
         *(calendar.comment or "a calendar" for calendar in spec.calendars),
-        *(f"every {length(interval.every)}" for interval in spec.intervals),
+        *(f"every {duration_text(interval.every)}" for interval in spec.intervals),
     )
 
 
-def _workflow(each: ScheduleListDescription) -> str:
+def _workflow_type(each: ScheduleListDescription) -> str:
     action = each.schedule and each.schedule.action
     return action.workflow if isinstance(action, ScheduleListActionStartWorkflow) else ""

@@ -14,7 +14,7 @@ from temporalio.client import (
 )
 
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.text import as_line, can_be_typed, close_to
+from orga.workflows.types.text import can_be_typed, escaped_line, similar_name_hint
 
 Overlap = Literal["skip", "buffer-one", "buffer-all", "cancel-other", "terminate-other", "allow-all"]
 """What is done when a run is due and the one before has not ended. `cancel-other` ends that as an abort does, with a
@@ -30,11 +30,11 @@ OVERLAPS: dict[Overlap, ScheduleOverlapPolicy] = {
 }
 
 CATCH_UP = timedelta(days=1)
-LEAST_CATCH_UP = timedelta(seconds=10)
+MIN_CATCH_UP = timedelta(seconds=10)
 """The server takes less for this."""
 
-LEAST_INTERVAL = timedelta(seconds=1)
-LONGEST = timedelta(days=3_650)
+MIN_INTERVAL = timedelta(seconds=1)
+MAX_DURATION = timedelta(days=3_650)
 NO_TIME = timedelta(0)
 
 
@@ -74,23 +74,23 @@ def timing(
     if bool(expressions) == (every is not None):
         raise InvalidInput("a schedule has times: give cron (as '0 7 * * 1-5') or every (as 1h), one of the two")
     if every is not None:
-        _within("every", every, LEAST_INTERVAL)
-    _within("catch_up", catch_up, LEAST_CATCH_UP)
-    _within("jitter", jitter, NO_TIME)
-    _known_zone(time_zone)
+        _check_duration("every", every, MIN_INTERVAL)
+    _check_duration("catch_up", catch_up, MIN_CATCH_UP)
+    _check_duration("jitter", jitter, NO_TIME)
+    _check_zone(time_zone)
     return Timing(
         ScheduleSpec(
             cron_expressions=expressions,
             intervals=[] if every is None else [ScheduleIntervalSpec(every=every)],
             time_zone_name=time_zone,
             jitter=jitter or None,
-            end_at=None if end is None else _end(end, time_zone),
+            end_at=None if end is None else _end_time(end, time_zone),
         ),
-        SchedulePolicy(overlap=_overlap(overlap), catchup_window=catch_up),
+        SchedulePolicy(overlap=_overlap_policy(overlap), catchup_window=catch_up),
     )
 
 
-def zone_of(name: str | None) -> ZoneInfo:
+def display_zone(name: str | None) -> ZoneInfo:
     """Return the zone that times are shown in; UTC where this machine does not know it."""
     try:
         return ZoneInfo(name or "UTC")
@@ -101,7 +101,7 @@ def zone_of(name: str | None) -> ZoneInfo:
 def _expression(text: str) -> str:
     """Return the expression with itself as its comment: the server keeps that, and shows the times in parts."""
     cron = " ".join(text.split())
-    told = f"cron {as_line(text)!r}"
+    told = f"cron {escaped_line(text)!r}"
     if not can_be_typed(cron):
         raise InvalidInput(f"{told}: must be an expression of five to seven fields, as '0 7 * * 1-5'")
     if "#" in cron:
@@ -115,21 +115,21 @@ def _expression(text: str) -> str:
     return f"{cron} # {cron}"
 
 
-def _within(name: str, length: timedelta, least: timedelta) -> None:
-    if not least <= length <= LONGEST:
-        raise InvalidInput(f"{name}: must be from {least.total_seconds():g} s to {LONGEST.days} days")
+def _check_duration(name: str, length: timedelta, least: timedelta) -> None:
+    if not least <= length <= MAX_DURATION:
+        raise InvalidInput(f"{name}: must be from {least.total_seconds():g} s to {MAX_DURATION.days} days")
 
 
-def _known_zone(name: str) -> None:
+def _check_zone(name: str) -> None:
     """Refuse a name that is no zone, as far as this machine knows zones."""
     known = available_timezones()
     if known and name not in known:
-        hint = close_to(name, sorted(known))
-        raise InvalidInput(f"time_zone {as_line(name)!r}: there is no such zone; {hint}write one as Europe/Berlin")
+        hint = similar_name_hint(name, sorted(known))
+        raise InvalidInput(f"time_zone {escaped_line(name)!r}: there is no such zone; {hint}write one as Europe/Berlin")
 
 
-def _end(end: datetime, time_zone: str) -> datetime:
-    in_zone = end if end.tzinfo is not None else end.replace(tzinfo=zone_of(time_zone))
+def _end_time(end: datetime, time_zone: str) -> datetime:
+    in_zone = end if end.tzinfo is not None else end.replace(tzinfo=display_zone(time_zone))
     try:
         at = in_zone.astimezone(UTC)
     except (OverflowError, ValueError):
@@ -139,8 +139,8 @@ def _end(end: datetime, time_zone: str) -> datetime:
     return at
 
 
-def _overlap(name: str) -> ScheduleOverlapPolicy:
+def _overlap_policy(name: str) -> ScheduleOverlapPolicy:
     for known, policy in OVERLAPS.items():
         if known == name:
             return policy
-    raise InvalidInput(f"overlap {as_line(name)!r}: must be one of {', '.join(OVERLAPS)}")
+    raise InvalidInput(f"overlap {escaped_line(name)!r}: must be one of {', '.join(OVERLAPS)}")

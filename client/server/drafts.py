@@ -27,7 +27,7 @@ class Draft:
 
 
 @contextmanager
-def draft_beside(path: Path) -> Generator[Draft]:
+def draft_next_to(path: Path) -> Generator[Draft]:
     """Yield a draft in the folder of `path`; it is removed if it becomes no file.
 
     Raises:
@@ -42,12 +42,12 @@ def draft_beside(path: Path) -> Generator[Draft]:
             Path(name).unlink()
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Write a file as a whole.
 
     Raises:
         OSError: It cannot be written there; the one before is as it was.
     """
-    with draft_beside(path) as draft:
+    with draft_next_to(path) as draft:
         draft.file.write(content)
         draft.become(path)

@@ -16,17 +16,17 @@ from orga.client.server.home import (
     Home,
     UnreadableTable,
     cache_folder,
-    prepared_home,
+    prepare_home,
     read_table,
     server_home,
     write_table,
 )
 from orga.client.server.locate import locate
-from orga.client.server.locks import is_held, taken
+from orga.client.server.locks import is_locked, try_lock
 from orga.client.server.ports import Claim, claimed_port, number_lock
-from orga.client.server.readiness import why_silent
+from orga.client.server.readiness import silence_reason
 from orga.client.server.record import ServerRecord, read_record
-from orga.client.server.search_attributes import register, type_name
+from orga.client.server.search_attributes import register_missing, type_name
 from orga.own_code import ROOT
 from orga.start import module_command
 from orga.workflows.types.names import KEYS
@@ -42,21 +42,21 @@ def stop_server(home: Home) -> ServerRecord | None:
     """
     record: ServerRecord | None = None
     deadline = time.monotonic() + TERMINATE_TIMEOUT_S
-    while is_held(home.server_lock):
+    while is_locked(home.server_lock):
         if found := read_record(home.record):
             record = found
             home.record.unlink(missing_ok=True)
             deadline = time.monotonic() + TERMINATE_TIMEOUT_S
-            _send(record.pid, signal.SIGTERM)
+            _send_signal(record.pid, signal.SIGTERM)
         elif time.monotonic() > deadline:
-            _send(_known(record, home).pid, signal.SIGKILL)
+            _send_signal(_require_record(record, home).pid, signal.SIGKILL)
         time.sleep(0.05)
     record = record or read_record(home.record)
     home.record.unlink(missing_ok=True)
     return record
 
 
-def _known(record: ServerRecord | None, home: Home) -> ServerRecord:
+def _require_record(record: ServerRecord | None, home: Home) -> ServerRecord:
     if record is None:
         raise ServerUnavailable(
             f"a Temporal server runs, but {home.record} does not say which",
@@ -65,7 +65,7 @@ def _known(record: ServerRecord | None, home: Home) -> ServerRecord:
     return record
 
 
-def _send(pid: int, number: signal.Signals) -> None:
+def _send_signal(pid: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, number)
 
@@ -82,7 +82,7 @@ ENVIRONMENT = ("HOME", "PATH", "LANG", "TMPDIR", "XDG_CACHE_HOME")
 """All that the server sees of our environment: it outlives the command whose keys stand there."""
 
 
-def launched(home: Home, executable: Path, idle_s: float) -> bool:
+def launch_supervisor(home: Home, executable: Path, idle_s: float) -> bool:
     """Start supervisor and server after clearing what killed ones left; False when another supervisor lives.
 
     The lock is taken here and lives on in the supervisor, which inherits it: there is no moment without it. The same
@@ -91,14 +91,16 @@ def launched(home: Home, executable: Path, idle_s: float) -> bool:
     Raises:
         ServerUnavailable: No port is free, or what was left cannot be stopped.
     """
-    lock = taken(home.supervisor_lock)
+    lock = try_lock(home.supervisor_lock)
     if lock is None:
         return False
     try:
         with _claimed_ports(home) as (port, ui_port):
             place = ["--home", str(home.folder), "--idle-s", str(idle_s)]
             place += ["--port", str(port.port), "--ui-port", str(ui_port.port)]
-            command = module_command("orga.client.server.supervisor", *place, "--", str(executable), *_flags(home))
+            command = module_command(
+                "orga.client.server.supervisor", *place, "--", str(executable), *_server_flags(home)
+            )
             _run_detached(command, home.log, (lock, port.descriptor, ui_port.descriptor))
     finally:
         os.close(lock)
@@ -136,7 +138,7 @@ def _last_ports(home: Home) -> tuple[int, int]:
         return PORT, UI_PORT
 
 
-def _flags(home: Home) -> list[str]:
+def _server_flags(home: Home) -> list[str]:
     flags = ["--db-filename", str(home.database), "--log-level", "warn"]
     for setting in DYNAMIC_CONFIG:
         flags += ["--dynamic-config-value", setting]
@@ -177,19 +179,19 @@ async def ensure_server(report: Report, *, idle_s: float = IDLE_S) -> Endpoint:
     Raises:
         ServerUnavailable: No executable, no folder to write to, no free port, or the server died.
     """
-    home = prepared_home()
+    home = prepare_home()
     while True:
         ours = False
-        if not is_held(home.supervisor_lock):
+        if not is_locked(home.supervisor_lock):
             executable = await locate(report)
             report("starting the Temporal server…")
-            ours = await asyncio.to_thread(launched, home, executable, idle_s)
-        if record := await _answering(home):
+            ours = await asyncio.to_thread(launch_supervisor, home, executable, idle_s)
+        if record := await _wait_for_answer(home):
             break
         if ours:
-            raise _died(home)
+            raise _death_error(home)
     if ours:
-        await _complete(record.endpoint)
+        await _register_attributes(record.endpoint)
     return record.endpoint
 
 
@@ -197,25 +199,25 @@ def running() -> Endpoint | None:
     """Return the embedded server if it is up; start nothing."""
     home = server_home()
     record = read_record(home.record)
-    return record.endpoint if record and record.ready and is_held(home.server_lock) else None
+    return record.endpoint if record and record.ready and is_locked(home.server_lock) else None
 
 
-def stop() -> bool:
+def stop_embedded_server() -> bool:
     """Stop the embedded server, used or not, and return whether there was one. Its runs stay in the database."""
     home = server_home()
     stopped = stop_server(home) is not None
     deadline = time.monotonic() + 15
-    while is_held(home.supervisor_lock) and time.monotonic() < deadline:
+    while is_locked(home.supervisor_lock) and time.monotonic() < deadline:
         time.sleep(0.05)
     return stopped
 
 
-async def _answering(home: Home) -> ServerRecord | None:
+async def _wait_for_answer(home: Home) -> ServerRecord | None:
     """Wait for the server while its supervisor lives; None when that ended first."""
     deadline = time.monotonic() + START_TIMEOUT_S
-    while is_held(home.supervisor_lock):
+    while is_locked(home.supervisor_lock):
         record = read_record(home.record)
-        if record and record.ready and await why_silent(record.endpoint.address) is None:
+        if record and record.ready and await silence_reason(record.endpoint.address) is None:
             return record
         if time.monotonic() > deadline:
             raise ServerUnavailable(
@@ -226,12 +228,12 @@ async def _answering(home: Home) -> ServerRecord | None:
     return None
 
 
-async def _complete(endpoint: Endpoint) -> None:
+async def _register_attributes(endpoint: Endpoint) -> None:
     """Register what an older database lacks: the server takes the attributes of its flags into a new one only."""
-    await register(await Client.connect(endpoint.address, namespace=endpoint.namespace))
+    await register_missing(await Client.connect(endpoint.address, namespace=endpoint.namespace))
 
 
-def _died(home: Home) -> ServerUnavailable:
+def _death_error(home: Home) -> ServerUnavailable:
     lines = home.log.read_text(errors="replace").splitlines() if home.log.exists() else []
     last = " | ".join([line.strip()[:300] for line in lines if line.strip()][-3:])
     return ServerUnavailable(f"the Temporal server died at its start ({last or 'it said nothing'})", f"see {home.log}")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from orga.client.errors import OrgaError
-from orga.client.server.drafts import write_whole
+from orga.client.server.drafts import write_atomically
 from orga.client.server.endpoint import ServerUnavailable
 from orga.client.user_path import user_path
 
@@ -92,7 +92,7 @@ def server_home() -> Home:
     return Home(user_path(data) / "orga")
 
 
-def prepared_home() -> Home:
+def prepare_home() -> Home:
     """Return the state folder, made and tried; it is the user's alone, since histories hold conversations."""
     home = server_home()
     try:
@@ -135,5 +135,5 @@ def read_table(path: Path) -> dict[str, str]:
 
 def write_table(path: Path, table: dict[str, str]) -> None:
     """Replace the table; who reads it meanwhile sees the old one or the new."""
-    prepared_home()
-    write_whole(path, json.dumps(table, indent=1, sort_keys=True).encode())
+    prepare_home()
+    write_atomically(path, json.dumps(table, indent=1, sort_keys=True).encode())

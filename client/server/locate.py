@@ -8,8 +8,8 @@ from pathlib import Path
 
 from orga.client.server.endpoint import Report, ServerUnavailable
 from orga.client.server.home import cache_folder
-from orga.client.server.locks import taken
-from orga.client.server.obtain import NotObtained, built, downloaded
+from orga.client.server.locks import try_lock
+from orga.client.server.obtain import ObtainFailed, build_release, downloaded
 from orga.client.user_path import user_path
 from orga.own_code import installed_program
 
@@ -28,33 +28,33 @@ async def locate(report: Report) -> Path:
         ServerUnavailable: With what failed in each way, and what to do.
     """
     if named := os.environ.get("ORGA_TEMPORAL_CLI"):
-        return _named(named)
+        return _named_executable(named)
     if found := installed_program("temporal"):
         return Path(found)
     cached = cache_folder() / "bin" / "temporal"
     if _is_executable(cached):
         return cached
-    async with _alone(_prepared(cached.parent) / "temporal.lock", report):
+    async with _machine_lock(_prepare_folder(cached.parent) / "temporal.lock", report):
         if not _is_executable(cached):
-            await _obtain(cached, report)
+            await _obtain_release(cached, report)
     return cached
 
 
-async def _obtain(target: Path, report: Report) -> None:
+async def _obtain_release(target: Path, report: Report) -> None:
     failures: list[str] = []
-    for way in (downloaded, built):
+    for way in (downloaded, build_release):
         try:
             return await way(target, report)
-        except NotObtained as failure:
+        except ObtainFailed as failure:
             report(f"the Temporal server: {failure}")
             failures.append(str(failure))
     raise ServerUnavailable(f"there is no `temporal` command here ({'; '.join(failures)})", REMEDY)
 
 
 @asynccontextmanager
-async def _alone(lock: Path, report: Report) -> AsyncGenerator[None]:
+async def _machine_lock(lock: Path, report: Report) -> AsyncGenerator[None]:
     """Hold the machine-wide lock: two commands do not build at once."""
-    while (descriptor := taken(lock)) is None:
+    while (descriptor := try_lock(lock)) is None:
         report("waiting for another command that fetches the Temporal server…")
         await asyncio.sleep(1)
     try:
@@ -63,14 +63,14 @@ async def _alone(lock: Path, report: Report) -> AsyncGenerator[None]:
         os.close(descriptor)
 
 
-def _named(name: str) -> Path:
+def _named_executable(name: str) -> Path:
     path = user_path(name)
     if not _is_executable(path):
         raise ServerUnavailable(f"ORGA_TEMPORAL_CLI names {path}, which is no executable file", "correct or unset it")
     return path
 
 
-def _prepared(folder: Path) -> Path:
+def _prepare_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -8,14 +8,14 @@ import os
 from pathlib import Path
 
 
-def opened(path: Path) -> int:
+def open_lock_file(path: Path) -> int:
     """Return a descriptor to lock. It is closed on exec unless it is passed on by name (`pass_fds`)."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-def waited_for(path: Path, *, shared: bool = False) -> int:
+def acquire_lock(path: Path, *, shared: bool = False) -> int:
     """Return the descriptor that holds the lock, after waiting for it. `os.close` gives the lock back."""
-    descriptor = opened(path)
+    descriptor = open_lock_file(path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
     except BaseException:
@@ -24,9 +24,9 @@ def waited_for(path: Path, *, shared: bool = False) -> int:
     return descriptor
 
 
-def taken(path: Path, *, shared: bool = False) -> int | None:
+def try_lock(path: Path, *, shared: bool = False) -> int | None:
     """Return the descriptor that holds the lock, or None when another one has it."""
-    descriptor = opened(path)
+    descriptor = open_lock_file(path)
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -35,11 +35,11 @@ def taken(path: Path, *, shared: bool = False) -> int | None:
     return descriptor
 
 
-def is_held(path: Path) -> bool:
+def is_locked(path: Path) -> bool:
     """Tell whether someone holds the lock for itself alone. Asking is shared: two who ask see no one."""
     if not path.exists():
         return False
-    descriptor = taken(path, shared=True)
+    descriptor = try_lock(path, shared=True)
     if descriptor is None:
         return True
     os.close(descriptor)

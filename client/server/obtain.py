@@ -57,15 +57,15 @@ async def unpacked_release(folder: Path) -> Path:
     name, checksum = ARCHIVES[machine]
     archive = folder / "archive"
     try:
-        found = await _fetch(f"{ADDRESS}{name}.tar.gz", archive)
+        found = await _save_archive(f"{ADDRESS}{name}.tar.gz", archive)
     except httpx.HTTPError as error:
         raise NoRelease(str(error) or type(error).__name__) from error
     if found != checksum:
         raise NoRelease(f"what came is not release {VERSION}: its SHA-256 is {found}, not {checksum}")
-    return await asyncio.to_thread(_unpacked, archive, folder / "temporal")
+    return await asyncio.to_thread(_unpack, archive, folder / "temporal")
 
 
-async def _fetch(address: str, archive: Path) -> str:
+async def _save_archive(address: str, archive: Path) -> str:
     """Save what stands there; return its SHA-256."""
     import httpx
 
@@ -85,7 +85,7 @@ async def _fetch(address: str, archive: Path) -> str:
     return digest.hexdigest()
 
 
-def _unpacked(archive: Path, command: Path) -> Path:
+def _unpack(archive: Path, command: Path) -> Path:
     with tarfile.open(archive) as members:
         found = members.extractfile("temporal") if "temporal" in members.getnames() else None
         if found is None:
@@ -102,43 +102,43 @@ BUILD_TIMEOUT_S = 1_800.0
 REPORT_EVERY_S = 5.0
 
 
-class NotObtained(Exception):
+class ObtainFailed(Exception):
     """One way failed; the text is a clause that says how."""
 
 
 async def downloaded(target: Path, report: Report) -> None:
     """Download the release's archive, and bring the command in it to `target` once its checksum is right."""
-    with _workshop(target) as folder:
-        telling = asyncio.create_task(_tell("downloading the Temporal server, once", report))
+    with _temporary_folder(target) as folder:
+        telling = asyncio.create_task(_report_progress("downloading the Temporal server, once", report))
         try:
             async with asyncio.timeout(DOWNLOAD_TIMEOUT_S):
                 made = await unpacked_release(folder)
         except TimeoutError as failure:
-            raise NotObtained(f"its download failed: not done after {DOWNLOAD_TIMEOUT_S:g} s") from failure
+            raise ObtainFailed(f"its download failed: not done after {DOWNLOAD_TIMEOUT_S:g} s") from failure
         except NoRelease as failure:
-            raise NotObtained(f"its download failed: {failure}") from failure
+            raise ObtainFailed(f"its download failed: {failure}") from failure
         finally:
             telling.cancel()
-        _move(made, target)
+        _move_executable(made, target)
 
 
-async def built(target: Path, report: Report) -> None:
+async def build_release(target: Path, report: Report) -> None:
     """Build the pinned version with the Go toolchain to `target`."""
     go = installed_program("go")
     if go is None:
-        raise NotObtained("there is no Go 1.25 or later to build it with")
-    with _workshop(target) as folder:
+        raise ObtainFailed("there is no Go 1.25 or later to build it with")
+    with _temporary_folder(target) as folder:
         environment = {"GOBIN": str(folder)}
         doing = "building the Temporal server with Go, once, 3 to 5 minutes"
         try:
             await _run([go, "install", GO_MODULE], environment, doing, report)
-        except NotObtained as failure:
-            raise NotObtained(f"its build with Go failed: {failure}") from failure
-        _move(folder / "temporal", target)
+        except ObtainFailed as failure:
+            raise ObtainFailed(f"its build with Go failed: {failure}") from failure
+        _move_executable(folder / "temporal", target)
 
 
 @contextmanager
-def _workshop(target: Path) -> Generator[Path]:
+def _temporary_folder(target: Path) -> Generator[Path]:
     """Make a folder beside `target` and leave none, not even those of a build that was killed."""
     for stale in target.parent.glob(".obtain-*"):
         shutil.rmtree(stale, ignore_errors=True)
@@ -146,9 +146,9 @@ def _workshop(target: Path) -> Generator[Path]:
         yield Path(folder)
 
 
-def _move(made: Path, target: Path) -> None:
+def _move_executable(made: Path, target: Path) -> None:
     if not made.is_file():
-        raise NotObtained("it left no executable")
+        raise ObtainFailed("it left no executable")
     made.chmod(0o755)
     made.replace(target)
 
@@ -165,27 +165,27 @@ async def _run(command: list[str], environment: dict[str, str], doing: str, repo
             stderr=asyncio.subprocess.PIPE,
         )
     )
-    telling = asyncio.create_task(_tell(doing, report))
+    telling = asyncio.create_task(_report_progress(doing, report))
     try:
         process = await asyncio.shield(starting)  # cancelled meanwhile, it would end the process and leave its children
         async with asyncio.timeout(BUILD_TIMEOUT_S):
             _, errors = await process.communicate()
     except TimeoutError as error:
-        raise NotObtained(f"not done after {BUILD_TIMEOUT_S:g} s") from error
+        raise ObtainFailed(f"not done after {BUILD_TIMEOUT_S:g} s") from error
     finally:
         telling.cancel()
-        await _end(await starting)
+        await _end_process(await starting)
     if process.returncode != 0:
-        raise NotObtained(_last_line(errors) or f"exit code {process.returncode}")
+        raise ObtainFailed(_last_line(errors) or f"exit code {process.returncode}")
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _end_process(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)  # the compilers that Go started, too
     await process.wait()
 
 
-async def _tell(doing: str, report: Report) -> None:
+async def _report_progress(doing: str, report: Report) -> None:
     start = time.monotonic()
     while True:
         minutes, seconds = divmod(int(time.monotonic() - start), 60)

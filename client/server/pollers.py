@@ -10,20 +10,20 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, Describe
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from orga.client.server.server_errors import is_lacking
+from orga.client.server.server_errors import is_unsupported
 from orga.workflows.types.input import Workplace
 
 MARK = "#"
 NO_CONFIG = "-"
 DIGEST_CHARS = 8
-BEFORE_POLICY = "."
+POLICY_MARK = "."
 POLICY_CHARS = 6
 
 RECENT = timedelta(seconds=60)
 """A long poll lasts as long, so a worker that lives was seen within it."""
 
 
-async def described(client: Client, task_queue: str) -> DescribeTaskQueueResponse | None:
+async def describe_queue(client: Client, task_queue: str) -> DescribeTaskQueueResponse | None:
     """Return what the server says of the queue's workflow tasks.
 
     None where it does not tell, as Temporal's test server.
@@ -36,12 +36,12 @@ async def described(client: Client, task_queue: str) -> DescribeTaskQueueRespons
     try:
         return await client.workflow_service.describe_task_queue(request)
     except RPCError as error:
-        if is_lacking(error):
+        if is_unsupported(error):
             return None
         raise
 
 
-def live(answer: DescribeTaskQueueResponse) -> list[PollerInfo]:
+def live_pollers(answer: DescribeTaskQueueResponse) -> list[PollerInfo]:
     """Return the workers that poll, those known to be dead left out."""
     oldest = datetime.now(UTC) - RECENT
     return [
@@ -51,15 +51,15 @@ def live(answer: DescribeTaskQueueResponse) -> list[PollerInfo]:
     ]
 
 
-async def pollers(client: Client, task_queue: str) -> list[str] | None:
+async def poller_identities(client: Client, task_queue: str) -> list[str] | None:
     """Return the identities of the workers that poll for workflows; None where the server does not tell."""
-    answer = await described(client, task_queue)
-    return None if answer is None else [poller.identity for poller in live(answer)]
+    answer = await describe_queue(client, task_queue)
+    return None if answer is None else [poller.identity for poller in live_pollers(answer)]
 
 
 async def may_be_polled(client: Client, task_queue: str) -> bool:
     """Return whether a worker may be there: not where the server says that none polls."""
-    return await pollers(client, task_queue) != []
+    return await poller_identities(client, task_queue) != []
 
 
 def own_identity(pid: int) -> str:
@@ -72,7 +72,7 @@ def identity_suffix(place: Workplace, policy: str = "") -> str:
 
     Short, since it stands in most events of a history.
     """
-    return f"{MARK}{own_digest(place)}" + (f"{BEFORE_POLICY}{short_policy(policy)}" if policy else "")
+    return f"{MARK}{own_digest(place)}" + (f"{POLICY_MARK}{short_policy(policy)}" if policy else "")
 
 
 def own_digest(place: Workplace) -> str:
@@ -82,13 +82,13 @@ def own_digest(place: Workplace) -> str:
 
 def config_digest(identity: str) -> str | None:
     """Return the digest of the configuration that a worker started with, None where it does not say."""
-    found = identity.rpartition(MARK)[2].partition(BEFORE_POLICY)[0] if MARK in identity else ""
+    found = identity.rpartition(MARK)[2].partition(POLICY_MARK)[0] if MARK in identity else ""
     return found or None
 
 
-def shown_policy(identity: str) -> str:
+def identity_policy(identity: str) -> str:
     """Return the policy that a worker judges by, as `short_policy` does; "" where it does not say."""
-    return identity.rpartition(MARK)[2].partition(BEFORE_POLICY)[2] if MARK in identity else ""
+    return identity.rpartition(MARK)[2].partition(POLICY_MARK)[2] if MARK in identity else ""
 
 
 def short_policy(policy: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orga.client.server.endpoint import ServerUnavailable
-from orga.client.server.locks import taken
+from orga.client.server.locks import try_lock
 
 HOST = "127.0.0.1"
 """What embedded servers listen on: nobody but this machine reaches them."""
@@ -29,7 +29,7 @@ class Claim:
 def number_lock(port: int, locks: Path) -> int | None:
     """Return the descriptor that claims a number, free or not; None when another server of ours claimed it."""
     locks.mkdir(parents=True, exist_ok=True)
-    return taken(locks / f"{port}.lock")
+    return try_lock(locks / f"{port}.lock")
 
 
 def claimed_port(preferred: int, locks: Path, *, lock: int | None = None) -> Claim:

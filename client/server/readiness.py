@@ -8,7 +8,7 @@ from temporalio.client import Client
 from orga.client.server.endpoint import ServerUnavailable
 
 
-async def why_silent(address: str, timeout_s: float = 2.0) -> str | None:
+async def silence_reason(address: str, timeout_s: float = 2.0) -> str | None:
     """Return None when a Temporal server answers at `address`, else the reason in one line."""
     try:
         async with asyncio.timeout(timeout_s):
@@ -25,7 +25,7 @@ async def _try_to_connect(address: str) -> str | None:
     return None
 
 
-async def wait_ready(address: str, timeout_s: float) -> None:
+async def wait_until_ready(address: str, timeout_s: float) -> None:
     """Return once a server answers at `address`.
 
     Raises:
@@ -33,7 +33,7 @@ async def wait_ready(address: str, timeout_s: float) -> None:
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
-    while reason := await why_silent(address, max(1.0, min(2.0, deadline - loop.time()))):
+    while reason := await silence_reason(address, max(1.0, min(2.0, deadline - loop.time()))):
         if loop.time() >= deadline:
             raise ServerUnavailable(
                 f"no Temporal server answers at {address} ({reason})", "check the address and that it runs"
@@ -44,7 +44,7 @@ async def wait_ready(address: str, timeout_s: float) -> None:
 async def explain_failure(error: Exception, address: str) -> str:
     """Return the cause; where the connection was closed, who is there is asked again in the words of the web."""
     told = connect_failure(error)
-    return OTHER if told == CLOSED and await _is_web_server(address) else told
+    return OTHER_SERVER if told == CONNECTION_CLOSED and await _is_web_server(address) else told
 
 
 def connect_failure(error: Exception) -> str:
@@ -53,13 +53,13 @@ def connect_failure(error: Exception) -> str:
     for sign, cause in _CAUSES.items():
         if sign in text:
             return cause
-    return OTHER if any(sign in text for sign in _RAW) else " ".join(text.split())[:200]
+    return OTHER_SERVER if any(sign in text for sign in _LIBRARY_ERRORS) else " ".join(text.split())[:200]
 
 
 async def _is_web_server(address: str) -> bool:
     host, _, port = address.rpartition(":")
     with suppress(OSError, ValueError, TimeoutError):
-        async with asyncio.timeout(_ASKED_S):
+        async with asyncio.timeout(_PROBE_TIMEOUT_S):
             reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
             try:
                 writer.write(f"HEAD / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode())
@@ -69,28 +69,28 @@ async def _is_web_server(address: str) -> bool:
     return False
 
 
-_ASKED_S = 2.0
+_PROBE_TIMEOUT_S = 2.0
 
-OTHER = "something other than a Temporal server answers"
+OTHER_SERVER = "something other than a Temporal server answers"
 
-CLOSED = "it closes the connection without an answer"
+CONNECTION_CLOSED = "it closes the connection without an answer"
 """So do a server that is ending, and a web server whose own answer came too late to be read."""
 
 _CAUSES = {
     "Connection refused": "connection refused",
     "failed to lookup address": "unknown host",
-    "HTTP status code 404": OTHER,
-    "FRAME_SIZE_ERROR": OTHER,
-    "http2 error": OTHER,
-    "hyper::Error(Canceled": CLOSED,
-    "BrokenPipe": CLOSED,
-    "Broken pipe": CLOSED,
-    "ConnectionReset": CLOSED,
-    "ConnectionAborted": CLOSED,
-    "NotConnected": CLOSED,
-    "UnexpectedEof": CLOSED,
-    "IncompleteMessage": CLOSED,
-    "ChannelClosed": CLOSED,
+    "HTTP status code 404": OTHER_SERVER,
+    "FRAME_SIZE_ERROR": OTHER_SERVER,
+    "http2 error": OTHER_SERVER,
+    "hyper::Error(Canceled": CONNECTION_CLOSED,
+    "BrokenPipe": CONNECTION_CLOSED,
+    "Broken pipe": CONNECTION_CLOSED,
+    "ConnectionReset": CONNECTION_CLOSED,
+    "ConnectionAborted": CONNECTION_CLOSED,
+    "NotConnected": CONNECTION_CLOSED,
+    "UnexpectedEof": CONNECTION_CLOSED,
+    "IncompleteMessage": CONNECTION_CLOSED,
+    "ChannelClosed": CONNECTION_CLOSED,
     "InvalidContentType": "it does not speak TLS",
     "certificate": "its certificate is not accepted",
     "Unauthenticated": "it refuses our credentials",
@@ -99,4 +99,4 @@ _CAUSES = {
     "No route to host": "the network does not reach it",
 }
 
-_RAW = ("tonic::", "hyper::", "h2::")
+_LIBRARY_ERRORS = ("tonic::", "hyper::", "h2::")

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from orga.client.server.drafts import write_whole
+from orga.client.server.drafts import write_atomically
 from orga.client.server.endpoint import Endpoint
-from orga.client.server.home import Home, prepared_home
-from orga.client.server.locks import taken, waited_for
+from orga.client.server.home import Home, prepare_home
+from orga.client.server.locks import acquire_lock, try_lock
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def read_record(path: Path) -> ServerRecord | None:
 
 def write_record(path: Path, record: ServerRecord) -> None:
     """Replace the record as a whole: a reader never sees half of it."""
-    write_whole(path, json.dumps(asdict(record), indent=1).encode())
+    write_atomically(path, json.dumps(asdict(record), indent=1).encode())
 
 
 @contextmanager
@@ -55,13 +55,13 @@ def lease() -> Generator[None]:
     While an idle server is being stopped this waits, for a second or two, until it is gone; `ensure_server` then
     starts the next one.
     """
-    descriptor = waited_for(prepared_home().leases_lock, shared=True)
+    descriptor = acquire_lock(prepare_home().leases_lock, shared=True)
     try:
         yield
     finally:
         os.close(descriptor)
 
 
-def unleased(home: Home) -> int | None:
+def try_lock_leases(home: Home) -> int | None:
     """Return a lock that keeps new leases waiting, or None while there are any."""
-    return taken(home.leases_lock)
+    return try_lock(home.leases_lock)

@@ -32,14 +32,14 @@ async def resolve_endpoint(configured: str | None, report: Report, *, namespace:
         _require_no_namespace(namespace, options.get("namespace"))
         return await ensure_server(report)
     _require_no_scheme(address)
-    endpoint = Endpoint(address, _own_ui(address), namespace or options.get("namespace") or "default")
+    endpoint = Endpoint(address, _embedded_ui(address), namespace or options.get("namespace") or "default")
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             await Client.connect(**connect_options(endpoint))
     except TimeoutError as error:
-        raise _unreachable(endpoint, f"no answer within {CONNECT_TIMEOUT_S:g} s", bool(configured)) from error
+        raise _unreachable_error(endpoint, f"no answer within {CONNECT_TIMEOUT_S:g} s", bool(configured)) from error
     except (RuntimeError, ValueError) as error:
-        raise _unreachable(endpoint, await explain_failure(error, address), bool(configured)) from error
+        raise _unreachable_error(endpoint, await explain_failure(error, address), bool(configured)) from error
     return endpoint
 
 
@@ -61,7 +61,7 @@ def connect_options(endpoint: Endpoint) -> ClientConnectConfig:
     return options
 
 
-def _own_ui(address: str) -> str | None:
+def _embedded_ui(address: str) -> str | None:
     """Return where the UI is, where the server that is named is the embedded one, which runs."""
     with suppress(ServerUnavailable):
         ours = running()
@@ -102,7 +102,7 @@ def _standard_options(environment: Mapping[str, str] | None = None) -> ClientCon
         ) from error
 
 
-def _unreachable(endpoint: Endpoint, reason: str, named: bool) -> ServerUnavailable:
+def _unreachable_error(endpoint: Endpoint, reason: str, named: bool) -> ServerUnavailable:
     origin = "the configured address" if named else "the address of the TEMPORAL_* environment or profile"
     return ServerUnavailable(
         f"the Temporal server at {endpoint.address} does not answer ({reason})",

@@ -9,10 +9,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.errors import OrgaError
 from orga.client.server.endpoint import Report
-from orga.client.server.server_errors import is_lacking
+from orga.client.server.server_errors import is_unsupported
 from orga.workflows.types.names import KEYS
 
-WITHOUT = "runs go on without them, and cannot be found by agent, phase, cost or what they wait for"
+WITHOUT_ATTRIBUTES = "runs go on without them, and cannot be found by agent, phase, cost or what they wait for"
 
 
 class SearchAttributesRefused(OrgaError):
@@ -23,7 +23,7 @@ class NoSearchAttributes(SearchAttributesRefused):
     """The server has no such thing."""
 
     def __init__(self) -> None:
-        super().__init__(f"the server knows no search attributes, as Temporal's test server: {WITHOUT}")
+        super().__init__(f"the server knows no search attributes, as Temporal's test server: {WITHOUT_ATTRIBUTES}")
 
 
 def type_name(key: SearchAttributeKey[Any]) -> str:
@@ -31,7 +31,7 @@ def type_name(key: SearchAttributeKey[Any]) -> str:
     return key.indexed_value_type.name.title().replace("_", "")
 
 
-async def missing(client: Client) -> list[str]:
+async def missing_names(client: Client) -> list[str]:
     """Return the names that the client's namespace lacks.
 
     Raises:
@@ -43,7 +43,7 @@ async def missing(client: Client) -> list[str]:
             ListSearchAttributesRequest(namespace=client.namespace)
         )
     except RPCError as error:
-        raise NoSearchAttributes if is_lacking(error) else _refused(client, list(KEYS), error) from error
+        raise NoSearchAttributes if is_unsupported(error) else _refused_error(client, list(KEYS), error) from error
     for key in KEYS:
         there = listed.custom_attributes.get(key.name, key.indexed_value_type)
         if there != key.indexed_value_type:
@@ -54,31 +54,31 @@ async def missing(client: Client) -> list[str]:
     return [key.name for key in KEYS if key.name not in listed.custom_attributes]
 
 
-async def are_known(client: Client, report: Report) -> bool:
+async def are_usable(client: Client, report: Report) -> bool:
     """Return whether runs can write all of them; what is in the way is reported, and costs runs nothing else."""
     try:
-        lacking = await missing(client)
+        lacking = await missing_names(client)
     except NoSearchAttributes as error:
         report(str(error))
         return False
     except SearchAttributesRefused as error:  # who may poll need not be allowed to list
-        report(f"search attributes: {WITHOUT}; {error}")
+        report(f"search attributes: {WITHOUT_ATTRIBUTES}; {error}")
         return False
     if lacking:
         report(
-            f"namespace {client.namespace!r} lacks the search attributes {', '.join(lacking)}: {WITHOUT}; "
+            f"namespace {client.namespace!r} lacks the search attributes {', '.join(lacking)}: {WITHOUT_ATTRIBUTES}; "
             "register them once with `orga setup`"
         )
     return not lacking
 
 
-async def register(client: Client) -> list[str]:
+async def register_missing(client: Client) -> list[str]:
     """Register what is missing and return its names; none when all are there.
 
     Raises:
         SearchAttributesRefused: We may not, or a name is taken by another type.
     """
-    names = await missing(client)
+    names = await missing_names(client)
     keys = [key for key in KEYS if key.name in names]
     if not keys:
         return []
@@ -89,11 +89,11 @@ async def register(client: Client) -> list[str]:
         await client.operator_service.add_search_attributes(request)
     except RPCError as error:
         if error.status is not RPCStatusCode.ALREADY_EXISTS:  # another command was faster
-            raise _refused(client, keys, error) from error
+            raise _refused_error(client, keys, error) from error
     return names
 
 
-def _refused(client: Client, keys: list[SearchAttributeKey[Any]], error: RPCError) -> SearchAttributesRefused:
+def _refused_error(client: Client, keys: list[SearchAttributeKey[Any]], error: RPCError) -> SearchAttributesRefused:
     wanted = " ".join(f"--name {key.name} --type {type_name(key)}" for key in keys)
     return SearchAttributesRefused(
         f"the server refused to list or add search attributes in namespace {client.namespace!r} "

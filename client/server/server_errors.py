@@ -2,11 +2,11 @@
 
 from temporalio.service import RPCError, RPCStatusCode
 
-_FULL = ("database or disk is full", "no space left on device", "disk quota exceeded")
+_DISK_FULL = ("database or disk is full", "no space left on device", "disk quota exceeded")
 """What SQLite and the databases of other servers say, amid their statements."""
 
 
-_LOST = {
+_LOST_STATUSES = {
     RPCStatusCode.UNAVAILABLE,
     RPCStatusCode.RESOURCE_EXHAUSTED,
     RPCStatusCode.DEADLINE_EXCEEDED,
@@ -19,23 +19,23 @@ _LOST = {
 
 def is_lost(error: RPCError) -> bool:
     """Return whether the server is lost for the moment, or the way to it: the same request may succeed later."""
-    return error.status in _LOST
+    return error.status in _LOST_STATUSES
 
 
-def is_lacking(error: RPCError) -> bool:
+def is_unsupported(error: RPCError) -> bool:
     """Return whether the server knows no such request at all, whoever makes it."""
     return error.status is RPCStatusCode.UNIMPLEMENTED
 
 
-def reason_of(error: RPCError) -> str:
+def error_reason(error: RPCError) -> str:
     """Return why the server did not do as it was asked, in one line."""
-    if is_lacking(error):
-        return f"{_request(error)}, which this server does not do; Temporal's test server is one of these"
-    if any(sign in error.message.lower() for sign in _FULL):
+    if is_unsupported(error):
+        return f"{_request_name(error)}, which this server does not do; Temporal's test server is one of these"
+    if any(sign in error.message.lower() for sign in _DISK_FULL):
         return "the disk of its database is full; make room, and what runs goes on by itself"
     return error.message
 
 
-def _request(error: RPCError) -> str:
+def _request_name(error: RPCError) -> str:
     """Return the name of the request, which stands in the message of every server as `package.Service/Name`."""
     return next((word.rpartition("/")[2] for word in error.message.split() if "/" in word), error.message)

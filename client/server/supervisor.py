@@ -20,10 +20,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from orga.client.server.home import Home
-from orga.client.server.locks import waited_for
+from orga.client.server.locks import acquire_lock
 from orga.client.server.ports import HOST
-from orga.client.server.record import ServerRecord, read_record, unleased, write_record
-from orga.client.server.ui import Api, served
+from orga.client.server.record import ServerRecord, read_record, try_lock_leases, write_record
+from orga.client.server.ui import Api, serve_ui
 
 POLL_S = 0.5
 STOP_TIMEOUT_S = 10.0
@@ -31,7 +31,7 @@ MAX_RESTARTS = 10
 
 
 @dataclass(frozen=True)
-class Orders:
+class SupervisorOrders:
     """What to run, where, and how long unused."""
 
     home: Home
@@ -43,17 +43,17 @@ class Orders:
     version: str
 
 
-class OpenToPages(Exception):
+class UnsafeServer(Exception):
     """The server is too old to be closed to the pages of the web."""
 
-    def __init__(self, orders: Orders) -> None:
+    def __init__(self, orders: SupervisorOrders) -> None:
         super().__init__(
             f"{orders.executable} is too old ({orders.version}): its HTTP API would obey any web page. "
             "Install a newer `temporal` command, or name one in ORGA_TEMPORAL_CLI"
         )
 
 
-async def supervise(orders: Orders) -> None:
+async def supervise(orders: SupervisorOrders) -> None:
     """Run the server until it is told to stop, is unused, or died with nobody to miss it."""
     terminated = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -64,31 +64,31 @@ async def supervise(orders: Orders) -> None:
         sys.stderr.write("the server died while it was in use\n")
 
 
-async def _died_in_use(orders: Orders, terminated: asyncio.Event) -> bool:
+async def _died_in_use(orders: SupervisorOrders, terminated: asyncio.Event) -> bool:
     api = Api()
-    server = await _start(orders, api)
+    server = await _start_server(orders, api)
     try:
-        with served(orders.ui_port, api, orders.executable):
-            await _bound(server, orders, api)
-            await _over(server, orders, terminated)
+        with serve_ui(orders.ui_port, api, orders.executable):
+            await _wait_until_bound(server, orders, api)
+            await _wait_for_end(server, orders, terminated)
         record = read_record(orders.home.record)  # removed by `stop_server`
         died = server.returncode not in (None, 0) and record is not None and record.ready
     finally:
-        await _stop(server)
+        await _stop_server(server)
         orders.home.record.unlink(missing_ok=True)
     return died and _in_use(orders.home)
 
 
 def _in_use(home: Home) -> bool:
-    lock = unleased(home)
+    lock = try_lock_leases(home)
     if lock is not None:
         os.close(lock)
     return lock is None
 
 
-async def _start(orders: Orders, api: Api) -> Process:
+async def _start_server(orders: SupervisorOrders, api: Api) -> Process:
     """Start the server with a lock that it keeps while it lives; it is noted before we let go of ours."""
-    lock = waited_for(orders.home.server_lock)
+    lock = acquire_lock(orders.home.server_lock)
     try:
         command = (orders.executable, *orders.flags, *api.flags())
         server = await asyncio.create_subprocess_exec(*command, stdin=subprocess.DEVNULL, pass_fds=(lock,))
@@ -100,7 +100,7 @@ async def _start(orders: Orders, api: Api) -> Process:
     return server
 
 
-async def _bound(server: Process, orders: Orders, api: Api) -> None:
+async def _wait_until_bound(server: Process, orders: SupervisorOrders, api: Api) -> None:
     """Wait for the ports and note that the server is ready; give up when it ends or is told to.
 
     Raises:
@@ -111,28 +111,28 @@ async def _bound(server: Process, orders: Orders, api: Api) -> None:
             _, writer = await asyncio.open_connection(HOST, orders.port)
             writer.close()
             if not await asyncio.to_thread(api.is_closed):
-                raise OpenToPages(orders)
+                raise UnsafeServer(orders)
             write_record(orders.home.record, replace(record, ready=True))
             return
         await asyncio.sleep(0.05)
 
 
-async def _over(server: Process, orders: Orders, terminated: asyncio.Event) -> None:
+async def _wait_for_end(server: Process, orders: SupervisorOrders, terminated: asyncio.Event) -> None:
     waits = {
         asyncio.create_task(server.wait()),
         asyncio.create_task(terminated.wait()),
-        asyncio.create_task(_unused(orders)),
+        asyncio.create_task(_wait_until_unused(orders)),
     }
     _, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     for task in pending:
         task.cancel()
 
 
-async def _unused(orders: Orders) -> None:
+async def _wait_until_unused(orders: SupervisorOrders) -> None:
     """Return when there was no lease for `idle_s`. The lock taken then stays: a new lease waits until we are gone."""
     used = time.monotonic()
     while True:
-        lock = unleased(orders.home)
+        lock = try_lock_leases(orders.home)
         if lock is None:
             used = time.monotonic()
         elif time.monotonic() - used >= orders.idle_s:
@@ -142,7 +142,7 @@ async def _unused(orders: Orders) -> None:
         await asyncio.sleep(min(POLL_S, orders.idle_s / 4))
 
 
-async def _stop(server: Process) -> None:
+async def _stop_server(server: Process) -> None:
     """Let the server finish its writes; SQLite survives the kill that follows a refusal, too."""
     with suppress(ProcessLookupError):
         server.terminate()
@@ -154,7 +154,7 @@ async def _stop(server: Process) -> None:
         await server.wait()
 
 
-def _orders() -> Orders:
+def _read_orders() -> SupervisorOrders:
     parser = argparse.ArgumentParser()
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--idle-s", type=float, required=True)
@@ -166,7 +166,7 @@ def _orders() -> Orders:
     version = subprocess.run([executable, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     address = ["--ip", HOST, "--port", str(given.port), "--headless"]
     flags = ["server", "start-dev", *address, *flags]
-    return Orders(Home(given.home), given.idle_s, given.port, given.ui_port, executable, flags, version)
+    return SupervisorOrders(Home(given.home), given.idle_s, given.port, given.ui_port, executable, flags, version)
 
 
 def main() -> None:
@@ -174,6 +174,6 @@ def main() -> None:
     if os.fork():  # the launcher waits for this process alone and keeps no child
         os._exit(0)
     try:
-        asyncio.run(supervise(_orders()))
-    except (OSError, subprocess.SubprocessError, OpenToPages) as error:
+        asyncio.run(supervise(_read_orders()))
+    except (OSError, subprocess.SubprocessError, UnsafeServer) as error:
         sys.exit(str(error))

@@ -49,7 +49,7 @@ PAGES_IDLE_S = 600.0
 UNTIL_CLOSED = '"$@" & read -r _; kill -9 $!; wait'
 """Runs a command until the standard input is closed: however the supervisor dies, its end of the pipe closes."""
 
-_OF_ONE_CONNECTION = frozenset({"connection", "keep-alive", "transfer-encoding", "te", "upgrade", "host"})
+_HOP_BY_HOP_HEADERS = frozenset({"connection", "keep-alive", "transfer-encoding", "te", "upgrade", "host"})
 
 
 class Api:
@@ -61,7 +61,7 @@ class Api:
 
     def flags(self) -> list[str]:
         """Return the flags of `temporal server start-dev`."""
-        return ["--http-port", str(self.port), *_closed_but_for(self.host)]
+        return ["--http-port", str(self.port), *_closing_flags(self.host)]
 
     def is_closed(self) -> bool:
         """Return whether the API refuses another `Host`; False for a server that is too old to.
@@ -81,13 +81,13 @@ def _unknown_host() -> str:
     return f"{secrets.token_hex(16)}.invalid"
 
 
-def _closed_but_for(host: str) -> list[str]:
+def _closing_flags(host: str) -> list[str]:
     """Return the flags that close a server's HTTP API; Nexus has routes there that check no `Host`."""
     settings = f'frontend.httpAllowedHosts=["{host}"]', "system.enableNexus=false"
     return [flag for setting in settings for flag in ("--dynamic-config-value", setting)]
 
 
-def refusal(method: str, headers: Message) -> str:
+def refusal_reason(method: str, headers: Message) -> str:
     """Return why a request is refused, "" for one that a person or the UI itself has sent.
 
     Browsers set these three headers by themselves: no script of a page can change them.
@@ -124,7 +124,7 @@ class Pages:
             OSError: It does not start.
         """
         with self._lock:
-            if self._process is None or not _answers(self._port):
+            if self._process is None or not _is_answering(self._port):
                 self._end()
                 self._start()
             if self._rest is not None:
@@ -141,12 +141,12 @@ class Pages:
 
     def _start(self) -> None:
         ports = ["--port", str(free_port()), "--ui-port", str(port := free_port())]
-        flags = ["--ip", HOST, *ports, "--log-level", "error", *_closed_but_for(_unknown_host())]
+        flags = ["--ip", HOST, *ports, "--log-level", "error", *_closing_flags(_unknown_host())]
         command = ["/bin/sh", "-c", UNTIL_CLOSED, "sh", self._executable, "server", "start-dev", *flags]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
         self._port = port
         deadline = monotonic() + PAGES_TIMEOUT_S
-        while not _answers(port):
+        while not _is_answering(port):
             if monotonic() > deadline:
                 raise TimeoutError(f"no page within {PAGES_TIMEOUT_S:g} s")
             sleep(0.05)
@@ -159,7 +159,7 @@ class Pages:
             self._process = None
 
 
-def _answers(port: int) -> bool:
+def _is_answering(port: int) -> bool:
     connection = HTTPConnection(HOST, port, timeout=PAGES_TIMEOUT_S)
     with suppress(OSError):
         connection.request("GET", "/healthz")
@@ -168,7 +168,7 @@ def _answers(port: int) -> bool:
 
 
 @contextmanager
-def served(port: int, api: Api, executable: str) -> Generator[None]:
+def serve_ui(port: int, api: Api, executable: str) -> Generator[None]:
     """Serve the UI at `port` from here to the end of the block.
 
     Raises:
@@ -176,11 +176,11 @@ def served(port: int, api: Api, executable: str) -> Generator[None]:
     """
     pages = Pages(executable)
 
-    class Guard(_Guard):
+    class Guard(_GuardHandler):
         upstream = api, pages
 
     loop = asyncio.get_running_loop()
-    with _Server((HOST, port), Guard) as server:
+    with _UiServer((HOST, port), Guard) as server:
         loop.add_reader(server, server.handle_request)
         try:
             yield
@@ -189,7 +189,7 @@ def served(port: int, api: Api, executable: str) -> Generator[None]:
             pages.stop()
 
 
-class _Server(ThreadingTCPServer):
+class _UiServer(ThreadingTCPServer):
     """Not `HTTPServer`, which looks up the name of its address first and may wait for that."""
 
     allow_reuse_address = True
@@ -199,7 +199,7 @@ class _Server(ThreadingTCPServer):
     """A request is taken only when one is there."""
 
 
-class _Guard(BaseHTTPRequestHandler):
+class _GuardHandler(BaseHTTPRequestHandler):
     """Passes on what is not refused. Each connection carries one request, so none hides behind another."""
 
     protocol_version = "HTTP/1.1"
@@ -209,16 +209,16 @@ class _Guard(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         self.close_connection = True
-        if why := refusal(self.command, self.headers):
-            return self._say(403, why)
+        if why := refusal_reason(self.command, self.headers):
+            return self._send_text(403, why)
         length = self.headers.get("Content-Length", "0")
         if not length.isdecimal() or int(length) > MAX_BODY_BYTES or "Transfer-Encoding" in self.headers:
-            return self._say(400, f"Content-Length: at most {MAX_BODY_BYTES} bytes, not in chunks")
+            return self._send_text(400, f"Content-Length: at most {MAX_BODY_BYTES} bytes, not in chunks")
         try:
             with self._upstream(self.rfile.read(int(length))) as response:
                 self._send(response)
         except (OSError, HTTPException, ValueError) as error:
-            self._say(502, f"the Temporal server does not answer ({error}); reload the page")
+            self._send_text(502, f"the Temporal server does not answer ({error}); reload the page")
 
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815
 
@@ -229,7 +229,7 @@ class _Guard(BaseHTTPRequestHandler):
     @contextmanager
     def _upstream(self, body: bytes) -> Generator[HTTPResponse]:
         api, pages = self.upstream
-        headers = {name: value for name, value in self.headers.items() if name.lower() not in _OF_ONE_CONNECTION}
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP_HEADERS}
         if self._is_api:
             headers |= {"Host": api.host, "Accept": JSON, "Content-Type": JSON}
         connection = HTTPConnection(HOST, api.port if self._is_api else pages.port(), timeout=ANSWER_TIMEOUT_S)
@@ -242,14 +242,14 @@ class _Guard(BaseHTTPRequestHandler):
     def _send(self, response: HTTPResponse) -> None:
         self.send_response_only(response.status)
         for name, value in response.getheaders():
-            if name.lower() not in _OF_ONE_CONNECTION and not (self._is_api and name.lower() == "content-type"):
+            if name.lower() not in _HOP_BY_HOP_HEADERS and not (self._is_api and name.lower() == "content-type"):
                 self.send_header(name, value)
         self._end_headers("application/json" if self._is_api else None)
         with suppress(OSError):  # the browser has gone, or the answer ends here
             while piece := response.read1(65_536):
                 self.wfile.write(piece)
 
-    def _say(self, status: int, text: str) -> None:
+    def _send_text(self, status: int, text: str) -> None:
         self.send_response_only(status)
         self.send_header("Content-Length", str(len(text) + 1))
         self._end_headers("text/plain; charset=utf-8")

@@ -21,28 +21,28 @@ _EXPORTERS = tuple(f"opentelemetry.exporter.otlp.proto.http.{kind}_exporter" for
 _log = logging.getLogger(__name__)
 
 
-class _First(logging.Filter):
+class _FirstRecordFilter(logging.Filter):
     def __init__(self, endpoint: str) -> None:
         super().__init__()
         self._endpoint = re.sub(r"//[^/@]*@", "//", endpoint)
-        self._said = False
+        self._has_warned = False
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Drop the record; the first is told in our words."""
-        if not self._said:
-            self._said = True
+        if not self._has_warned:
+            self._has_warned = True
             _log.warning("the collector at %s takes no telemetry: it is lost; runs go on", self._endpoint)
         return False
 
 
-def one_warning(endpoint: str) -> None:
+def warn_once(endpoint: str) -> None:
     """Hush the exporters of this process for good, the retries that outlive a shutdown included."""
-    first = _First(endpoint)
+    first = _FirstRecordFilter(endpoint)
     for name in _EXPORTERS:
         logging.getLogger(name).addFilter(first)
 
 
-EXPORT_S = 5.0
+EXPORT_TIMEOUT_S = 5.0
 """One export with its retries; spans that come meanwhile wait in a bounded queue."""
 
 
@@ -60,25 +60,25 @@ def export_to(config: TelemetryConfig) -> Callable[[float], None]:
         raise TelemetryInUse("OpenTelemetry is already set up in this process: set [telemetry] enabled = false here")
     base = config.endpoint.rstrip("/")
     resource = Resource.create({"service.name": config.service_name})
-    span_exporter = OTLPSpanExporter(endpoint=f"{base}/v1/traces", timeout=EXPORT_S)
-    metric_exporter = OTLPMetricExporter(endpoint=f"{base}/v1/metrics", timeout=EXPORT_S)
+    span_exporter = OTLPSpanExporter(endpoint=f"{base}/v1/traces", timeout=EXPORT_TIMEOUT_S)
+    metric_exporter = OTLPMetricExporter(endpoint=f"{base}/v1/metrics", timeout=EXPORT_TIMEOUT_S)
     spans = create_tracer_provider(resource=resource, shutdown_on_exit=False)
     spans.add_span_processor(BatchSpanProcessor(span_exporter))
     reader = PeriodicExportingMetricReader(metric_exporter, export_interval_millis=config.export_interval_s * 1000)
     meters = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
     trace.set_tracer_provider(spans)
     metrics.set_meter_provider(ReplaySafeMeterProvider(meters))
-    one_warning(base)
+    warn_once(base)
 
     def close(timeout_s: float) -> None:
-        if not _ended(timeout_s, spans.shutdown, meters.shutdown):
+        if not _finish_within(timeout_s, spans.shutdown, meters.shutdown):
             span_exporter.shutdown()
             metric_exporter.shutdown()  # pyright: ignore[reportUnknownMemberType]
 
     return close
 
 
-def _ended(timeout_s: float, *flushes: Callable[[], None]) -> bool:
+def _finish_within(timeout_s: float, *flushes: Callable[[], None]) -> bool:
     """Return whether all ended in time. An exporter that goes on trying does so in a daemon thread."""
     end = time.monotonic() + timeout_s
     threads = [threading.Thread(target=flush, daemon=True) for flush in flushes]

@@ -16,8 +16,8 @@ import structlog
 from structlog.typing import EventDict, ExcInfo, Processor
 from temporalio import activity, workflow
 
-from orga.activities.text.secrets import HIDDEN, KnownSecrets
-from orga.workflows.types.text import as_line
+from orga.activities.text.secrets import REDACTED, KnownSecrets
+from orga.workflows.types.text import escaped_line
 
 _CREDENTIAL = re.compile(r"(?i)\b(?:bearer|basic)\s+[\w\-.~+/=]{8,}|(?<=://)[^/\s@\"]+(?=@)")
 
@@ -35,13 +35,13 @@ class SecretMask:
 
     def hidden(self, line: str) -> str:
         """Return the line without them."""
-        return _CREDENTIAL.sub(HIDDEN, self.secrets.hidden(line))
+        return _CREDENTIAL.sub(REDACTED, self.secrets.hidden(line))
 
 
-BESIDE = "  | "
+FIELD_SEPARATOR = "  | "
 """Before each line of a traceback: no record begins so."""
 
-_ON_ITS_OWN_LINE = ("stack", "exception")
+_MULTILINE_KEYS = ("stack", "exception")
 """Fields that the console renderer writes below the record."""
 
 Hide = Callable[[str], str]
@@ -52,36 +52,39 @@ _json = structlog.processors.JSONRenderer(default=str, ensure_ascii=False)
 
 def json_line(logger: Any, method: str, event: EventDict) -> str:
     """Return the record as one line of JSON; what would not show, or ends a line for some, is escaped within it."""
-    return as_line(str(_json(logger, method, event)))
+    return escaped_line(str(_json(logger, method, event)))
 
 
-def for_people(hide: Hide, *, colors: bool) -> list[Processor]:
+def text_processors(hide: Hide, *, colors: bool) -> list[Processor]:
     """Return the processors that make a record text."""
 
     def with_visible_fields(logger: Any, method: str, event: EventDict) -> EventDict:
         said: dict[str, Any] = {"event": str(event.pop("event", "")), **event}
-        shown = {as_line(key): value if key == "exc_info" else _visible(value, hide) for key, value in said.items()}
-        return shown | {key: f"{BESIDE}{shown[key]}" for key in _ON_ITS_OWN_LINE if key in shown}
+        shown = {
+            escaped_line(key): value if key == "exc_info" else _visible_value(value, hide)
+            for key, value in said.items()
+        }
+        return shown | {key: f"{FIELD_SEPARATOR}{shown[key]}" for key in _MULTILINE_KEYS if key in shown}
 
     def write_traceback(stream: TextIO, exc_info: ExcInfo) -> None:
         text = StringIO()
         structlog.dev.plain_traceback(text, exc_info)  # a rich one shows the values of local variables
         for line in hide(text.getvalue().removeprefix("\n")).split("\n"):
-            stream.write(f"\n{BESIDE}{as_line(line)}")
+            stream.write(f"\n{FIELD_SEPARATOR}{escaped_line(line)}")
 
     return [with_visible_fields, structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=write_traceback)]
 
 
-def _visible(value: Any, hide: Hide) -> Any:
+def _visible_value(value: Any, hide: Hide) -> Any:
     """Return the value, as text where its own would break the line or not show."""
     text = value if isinstance(value, str) else repr(value)
-    shown = as_line(hide(text))
+    shown = escaped_line(hide(text))
     return value if shown == text else shown
 
 
-_FIRST = ("timestamp", "level", "logger", "message", "workflow_id", "run_id", "iteration")
+_FIRST_KEYS = ("timestamp", "level", "logger", "message", "workflow_id", "run_id", "iteration")
 
-_CHATTY = ("httpx", "httpx2", "httpcore", "mcp", "urllib3")
+_CHATTY_LOGGERS = ("httpx", "httpx2", "httpcore", "mcp", "urllib3")
 """Their INFO lines hold whole addresses, queries included, and ids of sessions."""
 
 
@@ -92,11 +95,11 @@ def configure_logs(json: bool, level: str | int = "INFO", secrets: Iterable[str]
     """
     handler = logging.StreamHandler(sys.stderr)
     mask = SecretMask.of_environment(also=secrets)
-    handler.setFormatter(_Masked(_rendering(json, mask), mask))
+    handler.setFormatter(_MaskingFormatter(_rendering_processors(json, mask), mask))
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level)
-    for name in _CHATTY:
+    for name in _CHATTY_LOGGERS:
         logging.getLogger(name).setLevel(max(root.level, logging.WARNING))
     logging.captureWarnings(True)
     workflow.logger.workflow_info_on_message = False
@@ -108,7 +111,7 @@ def configure_logs(json: bool, level: str | int = "INFO", secrets: Iterable[str]
     )
 
 
-def _rendering(json: bool, mask: SecretMask) -> list[Processor]:
+def _rendering_processors(json: bool, mask: SecretMask) -> list[Processor]:
     common: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -119,11 +122,11 @@ def _rendering(json: bool, mask: SecretMask) -> list[Processor]:
     ]
     if json:
         rename = structlog.processors.EventRenamer("message")
-        return [*common, structlog.processors.format_exc_info, rename, _ordered, json_line]
-    return [*common, *for_people(mask.hidden, colors=sys.stderr.isatty())]
+        return [*common, structlog.processors.format_exc_info, rename, _order_keys, json_line]
+    return [*common, *text_processors(mask.hidden, colors=sys.stderr.isatty())]
 
 
-class _Masked(structlog.stdlib.ProcessorFormatter):
+class _MaskingFormatter(structlog.stdlib.ProcessorFormatter):
     """Hides the environment's secrets in the finished line, tracebacks included."""
 
     def __init__(self, processors: list[Processor], mask: SecretMask) -> None:
@@ -155,5 +158,5 @@ def _run_of(record: logging.LogRecord) -> tuple[str | None, str | None]:
     return None, None
 
 
-def _ordered(logger: Any, method: str, event: EventDict) -> EventDict:
-    return {**{key: event[key] for key in _FIRST if key in event}, **event}
+def _order_keys(logger: Any, method: str, event: EventDict) -> EventDict:
+    return {**{key: event[key] for key in _FIRST_KEYS if key in event}, **event}

@@ -19,7 +19,7 @@ from temporalio.worker import (
 )
 
 from orga.activities.instruments import count, record
-from orga.workflows.phases.control.visibility import opened
+from orga.workflows.phases.control.visibility import open_span
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.status import AgentResult
 
@@ -31,12 +31,12 @@ def run_spans() -> tuple[SimplePlugin, ...]:
 
 class _RunSpans(Interceptor):
     def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:
-        return _Run
+        return _RunSpanInbound
 
 
-class _Run(WorkflowInboundInterceptor):
+class _RunSpanInbound(WorkflowInboundInterceptor):
     def init(self, outbound: WorkflowOutboundInterceptor) -> None:
-        self._outbound = _Chained(outbound)
+        self._outbound = _RunSpanOutbound(outbound)
         super().init(self._outbound)
 
     async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
@@ -47,7 +47,7 @@ class _Run(WorkflowInboundInterceptor):
         if info.continued_run_id is None:
             count(names.RUNS_STARTED)
         about = {names.OPERATION: "invoke_agent", names.CONVERSATION: info.workflow_id, names.RUN: info.run_id}
-        with opened("invoke_agent", about) as span:
+        with open_span("invoke_agent", about) as span:
             try:
                 result = await super().execute_workflow(input)
             except Exception as error:
@@ -55,18 +55,18 @@ class _Run(WorkflowInboundInterceptor):
                     count(names.RUN_COUNT, {names.ENDING: "failed"})
                 raise
             if isinstance(result, AgentResult):
-                _show_ending(span, result)
-            _show_history()
+                _record_ending(span, result)
+            _record_history()
             return result
 
 
-class _Chained(WorkflowOutboundInterceptor):
+class _RunSpanOutbound(WorkflowOutboundInterceptor):
     """Hands the first run's span on, so that the runs of a chain lie side by side in it and not one in the other."""
 
     first_run: Context | None = None
 
     def continue_as_new(self, input: ContinueAsNewInput) -> NoReturn:
-        _show_history()
+        _record_history()
         token = context.attach(self.first_run or context.get_current())
         try:
             super().continue_as_new(input)
@@ -74,7 +74,7 @@ class _Chained(WorkflowOutboundInterceptor):
             context.detach(token)
 
 
-def _show_ending(span: trace.Span, result: AgentResult) -> None:
+def _record_ending(span: trace.Span, result: AgentResult) -> None:
     span.set_attribute(names.ENDING, result.termination.reason)
     span.set_attribute(names.ITERATIONS, result.iterations)
     span.set_attribute(names.INPUT_TOKENS, result.usage.input_tokens)
@@ -88,7 +88,7 @@ def _show_ending(span: trace.Span, result: AgentResult) -> None:
     record(names.RUN_DURATION, result.duration_s, {names.ENDING: result.termination.reason, **about, **failed})
 
 
-def _show_history() -> None:
+def _record_history() -> None:
     info = workflow.info()
     record(names.HISTORY_SIZE, info.get_current_history_size())
     record(names.HISTORY_EVENTS, info.get_current_history_length())

@@ -14,11 +14,11 @@ if TYPE_CHECKING:  # it imports the SDK's whole worker, which most commands do w
 SHUTDOWN_S = 2.0
 
 
-def _nothing(timeout_s: float) -> None:
+def _no_shutdown(timeout_s: float) -> None:
     """There is nothing to flush."""
 
 
-def _not_watched(client: "Client") -> AbstractAsyncContextManager[None]:
+def _no_metrics(client: "Client") -> AbstractAsyncContextManager[None]:
     return nullcontext()
 
 
@@ -28,8 +28,8 @@ class Telemetry:
 
     plugins: "tuple[SimplePlugin, ...]" = ()
     """For `Client.connect`; workers of that client take them over. A worker given them again would do all twice."""
-    close: Callable[[float], None] = _nothing
-    watch: "Callable[[Client], AbstractAsyncContextManager[None]]" = _not_watched
+    close: Callable[[float], None] = _no_shutdown
+    watch: "Callable[[Client], AbstractAsyncContextManager[None]]" = _no_metrics
     """What a worker keeps open while it runs: metrics of what waits for people."""
 
     def shutdown(self, timeout_s: float = SHUTDOWN_S) -> None:

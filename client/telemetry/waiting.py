@@ -12,11 +12,11 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from orga.client.runs.inbox import WAITING_RUNS
-from orga.client.server.server_errors import is_lacking, reason_of
+from orga.client.server.server_errors import error_reason, is_unsupported
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.names import WAITING, WAITING_SINCE
 
-EVERY_S = 30.0
+REFRESH_INTERVAL_S = 30.0
 MAX_RUNS = 10_000
 """That are looked at; the metrics say no more than that."""
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass
-class _Waiting:
+class _WaitingRuns:
     runs: int = 0
     oldest: datetime | None = None
 
@@ -38,7 +38,7 @@ class WaitingMetrics:
     """The gauges of one worker, as they were when visibility was last asked."""
 
     def __init__(self) -> None:
-        self._known: dict[str, _Waiting] = {}
+        self._known: dict[str, _WaitingRuns] = {}
         meter = get_meter(names.SCOPE, schema_url=names.SCHEMA_URL)
         meter.create_observable_gauge(
             names.WAITING_RUNS, [self._runs], unit="{run}", description="Runs that wait for a person, by kind"
@@ -53,10 +53,10 @@ class WaitingMetrics:
         Raises:
             RPCError: The server does not list runs.
         """
-        found = {kind: _Waiting() for kind in self._known}
+        found = {kind: _WaitingRuns() for kind in self._known}
         async for run in client.list_workflows(WAITING_RUNS, limit=MAX_RUNS):
             kind = run.typed_search_attributes.get(WAITING) or ""
-            found.setdefault(kind, _Waiting()).add(run.typed_search_attributes.get(WAITING_SINCE))
+            found.setdefault(kind, _WaitingRuns()).add(run.typed_search_attributes.get(WAITING_SINCE))
         self._known = found
 
     def _runs(self, options: CallbackOptions) -> Iterable[Observation]:
@@ -71,7 +71,7 @@ class WaitingMetrics:
 
 
 @asynccontextmanager
-async def waiting_metrics(client: Client, *, every_s: float = EVERY_S) -> AsyncGenerator[None]:
+async def waiting_metrics(client: Client, *, every_s: float = REFRESH_INTERVAL_S) -> AsyncGenerator[None]:
     """Keep the gauges up to date while the block runs; a server that does not answer costs a warning."""
     metrics = WaitingMetrics()
 
@@ -80,8 +80,8 @@ async def waiting_metrics(client: Client, *, every_s: float = EVERY_S) -> AsyncG
             try:
                 await metrics.look(client)
             except RPCError as error:
-                _log.warning("the server does not list what waits for people: %s", reason_of(error))
-                if is_lacking(error):
+                _log.warning("the server does not list what waits for people: %s", error_reason(error))
+                if is_unsupported(error):
                     return
             await asyncio.sleep(every_s)
 

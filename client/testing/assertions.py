@@ -27,9 +27,9 @@ class JournalCall:
 
     def __str__(self) -> str:
         """Show the call as one line."""
-        by = _by(self.rules) if self.fate != "called" else ""
+        by = _rules_text(self.rules) if self.fate != "called" else ""
         why = f": {self.reason}" if self.reason and self.fate != "called" else ""
-        return f"{self.iteration}: {self.tool} {_shown(self.arguments)} was {self.fate.replace('_', ' ')}{by}{why}"
+        return f"{self.iteration}: {self.tool} {_value_text(self.arguments)} was {self.fate.replace('_', ' ')}{by}{why}"
 
 
 def calls_in(journal: Iterable[JournalEntry]) -> list[JournalCall]:
@@ -39,17 +39,17 @@ def calls_in(journal: Iterable[JournalEntry]) -> list[JournalCall]:
         run = str(entry.data.get("run", ""))
         match entry.event:
             case "ReasoningComplete":
-                found.update(_proposed(entry, run))
+                found.update(_proposed_calls(entry, run))
             case "PolicyEvaluated":
-                _judge(found, entry, run)
+                _apply_verdicts(found, entry, run)
             case "ApprovalResolved":
-                _decide(found, entry, run)
+                _apply_decision(found, entry, run)
             case "ToolsDispatched":
-                _dispatch(found, entry, run)
+                _apply_dispatch(found, entry, run)
             case "QuestionAsked":
                 asked.add(f"{run} {entry.data.get('place')}")
             case "ObservationsCollected":
-                _leave_out(found, entry, run, asked)
+                _apply_not_started(found, entry, run, asked)
             case _:
                 pass
     return list(found.values())
@@ -66,9 +66,13 @@ def last_refusal(journal: Iterable[JournalEntry]) -> str:
                 proposed[f"{run} {place}"] = _proposal(action)
         elif entry.event == "PolicyEvaluated":
             refusals = [
-                (place, f"{_REFUSED[verdict['decision']]}{_by(verdict.get('policies', ()))}", verdict.get("reason", ""))
+                (
+                    place,
+                    f"{_REFUSED_FATES[verdict['decision']]}{_rules_text(verdict.get('policies', ()))}",
+                    verdict.get("reason", ""),
+                )
                 for place, verdict in _verdicts(entry)
-                if verdict["decision"] in _REFUSED
+                if verdict["decision"] in _REFUSED_FATES
             ]
         elif entry.event == "ApprovalResolved" and not entry.data.get("approved"):
             refusals = [(entry.data.get("place", ""), "denied", entry.data.get("reason", ""))]
@@ -80,8 +84,8 @@ def last_refusal(journal: Iterable[JournalEntry]) -> str:
 
 def _proposal(action: Mapping[str, Any]) -> str:
     if "tool" in action:
-        return f"{action['tool']} {_shown(action.get('arguments', {}))}"
-    return f"the answer {_shown(action.get('respond', ''))}"
+        return f"{action['tool']} {_value_text(action.get('arguments', {}))}"
+    return f"the answer {_value_text(action.get('respond', ''))}"
 
 
 def assert_called(
@@ -100,17 +104,17 @@ def assert_called(
         arguments: Only calls with these arguments count; others may stand beside them.
     """
     made = calls_in(journal)
-    fitting = [call for call in made if call.tool == tool and call.fate == "called" and _has(call, arguments)]
+    fitting = [call for call in made if call.tool == tool and call.fate == "called" and _has_arguments(call, arguments)]
     if (len(fitting) == times) if times is not None else fitting:
         return
-    wanted = "at least once" if times is None else _often(times)
+    wanted = "at least once" if times is None else _times_text(times)
     with_these = f" with {json.dumps(dict(arguments), ensure_ascii=False, default=str)}" if arguments else ""
     raise AssertionError(
-        f"{tool} should be called {wanted}{with_these}, was called {_often(len(fitting))}; {_told(made)}"
+        f"{tool} should be called {wanted}{with_these}, was called {_times_text(len(fitting))}; {_calls_text(made)}"
     )
 
 
-def _often(times: int) -> str:
+def _times_text(times: int) -> str:
     return "once" if times == 1 else f"{times} times"
 
 
@@ -127,19 +131,19 @@ def assert_denied(journal: Iterable[JournalEntry], tool: str, *, rule: str | Non
     if any(rule is None or rule in call.rules for call in denied):
         return
     by = "" if rule is None else f" by {rule}"
-    raise AssertionError(f"a call of {tool} should be denied{by}; {_told(made)}")
+    raise AssertionError(f"a call of {tool} should be denied{by}; {_calls_text(made)}")
 
 
-def _told(made: Sequence[JournalCall]) -> str:
+def _calls_text(made: Sequence[JournalCall]) -> str:
     return "the model called no tools" if not made else "\n".join(("the model's calls, by iteration:", *map(str, made)))
 
 
-def _has(call: JournalCall, arguments: Mapping[str, Any] | None) -> bool:
+def _has_arguments(call: JournalCall, arguments: Mapping[str, Any] | None) -> bool:
     missing = object()
     return all(call.arguments.get(name, missing) == value for name, value in (arguments or {}).items())
 
 
-def _proposed(entry: JournalEntry, run: str) -> Iterator[tuple[str, JournalCall]]:
+def _proposed_calls(entry: JournalEntry, run: str) -> Iterator[tuple[str, JournalCall]]:
     for index, action in enumerate(entry.data.get("actions", ())):
         if "tool" in action:
             known = {"call_id": action.get("call_id", "")}
@@ -147,15 +151,15 @@ def _proposed(entry: JournalEntry, run: str) -> Iterator[tuple[str, JournalCall]
             yield f"{run} {entry.iteration}.{index}", call
 
 
-_REFUSED = {"deny": "denied", "invalid": "invalid"}
+_REFUSED_FATES = {"deny": "denied", "invalid": "invalid"}
 
 
-def _judge(found: dict[str, JournalCall], entry: JournalEntry, run: str) -> None:
+def _apply_verdicts(found: dict[str, JournalCall], entry: JournalEntry, run: str) -> None:
     """Take in the gate's verdicts."""
     for place, verdict in _verdicts(entry):
-        fate = {"approval": "held", **_REFUSED}.get(verdict["decision"])
+        fate = {"approval": "held", **_REFUSED_FATES}.get(verdict["decision"])
         if fate is not None:
-            _become(found, f"{run} {place}", fate, tuple(verdict.get("policies", ())), verdict.get("reason", ""))
+            _set_fate(found, f"{run} {place}", fate, tuple(verdict.get("policies", ())), verdict.get("reason", ""))
 
 
 def _verdicts(entry: JournalEntry) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -165,35 +169,35 @@ def _verdicts(entry: JournalEntry) -> Iterator[tuple[str, Mapping[str, Any]]]:
     yield from zip(places, entry.data.get("verdicts") or [failed] * len(places), strict=False)
 
 
-def _by(rules: Sequence[str]) -> str:
+def _rules_text(rules: Sequence[str]) -> str:
     return f" by {', '.join(rules)}" if rules else ""
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
 
 
-def _decide(found: dict[str, JournalCall], entry: JournalEntry, run: str) -> None:
+def _apply_decision(found: dict[str, JournalCall], entry: JournalEntry, run: str) -> None:
     """Take in a person's no."""
     if entry.data.get("kind") == "call" and not entry.data.get("approved"):
-        _become(found, f"{run} {entry.data.get('place')}", "denied", (), entry.data.get("reason", ""))
+        _set_fate(found, f"{run} {entry.data.get('place')}", "denied", (), entry.data.get("reason", ""))
 
 
-def _dispatch(found: dict[str, JournalCall], entry: JournalEntry, run: str) -> None:
-    for key in _keys_of(found, entry, run, entry.data.get("tools", ())):
+def _apply_dispatch(found: dict[str, JournalCall], entry: JournalEntry, run: str) -> None:
+    for key in _call_keys(found, entry, run, entry.data.get("tools", ())):
         found[key] = replace(found[key], fate="called")
 
 
-def _leave_out(found: dict[str, JournalCall], entry: JournalEntry, run: str, asked: Collection[str]) -> None:
+def _apply_not_started(found: dict[str, JournalCall], entry: JournalEntry, run: str, asked: Collection[str]) -> None:
     """Take in which calls were not started; a question that was asked is one that was, however it ended."""
     unrun = [told for told in entry.data.get("outcomes", ()) if told.get("outcome") == "not_run"]
-    for key in _keys_of(found, entry, run, unrun):
+    for key in _call_keys(found, entry, run, unrun):
         if key not in asked and found[key].fate != "denied":
             found[key] = replace(found[key], fate="not_run")
 
 
-def _keys_of(
+def _call_keys(
     found: Mapping[str, JournalCall], entry: JournalEntry, run: str, told: Iterable[Mapping[str, Any]]
 ) -> list[str]:
     """Return the keys of the calls that an entry tells of, which are of its iteration."""
@@ -205,6 +209,6 @@ def _keys_of(
     ]
 
 
-def _become(found: dict[str, JournalCall], key: str, fate: str, rules: tuple[str, ...], reason: str) -> None:
+def _set_fate(found: dict[str, JournalCall], key: str, fate: str, rules: tuple[str, ...], reason: str) -> None:
     if key in found:
         found[key] = replace(found[key], fate=fate, rules=rules or found[key].rules, reason=reason)

@@ -115,11 +115,11 @@ class AtWork:
             async with asyncio.timeout(within_s):
                 result = await self._result(handle)
         except TimeoutError:
-            raise await self._find_why_not_ended(handle, f"within {within_s:g} s") from None
+            raise await self._not_ended_error(handle, f"within {within_s:g} s") from None
         except RunFailed as error:
             if TIMED_OUT not in str(error):
                 raise
-            raise await self._find_why_not_ended(handle, "until all time was skipped") from None
+            raise await self._not_ended_error(handle, "until all time was skipped") from None
         self._check_scripts()
         journal = [entry async for entry in read_journal(self.client, handle.id)]
         runs = await histories(self.client, await run_chain(self.client, handle.id))
@@ -133,14 +133,14 @@ class AtWork:
         """
         try:
             async with asyncio.timeout(within_s):
-                while not (status := await _status(handle)).waiting or not await _is_on_record(handle):
+                while not (status := await _status(handle)).waiting or not await _is_recorded(handle):
                     if status.termination is not None:
                         self._check_scripts()
                         ended = f"{handle.id} waits for nobody: it has ended ({status.termination.reason})"
-                        raise NotEnded(ended + _refusal([e async for e in read_journal(self.client, handle.id)]))
+                        raise NotEnded(ended + _refusal_line([e async for e in read_journal(self.client, handle.id)]))
                     await asyncio.sleep(BETWEEN_LOOKS_S)
         except TimeoutError:
-            raise await self._find_why_not_ended(handle, f"within {within_s:g} s") from None
+            raise await self._not_ended_error(handle, f"within {within_s:g} s") from None
         return status
 
     async def clear(self) -> None:
@@ -151,7 +151,7 @@ class AtWork:
 
     async def _result(self, handle: AgentHandle) -> AgentResult:
         """Return the result, with time skipped meanwhile; where the test server has ended the wait for it, wait on."""
-        async with _skipping(self._temporal):
+        async with _time_skipping(self._temporal):
             while True:
                 try:
                     return await handle.result()
@@ -164,14 +164,16 @@ class AtWork:
         if told:
             raise ScriptExhausted("\n".join(told))
 
-    async def _find_why_not_ended(self, handle: AgentHandle, when: str) -> NotEnded:
+    async def _not_ended_error(self, handle: AgentHandle, when: str) -> NotEnded:
         journal = [entry async for entry in read_journal(self.client, handle.id)]
         last = ", ".join(entry.event for entry in journal[-3:])
         made = "".join(f"\n{call}" for call in calls_in(journal))
-        return NotEnded(f"{handle.id} has not come so far {when}; its last events: {last}{_refusal(journal)}{made}")
+        return NotEnded(
+            f"{handle.id} has not come so far {when}; its last events: {last}{_refusal_line(journal)}{made}"
+        )
 
 
-def _refusal(journal: Sequence[JournalEntry]) -> str:
+def _refusal_line(journal: Sequence[JournalEntry]) -> str:
     """Return the last refused proposal on a line of its own, if any was refused."""
     refused = last_refusal(journal)
     return f"\nthe last refused proposal: {refused}" if refused else ""
@@ -183,7 +185,7 @@ def _as_mapping(task: AgentInput | Mapping[str, Any] | str) -> Mapping[str, Any]
     return {"task": task} if isinstance(task, str) else task
 
 
-def _skipping(temporal: WorkflowEnvironment) -> AbstractAsyncContextManager[None]:
+def _time_skipping(temporal: WorkflowEnvironment) -> AbstractAsyncContextManager[None]:
     """Let time be skipped: the SDK does it for handles of its own alone, and has no public word for it."""
     unlocked = getattr(temporal, "time_skipping_unlocked", None)
     return nullcontext() if unlocked is None or not temporal.supports_time_skipping else unlocked()
@@ -197,6 +199,6 @@ async def _status(handle: AgentHandle) -> AgentStatus:
             await asyncio.sleep(BETWEEN_LOOKS_S)
 
 
-async def _is_on_record(handle: AgentHandle) -> bool:
+async def _is_recorded(handle: AgentHandle) -> bool:
     """Return whether what a query has shown is in the history: it may see what the server has not heard of."""
     return not (await handle.describe()).raw_description.HasField("pending_workflow_task")

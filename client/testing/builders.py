@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from orga.client.config.sections import OrgaConfig
 from orga.client.errors import ConfigError
 from orga.workflows.types.input import AgentInput, parse_input
-from orga.workflows.types.record import problems
+from orga.workflows.types.record import validation_problems
 
 
 def agent_input(task: str = "do it", **given: Any) -> AgentInput:
@@ -36,7 +36,9 @@ def orga_config(text: str = "", **sections: Any) -> OrgaConfig:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"orga_config: this is no TOML: {error}") from None
     except ValidationError as error:
-        raise ConfigError("\n".join(f"orga_config: {each}" for each in problems(error, OrgaConfig))) from None
+        raise ConfigError(
+            "\n".join(f"orga_config: {each}" for each in validation_problems(error, OrgaConfig))
+        ) from None
 
 
 def permits(*tools: str, rule: str = "permitted") -> str:

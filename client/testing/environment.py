@@ -15,15 +15,15 @@ from temporalio.worker import Worker
 from orga.client.config.sections import OrgaConfig
 from orga.client.history.converter import data_converter
 from orga.client.server.locate import locate
-from orga.client.server.search_attributes import register
+from orga.client.server.search_attributes import register_missing
 from orga.client.testing.at_work import AtWork, Ran
 from orga.client.testing.fake_tools import FakeTool
-from orga.client.testing.script import Asked, ScriptedModels
+from orga.client.testing.script import ReplyingModel, ScriptedModels
 from orga.client.testing.skipping_server import skipping_server
-from orga.client.workers.application import with_our_values
+from orga.client.workers.application import with_our_converter
 from orga.client.workers.in_code import Agent, Function
 from orga.client.workers.plugin import OrgaPlugin
-from orga.client.workers.test_doubles import ModelsInPlace, StandIns, ToolInPlace
+from orga.client.workers.test_doubles import StandInModels, StandIns, StandInTool
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.tool_calls.mcp import McpServer
 
@@ -33,7 +33,7 @@ class PluginUnderTest(OrgaPlugin):
 
     _shutdown_grace = timedelta(0)
 
-    def __init__(self, models: ModelsInPlace, fakes: Sequence[ToolInPlace], **given: Any) -> None:
+    def __init__(self, models: StandInModels, fakes: Sequence[StandInTool], **given: Any) -> None:
         super().__init__(**given)
         self._stand_ins = StandIns(models, fakes)
 
@@ -41,7 +41,7 @@ class PluginUnderTest(OrgaPlugin):
 BUILD = "test"
 """Without one the SDK reads all modules from disk, for two seconds."""
 
-_QUICK = [
+_FAST_SERVER_FLAGS = [
     "--dynamic-config-value",
     "history.transferProcessorMaxPollRPS=10000",
     "--dynamic-config-value",
@@ -78,7 +78,7 @@ class Environment:
     async def worker(
         self,
         *,
-        model: Asked | Mapping[str, Asked],
+        model: ReplyingModel | Mapping[str, ReplyingModel],
         agents: Sequence[Agent] = (),
         tools: Sequence[Function] = (),
         fakes: Sequence[FakeTool] = (),
@@ -141,7 +141,7 @@ class Environment:
         agent: Agent | str | None,
         task: AgentInput | Mapping[str, Any] | str,
         *,
-        model: Asked | Mapping[str, Asked],
+        model: ReplyingModel | Mapping[str, ReplyingModel],
         agents: Sequence[Agent] = (),
         settings: Mapping[str, Any] | None = None,
         **given: Any,
@@ -181,11 +181,11 @@ async def environment(
         ServerUnavailable: It cannot be had; the text says what was tried and what to do.
     """
     if time_skipping:
-        async with skipping_server(with_our_values(data_converter)) as found:
+        async with skipping_server(with_our_converter(data_converter)) as found:
             yield Environment(found)
         return
-    async with local_server(with_our_values(data_converter)) as found:
-        await register(found.client)
+    async with local_server(with_our_converter(data_converter)) as found:
+        await register_missing(found.client)
         yield Environment(found)
 
 
@@ -194,6 +194,6 @@ async def local_server(converter: DataConverter = data_converter) -> AsyncGenera
     """Start the server that `orga` runs on, in memory."""
     executable = await locate(lambda _: None)
     async with await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]
-        dev_server_existing_path=str(executable), data_converter=converter, dev_server_extra_args=_QUICK
+        dev_server_existing_path=str(executable), data_converter=converter, dev_server_extra_args=_FAST_SERVER_FLAGS
     ) as found:
         yield found

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from orga.activities.adapters.tools.python_function import settled
+from orga.activities.adapters.tools.python_function import awaited_output
 from orga.activities.ports import Tool, ToolContext, ToolError
 from orga.workflows.types.tool_calls.tools import Effect, ToolOptions, ToolOutput, ToolSpec
 
@@ -71,16 +71,16 @@ class FakeTool:
         """Record the call and do what was written down."""
         self.calls.append(arguments)
         self.contexts.append(context)
-        value = self._said(arguments, context)
+        value = self._result_for(arguments, context)
         if isinstance(value, Exception):
             raise value
-        return await settled(self.name, value)
+        return await awaited_output(self.name, value)
 
     def in_place_of(self, spec: ToolSpec) -> Tool:
         """Return it as a tool of another definition, under its own options."""
-        return _InPlace(self, spec.with_options(spec.options.with_overrides(self.spec.options)))
+        return _FakeInPlace(self, spec.with_options(spec.options.with_overrides(self.spec.options)))
 
-    def _said(self, arguments: dict[str, Any], context: ToolContext) -> Any:
+    def _result_for(self, arguments: dict[str, Any], context: ToolContext) -> Any:
         if callable(self.body):
             return self.body(arguments, context)
         if isinstance(self.body, str | Exception):
@@ -89,7 +89,7 @@ class FakeTool:
 
 
 @dataclass(frozen=True)
-class _InPlace:
+class _FakeInPlace:
     """A fake tool, offered as the one that it stands in for."""
 
     fake: FakeTool

@@ -14,7 +14,7 @@ from orga.client.journal.file import read_journal_file
 from orga.client.journal.reading import read_journal
 from orga.client.runs.agents import AgentHandle
 from orga.client.testing.recorded import recorded_history
-from orga.client.workers.application import with_our_values
+from orga.client.workers.application import with_our_converter
 from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.types.status import JournalEntry
 
@@ -45,16 +45,16 @@ async def journal_of(
     if not isinstance(run, WorkflowHistory) and Path(run).suffix == ".jsonl":
         return list(read_journal_file(Path(run)).entries)
     history = run if isinstance(run, WorkflowHistory) else recorded_history(Path(run))
-    return await _fold(values_in(history, with_our_values(data_converter), namespace), history.events)
+    return await _fold(values_in(history, with_our_converter(data_converter), namespace), history.events)
 
 
 async def _fold(values: RunValues, events: Iterable[HistoryEvent]) -> list[JournalEntry]:
     fold, found = JournalFold(), list[JournalEntry]()
-    async for happening in read_events(values, _each(events)):
+    async for happening in read_events(values, _as_async(events)):
         found += fold.feed(happening)
     return found
 
 
-async def _each(events: Iterable[HistoryEvent]) -> AsyncGenerator[HistoryEvent]:
+async def _as_async(events: Iterable[HistoryEvent]) -> AsyncGenerator[HistoryEvent]:
     for event in events:
         yield event

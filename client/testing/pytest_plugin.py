@@ -18,7 +18,7 @@ def orga_environment() -> Generator["Environment"]:
     """
     from orga.client.testing.environment import environment
 
-    yield from _kept(environment)
+    yield from _entered_in_thread(environment)
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +28,7 @@ def orga_local_environment() -> Generator["Environment"]:
 
     from orga.client.testing.environment import environment
 
-    yield from _kept(partial(environment, time_skipping=False))
+    yield from _entered_in_thread(partial(environment, time_skipping=False))
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def scripted_model(request: pytest.FixtureRequest) -> Generator[Callable[..., "S
         assert not left, "; ".join(left)
 
 
-def _kept(start: Callable[[], Any]) -> Generator["Environment"]:
+def _entered_in_thread(start: Callable[[], Any]) -> Generator["Environment"]:
     """Enter and leave a context in a thread and a loop of its own."""
     import asyncio
     from concurrent.futures import ThreadPoolExecutor

@@ -6,7 +6,9 @@ from temporalio.client import WorkflowHistory
 
 from orga.client.errors import OrgaError
 
-HOW = "save one in the Temporal UI (Download), or with: temporal workflow show --workflow-id ID --output json > FILE"
+NO_HISTORY_HINT = (
+    "save one in the Temporal UI (Download), or with: temporal workflow show --workflow-id ID --output json > FILE"
+)
 
 
 class NoHistory(OrgaError):
@@ -24,8 +26,8 @@ def recorded_history(path: Path) -> WorkflowHistory:
     except OSError as error:
         raise NoHistory(f"{path} cannot be read: {error.strerror}") from None
     except Exception as error:  # whatever the parser of protocol buffers makes of it
-        raise NoHistory(f"{path} holds no history ({type(error).__name__}); {HOW}") from None
+        raise NoHistory(f"{path} holds no history ({type(error).__name__}); {NO_HISTORY_HINT}") from None
     if not history.events:
-        raise NoHistory(f"{path} holds no events; {HOW}")
+        raise NoHistory(f"{path} holds no events; {NO_HISTORY_HINT}")
     started = history.events[0].workflow_execution_started_event_attributes
     return WorkflowHistory(started.workflow_id or path.stem, history.events)  # ids of children are made of it

@@ -48,14 +48,14 @@ class LastTask:
     @property
     def plugin(self) -> SimplePlugin:
         """The last plugin of a replayer, which shows its tasks."""
-        return _Watching(self)
+        return _TaskObserverPlugin(self)
 
     def see(self, activation: WorkflowActivation, completion: WorkflowActivationCompletion) -> None:
         """Take in a task, and what workflow code made of it; an eviction is none."""
         if all(job.HasField("remove_from_cache") for job in activation.jobs):
             return
         self.events_before = activation.history_length
-        self.commands = [_shown(command) for command in completion.successful.commands]
+        self.commands = [_command_text(command) for command in completion.successful.commands]
         failed = completion.failed.failure
         where = _LINE.findall(failed.stack_trace)
         self.failure = failed.message + (f" ({where[-1][0]}:{where[-1][1]})" if where else "")
@@ -67,35 +67,37 @@ def difference_from(history: WorkflowHistory, last: LastTask, failure: Exception
         return f"behind event {last.events_before} the code of today fails: {last.failure}"
     found = _MESSAGE.search(str(failure))
     said = one_line(found.group(1) if found else str(failure), MESSAGE_CHARS)
-    event = _first_differing(history.events, last, said)
+    event = _first_differing_event(history.events, last, said)
     there = (
-        f"behind event {last.events_before}" if event is None else f"event {event.event_id}, {_told(event)}, differs"
+        f"behind event {last.events_before}"
+        if event is None
+        else f"event {event.event_id}, {_event_text(event)}, differs"
     )
     does = ", ".join(last.commands) or "nothing"
     return f"{there}: the code of today does {does} in this task ({said})"
 
 
-def _first_differing(events: Sequence[HistoryEvent], last: LastTask, said: str) -> HistoryEvent | None:
+def _first_differing_event(events: Sequence[HistoryEvent], last: LastTask, said: str) -> HistoryEvent | None:
     """Return the event that the SDK names by its number, or the first of the task's that bears the name it tells."""
     if number := _NUMBER.search(said):
         return next((event for event in events if event.event_id == int(number.group(1))), None)
     names = set(_NAME.findall(said))
-    return next((e for e in events if e.event_id > last.events_before and names & set(_names_in(e))), None)
+    return next((e for e in events if e.event_id > last.events_before and names & set(_event_names(e))), None)
 
 
-def _told(event: HistoryEvent) -> str:
+def _event_text(event: HistoryEvent) -> str:
     kind = EventType.Name(event.event_type).removeprefix("EVENT_TYPE_").title().replace("_", "")
-    return " ".join((kind, *_names_in(event)[:1]))
+    return " ".join((kind, *_event_names(event)[:1]))
 
 
-def _names_in(event: HistoryEvent) -> list[str]:
+def _event_names(event: HistoryEvent) -> list[str]:
     """Return what the event is about: the activity, the child workflow, the ids of either."""
     attributes = getattr(event, event.WhichOneof("attributes") or "", None)
     found = [getattr(attributes, key, "") for key in _NAMES]
     return [str(getattr(each, "name", each)) for each in found if getattr(each, "name", each)]
 
 
-def _shown(command: Any) -> str:
+def _command_text(command: Any) -> str:
     kind = command.WhichOneof("variant")
     value = getattr(command, kind)
     name = next(
@@ -104,7 +106,7 @@ def _shown(command: Any) -> str:
     return f"{kind} {name}".strip()
 
 
-class _Watching(SimplePlugin):
+class _TaskObserverPlugin(SimplePlugin):
     """Puts a watched runner around each of a replayer's, also that of workflows without a sandbox."""
 
     def __init__(self, last: LastTask) -> None:
@@ -148,7 +150,7 @@ async def replay(
         ReplayDiffers: Naming the first event that differs, and what the code does in its place.
         OrgaError: There is no history, or a workflow of a kind that is not among these.
     """
-    found = await _histories(recorded)
+    found = await _named_histories(recorded)
     if client := _client_of(recorded):
         data_converter, namespace = client.data_converter, client.namespace
     ours = [] if any(isinstance(each, OrgaPlugin) for each in plugins) else [OrgaPlugin(config=OrgaConfig())]
@@ -175,7 +177,7 @@ def _client_of(recorded: Recorded) -> Client | None:
     return recorded._client if isinstance(recorded, WorkflowHandle) else None
 
 
-async def _histories(recorded: Recorded) -> list[tuple[str, WorkflowHistory]]:
+async def _named_histories(recorded: Recorded) -> list[tuple[str, WorkflowHistory]]:
     """Return the histories, each with what to call it."""
     if isinstance(recorded, WorkflowHistory):
         return [(recorded.workflow_id, recorded)]
@@ -184,10 +186,10 @@ async def _histories(recorded: Recorded) -> list[tuple[str, WorkflowHistory]]:
         return [(recorded.id, run.history) for run in runs]
     if isinstance(recorded, WorkflowHandle):
         return [(recorded.id, await recorded.fetch_history())]
-    return _read(Path(recorded))
+    return _read_histories(Path(recorded))
 
 
-def _read(path: Path) -> list[tuple[str, WorkflowHistory]]:
+def _read_histories(path: Path) -> list[tuple[str, WorkflowHistory]]:
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
         raise NoHistory(f"{path} has no *.json files: save histories there")

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 from pydantic_core import to_json
 
 from orga.activities.ports import ModelError, ModelProvider, ModelRequest
-from orga.workflows.decisions.conversation import MIN_ESTIMATE, tokens_in, tokens_of
+from orga.workflows.decisions.conversation import MIN_ESTIMATE, estimated_message_tokens, estimated_tokens
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.text import MEANING, one_line, undelimited
+from orga.workflows.types.text import DELIMITER_MEANING, one_line, undelimited_text
 from orga.workflows.types.usage import Usage
 
 Step = Reply | Exception | Callable[[ModelRequest], Reply | Awaitable[Reply]]
@@ -27,11 +27,11 @@ class ScriptExhausted(AssertionError):
     """A run asked a scripted model more often than its script has steps."""
 
 
-Counted = Usage | Mapping[str, int]
+UsageLike = Usage | Mapping[str, int]
 """Tokens of one model call, as `Usage` or as its fields: `{"input_tokens": 900}`."""
 
 
-def answers(text: str = "done", *, usage: Counted = USAGE, **fields: Any) -> Reply:
+def answers(text: str = "done", *, usage: UsageLike = USAGE, **fields: Any) -> Reply:
     """Return a final answer.
 
     Args:
@@ -47,7 +47,7 @@ def calls(
     arguments: Mapping[str, Any] | None = None,
     reply_text: str = "",
     reply_cost_usd: float | None = None,
-    reply_usage: Counted = USAGE,
+    reply_usage: UsageLike = USAGE,
     **named: Any,
 ) -> Reply:
     """Return a reply that calls tools: `calls("search", q="lamps")`.
@@ -62,7 +62,7 @@ def calls(
     """
     given = {**(arguments or {}), **named}
     made = (ToolCall(call_id=f"{name}_{index}", name=name, arguments=given) for index, name in enumerate(tools))
-    reply = _calling(made, reply_text, _usage(reply_usage))
+    reply = _calls_reply(made, reply_text, _usage(reply_usage))
     return reply if reply_cost_usd is None else reply.with_cost(reply_cost_usd)
 
 
@@ -73,7 +73,7 @@ def together(*replies: Reply) -> Reply:
     """
     made = (call for reply in replies for call in reply.calls)
     numbered = (ToolCall(call_id=f"{c.name}_{n}", name=c.name, arguments=c.arguments) for n, c in enumerate(made))
-    reply = _calling(numbered, "\n".join(reply.text for reply in replies if reply.text), _added(replies))
+    reply = _calls_reply(numbered, "\n".join(reply.text for reply in replies if reply.text), _total_usage(replies))
     costs = [each.cost_usd for each in replies if each.cost_usd is not None]
     return reply.with_cost(sum(costs)) if costs else reply
 
@@ -111,26 +111,26 @@ class ScriptedModel:
             ModelError: Behind the end of the script, saying what was asked.
         """
         self.given.append(request)
-        request = bare(request)
+        request = unframed_request(request)
         self.seen.append(request)
-        step = self._due(request)
+        step = self._next_step(request)
         try:
             await asyncio.sleep(self._delay_s)
-            reply = await _said(step, request)
+            reply = await _step_reply(step, request)
         except asyncio.CancelledError:
             self.cancelled.set()
             raise
         on_text(reply.text)
-        return _taught_nothing(reply, request)
+        return _without_input_count(reply, request)
 
-    def _due(self, request: ModelRequest) -> Step:
+    def _next_step(self, request: ModelRequest) -> Step:
         number = len(self.seen)
         if number <= len(self._steps):
             return self._steps[number - 1]
         if self._repeats and self._steps:
             return self._steps[-1]
         self.exhausted = (
-            f"the script has {len(self._steps)} steps, and the model was asked once more: {_asked(request)}"
+            f"the script has {len(self._steps)} steps, and the model was asked once more: {_request_text(request)}"
         )
         raise ModelError("InvalidRequest", self.exhausted, retryable=False)
 
@@ -140,7 +140,7 @@ def scripted(*steps: Step, repeats: bool = False, delay_s: float = 0.0) -> Scrip
     return ScriptedModel(steps, repeats=repeats, delay_s=delay_s)
 
 
-class Asked(Protocol):
+class ReplyingModel(Protocol):
     """Whatever replies; `ScriptedModel`, or a provider of one's own."""
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
@@ -151,7 +151,7 @@ class Asked(Protocol):
 class ScriptedModels:
     """Stands in for all models: one for every name, or one for each of some names."""
 
-    def __init__(self, given: Asked | Mapping[str, Asked]) -> None:
+    def __init__(self, given: ReplyingModel | Mapping[str, ReplyingModel]) -> None:
         self._by_name: dict[str, ModelProvider] = {**given} if isinstance(given, Mapping) else {}
         self._one: ModelProvider | None = None if isinstance(given, Mapping) else given
 
@@ -187,24 +187,24 @@ class ScriptedModels:
         return True
 
 
-def bare(request: ModelRequest) -> ModelRequest:
+def unframed_request(request: ModelRequest) -> ModelRequest:
     """Return the request without what stands around tool results, and without the line that explains it."""
     messages = (
-        m.with_text(undelimited(m.text)) if m.role == "tool" and sum(m.ours) < len(m.text) else m
+        m.with_text(undelimited_text(m.text)) if m.role == "tool" and sum(m.ours) < len(m.text) else m
         for m in request.messages
     )
-    return replace(request, messages=tuple(messages), system=tuple(s for s in request.system if s != MEANING))
+    return replace(request, messages=tuple(messages), system=tuple(s for s in request.system if s != DELIMITER_MEANING))
 
 
-def _calling(made: Iterable[ToolCall], text: str, usage: Usage) -> Reply:
+def _calls_reply(made: Iterable[ToolCall], text: str, usage: Usage) -> Reply:
     return Reply.of(text, calls=tuple(made), finish="tool_calls", usage=usage)
 
 
-def _usage(counted: Counted) -> Usage:
+def _usage(counted: UsageLike) -> Usage:
     return counted if isinstance(counted, Usage) else Usage.model_validate(counted, extra="forbid")
 
 
-def _added(replies: Sequence[Reply]) -> Usage:
+def _total_usage(replies: Sequence[Reply]) -> Usage:
     stated = [reply.usage for reply in replies if reply.usage is not USAGE]
     if not stated:
         return USAGE
@@ -216,28 +216,30 @@ def _added(replies: Sequence[Reply]) -> Usage:
     )
 
 
-def _taught_nothing(reply: Reply, request: ModelRequest) -> Reply:
+def _without_input_count(reply: Reply, request: ModelRequest) -> Reply:
     """Return the reply with its made-up count as one of output alone, if a run would learn from that of the input.
 
     100 tokens for a request of thousands would have it take its model for one that counts half of what it estimates.
     """
     if reply.usage is not USAGE:
         return reply
-    estimate = tokens_in(request.messages) + sum(tokens_of(len(text.encode())) for text in request.system)
-    estimate += sum(tokens_of(len(to_json((t.name, t.description, t.parameters)))) for t in request.tools)
+    estimate = estimated_message_tokens(request.messages) + sum(
+        estimated_tokens(len(text.encode())) for text in request.system
+    )
+    estimate += sum(estimated_tokens(len(to_json((t.name, t.description, t.parameters)))) for t in request.tools)
     if estimate < MIN_ESTIMATE:
         return reply
     return reply.with_differences(usage=Usage(output_tokens=USAGE.input_tokens + USAGE.output_tokens))
 
 
-def _asked(request: ModelRequest) -> str:
+def _request_text(request: ModelRequest) -> str:
     last = request.messages[-1] if request.messages else None
     said = "nothing" if last is None else f"{last.role}: {one_line(last.text, SHOWN_CHARS)!r}"
     offered = ", ".join(tool.name for tool in request.tools) or "none"
     return f"{len(request.messages)} messages, the last {said}; tools: {offered}"
 
 
-async def _said(step: Step, request: ModelRequest) -> Reply:
+async def _step_reply(step: Step, request: ModelRequest) -> Reply:
     if isinstance(step, Exception):
         raise step
     reply = step if isinstance(step, Reply) else step(request)

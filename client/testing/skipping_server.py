@@ -59,27 +59,27 @@ async def skipping_server(converter: DataConverter = data_converter) -> AsyncGen
     Raises:
         ServerUnavailable: With what failed in each way, and what to do.
     """
-    async with await _started(converter) as environment:
+    async with await _start_first_found(converter) as environment:
         yield environment
 
 
-async def _started(converter: DataConverter) -> WorkflowEnvironment:
+async def _start_first_found(converter: DataConverter) -> WorkflowEnvironment:
     """Start the one that is named, on PATH, in our cache, downloaded by the SDK, or fetched by Maven."""
-    if found := _present():
-        return await _start(found, converter)
+    if found := _find_executable():
+        return await _start_executable(found, converter)
     failures: list[str] = []
     try:
-        return await _start(None, converter)
+        return await _start_executable(None, converter)
     except RuntimeError as failure:
         failures.append(f"its download failed: {failure}")
     try:
-        return await _start(await asyncio.to_thread(fetch_with_maven), converter)
+        return await _start_executable(await asyncio.to_thread(fetch_with_maven), converter)
     except (OSError, RuntimeError, subprocess.SubprocessError) as failure:
         failures.append(f"Java has none: {failure}")
     raise ServerUnavailable(f"there is no time-skipping test server here ({'; '.join(failures)})", REMEDY)
 
 
-async def _start(executable: Path | None, converter: DataConverter) -> WorkflowEnvironment:
+async def _start_executable(executable: Path | None, converter: DataConverter) -> WorkflowEnvironment:
     folder = cache_folder() / "bin"
     folder.mkdir(parents=True, exist_ok=True)
     return await WorkflowEnvironment.start_time_skipping(
@@ -90,7 +90,7 @@ async def _start(executable: Path | None, converter: DataConverter) -> WorkflowE
     )
 
 
-def _present() -> Path | None:
+def _find_executable() -> Path | None:
     if named := os.environ.get(VARIABLE):
         path = user_path(named)
         if not (path.is_file() and os.access(path, os.X_OK)):
@@ -98,12 +98,12 @@ def _present() -> Path | None:
         return path
     if found := installed_program(COMMAND):
         return Path(found)
-    return fetched() if installed_program("java") else None
+    return fetched_launcher() if installed_program("java") else None
 
 
-def fetched() -> Path | None:
+def fetched_launcher() -> Path | None:
     """Return the command that `fetch_with_maven` has made, if it has."""
-    launcher = _folder() / COMMAND
+    launcher = _cache_folder() / COMMAND
     return launcher if launcher.exists() else None
 
 
@@ -116,7 +116,7 @@ def fetch_with_maven() -> Path:
     for command in ("java", "mvn"):
         if installed_program(command) is None:
             raise RuntimeError(f"there is no `{command}`")
-    target = _folder()
+    target = _cache_folder()
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".obtain-", dir=target.parent, ignore_cleanup_errors=True) as name:
         fresh = Path(name) / target.name
@@ -149,12 +149,12 @@ def _keep_classes(folder: Path) -> None:
     order = ["java", keeping, "-XX:+UseSerialGC", "-cp", f"{folder}/lib/*", _MAIN, str(port)]
     with subprocess.Popen(order, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         deadline = time.monotonic() + STARTS_WITHIN.total_seconds()
-        while not _answers(port) and time.monotonic() < deadline and server.poll() is None:
+        while not _is_answering(port) and time.monotonic() < deadline and server.poll() is None:
             time.sleep(0.05)
         server.terminate()
 
 
-def _answers(port: int) -> bool:
+def _is_answering(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
     except OSError:
@@ -162,5 +162,5 @@ def _answers(port: int) -> bool:
     return True
 
 
-def _folder() -> Path:
+def _cache_folder() -> Path:
     return cache_folder() / f"{COMMAND}-{VERSION}"

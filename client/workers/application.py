@@ -12,16 +12,16 @@ from temporalio.worker import WorkerConfig
 
 from orga.client.errors import ConfigError
 from orga.client.history.converter import FrugalPayloadConverter
-from orga.client.workers.registered import Registered
+from orga.client.workers.registered import Registrations
 from orga.workflows.types.names import OWN_ACTIVITIES
 
-_PLAIN = (DefaultPayloadConverter, PydanticPayloadConverter)
+_PLAIN_CONVERTERS = (DefaultPayloadConverter, PydanticPayloadConverter)
 """Converters whose values ours reads and writes, too."""
 
 ON_THE_CLIENT = "Client.connect(..., plugins=[plugin])"
 
 
-def with_our_values(converter: DataConverter) -> DataConverter:
+def with_our_converter(converter: DataConverter) -> DataConverter:
     """Return the converter, writing values as ours are written; its codec, and all else that it has, stays.
 
     Raises:
@@ -30,7 +30,7 @@ def with_our_values(converter: DataConverter) -> DataConverter:
     own = converter.payload_converter_class
     if issubclass(own, FrugalPayloadConverter):
         return converter
-    if own not in _PLAIN and not _is_made_of_plain(own):
+    if own not in _PLAIN_CONVERTERS and not _is_plain(own):
         raise ConfigError(
             f"the client's payload converter {own.__qualname__} is not orga's, which its runs need; derive yours from "
             "orga.client.history.converter.FrugalPayloadConverter, or do what it does in a payload codec"
@@ -38,12 +38,12 @@ def with_our_values(converter: DataConverter) -> DataConverter:
     return replace(converter, payload_converter_class=FrugalPayloadConverter)
 
 
-def _is_made_of_plain(own: type[Any]) -> bool:
+def _is_plain(own: type[Any]) -> bool:
     """Say whether it is the one of `pydantic_data_converter`, or of another such converter of the SDK itself."""
-    return issubclass(own, _PLAIN) and own.__module__.startswith("temporalio.")
+    return issubclass(own, _PLAIN_CONVERTERS) and own.__module__.startswith("temporalio.")
 
 
-def client_of(config: WorkerConfig, plugin: Plugin) -> Client:
+def worker_client(config: WorkerConfig, plugin: Plugin) -> Client:
     """Return the client of a worker.
 
     Raises:
@@ -66,7 +66,7 @@ def client_of(config: WorkerConfig, plugin: Plugin) -> Client:
 def refuse_shared_names(
     workflows: Sequence[type[Any]],
     activities: Sequence[Callable[..., Any]],
-    ours: Registered,
+    ours: Registrations,
     in_code: Collection[str],
 ) -> None:
     """Refuse what bears a name of ours, where the application would get ours, or we what is the application's.
@@ -98,7 +98,7 @@ def refuse_shared_names(
 
 
 def _shared_activities(
-    activities: Sequence[Callable[..., Any]], ours: Registered, in_code: Collection[str]
+    activities: Sequence[Callable[..., Any]], ours: Registrations, in_code: Collection[str]
 ) -> Iterator[str]:
     taken = {_activity_name(each) for each in ours.activities}
     for each in activities:

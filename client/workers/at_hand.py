@@ -13,7 +13,7 @@ from orga.client.errors import ConfigError
 from orga.client.server.endpoint import Report
 from orga.client.workers.early_start import dismiss
 from orga.client.workers.process import WorkerFailed, WorkerProcess, start_worker
-from orga.client.workers.routing import Routing, nobody_serves, routing
+from orga.client.workers.routing import Routing, no_workers_text, routing
 
 CHECK_S = 1.0
 HEALTHY_S = 30.0
@@ -78,9 +78,9 @@ class WorkerKeeper:
             await self.stop()
         there = await routing(self._client, self._order.task_queue)
         if there is None or not there.is_served:
-            await self._start_or_say(there)
+            await self._try_start(there)
 
-    async def _start_or_say(self, there: Routing | None) -> None:
+    async def _try_start(self, there: Routing | None) -> None:
         try:
             await self._start(there)
         except (ConfigError, WorkerFailed, OSError) as error:
@@ -89,7 +89,7 @@ class WorkerKeeper:
 
     async def _start(self, there: Routing | None) -> None:
         if there is not None and there.current is not None:
-            raise WorkerFailed(nobody_serves(there.current, self._order.task_queue))
+            raise WorkerFailed(no_workers_text(there.current, self._order.task_queue))
         self._require_usable()
         self.report("starting a worker…")
         self.own = await start_worker(self._client, self._order)
@@ -98,7 +98,7 @@ class WorkerKeeper:
 
 
 @asynccontextmanager
-async def kept_worker(
+async def keep_worker(
     client: Client, order: WorkerOrder, report: Report, require_usable: Require
 ) -> AsyncGenerator[WorkerKeeper]:
     """Have a worker polling from here to the end of the block; ours is stopped there.

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from orga.activities.adapters.agents.agent_problems import agent_problems, cost_refusal
-from orga.activities.adapters.agents.agents import with_default
+from orga.activities.adapters.agents.agents import with_default_agent
 from orga.activities.adapters.agents.pipelines import pipeline_problems
 from orga.activities.adapters.agents.tiers import ChosenModels, ModelChoice
-from orga.activities.adapters.mcp.names import is_of_some_server
+from orga.activities.adapters.mcp.names import is_server_tool
 from orga.activities.adapters.mcp.settings import server_settings
 from orga.activities.adapters.models.registry import ModelRegistry, default_model
 from orga.activities.adapters.policy.ladder import PolicySettings, engine_name, policy_engine
@@ -54,7 +54,7 @@ class _Problems:
             self.add(place, error, remedy)
 
 
-def checked(config: OrgaConfig, root: Path, env: Environment) -> dict[str, Any]:
+def worker_report(config: OrgaConfig, root: Path, env: Environment) -> dict[str, Any]:
     """Return agents, tools, models, policy, problems and warnings, as JSON values.
 
     What nothing here looks at shows once all parts are made, as a worker makes them.
@@ -69,19 +69,19 @@ def checked(config: OrgaConfig, root: Path, env: Environment) -> dict[str, Any]:
         if found := writable_rules(config, root, env):
             warnings.add("rules", found.problem, found.remedy)
         tools = {name: tool.spec for name, tool in catalog.items()}
-    agents = with_default(config.agents)
+    agents = with_default_agent(config.agents)
     models = ModelRegistry(env, config.models.base_urls, prices=config.models.prices)
     choice = ModelChoice(config.models.default or default_model(env), config.models.tiers, config.goals.tiers)
-    chosen = _chosen(agents, choice, problems)
+    chosen = _chosen_models(agents, choice, problems)
     _check_tiers(config, models.check, problems)
     _check_models(chosen, models.check, problems)
     _check_costs(agents, chosen, is_priced(config.models, models), problems)
-    is_elsewhere = partial(is_of_some_server, servers=config.mcp.servers)
+    is_elsewhere = partial(is_server_tool, servers=config.mcp.servers)
     problems.found.extend(asdict(found) for found in agent_problems(agents, tools or None, is_elsewhere))
     problems.found.extend(asdict(found) for found in pipeline_problems(config.pipelines, agents))
     policy = ""
     with problems.of("policy", "correct [policy] in orga.toml"):
-        policy = _policy(policy_settings(config.policy, env))
+        policy = _policy_text(policy_settings(config.policy, env))
     with problems.of("mcp", "correct [mcp] in orga.toml, or the environment"):
         server_settings(config.mcp.servers, config.tools.options, env)
     with problems.of("notify", "correct [notify] in orga.toml, or the environment"):
@@ -98,14 +98,16 @@ def checked(config: OrgaConfig, root: Path, env: Environment) -> dict[str, Any]:
             name: {"model": agent.model or choice.default, "tools": list(agent.tools)} for name, agent in agents.items()
         },
         "tools": list(tools),
-        "models": asyncio.run(_looked_at(models, [*_asked(chosen), *_of_tiers(config)])),
+        "models": asyncio.run(_model_problems(models, [*_models_to_check(chosen), *_tier_models(config)])),
         "policy": policy,
         "problems": problems.found,
         "warnings": warnings.found,
     }
 
 
-def _chosen(agents: Mapping[str, AgentConfig], choice: ModelChoice, problems: _Problems) -> dict[str, ChosenModels]:
+def _chosen_models(
+    agents: Mapping[str, AgentConfig], choice: ModelChoice, problems: _Problems
+) -> dict[str, ChosenModels]:
     """Return the models of each agent whose models can be made out."""
     found: dict[str, ChosenModels] = {}
     for name, agent in agents.items():
@@ -121,11 +123,11 @@ def _check_tiers(config: OrgaConfig, check: Callable[[str], None], problems: _Pr
                 check(model)
 
 
-def _asked(chosen: Mapping[str, ChosenModels]) -> Iterable[str]:
+def _models_to_check(chosen: Mapping[str, ChosenModels]) -> Iterable[str]:
     return (model for models in chosen.values() for model in models.models)
 
 
-def _of_tiers(config: OrgaConfig) -> Iterable[str]:
+def _tier_models(config: OrgaConfig) -> Iterable[str]:
     tiers = config.models.tiers
     return (model for tier in tiers.configured for model in tiers.models(tier))
 
@@ -139,7 +141,7 @@ def _check_models(chosen: Mapping[str, ChosenModels], check: Callable[[str], Non
             problems.add(f"agents.{name}", models.misfit, "name another model")
 
 
-async def _looked_at(models: ModelRegistry, names: Iterable[str]) -> dict[str, str]:
+async def _model_problems(models: ModelRegistry, names: Iterable[str]) -> dict[str, str]:
     """Return why each model cannot be asked now, or ""; one that is not configured is left out."""
     found: dict[str, str] = {}
     for name in dict.fromkeys(names):
@@ -160,14 +162,14 @@ def _check_costs(
             problems.add(f"agents.{name}", problem, "no run of the agent starts before that")
 
 
-def _policy(settings: PolicySettings) -> str:
+def _policy_text(settings: PolicySettings) -> str:
     """Return who decides what may run, once it can."""
     policy_engine(settings)
     name = engine_name(settings)
-    return f"{name}: {_WHAT[name](settings)}"
+    return f"{name}: {_POLICY_TEXTS[name](settings)}"
 
 
-_WHAT: dict[str, Callable[[PolicySettings], str]] = {
+_POLICY_TEXTS: dict[str, Callable[[PolicySettings], str]] = {
     "cedar": lambda settings: f"the policies of {settings.folder}",
     "opa": lambda settings: str(settings.opa_wasm or settings.opa_url),
     "default": lambda settings: "the tools that an agent lists, and no others",

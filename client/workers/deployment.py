@@ -43,7 +43,7 @@ def digest_of(code: Iterable[tuple[str, bytes]], versions: dict[str, str]) -> st
     return b32encode(found.digest()).decode().lower()[:BUILD_CHARS]
 
 
-def version_in(deployment: str) -> WorkerDeploymentVersion:
+def deployment_version(deployment: str) -> WorkerDeploymentVersion:
     """Return the version that this process is in a deployment.
 
     Raises:
@@ -58,10 +58,10 @@ def worker_options(version: WorkerDeploymentVersion | None, runner: WorkflowRunn
         return {"build_id": build_id(), "unsandboxed_workflow_runner": runner}
     pinned = VersioningBehavior.PINNED
     config = WorkerDeploymentConfig(version, use_worker_versioning=True, default_versioning_behavior=pinned)
-    return {"deployment_config": config, "unsandboxed_workflow_runner": GoingOver(runner)}
+    return {"deployment_config": config, "unsandboxed_workflow_runner": UnpinningRunner(runner)}
 
 
-class GoingOver(WrappedRunner):
+class UnpinningRunner(WrappedRunner):
     """Lets the last workflow task of a run that continues as new say that the run is pinned no more.
 
     The command itself says so, too (`initial_versioning_behavior`), but servers up to 1.29 at least do not look there:
@@ -70,10 +70,10 @@ class GoingOver(WrappedRunner):
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         """Create the instance, which lets go of its version when its run continues as new."""
-        return _Unpinned(super().create_instance(det))
+        return _UnpinningInstance(super().create_instance(det))
 
 
-class _Unpinned(WrappedInstance):
+class _UnpinningInstance(WrappedInstance):
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
         completion = super().activate(act)
         if any(command.HasField("continue_as_new_workflow_execution") for command in completion.successful.commands):

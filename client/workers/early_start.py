@@ -13,15 +13,15 @@ from pathlib import Path
 
 from orga.client.config.worker_order import WorkerOrder
 from orga.client.server.endpoint import ServerUnavailable
-from orga.client.server.home import prepared_home
-from orga.client.server.locks import taken
+from orga.client.server.home import prepare_home
+from orga.client.server.locks import try_lock
 from orga.start import module_command
 
 KEPT_LOGS = 10
 
 
 @dataclass(frozen=True)
-class Begun:
+class EarlyWorker:
     """A worker without an order."""
 
     process: subprocess.Popen[bytes]
@@ -46,7 +46,7 @@ class Begun:
             self.log.unlink(missing_ok=True)
 
 
-_ahead: list[tuple[Begun, int]] = []
+_early_workers: list[tuple[EarlyWorker, int]] = []
 """With the lock that keeps other commands from the same."""
 
 
@@ -55,47 +55,47 @@ def begin_ahead() -> None:
 
     Of two hundred commands that start at once, one has to find out that a worker is there.
     """
-    if _ahead:
+    if _early_workers:
         return
     with suppress(OSError, ServerUnavailable):  # whoever needs it is told
-        lock = taken(prepared_home().ahead_lock)
+        lock = try_lock(prepare_home().ahead_lock)
         if lock is None:
             return
         try:
-            _ahead.append((begin(), lock))
+            _early_workers.append((start_without_order(), lock))
         except OSError:
             os.close(lock)
 
 
 def dismiss() -> None:
     """End what was begun ahead and is not needed."""
-    while _ahead:
-        begun, lock = _ahead.pop()
+    while _early_workers:
+        begun, lock = _early_workers.pop()
         begun.end()
         os.close(lock)
 
 
-def take_or_begin() -> Begun:
+def take_or_start() -> EarlyWorker:
     """Return what was begun ahead, else one that begins now."""
-    if not _ahead:
-        return begin()
-    begun, lock = _ahead.pop()
+    if not _early_workers:
+        return start_without_order()
+    begun, lock = _early_workers.pop()
     os.close(lock)
     return begun
 
 
-def begin() -> Begun:
+def start_without_order() -> EarlyWorker:
     """Begin a worker in the working directory; its output goes to a file in orga's home."""
-    folder = prepared_home().folder
+    folder = prepare_home().folder
     descriptor, draft = tempfile.mkstemp(prefix="worker-", suffix=".starting", dir=folder)
     with os.fdopen(descriptor, "wb") as log:
-        process = begin_writing(log.fileno())
+        process = start_writing_to(log.fileno())
     log = Path(draft).rename(folder / f"worker-{process.pid}.log")
     _prune(folder)
-    return Begun(process, log)
+    return EarlyWorker(process, log)
 
 
-def begin_writing(output: int | None) -> subprocess.Popen[bytes]:
+def start_writing_to(output: int | None) -> subprocess.Popen[bytes]:
     """Begin a worker that writes there; None is where this command writes, each of its two streams."""
     return subprocess.Popen(
         module_command("orga.client.workers.child"),
@@ -109,7 +109,7 @@ def begin_writing(output: int | None) -> subprocess.Popen[bytes]:
 def _prune(folder: Path) -> None:
     """Remove all but the newest logs of workers that have ended."""
     ended = [log for log in folder.glob("worker-*.log") if not _may_live(log)]
-    for old in sorted(ended, key=_written_at)[:-KEPT_LOGS]:
+    for old in sorted(ended, key=_modified_at)[:-KEPT_LOGS]:
         old.unlink(missing_ok=True)
 
 
@@ -124,7 +124,7 @@ def _may_live(log: Path) -> bool:
     return True
 
 
-def _written_at(log: Path) -> float:
+def _modified_at(log: Path) -> float:
     try:
         return log.stat().st_mtime
     except FileNotFoundError:  # another command has removed it

@@ -46,7 +46,7 @@ def bound_shutdown(worker: Worker) -> Worker:
 
 
 @contextmanager
-def ends_unbegun(worker: Worker) -> Generator[None]:
+def end_if_not_begun(worker: Worker) -> Generator[None]:
     """Let a worker be one that has ended where what stands ahead of its begin fails.
 
     `async with Worker(...)` waits for its end, which nothing but its run would tell, ahead of raising the failure; and

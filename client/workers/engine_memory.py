@@ -9,41 +9,41 @@ from temporalio.service import RPCError
 
 from orga.activities.adapters.policy.ladder import engine_name, policy_version
 from orga.activities.ports import PolicyEngine
-from orga.client.config.policy_folder import policy_place
+from orga.client.config.policy_folder import policy_location_digest
 from orga.client.config.policy_settings import policy_settings
 from orga.client.config.sections import OrgaConfig
-from orga.client.config.workplace import policy_of
+from orga.client.config.workplace import recorded_policy
 from orga.client.errors import ConfigError
 from orga.client.history.values import values_of
 from orga.client.past.aftermath import recorded_setup
-from orga.client.runs.newest import newest_of, quoted
+from orga.client.runs.newest import newest_runs, visibility_literal
 from orga.client.server.endpoint import ServerUnavailable
 from orga.client.server.home import read_table, server_home, write_table
-from orga.client.server.pollers import pollers, short_policy, shown_policy
-from orga.workflows.types.names import RUNS
+from orga.client.server.pollers import identity_policy, poller_identities, short_policy
+from orga.workflows.types.names import RUN_WORKFLOWS
 from orga.workflows.types.setup import Setup
-from orga.workflows.types.tool_calls.gate import is_weaker, judges_by, policy_text
+from orga.workflows.types.tool_calls.gate import is_same_policy, is_weaker_engine, policy_text
 
-_LOOKED_AT = 50
+_MAX_RUNS_READ = 50
 """Events: what a run works with stands at its beginning."""
 
 
 def remembered_engine(config: OrgaConfig) -> str:
     """Return the engine of the latest worker of this configuration on this machine; empty where there was none."""
-    return read_table(server_home().engines).get(_place(config), "")
+    return read_table(server_home().engines).get(_memory_key(config), "")
 
 
 def remember_engine(config: OrgaConfig, engine: str) -> None:
     """Keep it; where nothing can be kept, the runs themselves still say it."""
     with suppress(OSError, ServerUnavailable):
-        write_table(server_home().engines, read_table(server_home().engines) | {_place(config): engine})
+        write_table(server_home().engines, read_table(server_home().engines) | {_memory_key(config): engine})
 
 
 async def recorded_engine(client: Client, task_queue: str) -> str:
     """Return the engine that the latest run of a task queue began under; empty where there is none."""
     with suppress(RPCError):  # who may poll need not be allowed to list
-        for run in await newest_of(client, _on(task_queue), 1):
-            setup = await _setup_of(client, run)
+        for run in await newest_runs(client, _queue_query(task_queue), 1):
+            setup = await _read_setup(client, run)
             return setup.policy if setup else ""
     return ""
 
@@ -59,18 +59,18 @@ async def require_own_policy(client: Client, task_queue: str, own: str) -> None:
     Raises:
         ConfigError: Naming the worker or the live run with another policy.
     """
-    for identity in await pollers(client, task_queue) or ():
-        if not judges_by(short_policy(own), shown_policy(identity)):
+    for identity in await poller_identities(client, task_queue) or ():
+        if not is_same_policy(short_policy(own), identity_policy(identity)):
             raise ConfigError(
                 f"policy: worker {identity} polls task queue {task_queue!r} and judges by another policy than this "
                 "folder's. Give this folder a [temporal] task_queue of its own, or stop that worker"
             )
     with suppress(RPCError):  # as above
-        for run in await newest_of(client, _on(task_queue), LIVE_RUNS, with_ended=False):
-            wanted = await policy_of(run)
-            if not wanted and (setup := await _setup_of(client, run)) and setup.policy_place:
+        for run in await newest_runs(client, _queue_query(task_queue), LIVE_RUNS, with_ended=False):
+            wanted = await recorded_policy(run)
+            if not wanted and (setup := await _read_setup(client, run)) and setup.policy_place:
                 wanted = policy_text(setup.policy, setup.policy_place, setup.policy_version)
-            if not judges_by(own, wanted):
+            if not is_same_policy(own, wanted):
                 raise ConfigError(
                     f"policy: run {run.id} on task queue {task_queue!r} is judged by another policy than this folder. "
                     "Give this folder a [temporal] task_queue of its own; or let the run end, keep changed policies "
@@ -80,29 +80,34 @@ async def require_own_policy(client: Client, task_queue: str, own: str) -> None:
 
 def worker_policy(config: OrgaConfig, engine: PolicyEngine) -> str:
     """Return the policy of a worker, as `policy_text` does."""
-    return policy_text(engine_name(policy_settings(config.policy, {})), policy_place(config), policy_version(engine))
+    return policy_text(
+        engine_name(policy_settings(config.policy, {})), policy_location_digest(config), policy_version(engine)
+    )
 
 
 LIVE_RUNS = 20
 """The newest live runs of a task queue, whose policies are looked at."""
 
 
-def _on(task_queue: str) -> str:
-    return f"WorkflowType IN ({', '.join(map(quoted, RUNS))}) AND TaskQueue = {quoted(task_queue)}"
+def _queue_query(task_queue: str) -> str:
+    return (
+        f"WorkflowType IN ({', '.join(map(visibility_literal, RUN_WORKFLOWS))}) AND TaskQueue = "
+        f"{visibility_literal(task_queue)}"
+    )
 
 
-async def _setup_of(client: Client, run: WorkflowExecution) -> Setup | None:
+async def _read_setup(client: Client, run: WorkflowExecution) -> Setup | None:
     history = WorkflowHistory(run.id, await _first_events(client, run.id, run.run_id))
     return await recorded_setup(values_of(client, history), history.events)
 
 
-def change_of_engine(config: OrgaConfig, engine: str, before: str) -> str:
+def engine_change_text(config: OrgaConfig, engine: str, before: str) -> str:
     """Return what to say of an engine in place of the one before; empty where it is the same.
 
     Raises:
         ConfigError: It would decide less, and nobody has said so.
     """
-    if config.policy.engine is None and is_weaker(engine, before):
+    if config.policy.engine is None and is_weaker_engine(engine, before):
         lost = config.policy.dir or "the policies folder, or [policy] opa"
         raise ConfigError(
             f"policy: {before} has judged the runs here, and now {engine} would, since there are no policies; restore "
@@ -114,13 +119,13 @@ def change_of_engine(config: OrgaConfig, engine: str, before: str) -> str:
 async def _first_events(client: Client, workflow_id: str, run_id: str) -> list[HistoryEvent]:
     found: list[HistoryEvent] = []
     async for event in client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history_events(
-        page_size=_LOOKED_AT
+        page_size=_MAX_RUNS_READ
     ):
         found.append(event)
-        if len(found) == _LOOKED_AT:
+        if len(found) == _MAX_RUNS_READ:
             break
     return found
 
 
-def _place(config: OrgaConfig) -> str:
+def _memory_key(config: OrgaConfig) -> str:
     return str(config.file or Path.cwd())

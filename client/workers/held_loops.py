@@ -9,7 +9,7 @@ from orga.client.server.home import UnreadableTable, read_table, server_home, wr
 from orga.client.server.pollers import MARK, may_live, own_identity
 
 
-def remember_hold(held: object) -> None:
+def remember_blocked_loop(held: object) -> None:
     """Keep what held this process; where nothing can be kept, its log and the metric still say it."""
     with suppress(OSError, ServerUnavailable, UnreadableTable):
         there = {identity: told for identity, told in read_table(server_home().holds).items() if may_live(identity)}
@@ -17,7 +17,7 @@ def remember_hold(held: object) -> None:
         write_table(server_home().holds, there | {own_identity(os.getpid()): told})
 
 
-def hold_of(identity: str) -> str:
+def longest_block_text(identity: str) -> str:
     """Return the longest time that a worker's event loop was held, empty where nobody has told."""
     try:
         return read_table(server_home().holds).get(identity.partition(MARK)[0], "")

@@ -12,16 +12,16 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from orga.activities.adapters.agents.agent_problems import agent_problems
-from orga.activities.adapters.mcp.names import is_of_some_server
+from orga.activities.adapters.mcp.names import is_server_tool
 from orga.activities.adapters.tools.python_function import PythonFunction
 from orga.activities.ports import Tool
-from orga.client.config.known_models import misnamed
+from orga.client.config.known_models import model_name_problem
 from orga.client.config.sections import OrgaConfig, PolicyConfig
 from orga.client.errors import ConfigError
 from orga.workflows.types.agents import DEFAULT_INSTRUCTIONS, READ_ONLY_TOOLS, AgentConfig, Critic
 from orga.workflows.types.input import LoopConfig, LoopSettings
-from orga.workflows.types.record import problems
-from orga.workflows.types.tiers import PREFIX
+from orga.workflows.types.record import validation_problems
+from orga.workflows.types.tiers import TIER_PREFIX
 from orga.workflows.types.tool_calls.decision import CheckedDecision
 from orga.workflows.types.tool_calls.delegation import Delegate
 from orga.workflows.types.tool_calls.mcp import McpServer
@@ -61,8 +61,12 @@ class Agent:
         if not self.name.strip():
             raise ConfigError("Agent(name=...): give it a name, by which runs ask for it")
         for key, given in (("tools", self.tools), ("delegates", self.delegates), ("critics", self.critics)):
-            _refuse_what_is_no_list(key, given, f"Agent({self.name!r}): ")
-        if self.model is not None and not self.model.startswith(PREFIX) and (problem := misnamed(self.model)):
+            _require_list(key, given, f"Agent({self.name!r}): ")
+        if (
+            self.model is not None
+            and not self.model.startswith(TIER_PREFIX)
+            and (problem := model_name_problem(self.model))
+        ):
             raise ConfigError(f"Agent({self.name!r}): model: {problem}, or tier:NAME")
         _ = self.settings
 
@@ -79,16 +83,16 @@ class Agent:
             "critics": tuple(self.critics),
             "config": self.config,
         }
-        return _checked(AgentConfig, given, f"Agent({self.name!r})")
+        return _validated(AgentConfig, given, f"Agent({self.name!r})")
 
 
-def _refuse_what_is_no_list(key: str, given: Any, place: str = "") -> None:
+def _require_list(key: str, given: Any, place: str = "") -> None:
     """Refuse one thing in place of a list, and a generator: what it has is there once, and is read again and again."""
     if not isinstance(given, (list, tuple)):
-        raise ConfigError(f"{place}{key} takes a list; write {key}=[{_written(given)}]")
+        raise ConfigError(f"{place}{key} takes a list; write {key}=[{_example_text(given)}]")
 
 
-def _written(given: Any) -> str:
+def _example_text(given: Any) -> str:
     if isinstance(given, Agent):
         return f"Agent({given.name!r}, ...)"
     return repr(given) if isinstance(given, str) else getattr(given, "__name__", "...")
@@ -111,7 +115,7 @@ def as_tool(function: Function) -> Tool:
 
 
 @dataclass(frozen=True)
-class InCode:
+class InCodeParts:
     """All that an application gives in code."""
 
     agents: Sequence[Agent] = ()
@@ -125,8 +129,8 @@ class InCode:
         Raises:
             ConfigError: One agent, or one function, stands where a list of them belongs.
         """
-        _refuse_what_is_no_list("agents", self.agents)
-        _refuse_what_is_no_list("tools", self.tools)
+        _require_list("agents", self.agents)
+        _require_list("tools", self.tools)
 
     @property
     def is_empty(self) -> bool:
@@ -150,7 +154,7 @@ class InCode:
         """
         for agent in self.agents:
             listed = {agent.name: agent.settings}
-            found = agent_problems(listed, tools, partial(is_of_some_server, servers=servers))
+            found = agent_problems(listed, tools, partial(is_server_tool, servers=servers))
             if told := [each for each in found if each.place == f"agents.{agent.name}.tools"]:
                 raise ConfigError("\n".join(f"Agent({agent.name!r}): {each.problem}; {each.remedy}" for each in told))
 
@@ -161,14 +165,14 @@ class InCode:
             ConfigError: Two things of one name, or two policies.
         """
         file = str(config.file or "the configuration")
-        agents = _united("agent", config.agents, [(each.name, each.settings) for each in self.agents], file)
-        servers = [(name, _server(name, given)) for name, given in self.mcp_servers.items()]
-        mcp = {"servers": _united("MCP server", config.mcp.servers, servers, file)}
-        found = config.with_agents(agents).with_mcp(_checked(type(config.mcp), mcp, "mcp_servers"))
-        return found if self.policy is None else found.with_policy(_judged_by(self.policy, config.policy, file))
+        agents = _merge_tables("agent", config.agents, [(each.name, each.settings) for each in self.agents], file)
+        servers = [(name, _checked_server(name, given)) for name, given in self.mcp_servers.items()]
+        mcp = {"servers": _merge_tables("MCP server", config.mcp.servers, servers, file)}
+        found = config.with_agents(agents).with_mcp(_validated(type(config.mcp), mcp, "mcp_servers"))
+        return found if self.policy is None else found.with_policy(_folder_policy(self.policy, config.policy, file))
 
 
-def _united(what: str, of_file: Mapping[str, T], in_code: Sequence[tuple[str, T]], file: str) -> dict[str, T]:
+def _merge_tables(what: str, of_file: Mapping[str, T], in_code: Sequence[tuple[str, T]], file: str) -> dict[str, T]:
     united = dict(of_file)
     for name, each in in_code:
         if name in of_file:
@@ -179,11 +183,11 @@ def _united(what: str, of_file: Mapping[str, T], in_code: Sequence[tuple[str, T]
     return united
 
 
-def _server(name: str, given: McpServer | Mapping[str, Any]) -> McpServer:
-    return given if isinstance(given, McpServer) else _checked(McpServer, dict(given), f"mcp_servers[{name!r}]")
+def _checked_server(name: str, given: McpServer | Mapping[str, Any]) -> McpServer:
+    return given if isinstance(given, McpServer) else _validated(McpServer, dict(given), f"mcp_servers[{name!r}]")
 
 
-def _judged_by(folder: Path, said: PolicyConfig, file: str) -> PolicyConfig:
+def _folder_policy(folder: Path, said: PolicyConfig, file: str) -> PolicyConfig:
     """Return the policy of a folder; it takes the place of none, so that nobody is in doubt about what judges."""
     folder = folder.absolute()
     says_other = said.engine not in (None, "cedar") or said.opa.url or said.opa.wasm
@@ -200,8 +204,8 @@ def _judged_by(folder: Path, said: PolicyConfig, file: str) -> PolicyConfig:
 M = TypeVar("M", bound=Any)
 
 
-def _checked(kind: type[M], given: Mapping[str, Any], place: str) -> M:
+def _validated(kind: type[M], given: Mapping[str, Any], place: str) -> M:
     try:
         return kind.model_validate(given, extra="forbid")
     except ValidationError as error:
-        raise ConfigError("\n".join(f"{place}: {each}" for each in problems(error, kind))) from None
+        raise ConfigError("\n".join(f"{place}: {each}" for each in validation_problems(error, kind))) from None

@@ -48,7 +48,7 @@ def store_path(config: OrgaConfig, root: Path) -> Path:
 def _postgres_store(variable: str, env: Mapping[str, str], embedder: Embedder) -> KnowledgeStore:
     if find_spec("psycopg") is None:
         raise ValueError("knowledge.backend: \"postgres\" needs the extra: pip install 'orga[postgres]'")
-    from orga.activities.adapters.knowledge.postgres.address import address
+    from orga.activities.adapters.knowledge.postgres.address import parse_address
     from orga.activities.adapters.knowledge.postgres.store import PostgresStore
 
     dsn = env.get(variable, "").strip()
@@ -57,4 +57,4 @@ def _postgres_store(variable: str, env: Mapping[str, str], embedder: Embedder) -
             f'knowledge.backend is "postgres", but {variable} is not set in the environment; set it to the address, '
             "postgresql://user:password@host/database"
         )
-    return PostgresStore(address(dsn, variable), embedder)
+    return PostgresStore(parse_address(dsn, variable), embedder)

@@ -11,7 +11,7 @@ from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.calls.activity import error_text
 from orga.activities.gate.gate import GateActivities
 from orga.activities.ports import PolicyEngine, Tool, ToolContext, ToolError
-from orga.activities.text.sanitize import sanitized
+from orga.activities.text.sanitize import sanitized_text
 from orga.activities.text.secrets import KnownSecrets
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import ToolCall
@@ -23,7 +23,7 @@ MAX_ERROR_BYTES = 4_000
 
 
 @dataclass(frozen=True)
-class Asked:
+class LocalCall:
     """Who calls what."""
 
     agent: str
@@ -34,7 +34,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Called:
+class LocalCallResult:
     """What came of it."""
 
     ok: bool
@@ -57,13 +57,13 @@ def read_arguments(pairs: Iterable[str], parameters: Mapping[str, Any]) -> dict[
             raise ValueError(f"{pair!r} is no argument; write key=value")
         schema = properties.get(name, {})
         if schema.get("type") == "array" and not text.lstrip().startswith("["):
-            found.setdefault(name, []).append(_value(text, schema.get("items", {})))
+            found.setdefault(name, []).append(_argument_value(text, schema.get("items", {})))
         else:
-            found[name] = _value(text, schema)
+            found[name] = _argument_value(text, schema)
     return found
 
 
-def _value(text: str, schema: Mapping[str, Any]) -> Any:
+def _argument_value(text: str, schema: Mapping[str, Any]) -> Any:
     """Return what the text stands for; what cannot be read stays a text, which the schema then refuses."""
     kind = schema.get("type")
     kinds = cast("list[Any]", kind) if isinstance(kind, list) else [kind]
@@ -75,7 +75,7 @@ def _value(text: str, schema: Mapping[str, Any]) -> Any:
         return text
 
 
-async def judged(asked: Asked, engine: PolicyEngine, approver: str = "") -> Verdict:
+async def judge_call(asked: LocalCall, engine: PolicyEngine, approver: str = "") -> Verdict:
     """Return the gate's verdict; what needs a person's yes is judged once more where `approver` gives it."""
     gate = GateActivities(engine, find_argument_errors)
     request = GateRequest(
@@ -96,7 +96,7 @@ async def judged(asked: Asked, engine: PolicyEngine, approver: str = "") -> Verd
     return again.with_arguments(changed)
 
 
-async def carried_out(tool: Tool, arguments: dict[str, Any], secrets: KnownSecrets) -> Called:
+async def execute_call(tool: Tool, arguments: dict[str, Any], secrets: KnownSecrets) -> LocalCallResult:
     """Return what the tool returned or how it failed, as a model would read it."""
     context = ToolContext(call_id="local", idempotency_key=uuid4().hex, workflow_id="local")
     limit_s = tool.spec.options.timeout_s or LoopConfig().tool_timeout_s
@@ -104,13 +104,13 @@ async def carried_out(tool: Tool, arguments: dict[str, Any], secrets: KnownSecre
         async with asyncio.timeout(limit_s):
             output = await tool.call(arguments, context)
     except ToolError as error:
-        return Called(False, _fit(str(error), secrets, MAX_ERROR_BYTES), error.kind)
+        return LocalCallResult(False, _fit(str(error), secrets, MAX_ERROR_BYTES), error.kind)
     except TimeoutError:
-        return Called(False, f"{tool.spec.name} took longer than its {limit_s:g} s", "TimeLimit")
+        return LocalCallResult(False, f"{tool.spec.name} took longer than its {limit_s:g} s", "TimeLimit")
     except Exception as error:  # a run would report it, too
-        return Called(False, _fit(error_text(error), secrets, MAX_ERROR_BYTES), type(error).__name__)
-    return Called(True, _fit(output.content, secrets, tool.spec.max_result_bytes))
+        return LocalCallResult(False, _fit(error_text(error), secrets, MAX_ERROR_BYTES), type(error).__name__)
+    return LocalCallResult(True, _fit(output.content, secrets, tool.spec.max_result_bytes))
 
 
 def _fit(text: str, secrets: KnownSecrets, limit: int) -> str:
-    return clip(secrets.hidden(sanitized(clean_text(text))), limit)
+    return clip(secrets.hidden(sanitized_text(clean_text(text))), limit)

@@ -11,8 +11,8 @@ from orga.activities.adapters.models.registry import ModelRegistry, default_mode
 from orga.activities.adapters.policy.ladder import engine_name, gate_execution, policy_engine, policy_version
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.adapters.tools.catalog import ToolCatalog
-from orga.activities.adapters.tools.root import Root
-from orga.activities.adapters.webhook.sender import Link, Webhook, no_link
+from orga.activities.adapters.tools.root import FileRoot
+from orga.activities.adapters.webhook.sender import RunLink, WebhookNotifier, no_link
 from orga.activities.circuits import WorkerBreakers
 from orga.activities.deliver import DeliveryChannel
 from orga.activities.gate.gate import ArgumentErrors
@@ -21,11 +21,11 @@ from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.models.model_calls import Models
 from orga.activities.ports import Agents, Notifier, PolicyEngine, Tool, ToolSource
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
-from orga.client.config.delivery_settings import delivery_channels, told_channels
+from orga.client.config.delivery_settings import delivery_channels, run_channels
 from orga.client.config.known_models import is_priced
 from orga.client.config.mcp_servers import configured_servers
 from orga.client.config.notify_settings import ADDRESS, notify_settings
-from orga.client.config.policy_folder import policy_place
+from orga.client.config.policy_folder import policy_location_digest
 from orga.client.config.policy_settings import policy_settings
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.rules_in_use import rules_in_use
@@ -55,7 +55,7 @@ def configured_deliveries(
     """
     return delivery_channels(
         config.goals.deliveries,
-        lambda: Root(root, rules_in_use(config, root, env)),
+        lambda: FileRoot(root, rules_in_use(config, root, env)),
         lambda: store or configured_store(config, env, root),
         env,
     )
@@ -121,7 +121,7 @@ def configured_parts(
     root: Path,
     *,
     knows_attributes: bool,
-    link: Link = no_link,
+    link: RunLink = no_link,
     place: Workplace | None = None,
     in_code: Sequence[Tool] = (),
     stand_ins: StandIns | None = None,
@@ -146,7 +146,7 @@ def configured_parts(
         agent="",
         model="",
         policy=engine_name(settings),
-        policy_place=policy_place(config),
+        policy_place=policy_location_digest(config),
         build=build_id(),
         loop_version=LOOP_VERSION,
         gate_execution=gate_execution(policy),
@@ -159,7 +159,7 @@ def configured_parts(
     if webhook is not None:
         facts = facts.with_notify(config.notify.events)
     if config.goals.deliveries:
-        facts = facts.with_deliveries(told_channels(config.goals.deliveries))
+        facts = facts.with_deliveries(run_channels(config.goals.deliveries))
     agents = ConfiguredAgents(
         config.agents,
         {name: tool.spec for name, tool in tools.items()},
@@ -186,7 +186,7 @@ def configured_parts(
         source=servers,
         secrets=KnownSecrets.of_environment(env, secret_names(config), permits.texts if permits else ()),
         permits=permits,
-        notifier=Webhook(webhook, link) if webhook else None,
+        notifier=WebhookNotifier(webhook, link) if webhook else None,
         deliveries=configured_deliveries(config, root, env, store),
         knowledge=store,
         root=root,

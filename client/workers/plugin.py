@@ -31,17 +31,17 @@ from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.rules_in_use import writable_rules
 from orga.client.config.workplace import workplace
-from orga.client.connect import UpdateReasons, page_of
+from orga.client.connect import UpdateReasons, run_page
 from orga.client.errors import ConfigError
 from orga.client.runners.workflows import WORKFLOWS, SharedRunner, our_runner, sandbox_for_others
-from orga.client.server.search_attributes import are_known
-from orga.client.workers.application import client_of, refuse_shared_names, with_our_values
-from orga.client.workers.deployment import GoingOver
-from orga.client.workers.ending import SHUTDOWN_GRACE, bound_shutdown, ends_unbegun
-from orga.client.workers.engine_memory import change_of_engine, recorded_engine, require_own_policy, worker_policy
-from orga.client.workers.in_code import Agent, Function, InCode
+from orga.client.server.search_attributes import are_usable
+from orga.client.workers.application import refuse_shared_names, with_our_converter, worker_client
+from orga.client.workers.deployment import UnpinningRunner
+from orga.client.workers.ending import SHUTDOWN_GRACE, bound_shutdown, end_if_not_begun
+from orga.client.workers.engine_memory import engine_change_text, recorded_engine, require_own_policy, worker_policy
+from orga.client.workers.in_code import Agent, Function, InCodeParts
 from orga.client.workers.parts import Parts, configured_parts
-from orga.client.workers.registered import HEARTBEAT_THROTTLE, WORKFLOW_TASKS, beside, registered
+from orga.client.workers.registered import HEARTBEAT_THROTTLE, WORKFLOW_TASKS, registrations, supporting_services
 from orga.client.workers.test_doubles import StandIns
 from orga.own_code import seal
 from orga.workflows.types.setup import PrepareRequest, Setup
@@ -50,7 +50,7 @@ from orga.workflows.types.tool_calls.mcp import McpServer
 _log = logging.getLogger(__name__)
 
 
-class _AgentsOfServer:
+class _ServerAgents:
     """Agents whose runs are on a server that is asked only when the worker starts, long after its parts were made."""
 
     def __init__(self, agents: Agents) -> None:
@@ -63,13 +63,13 @@ class _AgentsOfServer:
         return setup.with_search_attributes(self.knows_attributes)
 
 
-class _Made(NamedTuple):
+class _WorkerParts(NamedTuple):
     """One worker's parts."""
 
     interceptor: Interceptor
     """By which the worker is known when it runs."""
     parts: Parts
-    agents: _AgentsOfServer
+    agents: _ServerAgents
 
 
 class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
@@ -107,7 +107,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         Raises:
             ConfigError: Something cannot be used, two things have one name, or nobody trusted the file.
         """
-        in_code = InCode(agents, tools, mcp_servers or {}, None if policy is None else Path(policy))
+        in_code = InCodeParts(agents, tools, mcp_servers or {}, None if policy is None else Path(policy))
         has_config = isinstance(config, OrgaConfig)
         if not isinstance(config, OrgaConfig):
             config = load_config(None if config is None else Path(config), named_by="config=").config
@@ -116,7 +116,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         self._functions = in_code.functions()
         self.config = in_code.beside(config)
         self.root = Path(root or self.config.tools.files.root or Path.cwd()).resolve()
-        self._made: list[_Made] = []
+        self._made: list[_WorkerParts] = []
 
     @property
     def names(self) -> list[str]:
@@ -128,7 +128,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
 
         A codec, and all else that its converter has, stays.
         """
-        config["data_converter"] = with_our_values(config.get("data_converter", DataConverter.default))
+        config["data_converter"] = with_our_converter(config.get("data_converter", DataConverter.default))
         config["interceptors"] = [*config.get("interceptors", ()), UpdateReasons()]
         return config
 
@@ -144,16 +144,16 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         Raises:
             ConfigError: The client does not have the plugin, the worker has it twice, or two things have one name.
         """
-        client = client_of(config, self)
+        client = worker_client(config, self)
         made = self._parts(client)
-        agents = _AgentsOfServer(made.agents)
+        agents = _ServerAgents(made.agents)
         parts = replace(made, agents=agents)
-        ours = registered(client, parts)
+        ours = registrations(client, parts)
         given = cast("dict[str, Any]", config)
         workflows, activities = list(given.get("workflows", ())), list(given.get("activities", ()))
         refuse_shared_names(workflows, activities, ours, {tool.spec.name for tool in self._functions})
         seal()
-        self._made.append(_Made(ours.interceptors[-1], parts, agents))
+        self._made.append(_WorkerParts(ours.interceptors[-1], parts, agents))
         given["workflows"] = [*workflows, *ours.workflows]
         given["activities"] = [*activities, *ours.activities]
         given["interceptors"] = [*given.get("interceptors", ()), *ours.interceptors]
@@ -176,29 +176,29 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             ConfigError: Policies have judged the runs of the task queue, and there are none now.
         """
         async with AsyncExitStack() as around:
-            with ends_unbegun(worker):
-                made = self._made_for(worker)
-                await self._look_around(worker, made)
-                await around.enter_async_context(beside(made.parts))
+            with end_if_not_begun(worker):
+                made = self._parts_for(worker)
+                await self._check_before_start(worker, made)
+                await around.enter_async_context(supporting_services(made.parts))
             await next(bound_shutdown(worker))
 
-    async def _look_around(self, worker: Worker, made: _Made) -> None:
+    async def _check_before_start(self, worker: Worker, made: _WorkerParts) -> None:
         """Refuse what must not begin, and warn of what may surprise.
 
         Raises:
             ConfigError: As `run_worker`.
         """
-        made.agents.knows_attributes = await are_known(worker.client, _log.warning)
+        made.agents.knows_attributes = await are_usable(worker.client, _log.warning)
         await require_own_policy(worker.client, worker.task_queue, worker_policy(self.config, made.parts.policy))
         before = await recorded_engine(worker.client, worker.task_queue)
-        if changed := change_of_engine(self.config, made.parts.engine, before):
+        if changed := engine_change_text(self.config, made.parts.engine, before):
             _log.warning(changed)
         if open_to_agents := writable_rules(self.config, self.root, os.environ):
             _log.warning("%s", open_to_agents)
 
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
         """Let a replayer replay runs of ours, too."""
-        converter = with_our_values(config.get("data_converter", DataConverter.default))
+        converter = with_our_converter(config.get("data_converter", DataConverter.default))
         config["data_converter"] = converter
         config["workflows"] = [*config.get("workflows", []), *WORKFLOWS]
         _share_runners(cast("dict[str, Any]", config), our_runner())
@@ -224,7 +224,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
                 os.environ,
                 self.root,
                 knows_attributes=True,
-                link=lambda workflow_id: page_of(ui, client.namespace, workflow_id) if ui else None,
+                link=lambda workflow_id: run_page(ui, client.namespace, workflow_id) if ui else None,
                 place=workplace(config, self.root),
                 in_code=self._functions,
                 stand_ins=self._stand_ins,
@@ -234,7 +234,7 @@ class OrgaPlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         self._in_code.refuse_unknown_tools({tool.spec.name: tool.spec for tool in parts.tools}, config.mcp.servers)
         return parts
 
-    def _made_for(self, worker: Worker) -> _Made:
+    def _parts_for(self, worker: Worker) -> _WorkerParts:
         interceptors = cast("dict[str, Any]", worker.config(active_config=True))["interceptors"]
         return next(made for made in self._made if made.interceptor in interceptors)
 
@@ -248,4 +248,4 @@ def _share_runners(config: dict[str, Any], ours: WorkflowRunner) -> None:
 def _our_runner(deployment: WorkerDeploymentConfig | None) -> WorkflowRunner:
     """Return the runner of our workflows; with deployment versions they go over as they continue as new."""
     runner = our_runner()
-    return GoingOver(runner) if deployment is not None and deployment.use_worker_versioning else runner
+    return UnpinningRunner(runner) if deployment is not None and deployment.use_worker_versioning else runner

@@ -9,10 +9,10 @@ from typing import IO
 
 from temporalio.client import Client
 
-from orga.client.config.worker_order import POLLS, WorkerOrder
+from orga.client.config.worker_order import POLLING_MESSAGE, WorkerOrder
 from orga.client.errors import OrgaError
-from orga.client.server.pollers import is_of_process, pollers
-from orga.client.workers.early_start import Begun, begin_writing, take_or_begin
+from orga.client.server.pollers import is_of_process, poller_identities
+from orga.client.workers.early_start import EarlyWorker, start_writing_to, take_or_start
 
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 15.0
@@ -58,18 +58,18 @@ class WorkerProcess:
             WorkerFailed: It ended, or took too long; with what it said last.
         """
         deadline = asyncio.get_running_loop().time() + START_TIMEOUT_S
-        while not await self._is_seen(client, task_queue):
+        while not await self._is_polling(client, task_queue):
             if (code := self.exit_code()) is not None:
-                raise WorkerFailed(f"the worker ended at its start{_how(code)}: {self._last_words()}")
+                raise WorkerFailed(f"the worker ended at its start{_exit_text(code)}: {self._last_log_line()}")
             if asyncio.get_running_loop().time() > deadline:
-                raise WorkerFailed(f"the worker does not poll after {START_TIMEOUT_S:g} s: {self._last_words()}")
+                raise WorkerFailed(f"the worker does not poll after {START_TIMEOUT_S:g} s: {self._last_log_line()}")
             await asyncio.sleep(CHECK_S)
 
-    async def _is_seen(self, client: Client, task_queue: str) -> bool:
+    async def _is_polling(self, client: Client, task_queue: str) -> bool:
         """Ask the server, and where that does not tell who polls, go by the worker's own word."""
-        there = await pollers(client, task_queue)
+        there = await poller_identities(client, task_queue)
         if there is None:
-            return POLLS in self._said()
+            return POLLING_MESSAGE in self._log_text()
         return any(is_of_process(each, self.pid) for each in there)
 
     async def stop(self) -> None:
@@ -95,11 +95,11 @@ class WorkerProcess:
                 with suppress(BrokenPipeError):  # it ended before it read its order, which closing tries to write again
                     stream.close()
 
-    def _last_words(self) -> str:
-        said = " | ".join([line.strip()[:300] for line in self._said().splitlines() if line.strip()][-3:])
+    def _last_log_line(self) -> str:
+        said = " | ".join([line.strip()[:300] for line in self._log_text().splitlines() if line.strip()][-3:])
         return f"{said or 'it said nothing'}" + (f" (log: {self.log})" if self.log else "")
 
-    def _said(self) -> str:
+    def _log_text(self) -> str:
         """Return what stands in its log; "" without one, or where somebody has removed it."""
         try:
             return self.log.read_text(errors="replace") if self.log else ""
@@ -109,14 +109,14 @@ class WorkerProcess:
 
 def spawn_worker(order: WorkerOrder) -> WorkerProcess:
     """Start a worker in the working directory; its output goes to a file in orga's home."""
-    begun = take_or_begin()
+    begun = take_or_start()
     begun.give(order)
     return WorkerProcess(begun.process, begun.log)
 
 
 def spawn_in_foreground(order: WorkerOrder, *, pipe: bool = False) -> WorkerProcess:
     """Start a worker that writes where this command does, or into a pipe."""
-    begun = Begun(begin_writing(subprocess.PIPE if pipe else None), None)
+    begun = EarlyWorker(start_writing_to(subprocess.PIPE if pipe else None), None)
     begun.give(order)
     return WorkerProcess(begun.process, None)
 
@@ -136,5 +136,5 @@ async def start_worker(client: Client, order: WorkerOrder) -> WorkerProcess:
     return worker
 
 
-def _how(code: int) -> str:
+def _exit_text(code: int) -> str:
     return f" (signal {signal.Signals(-code).name})" if code < 0 else f" (exit code {code})"

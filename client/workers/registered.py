@@ -25,7 +25,7 @@ from orga.activities.watchdog import NamedTasks, Watchdog
 from orga.client.history.events import WorkflowHistory
 from orga.client.past.shared import RunPasts
 from orga.client.runners.workflows import WORKFLOWS
-from orga.client.workers.held_loops import remember_hold
+from orga.client.workers.held_loops import remember_blocked_loop
 from orga.client.workers.parts import Parts
 
 HEARTBEAT_THROTTLE = timedelta(seconds=0.2)
@@ -37,7 +37,7 @@ hundred times as long, and one that takes ten seconds is handed to somebody else
 one that waits for a local tool holds its place."""
 
 
-class Registered(NamedTuple):
+class Registrations(NamedTuple):
     """What a worker is given."""
 
     workflows: list[type[Any]]
@@ -45,21 +45,21 @@ class Registered(NamedTuple):
     interceptors: list[Interceptor]
 
 
-def registered(client: Client, parts: Parts) -> Registered:
+def registrations(client: Client, parts: Parts) -> Registrations:
     """Return it for these parts.
 
     Raises:
         ValueError: A tool has the name of an activity of ours.
     """
     circuits = ToolCircuits(parts.breakers, [tool.spec for tool in parts.tools], parts.source)
-    return Registered(WORKFLOWS, _activities(client, parts), [NamedTasks(), circuits])
+    return Registrations(WORKFLOWS, _activities(client, parts), [NamedTasks(), circuits])
 
 
 @asynccontextmanager
-async def beside(parts: Parts) -> AsyncGenerator[None]:
+async def supporting_services(parts: Parts) -> AsyncGenerator[None]:
     """Have at work what a worker needs besides: its source of tools, its store, and the watch over its event loop."""
     try:
-        async with Watchdog(report=remember_hold).watching(), parts.source or nullcontext():
+        async with Watchdog(report=remember_blocked_loop).watching(), parts.source or nullcontext():
             yield
     finally:
         if parts.knowledge is not None:

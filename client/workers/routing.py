@@ -10,7 +10,7 @@ from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.common import WorkerDeploymentVersion as Version
 
 from orga.client.server.endpoint import Endpoint
-from orga.client.server.pollers import described, live
+from orga.client.server.pollers import describe_queue, live_pollers
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
@@ -38,19 +38,19 @@ class Routing:
 
 async def routing(client: Client, task_queue: str) -> Routing | None:
     """Return where a queue's tasks go; None where the server does not tell."""
-    answer = await described(client, task_queue)
+    answer = await describe_queue(client, task_queue)
     if answer is None:
         return None
     versioned = WorkerVersioningMode.WORKER_VERSIONING_MODE_VERSIONED
-    options = [poller.deployment_options for poller in live(answer)]
+    options = [poller.deployment_options for poller in live_pollers(answer)]
     polled = [
         Version(each.deployment_name, each.build_id) if each.worker_versioning_mode == versioned else None
         for each in options
     ]
-    return Routing(_version(answer.versioning_info.current_deployment_version), frozenset(polled))
+    return Routing(_parsed_version(answer.versioning_info.current_deployment_version), frozenset(polled))
 
 
-async def lacks_its_version(client: Client, task_queue: str, version: Version | None) -> bool:
+async def is_version_missing(client: Client, task_queue: str, version: Version | None) -> bool:
     """Return whether no worker polls of the version that a run is pinned to."""
     if version is None:
         return False
@@ -69,25 +69,29 @@ def deployment_name(text: str) -> str:
     return text
 
 
-def to_make_current(version: Version, server: Endpoint) -> str:
+def make_current_command(version: Version, server: Endpoint) -> str:
     """Return the command after which new runs come to a version."""
     where = f"--address {server.address} --namespace {quote(server.namespace)}"
     named = f"--deployment-name {version.deployment_name} --build-id {version.build_id}"
     return f"temporal worker deployment set-current-version {where} {named}"
 
 
-def nobody_serves(current: Version, task_queue: str) -> str:
+def no_workers_text(current: Version, task_queue: str) -> str:
     """Return what is said where new runs wait for a worker of the current version."""
     name = current.to_canonical_string()
     start = f"start one of that build with: orga worker --deployment {current.deployment_name}"
     return f"runs on task queue {task_queue!r} go to version {name}, of which no worker polls: {start}"
 
 
-def version_of(run: WorkflowExecutionDescription) -> Version | None:
+def pinned_version(run: WorkflowExecutionDescription) -> Version | None:
     """Return the version that a run is pinned to, if any."""
     info = run.raw_description.workflow_execution_info.versioning_info
-    return _version(info.deployment_version) if info.behavior == VersioningBehavior.VERSIONING_BEHAVIOR_PINNED else None
+    return (
+        _parsed_version(info.deployment_version)
+        if info.behavior == VersioningBehavior.VERSIONING_BEHAVIOR_PINNED
+        else None
+    )
 
 
-def _version(found: Described) -> Version | None:
+def _parsed_version(found: Described) -> Version | None:
     return Version(found.deployment_name, found.build_id) if found.build_id else None

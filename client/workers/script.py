@@ -14,12 +14,12 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from orga.client.config.known_input import refuse_here
+from orga.client.config.known_input import refuse_in_process
 from orga.client.config.policy_folder import starter_policy
 from orga.client.config.sections import OrgaConfig
-from orga.client.config.workplace import settle
+from orga.client.config.workplace import set_client_home
 from orga.client.connect import connection
-from orga.client.runs.local_worker import check_by
+from orga.client.runs.local_worker import register_check
 from orga.client.telemetry.start import telemetry
 from orga.client.workers.deployment import build_id
 from orga.client.workers.in_code import Agent, Function
@@ -72,11 +72,11 @@ async def worker(
     observed = telemetry(plugin.config.telemetry)
     try:
         async with connection(plugin.config, lambda _: None, observed.plugins, root=plugin.root) as connected:
-            mark = _mark_of_program(_names(plugin, workflows, activities)) if has_own else ""
+            mark = _program_mark(_names(plugin, workflows, activities)) if has_own else ""
             queue = task_queue or connected.task_queue + mark
             place = connected.workplace if connected.endpoint.embedded else None
-            settle(connected.client, queue, place, partial(starter_policy, plugin.config))
-            check_by(connected.client, partial(refuse_here, config=plugin.config))
+            set_client_home(connected.client, queue, place, partial(starter_policy, plugin.config))
+            register_check(connected.client, partial(refuse_in_process, config=plugin.config))
             at_work = Worker(
                 connected.client,
                 task_queue=queue,
@@ -92,7 +92,7 @@ async def worker(
         observed.shutdown()
 
 
-def _mark_of_program(names: Iterable[str]) -> str:
+def _program_mark(names: Iterable[str]) -> str:
     """Return what sets the queue of this program apart: the same whenever it is started, so that its runs go on.
 
     A program without a file of its own (a notebook, an application that `uvicorn` or `pytest` runs) is known by where

@@ -22,7 +22,7 @@ class KnownModels(Models, Protocol):
         ...
 
 
-class ModelsInPlace(KnownModels, Protocol):
+class StandInModels(KnownModels, Protocol):
     """Models that stand in for all others."""
 
     @property
@@ -31,7 +31,7 @@ class ModelsInPlace(KnownModels, Protocol):
         ...
 
 
-class ToolInPlace(Tool, Protocol):
+class StandInTool(Tool, Protocol):
     """A tool that may stand in for another."""
 
     def in_place_of(self, spec: ToolSpec) -> Tool:
@@ -43,8 +43,8 @@ class ToolInPlace(Tool, Protocol):
 class StandIns:
     """Models and tools in place of the configured ones."""
 
-    models: ModelsInPlace
-    tools: Sequence[ToolInPlace] = ()
+    models: StandInModels
+    tools: Sequence[StandInTool] = ()
 
     def among(self, tools: Mapping[str, Tool]) -> ToolCatalog:
         """Return these tools, with a stand-in in the place of each that it is called as, and all others beside them.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orga.activities.adapters.knowledge.tools import RecallKnowledge, StoreKnowledge
 from orga.activities.adapters.manifests.build import manifest_tool, secret_variables
-from orga.activities.adapters.mcp.names import server_of
+from orga.activities.adapters.mcp.names import meant_server
 from orga.activities.adapters.mcp.settings import own_options
 from orga.activities.adapters.rules import Rules
 from orga.activities.adapters.tools.catalog import ToolCatalog, builtin_tools, with_options
@@ -15,7 +15,7 @@ from orga.activities.adapters.tools.github import GitHubSettings
 from orga.activities.adapters.tools.python_function import load_function
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.activities.ports import Tool, ToolContext
-from orga.client.config.manifests import ManifestFile, manifests_of
+from orga.client.config.manifests import ManifestFile, configured_manifests
 from orga.client.config.mcp_servers import configured_servers
 from orga.client.config.sections import OrgaConfig, tool_folders
 from orga.client.config.trust.rules_in_use import rules_in_use
@@ -71,7 +71,10 @@ def worker_tools(
     functions = [(load_function(path, tool_folders(config)), path) for path in wanted.python]
     found += [WorkerTool(function, path, function.code_digest) for function, path in functions]
     found += [WorkerTool(function, IN_CODE) for function in in_code]
-    found += [WorkerTool(_of_manifest(file, config, root, env, rules), str(file.path)) for file in manifests_of(config)]
+    found += [
+        WorkerTool(_manifest_tool(file, config, root, env, rules), str(file.path))
+        for file in configured_manifests(config)
+    ]
     known = {each.tool.spec.name for each in found}
     found += [WorkerTool(tool, IN_CODE) for tool in stand_ins if tool.spec.name not in known]
     options = own_options(wanted.options, config.mcp.servers, [each.tool.spec.name for each in found])
@@ -81,10 +84,10 @@ def worker_tools(
 
 def manifest_secrets(config: OrgaConfig) -> list[str]:
     """Return the variables of the environment that hold credentials, by the manifests that the config names."""
-    return [name for file in manifests_of(config) for name in secret_variables(file.manifest)]
+    return [name for file in configured_manifests(config) for name in secret_variables(file.manifest)]
 
 
-def _of_manifest(file: ManifestFile, config: OrgaConfig, root: Path, env: Mapping[str, str], rules: Rules) -> Tool:
+def _manifest_tool(file: ManifestFile, config: OrgaConfig, root: Path, env: Mapping[str, str], rules: Rules) -> Tool:
     try:
         return manifest_tool(file.manifest, root, env, config.tools.web.allow_hosts, rules)
     except ValueError as error:
@@ -112,13 +115,13 @@ async def available_tools(
             if missing and missing.for_now:
                 say(missing.why)
         yield own + [
-            WorkerTool(_Offered(spec, tool), f"MCP server {server_of(name, config.mcp.servers)}")
+            WorkerTool(_OfferedTool(spec, tool), f"MCP server {meant_server(name, config.mcp.servers)}")
             for name, spec in found.items()
             if (tool := servers.tool(name, spec.digest))
         ]
 
 
-class _Offered:
+class _OfferedTool:
     """A server's tool with the definition that it has now."""
 
     def __init__(self, spec: ToolSpec, tool: Tool) -> None:

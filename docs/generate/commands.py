@@ -6,8 +6,14 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
 from docs.generate.source import in_cell
-from orga.client.cli.commands import COMMANDS, loaded
-from orga.client.cli.exit_codes import CODES, COMMON, OF_COMMANDS, WITHOUT_SERVER, ExitCode
+from orga.client.cli.commands import COMMANDS, load_command
+from orga.client.cli.exit_codes import (
+    COMMAND_EXIT_CODES,
+    COMMANDS_WITHOUT_SERVER,
+    COMMON_EXIT_CODES,
+    EXIT_CODE_MEANINGS,
+    ExitCode,
+)
 
 
 def commands_page() -> str:
@@ -17,17 +23,17 @@ def commands_page() -> str:
         "The result of a command stands on stdout, everything else on stderr; `--json` prints one that scripts can read.\n"
         "`orga COMMAND --help` says the same.\n\n"
         "## Exit codes\n\n| code | name | means |\n|---|---|---|",
-        *(f"| {code.value} | `{code.name}` | {CODES[code]} |" for code in ExitCode),
+        *(f"| {code.value} | `{code.name}` | {EXIT_CODE_MEANINGS[code]} |" for code in ExitCode),
         "| 130, 143 | | Ctrl-C or SIGTERM ended the command; a run goes on |",
         "| 141 | | who read its output has gone |",
         "",
-        f"{_listed(COMMON)} are those of every command, {ExitCode.NO_SERVER.value} is one of those that ask a Temporal "
+        f"{_listed(COMMON_EXIT_CODES)} are those of every command, {ExitCode.NO_SERVER.value} is one of those that ask a Temporal "
         "server. Where a command has more, or one means something of its own, that stands there.\n",
     ]
     for panel, commands in COMMANDS.items():
         parts.append(f"## {panel}\n")
         for command in commands:
-            parts += _command(f"orga {command.name}", loaded(command.name, command.place))
+            parts += _command(f"orga {command.name}", load_command(command.name, command.place))
     return "\n".join(parts)
 
 
@@ -36,7 +42,7 @@ def names() -> list[str]:
     found: list[str] = []
     for commands in COMMANDS.values():
         for command in commands:
-            target = loaded(command.name, command.place)
+            target = load_command(command.name, command.place)
             inner = getattr(target, "commands", {})
             found += [f"{command.name} {name}" for name in inner] if inner else [command.name]
     return found
@@ -60,14 +66,14 @@ def _command(name: str, command: Any) -> Iterator[str]:
         yield "| option | default | meaning |\n|---|---|---|"
         yield "\n".join(map(_option, options)) + "\n"
     of = name.removeprefix("orga ")
-    told = "".join(f"; {code.value} {means}" for code, means in sorted(OF_COMMANDS.get(of, {}).items()))
+    told = "".join(f"; {code.value} {means}" for code, means in sorted(COMMAND_EXIT_CODES.get(of, {}).items()))
     yield f"Exit codes: {_listed(codes_of(of))}{told}.\n"
 
 
 def codes_of(command: str) -> list[ExitCode]:
     """Return the codes that a command may end with."""
-    of_server = () if command in WITHOUT_SERVER else (ExitCode.NO_SERVER,)
-    return sorted({*COMMON, *of_server, *OF_COMMANDS.get(command, {})})
+    of_server = () if command in COMMANDS_WITHOUT_SERVER else (ExitCode.NO_SERVER,)
+    return sorted({*COMMON_EXIT_CODES, *of_server, *COMMAND_EXIT_CODES.get(command, {})})
 
 
 def _listed(codes: Sequence[ExitCode]) -> str:

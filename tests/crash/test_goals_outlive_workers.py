@@ -9,10 +9,10 @@ import pytest
 from temporalio.client import Client
 
 from orga.workflows.types.goals.deliveries import DeliveryKind
-from tests.support.crash.stage import NEVER, PATIENCE, everyone
+from tests.support.crash.stage import NEVER, PATIENCE, all_tools
 from tests.support.crash.worker import CrashWorker, Fate
 from tests.support.model.goals import SteadyModel
-from tests.support.runs.loop import check_tasks, histories_of, replayed
+from tests.support.runs.loop import check_replay, check_tasks, histories_of
 
 
 @pytest.mark.parametrize("moment", ["goal_plan", "look", "send", "goal_evaluate", "goal_summary"])
@@ -21,7 +21,7 @@ async def test_a_goal_outlives_its_worker(client: Client, tmp_path: Path, moment
     effects.touch()
     address = client.service_client.config.target_host
     first, second = (
-        CrashWorker(address, queue, effects, NEVER, fate, everyone, model=SteadyModel)
+        CrashWorker(address, queue, effects, NEVER, fate, all_tools, model=SteadyModel)
         for fate in (Fate(moment), Fate())
     )
     handle = await client.start_workflow(
@@ -47,7 +47,7 @@ async def test_a_goal_outlives_its_worker(client: Client, tmp_path: Path, moment
     assert sent in ([1], [] if moment == "look" else [1])  # a call that may have had its effect is not made again
     for history in await histories_of(client, handle.id):
         check_tasks(history)
-        await replayed(history)
+        await check_replay(history)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ async def test_a_delivery_outlives_its_worker(
     effects.touch()
     address = client.service_client.config.target_host
     first, second = (
-        CrashWorker(address, queue, effects, NEVER, fate, everyone, model=SteadyModel, delivers=kind)
+        CrashWorker(address, queue, effects, NEVER, fate, all_tools, model=SteadyModel, delivers=kind)
         for fate in (Fate("delivered"), Fate())
     )
     handle = await client.start_workflow(
@@ -90,4 +90,4 @@ async def test_a_delivery_outlives_its_worker(
     assert (len(keys), len(set(keys))) == (times, 1)
     for history in await histories_of(client, handle.id):
         check_tasks(history)
-        await replayed(history)
+        await check_replay(history)

@@ -7,7 +7,7 @@ from itertools import groupby
 import pytest
 from temporalio.client import Client
 
-from tests.support.crash.stage import EVERY_ITERATION, SHORT, Case, Outcomes, dies, outcome_of, played
+from tests.support.crash.stage import EVERY_ITERATION, SHORT, Case, Outcomes, dying_at, outcome_of, play_all
 from tests.support.crash.worker import Fate
 
 LONG = ("look", "note", "look") * 4
@@ -21,17 +21,17 @@ def at_random() -> Case:
 
 CASES: dict[str, Case] = {
     "undisturbed": Case(),
-    "before the first task is done": dies("first task"),
-    "in prepare": dies("prepare"),
-    "in a model call": dies("model call 2"),
-    "in the gate": dies("gate 2"),
-    "in a read-only tool": dies("look"),
-    "in an idempotent tool": dies("note"),
-    "in an irreversible tool": dies("send"),
-    "between two iterations": dies("after look"),
-    "right after an irreversible tool": dies("after send"),
-    "while continuing as new": dies("after note", roll_over_events=EVERY_ITERATION),
-    "right after continuing as new": dies("continued as new", roll_over_events=EVERY_ITERATION),
+    "before the first task is done": dying_at("first task"),
+    "in prepare": dying_at("prepare"),
+    "in a model call": dying_at("model call 2"),
+    "in the gate": dying_at("gate 2"),
+    "in a read-only tool": dying_at("look"),
+    "in an idempotent tool": dying_at("note"),
+    "in an irreversible tool": dying_at("send"),
+    "between two iterations": dying_at("after look"),
+    "right after an irreversible tool": dying_at("after send"),
+    "while continuing as new": dying_at("after note", roll_over_events=EVERY_ITERATION),
+    "right after continuing as new": dying_at("continued as new", roll_over_events=EVERY_ITERATION),
     "undisturbed, long": Case(LONG),
     "at random": at_random(),
     "at random, another time": at_random(),
@@ -41,7 +41,7 @@ CASES: dict[str, Case] = {
 
 @pytest.fixture(scope="module")
 async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    return await played(client, CASES, tmp_path_factory.mktemp)
+    return await play_all(client, CASES, tmp_path_factory.mktemp)
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,12 @@ from tests.support.crash.stage import (
     Outcome,
     Outcomes,
     Stage,
-    dies,
+    dying_at,
     outcome_of,
-    played,
+    play_all,
 )
 from tests.support.crash.worker import Backstage
-from tests.support.runs.questions import has_noted, updated, waiting
+from tests.support.runs.questions import send_update, wait_for_note, wait_for_question
 
 OF_ONE_RUN = {"id", "approval_id", "expires_at"}
 
@@ -35,11 +35,11 @@ def decided(update: str) -> Happens:
     """Return what decides the held call; where the case kills, nobody is there when the decision comes."""
 
     async def happens(stage: Stage) -> None:
-        [call] = (await waiting(stage.handle, PATIENCE.total_seconds()))["data"]["calls"]
-        await has_noted(stage.handle, "ApprovalRequested")  # a query may see what the server has not heard
+        [call] = (await wait_for_question(stage.handle, PATIENCE.total_seconds()))["data"]["calls"]
+        await wait_for_note(stage.handle, "ApprovalRequested")  # a query may see what the server has not heard
         decision = {"approval_id": call["id"], "approver": "ada", "reason": "so it is"}
         async with stage.deserted():
-            sent = asyncio.create_task(updated(stage.handle, update, decision))
+            sent = asyncio.create_task(send_update(stage.handle, update, decision))
             await stage.until(lambda: is_there(stage, sent))
         await sent
 
@@ -61,19 +61,19 @@ CASES: dict[str, Case] = {
     "approved": Case(**YES),
     "approved, killed while it is held": Case(**YES, kills=True),
     "approved, killed while it is held in a later run": Case(**YES, roll_over_events=EVERY_ITERATION, kills=True),
-    "approved, before the question is told": dies("noting ApprovalRequested", **YES),
-    "approved, when the yes arrives": dies("asked to approve", **YES),
-    "approved, while the yes is told": dies("noting ApprovalResolved", **YES),
-    "approved, while it runs": dies("pay 1", **YES),
+    "approved, before the question is told": dying_at("noting ApprovalRequested", **YES),
+    "approved, when the yes arrives": dying_at("asked to approve", **YES),
+    "approved, while the yes is told": dying_at("noting ApprovalResolved", **YES),
+    "approved, while it runs": dying_at("pay 1", **YES),
     "denied": Case(**NO),
     "denied, killed while it is held": Case(**NO, kills=True),
-    "denied, when the no arrives": dies("asked to deny", **NO),
+    "denied, when the no arrives": dying_at("asked to deny", **NO),
 }
 
 
 @pytest.fixture(scope="module")
 async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    return await played(client, CASES, tmp_path_factory.mktemp)
+    return await play_all(client, CASES, tmp_path_factory.mktemp)
 
 
 def told(outcome: Outcome) -> list[Any]:

@@ -7,7 +7,7 @@ import pytest
 from temporalio.client import Client
 
 from tests.crash.test_kill_waiting import RETRIED
-from tests.support.crash.stage import EVERY_ITERATION, Case, Outcomes, Stage, dies, outcome_of, played
+from tests.support.crash.stage import EVERY_ITERATION, Case, Outcomes, Stage, dying_at, outcome_of, play_all
 
 DECIDED: dict[str, Any] = {"plan": ("look", "decide:l", "note")}
 ROLLED: dict[str, Any] = {**DECIDED, "roll_over_events": EVERY_ITERATION}
@@ -28,20 +28,20 @@ def told(times: int) -> dict[str, Any]:
 
 CASES: dict[str, Case] = {
     "decided": Case(**DECIDED),
-    "decided, when its verdict comes": dies("gate of decide", **DECIDED),
-    "decided, before it is told": dies("noting DecisionGrounded", **DECIDED),
-    "decided, when the model is told": dies("model call 3", **DECIDED),
+    "decided, when its verdict comes": dying_at("gate of decide", **DECIDED),
+    "decided, before it is told": dying_at("noting DecisionGrounded", **DECIDED),
+    "decided, when the model is told": dying_at("model call 3", **DECIDED),
     "rolled": Case(**ROLLED),
-    "rolled, before it is told": dies("noting DecisionGrounded", **ROLLED),
-    "rolled, in the next run": dies("model call 3", **ROLLED),
+    "rolled, before it is told": dying_at("noting DecisionGrounded", **ROLLED),
+    "rolled, in the next run": dying_at("model call 3", **ROLLED),
     "told": Case(**told(1)),
-    "told, when the receiver has it": dies("told", **told(2)),
+    "told, when the receiver has it": dying_at("told", **told(2)),
 }
 
 
 @pytest.fixture(scope="module")
 async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    return await played(client, CASES, tmp_path_factory.mktemp)
+    return await play_all(client, CASES, tmp_path_factory.mktemp)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "," in case])

@@ -6,22 +6,22 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from tests.support.crash.stage import EVERY_ITERATION, Case, Outcome, Outcomes, dies, outcome_of, played
+from tests.support.crash.stage import EVERY_ITERATION, Case, Outcome, Outcomes, dying_at, outcome_of, play_all
 from tests.support.crash.worker import Fate
-from tests.support.runs.loop import check_tasks, histories_of, replayed
+from tests.support.runs.loop import check_replay, check_tasks, histories_of
 
 PLAN = ("helper:look+note+send",)
 TOOLS = ["look", "note", "send"]
 
 CASES: dict[str, Case] = {
     "undisturbed": Case(PLAN),
-    "in a model call of the delegate": dies("model call 2", plan=PLAN),
-    "in the gate of the delegate": dies("gate 3", plan=PLAN),
-    "in a read-only tool of the delegate": dies("look", plan=PLAN),
-    "between two iterations of the delegate": dies("after note", plan=PLAN),
-    "while the delegate ends": dies("after send", plan=PLAN),
-    "while the delegate continues as new": dies("after look", plan=PLAN, roll_over_events=EVERY_ITERATION),
-    "in an irreversible tool of the delegate": dies("send", plan=PLAN),
+    "in a model call of the delegate": dying_at("model call 2", plan=PLAN),
+    "in the gate of the delegate": dying_at("gate 3", plan=PLAN),
+    "in a read-only tool of the delegate": dying_at("look", plan=PLAN),
+    "between two iterations of the delegate": dying_at("after note", plan=PLAN),
+    "while the delegate ends": dying_at("after send", plan=PLAN),
+    "while the delegate continues as new": dying_at("after look", plan=PLAN, roll_over_events=EVERY_ITERATION),
+    "in an irreversible tool of the delegate": dying_at("send", plan=PLAN),
     "twice": Case(PLAN, (Fate("look"), Fate("model call 3"))),
 }
 SAME = [name for name in CASES if name not in {"undisturbed", "in an irreversible tool of the delegate"}]
@@ -29,7 +29,7 @@ SAME = [name for name in CASES if name not in {"undisturbed", "in an irreversibl
 
 @pytest.fixture(scope="module")
 async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    return await played(client, CASES, tmp_path_factory.mktemp)
+    return await play_all(client, CASES, tmp_path_factory.mktemp)
 
 
 def journal(outcome: Outcome) -> list[tuple[str, int, dict[str, Any]]]:
@@ -54,7 +54,7 @@ async def test_a_kill_changes_nothing(client: Client, outcomes: Outcomes, case: 
     assert journal(outcome) == journal(undisturbed)
     for history in await histories_of(client, f"{outcome.ran.handle.id}.1.0"):
         check_tasks(history)
-        await replayed(history)
+        await check_replay(history)
 
 
 async def test_an_irreversible_call_of_the_delegate_is_not_repeated(

@@ -12,13 +12,13 @@ from temporalio.client import Client, WorkflowHandle
 
 from orga.testing import FakeTool
 from tests.support.crash.model import DelegatingModel
-from tests.support.crash.stage import NEVER, PATIENCE, everyone
+from tests.support.crash.stage import NEVER, PATIENCE, all_tools
 from tests.support.crash.worker import Backstage, Cast, CrashWorker, Fate
 from tests.support.model.goals import CallingModel, SteadyModel
 from tests.support.model.staged import WatchedStages
-from tests.support.runs.goals import Pursued, ended, tell
-from tests.support.runs.loop import check_tasks, histories_of, replayed
-from tests.support.runs.questions import waiting
+from tests.support.runs.goals import EndedGoal, answer_goal, wait_for_goal
+from tests.support.runs.loop import check_replay, check_tasks, histories_of
+from tests.support.runs.questions import wait_for_question
 
 ANSWER = "asked to answer"
 
@@ -59,7 +59,7 @@ class Killed:
         """The effects: tool and idempotency key."""
         return [line.split() for line in self._effects.read_text().splitlines()]
 
-    async def play(self, answered: Sequence[str] = ()) -> Pursued:
+    async def play(self, answered: Sequence[str] = ()) -> EndedGoal:
         """Pursue it to its end.
 
         Args:
@@ -70,7 +70,7 @@ class Killed:
         dying = self._workers[0].started()
         answer = asyncio.create_task(self._answer(handle)) if "early" in answered else None
         if "held" in answered:
-            await waiting(handle, PATIENCE.total_seconds())
+            await wait_for_question(handle, PATIENCE.total_seconds())
             dying.kill()
         await asyncio.to_thread(dying.join, 90)
         assert dying.exitcode == -9
@@ -78,7 +78,7 @@ class Killed:
         living = self._workers[1].started()
         try:
             await (self._answer(handle) if {"late", "held"}.intersection(answered) else answer or asyncio.sleep(0))
-            return await ended(handle, self._client)
+            return await wait_for_goal(handle, self._client)
         finally:
             living.kill()
             living.join()
@@ -94,8 +94,8 @@ class Killed:
         )
 
     async def _answer(self, handle: WorkflowHandle[Any, Any]) -> None:
-        await waiting(handle, PATIENCE.total_seconds())
-        await tell(handle, "yes")
+        await wait_for_question(handle, PATIENCE.total_seconds())
+        await answer_goal(handle, "yes")
 
 
 async def test_a_goal_outlives_its_worker_in_its_later_states_and_at_an_answer(client: Client, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ async def test_a_plan_that_is_held_for_people_outlives_its_worker(client: Client
     """It is made once, asked about once, and nothing of it is done before the one yes."""
     moments = {"noting QuestionAsked": "late", "": "held", ANSWER: "early"}
     goals = {
-        moment: Killed(client, tmp_path, Fate(moment), everyone, SteadyModel, plan_review="always")
+        moment: Killed(client, tmp_path, Fate(moment), all_tools, SteadyModel, plan_review="always")
         for moment in moments
     }
     ends = await asyncio.gather(*(goals[moment].play([when]) for moment, when in moments.items()))
@@ -150,7 +150,7 @@ async def test_a_plan_that_is_held_for_people_outlives_its_worker(client: Client
 async def test_an_agent_that_does_a_step_outlives_the_worker_of_both(client: Client, tmp_path: Path) -> None:
     """Of its calls the one alone that was cut off is made again, under its key, and none that cannot be repeated."""
     moments = ("model call 2", "note", "send", "after send")
-    goals = [Killed(client, tmp_path, Fate(moment), everyone, DelegatingModel) for moment in moments]
+    goals = [Killed(client, tmp_path, Fate(moment), all_tools, DelegatingModel) for moment in moments]
     ends = await asyncio.gather(*(goal.play() for goal in goals))
     for moment, goal, pursued in zip(moments, goals, ends, strict=True):
         done = Counter(tool for tool, _ in goal.effects)
@@ -160,4 +160,4 @@ async def test_an_agent_that_does_a_step_outlives_the_worker_of_both(client: Cli
         assert [(step.status, step.attempts) for step in pursued.result.steps] == [("done", 1)] * 2
         for history in await histories_of(client, f"{goal.workflow_id}.2.0"):
             check_tasks(history)
-            await replayed(history)
+            await check_replay(history)

@@ -8,9 +8,9 @@ import pytest
 from temporalio.client import Client
 
 from orga.testing import FakeTool
-from tests.support.crash.stage import EVERY_ITERATION, Case, Outcomes, Stage, dies, outcome_of, played
+from tests.support.crash.stage import EVERY_ITERATION, Case, Outcomes, Stage, dying_at, outcome_of, play_all
 from tests.support.crash.worker import Backstage
-from tests.support.runs.questions import updated
+from tests.support.runs.questions import send_update
 
 PLAN = ("look", "hold", "look")
 
@@ -24,7 +24,7 @@ async def guided(stage: Stage) -> None:
     await stage.had_effect("hold")
     await stage.handle.signal("steer", "first")
     await stage.handle.signal("add_context", "second")
-    await updated(stage.handle, "extend_budget", {"max_iterations": 9})
+    await send_update(stage.handle, "extend_budget", {"max_iterations": 9})
     await stage.handle.signal("pause")
     async with stage.deserted():
         await stage.handle.signal("steer", "third")
@@ -39,7 +39,7 @@ async def guided_while_paused(stage: Stage) -> None:
     await stage.had_effect("hold")
     await stage.handle.signal("steer", "first")
     await stage.handle.signal("add_context", "second")
-    await updated(stage.handle, "extend_budget", {"max_iterations": 9})
+    await send_update(stage.handle, "extend_budget", {"max_iterations": 9})
     await stage.handle.signal("pause")
     await stage.handle.signal("steer", "third")
     stage.release()
@@ -53,7 +53,7 @@ async def guided_too_late(stage: Stage) -> None:
     """The worker has decided to continue as new, and dies before it can say so; then more comes in."""
     await stage.had_effect("hold")
     await stage.handle.signal("steer", "first")
-    await updated(stage.handle, "extend_budget", {"max_iterations": 9})
+    await send_update(stage.handle, "extend_budget", {"max_iterations": 9})
     stage.release()
     async with stage.bereft():
         await stage.handle.signal("add_context", "late")
@@ -75,10 +75,10 @@ CASES: dict[str, Case] = {
     "undisturbed": Case(**RUN, happens=guided),
     "while it waits": Case(**RUN, happens=guided, kills=True),
     "while the run is paused": Case(**RUN, happens=guided_while_paused, kills=True),
-    "while continuing as new": dies("continuing as new after hold", **RUN, happens=guided),
-    "right after continuing as new": dies("continued as new after hold", **RUN, happens=guided),
-    "in the model call that reads it": dies("model call 3", **RUN, happens=guided),
-    "more comes after the end of a run was decided": dies(
+    "while continuing as new": dying_at("continuing as new after hold", **RUN, happens=guided),
+    "right after continuing as new": dying_at("continued as new after hold", **RUN, happens=guided),
+    "in the model call that reads it": dying_at("model call 3", **RUN, happens=guided),
+    "more comes after the end of a run was decided": dying_at(
         "continuing as new after hold", **RUN, happens=guided_too_late
     ),
 }
@@ -94,7 +94,7 @@ GUIDANCE = [
 
 @pytest.fixture(scope="module")
 async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    return await played(client, CASES, tmp_path_factory.mktemp)
+    return await play_all(client, CASES, tmp_path_factory.mktemp)
 
 
 @pytest.mark.parametrize("case", [name for name, case in CASES.items() if case.happens is not guided_too_late])

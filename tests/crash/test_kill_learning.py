@@ -9,7 +9,7 @@ from temporalio.client import Client
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.testing import FakeTool
-from tests.support.crash.stage import Case, Outcomes, dies, outcome_of, played
+from tests.support.crash.stage import Case, Outcomes, dying_at, outcome_of, play_all
 from tests.support.crash.worker import Backstage
 
 
@@ -26,15 +26,15 @@ RUN: dict[str, Any] = {
 
 CASES: dict[str, Case] = {
     "learning": Case(**RUN),
-    "learning, behind a fact": dies("stored fact", **RUN),
-    "learning, behind what it has learnt": dies("stored memory", **RUN),
-    "learning, behind a recall": dies("recalled", **RUN),
+    "learning, behind a fact": dying_at("stored fact", **RUN),
+    "learning, behind what it has learnt": dying_at("stored memory", **RUN),
+    "learning, behind a recall": dying_at("recalled", **RUN),
 }
 
 
 @pytest.fixture(scope="module")
 async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    return await played(client, CASES, tmp_path_factory.mktemp)
+    return await play_all(client, CASES, tmp_path_factory.mktemp)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -11,7 +11,7 @@ from temporalio.client import Client
 from orga.activities.ports import ToolError
 from orga.testing import FakeTool
 from orga.workflows.types.tool_calls.breakers import BreakerOptions
-from tests.support.crash.stage import Case, Outcome, Outcomes, dies, outcome_of, played
+from tests.support.crash.stage import Case, Outcome, Outcomes, dying_at, outcome_of, play_all
 from tests.support.crash.worker import Backstage
 
 RECOVERY_S = 0.5
@@ -58,22 +58,22 @@ SUMMED_UP: dict[str, Any] = {
 
 CASES: dict[str, Case] = {
     "circuit": Case(**MENDED),
-    "circuit, before it is tried": dies("after wait", **MENDED),
-    "circuit, while it is told": dies("noting CircuitClosed", **MENDED),
+    "circuit, before it is tried": dying_at("after wait", **MENDED),
+    "circuit, while it is told": dying_at("noting CircuitClosed", **MENDED),
     "frail circuit": Case(**FRAIL),
-    "frail circuit, while it is tried": dies("frail 2", **FRAIL),
+    "frail circuit, while it is tried": dying_at("frail 2", **FRAIL),
     "hydration": Case(**LOOKED_UP),
-    "hydration, in the gate": dies("gate 0", **LOOKED_UP),
-    "hydration, in a lookup": dies("find 1", **LOOKED_UP),
-    "hydration, while it is told": dies("noting PreHydrationComplete", **LOOKED_UP),
+    "hydration, in the gate": dying_at("gate 0", **LOOKED_UP),
+    "hydration, in a lookup": dying_at("find 1", **LOOKED_UP),
+    "hydration, while it is told": dying_at("noting PreHydrationComplete", **LOOKED_UP),
     "summary": Case(**SUMMED_UP),
-    "summary, while it is written": dies("summary", **SUMMED_UP),
+    "summary, while it is written": dying_at("summary", **SUMMED_UP),
 }
 
 
 @pytest.fixture(scope="module")
 async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    return await played(client, CASES, tmp_path_factory.mktemp)
+    return await play_all(client, CASES, tmp_path_factory.mktemp)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "," in case and not case.startswith("frail")])

@@ -13,8 +13,8 @@ from orga.workflows.types.goals.pipelines import Pipeline
 from tests.support.crash.stage import NEVER, PATIENCE
 from tests.support.crash.worker import Backstage, CrashWorker, Fate
 from tests.support.model.inputs import InputModel
-from tests.support.runs.goals import ended
-from tests.support.runs.loop import histories_of, replayed
+from tests.support.runs.goals import wait_for_goal
+from tests.support.runs.loop import check_replay, histories_of
 
 SURVEY = Pipeline.model_validate({"kind": "map_reduce", "map": "helper", "reduce": "helper"})
 
@@ -55,10 +55,10 @@ async def test_no_input_is_seen_to_twice_when_a_worker_dies(client: Client, tmp_
     effects.with_name("release").touch()
     living = lives.started()
     try:
-        pursued = await ended(handle, client)
+        pursued = await wait_for_goal(handle, client)
         for place in ("1.0", "1.1", "1.2", "2.0"):
             for history in await histories_of(client, f"{handle.id}.{place}"):
-                await replayed(history)
+                await check_replay(history)
     finally:
         living.kill()
         living.join()

@@ -12,9 +12,9 @@ from temporalio.client import Client
 from orga.activities.ports import ToolError
 from orga.testing import FakeTool
 from orga.workflows.types.tool_calls.recovery import Recovery
-from tests.support.crash.stage import Case, Outcome, Outcomes, Stage, dies, outcome_of, played
+from tests.support.crash.stage import Case, Outcome, Outcomes, Stage, dying_at, outcome_of, play_all
 from tests.support.crash.worker import Backstage
-from tests.support.runs.questions import updated
+from tests.support.runs.questions import send_update
 
 BACKOFF_MS = 6_000
 
@@ -72,7 +72,7 @@ async def backs_off(stage: Stage) -> None:
 async def sends_again(stage: Stage) -> None:
     """Have the first dead letter sent again while another call is in flight."""
     await stage.had_effect("hold")
-    await updated(stage.handle, "requeue", "1.0")
+    await send_update(stage.handle, "requeue", "1.0")
     stage.release()
 
 
@@ -86,19 +86,19 @@ CASES: dict[str, Case] = {
     "retry": Case(**RETRY),
     "retry, during the backoff": Case(**RETRY, kills=True),
     "fallback": Case(**FALLBACK),
-    "fallback, before the failure is seen": dies("after save", **FALLBACK),
-    "fallback, while it is judged": dies("gate of tape", **FALLBACK),
-    "fallback, while it runs": dies("tape", **FALLBACK),
-    "fallback, while it is told": dies("noting RecoveryTriggered", **FALLBACK),
+    "fallback, before the failure is seen": dying_at("after save", **FALLBACK),
+    "fallback, while it is judged": dying_at("gate of tape", **FALLBACK),
+    "fallback, while it runs": dying_at("tape", **FALLBACK),
+    "fallback, while it is told": dying_at("noting RecoveryTriggered", **FALLBACK),
     "risky fallback": Case(**RISKY),
-    "risky fallback, while it runs": dies("burn", **RISKY),
+    "risky fallback, while it runs": dying_at("burn", **RISKY),
     "cached": Case(**CACHED),
-    "cached, before the good result is kept": dies("after ask", **CACHED),
-    "cached, while it is told": dies("noting RecoveryTriggered", **CACHED),
+    "cached, before the good result is kept": dying_at("after ask", **CACHED),
+    "cached, while it is told": dying_at("noting RecoveryTriggered", **CACHED),
     "buried": Case(**BURIED),
-    "buried, while it is told": dies("noting RecoveryTriggered", **BURIED),
-    "buried, when it is asked for": dies("asked to requeue", **BURIED),
-    "buried, while it is sent again": dies("mail 3", **BURIED),
+    "buried, while it is told": dying_at("noting RecoveryTriggered", **BURIED),
+    "buried, when it is asked for": dying_at("asked to requeue", **BURIED),
+    "buried, while it is sent again": dying_at("mail 3", **BURIED),
 }
 
 SAME = {
@@ -118,7 +118,7 @@ SAME = {
 
 @pytest.fixture(scope="module")
 async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    return await played(client, CASES, tmp_path_factory.mktemp)
+    return await play_all(client, CASES, tmp_path_factory.mktemp)
 
 
 @pytest.mark.parametrize("case", SAME)

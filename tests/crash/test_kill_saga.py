@@ -8,7 +8,7 @@ from temporalio.client import Client
 
 from orga.activities.ports import ToolError
 from orga.testing import FakeTool
-from tests.support.crash.stage import Case, Outcomes, dies, outcome_of, played
+from tests.support.crash.stage import Case, Outcomes, dying_at, outcome_of, play_all
 from tests.support.crash.worker import Backstage
 
 
@@ -36,17 +36,17 @@ MOMENTS = {
 CASES: dict[str, Case] = {
     **{plan: Case((plan,), cast=agency) for plan in (DONE, UNDONE)},
     **{
-        f"{plan}, {moment}": dies(moment, plan=(plan,), cast=agency)
+        f"{plan}, {moment}": dying_at(moment, plan=(plan,), cast=agency)
         for plan, moments in MOMENTS.items()
         for moment in moments
     },
-    "risky": dies("send", plan=(RISKY,), cast=agency),
+    "risky": dying_at("send", plan=(RISKY,), cast=agency),
 }
 
 
 @pytest.fixture(scope="module")
 async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    return await played(client, CASES, tmp_path_factory.mktemp)
+    return await play_all(client, CASES, tmp_path_factory.mktemp)
 
 
 async def test_what_the_undisturbed_sagas_did(outcomes: Outcomes) -> None:

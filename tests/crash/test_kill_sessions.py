@@ -15,11 +15,11 @@ from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.client.errors import NoAnswer
 from orga.client.runs.sessions import SessionHandle, start_session
-from tests.support.crash.stage import NEVER, PATIENCE, everyone
+from tests.support.crash.stage import NEVER, PATIENCE, all_tools
 from tests.support.crash.worker import CrashWorker, Fate
-from tests.support.hold import until
+from tests.support.hold import wait_until
 from tests.support.runs.knowing import all_of
-from tests.support.runs.sessions import closed, stored
+from tests.support.runs.sessions import close_session, turn_and_store_events
 
 PATIENCE_S = PATIENCE.total_seconds()
 
@@ -35,7 +35,7 @@ async def dying(
     queue, effects, address = f"sessions-{uuid4()}", folder / "effects", client.service_client.config.target_host
     effects.touch()
     workers = [
-        CrashWorker(address, queue, effects, NEVER, fate, everyone, remembers=remembers) for fate in (Fate(at), Fate())
+        CrashWorker(address, queue, effects, NEVER, fate, all_tools, remembers=remembers) for fate in (Fate(at), Fate())
     ]
     session = await start_session(client, task_queue=queue, **given)
     started: list[BaseProcess] = [workers[0].started()]
@@ -51,7 +51,7 @@ async def dying(
         started.append(workers[1].started())
 
     try:
-        await until(is_taken, PATIENCE_S)
+        await wait_until(is_taken, PATIENCE_S)
         yield session, outlived
     finally:
         for process in started:
@@ -65,7 +65,7 @@ async def test_a_turn_outlives_its_worker(client: Client, tmp_path: Path) -> Non
         turn = asyncio.create_task(session.result_of(1))
         await outlived()
         ended = await asyncio.wait_for(turn, PATIENCE_S)
-        last = await closed(session)
+        last = await close_session(session)
     assert (ended.termination.reason, last.result.termination.detail) == ("completed", "closed")
 
 
@@ -78,7 +78,7 @@ async def test_what_a_turn_has_taught_is_there_once_though_the_worker_dies_behin
     ):
         await outlived()
         ended = await asyncio.wait_for(session.result_of(1), PATIENCE_S)
-        last = await closed(session)
+        last = await close_session(session)
     assert ended.termination.reason == "completed"
     kept = SqliteStore(tmp_path / "knowledge.db", HashingEmbedder())
     try:
@@ -86,4 +86,4 @@ async def test_what_a_turn_has_taught_is_there_once_though_the_worker_dies_behin
     finally:
         await kept.close()
     assert [item.kind for item in items] == ["memory"]
-    assert stored(last) == ["turn 1", "turn 1", "memory"]
+    assert turn_and_store_events(last) == ["turn 1", "turn 1", "memory"]

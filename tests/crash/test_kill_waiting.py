@@ -18,12 +18,12 @@ from tests.support.crash.stage import (
     Happens,
     Outcomes,
     Stage,
-    dies,
+    dying_at,
     outcome_of,
-    played,
+    play_all,
 )
 from tests.support.crash.worker import Backstage
-from tests.support.runs.questions import has_noted, updated, waiting
+from tests.support.runs.questions import send_update, wait_for_note, wait_for_question
 
 
 def fails_once(number: int) -> str:
@@ -45,11 +45,11 @@ def answered(update: str, **given: Any) -> Happens:
     """Return what answers the first question; where the case kills, nobody is there when the answer comes."""
 
     async def happens(stage: Stage) -> None:
-        wait = await waiting(stage.handle, PATIENCE.total_seconds())
-        await has_noted(stage.handle, "ApprovalRequested")  # a query may see what the server has not heard
+        wait = await wait_for_question(stage.handle, PATIENCE.total_seconds())
+        await wait_for_note(stage.handle, "ApprovalRequested")  # a query may see what the server has not heard
         answer = {"escalation_id": wait["wait_id"], **given} if update == "resolve_escalation" else given
         async with stage.deserted():
-            sent = asyncio.create_task(updated(stage.handle, update, answer))
+            sent = asyncio.create_task(send_update(stage.handle, update, answer))
             await stage.until(lambda: is_there(stage, sent))
         await sent
 
@@ -74,23 +74,23 @@ LATER: dict[str, Any] = {"roll_over_events": EVERY_ITERATION}
 CASES: dict[str, Case] = {
     "retried": Case(**RETRIED),
     "retried, decided while nobody is there": Case(**RETRIED, kills=True),
-    "retried, when the decision arrives": dies("asked to resolve_escalation", **RETRIED),
-    "retried, before the question is told": dies("noting ApprovalRequested", **RETRIED),
-    "retried, while the decision is told": dies("noting ApprovalResolved", **RETRIED),
-    "retried, while it is tried again": dies("save 2", **RETRIED),
+    "retried, when the decision arrives": dying_at("asked to resolve_escalation", **RETRIED),
+    "retried, before the question is told": dying_at("noting ApprovalRequested", **RETRIED),
+    "retried, while the decision is told": dying_at("noting ApprovalResolved", **RETRIED),
+    "retried, while it is tried again": dying_at("save 2", **RETRIED),
     "given": Case(**GIVEN),
     "given, decided while nobody is there": Case(**GIVEN, kills=True),
-    "given, while the decision is told": dies("noting ApprovalResolved", **GIVEN),
+    "given, while the decision is told": dying_at("noting ApprovalResolved", **GIVEN),
     "extended": Case(**EXTENDED),
     "extended, raised while nobody is there": Case(**EXTENDED, kills=True),
-    "extended, when it is raised": dies("asked to extend_budget", **EXTENDED),
+    "extended, when it is raised": dying_at("asked to extend_budget", **EXTENDED),
     "extended, in the next run": Case(**EXTENDED, **LATER, kills=True),
 }
 
 
 @pytest.fixture(scope="module")
 async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    return await played(client, CASES, tmp_path_factory.mktemp)
+    return await play_all(client, CASES, tmp_path_factory.mktemp)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "," in case])

@@ -11,10 +11,10 @@ from temporalio.exceptions import ApplicationError
 from orga.client.proof.verify import verify
 from orga.client.runs.exchange import UNPROCESSED
 from orga.testing import FakeTool
-from tests.support.crash.stage import Case, Outcomes, Stage, outcome_of, played
+from tests.support.crash.stage import Case, Outcomes, Stage, outcome_of, play_all
 from tests.support.crash.worker import Backstage
-from tests.support.runs.looked_at import looked_at, status_of
-from tests.support.runs.questions import is_on_record, updated
+from tests.support.runs.looked_at import being_looked_at, status_of
+from tests.support.runs.questions import is_on_record, send_update
 
 TIMES = 4
 """That each scene is played, at once: a look has to come with the very task that it would split."""
@@ -34,7 +34,7 @@ async def insisted(stage: Stage, name: str, argument: dict[str, Any]) -> None:
     """Send an update, again where the SDK left it out of its task, as `client/runs/exchange.py` does."""
     while True:
         try:
-            return await updated(stage.handle, name, argument)
+            return await send_update(stage.handle, name, argument)
         except WorkflowUpdateFailedError as error:
             if not isinstance(error.cause, ApplicationError) or error.cause.type != UNPROCESSED:
                 raise
@@ -57,7 +57,7 @@ async def asked(stage: Stage, kind: str) -> dict[str, Any]:
 
 async def exhausted(stage: Stage) -> None:
     """Approve, let the time run out, kill the worker while a person is asked for more, and give it."""
-    async with looked_at(stage.client, stage.handle.id):
+    async with being_looked_at(stage.client, stage.handle.id):
         await approve(stage)
         await asked(stage, "budget")
         async with stage.deserted():
@@ -71,7 +71,7 @@ async def exhausted(stage: Stage) -> None:
 async def approved(stage: Stage) -> None:
     """Approve twice; the worker is killed between, and in a local tool."""
     stage.release()
-    async with looked_at(stage.client, stage.handle.id):
+    async with being_looked_at(stage.client, stage.handle.id):
         await approve(stage)
         await asked(stage, "approval")
         async with stage.deserted():
@@ -90,7 +90,7 @@ CASES = {f"{scene}, {number}": case for scene, case in SCENES.items() for number
 
 @pytest.fixture(scope="module")
 async def outcomes(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
-    return await played(client, CASES, tmp_path_factory.mktemp)
+    return await play_all(client, CASES, tmp_path_factory.mktemp)
 
 
 @pytest.mark.parametrize("case", CASES)

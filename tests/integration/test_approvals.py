@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 
-from orga.activities.ports import Judgement, Proposal
+from orga.activities.ports import EngineVerdict, Proposal
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.status import JournalEntry
-from tests.support.hold import until
-from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.hold import wait_until
+from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.loop import WORKER_FACTS, Ran, a_loop, a_worker
-from tests.support.runs.questions import told, updated
+from tests.support.runs.questions import send_update, tool_results_in
 
 
 def resolved(ran: Ran) -> list[JournalEntry]:
@@ -24,16 +24,16 @@ async def test_an_approved_call_runs_once_exactly_as_it_was_shown(client: Client
     pay, engine = FakeTool("pay", effect="irreversible"), Asks()
     async with a_loop(client, [calls("pay", arguments={"amount": 7}), answers()], pay, engine=engine) as loop:
         handle = await loop.start()
-        [question] = await pending(handle)
+        [question] = await wait_for_held_calls(handle)
         assert (question["call"]["arguments"], question["reason"], question["version"]) == (
             {"amount": 7},
             "money moves",
             "v1",
         )
         assert pay.contexts == []
-        await updated(handle, "approve", yes(question, reason="fine"))
+        await send_update(handle, "approve", approval_argument(question, reason="fine"))
         ran = await loop.ended(handle)
-    assert (len(pay.contexts), told(loop)) == (1, ["ok"])
+    assert (len(pay.contexts), tool_results_in(loop)) == (1, ["ok"])
     assert [(e.data["approved"], e.data["approver"], e.data["reason"]) for e in resolved(ran)] == [
         (True, "ada", "fine")
     ]
@@ -46,9 +46,9 @@ async def test_arguments_that_are_read_as_meant_are_those_that_all_see(client: C
     sent, meant = {"to": '["ada"]', "note": None}, {"to": ["ada"]}
     async with a_loop(client, [calls("pay", arguments=sent), answers()], pay, engine=engine) as loop:
         handle = await loop.start()
-        [question] = await pending(handle)
+        [question] = await wait_for_held_calls(handle)
         assert question["call"]["arguments"] == meant
-        await updated(handle, "approve", yes(question))
+        await send_update(handle, "approve", approval_argument(question))
         ran = await loop.ended(handle)
     proposed = next(e for e in ran.journal if e.event == "ReasoningComplete").data["actions"][0]
     assert (proposed["arguments"], pay.calls) == (meant, [meant])
@@ -59,10 +59,10 @@ async def test_a_denied_call_does_not_run_and_the_model_learns_why(client: Clien
     pay = FakeTool("pay", effect="irreversible")
     async with a_loop(client, [calls("pay"), answers()], pay, engine=Asks()) as loop:
         handle = await loop.start()
-        [question] = await pending(handle)
-        await updated(handle, "deny", yes(question, reason="too much"))
+        [question] = await wait_for_held_calls(handle)
+        await send_update(handle, "deny", approval_argument(question, reason="too much"))
         ran = await loop.ended(handle)
-    assert (pay.contexts, told(loop)) == ([], ["[Policy denied] not approved: too much"])
+    assert (pay.contexts, tool_results_in(loop)) == ([], ["[Policy denied] not approved: too much"])
     assert ran.result.tool_calls.denied == 1
 
 
@@ -70,7 +70,7 @@ async def test_what_nobody_approves_in_time_is_denied(client: Client) -> None:
     pay = FakeTool("pay")
     async with a_loop(client, [calls("pay"), answers()], pay, engine=Asks(expires_s=0.5)) as loop:
         ran = await loop.run()
-    assert (pay.contexts, told(loop)) == ([], ["[Policy denied] not approved: nobody approved it in time"])
+    assert (pay.contexts, tool_results_in(loop)) == ([], ["[Policy denied] not approved: nobody approved it in time"])
     assert [e.data["approved"] for e in resolved(ran)] == [False]
 
 
@@ -78,14 +78,14 @@ async def test_several_held_calls_are_one_question_and_others_wait_with_them(cli
     pay, look = FakeTool("pay"), FakeTool("look")
     async with a_loop(client, [calls("pay", "look", "pay"), answers()], pay, look, engine=Asks()) as loop:
         handle = await loop.start()
-        first, second = await pending(handle, 2)
+        first, second = await wait_for_held_calls(handle, 2)
         status = await handle.query("status")
         assert [wait["kind"] for wait in status["waiting"]] == ["approval"]
-        await updated(handle, "deny", yes(second, reason="once is enough"))
-        await updated(handle, "approve", yes(first))
+        await send_update(handle, "deny", approval_argument(second, reason="once is enough"))
+        await send_update(handle, "approve", approval_argument(first))
         await loop.ended(handle)
     assert (len(pay.contexts), len(look.contexts)) == (1, 1)
-    assert told(loop) == ["ok", "ok", "[Policy denied] not approved: once is enough"]
+    assert tool_results_in(loop) == ["ok", "ok", "[Policy denied] not approved: once is enough"]
 
 
 @pytest.mark.parametrize(
@@ -101,11 +101,11 @@ async def test_a_decision_that_does_not_fit_is_refused(client: Client, change: d
     engine = Asks(approvers=("ada", "bob"))
     async with a_loop(client, [calls("pay"), answers()], FakeTool("pay"), engine=engine) as loop:
         handle = await loop.start()
-        [question] = await pending(handle)
+        [question] = await wait_for_held_calls(handle)
         with pytest.raises(WorkflowUpdateFailedError) as refused:
-            await updated(handle, "approve", {**yes(question), **change})
+            await send_update(handle, "approve", {**approval_argument(question), **change})
         assert says in str(refused.value.cause)
-        await updated(handle, "approve", yes(question, "bob"))
+        await send_update(handle, "approve", approval_argument(question, "bob"))
         ran = await loop.ended(handle)
     assert ran.result.tool_calls.run == 1
 
@@ -115,11 +115,16 @@ async def test_the_first_decision_wins(client: Client) -> None:
     pay = FakeTool("pay", effect="irreversible")
     async with a_loop(client, [calls("pay", "pay"), answers()], pay, engine=Asks()) as loop:
         handle = await loop.start()
-        first, second = await pending(handle, 2)
-        clicks = [updated(handle, name, yes(first, by)) for name, by in (("approve", "ada"), ("deny", "bob"))]
-        results = await asyncio.gather(*clicks, updated(handle, "approve", yes(first, "cyd")), return_exceptions=True)
+        first, second = await wait_for_held_calls(handle, 2)
+        clicks = [
+            send_update(handle, name, approval_argument(first, by))
+            for name, by in (("approve", "ada"), ("deny", "bob"))
+        ]
+        results = await asyncio.gather(
+            *clicks, send_update(handle, "approve", approval_argument(first, "cyd")), return_exceptions=True
+        )
         assert sum(isinstance(result, WorkflowUpdateFailedError) for result in results) == 2
-        await updated(handle, "deny", yes(second))
+        await send_update(handle, "deny", approval_argument(second))
         ran = await loop.ended(handle)
     assert len(resolved(ran)) == 2
 
@@ -128,18 +133,18 @@ async def test_a_policy_set_that_changed_meanwhile_asks_anew(client: Client) -> 
     pay, engine = FakeTool("pay"), Asks()
     async with a_loop(client, [calls("pay"), answers()], pay, engine=engine) as loop:
         handle = await loop.start()
-        [old] = await pending(handle)
+        [old] = await wait_for_held_calls(handle)
         engine.version = "v2"
-        await updated(handle, "approve", yes(old))
+        await send_update(handle, "approve", approval_argument(old))
 
         async def asks_anew() -> bool:
             holds = (await handle.query("status"))["pending_approvals"]
             return bool(holds) and holds[0]["approval_id"] != old["approval_id"]
 
-        await until(asks_anew)
+        await wait_until(asks_anew)
         assert pay.contexts == []
-        [new] = await pending(handle)
-        await updated(handle, "approve", yes(new))
+        [new] = await wait_for_held_calls(handle)
+        await send_update(handle, "approve", approval_argument(new))
         await loop.ended(handle)
     assert len(pay.contexts) == 1
 
@@ -149,46 +154,46 @@ async def test_a_policy_that_forbids_by_then_wins_over_the_approval(client: Clie
     class Forbids(Asks):
         is_embedded = True
 
-        async def judge(self, proposal: Proposal) -> Judgement:
+        async def judge(self, proposal: Proposal) -> EngineVerdict:
             if proposal.approved_by:
-                return Judgement(False, "forbidden since noon")
+                return EngineVerdict(False, "forbidden since noon")
             return await super().judge(proposal)
 
     pay = FakeTool("pay")
     async with a_loop(client, [calls("pay"), answers()], pay, engine=Forbids()) as loop:
         handle = await loop.start()
-        [question] = await pending(handle)
-        await updated(handle, "approve", yes(question))
+        [question] = await wait_for_held_calls(handle)
+        await send_update(handle, "approve", approval_argument(question))
         await loop.ended(handle)
-    assert (pay.contexts, told(loop)) == ([], ["[Policy denied] forbidden since noon"])
+    assert (pay.contexts, tool_results_in(loop)) == ([], ["[Policy denied] forbidden since noon"])
 
 
 async def test_an_abort_refuses_what_is_decided_later(client: Client) -> None:
     pay = FakeTool("pay")
     async with a_loop(client, [calls("pay"), answers()], pay, engine=Asks()) as loop:
         handle = await loop.start()
-        [question] = await pending(handle)
+        [question] = await wait_for_held_calls(handle)
         await handle.signal("abort", "enough")
         ran = await loop.ended(handle)
         with pytest.raises(Exception, match="completed"):
-            await updated(handle, "approve", yes(question))
+            await send_update(handle, "approve", approval_argument(question))
     assert (pay.contexts, ran.result.termination.reason) == ([], "aborted")
 
 
 async def test_a_final_answer_can_need_a_yes(client: Client) -> None:
     async with a_loop(client, [answers("draft"), answers("better")], engine=Asks(answer=True)) as loop:
         handle = await loop.start()
-        [draft] = await pending(handle)
+        [draft] = await wait_for_held_calls(handle)
         assert draft["call"]["arguments"] == {"answer": "draft"}
-        await updated(handle, "deny", yes(draft, reason="be kinder"))
+        await send_update(handle, "deny", approval_argument(draft, reason="be kinder"))
 
         async def asks_anew() -> bool:
             holds = (await handle.query("status"))["pending_approvals"]
             return bool(holds) and holds[0]["call"]["arguments"] == {"answer": "better"}
 
-        await until(asks_anew)
-        [better] = await pending(handle)
-        await updated(handle, "approve", yes(better))
+        await wait_until(asks_anew)
+        [better] = await wait_for_held_calls(handle)
+        await send_update(handle, "approve", approval_argument(better))
         ran = await loop.ended(handle)
     assert (ran.result.output, ran.result.iterations) == ("better", 2)
 
@@ -198,19 +203,19 @@ async def test_an_approval_survives_the_death_of_the_worker_and_continue_as_new(
     pay = FakeTool("pay", effect="irreversible")
     async with a_loop(client, [calls("pay"), calls("pay"), answers()], pay, engine=Asks(), setup=facts) as loop:
         handle = await loop.start()
-        [first] = await pending(handle)
+        [first] = await wait_for_held_calls(handle)
     async with a_worker(loop, pay, engine=Asks(), setup=facts):
-        await updated(handle, "approve", yes(first))
+        await send_update(handle, "approve", approval_argument(first))
 
         async def asks_again() -> bool:
             holds = (await handle.query("status"))["pending_approvals"]
             return bool(holds) and holds[0]["approval_id"] != first["approval_id"]
 
-        await until(asks_again)
-        [second] = await pending(handle)
+        await wait_until(asks_again)
+        [second] = await wait_for_held_calls(handle)
         with pytest.raises(WorkflowUpdateFailedError):
-            await updated(handle, "approve", yes(first))
-        await updated(handle, "approve", yes(second))
+            await send_update(handle, "approve", approval_argument(first))
+        await send_update(handle, "approve", approval_argument(second))
         ran = await loop.ended(handle)
     assert (len(pay.contexts), len(ran.histories)) == (2, 3)
 
@@ -219,15 +224,15 @@ async def test_arguments_that_policy_changed_are_the_ones_that_run(client: Clien
     class Caps:
         is_embedded = True
 
-        async def judge(self, proposal: Proposal) -> Judgement:
+        async def judge(self, proposal: Proposal) -> EngineVerdict:
             if proposal.call is not None and proposal.call.arguments.get("amount", 0) > 5:
-                return Judgement(True, arguments={"amount": 5})
-            return Judgement(True)
+                return EngineVerdict(True, arguments={"amount": 5})
+            return EngineVerdict(True)
 
     pay = FakeTool("pay", lambda arguments, context: f"paid {arguments['amount']}")
     async with a_loop(client, [calls("pay", arguments={"amount": 9}), answers()], pay, engine=Caps()) as loop:
         ran = await loop.run()
-    assert told(loop) == ['[Arguments changed by policy] {"amount":5}\npaid 5']
+    assert tool_results_in(loop) == ['[Arguments changed by policy] {"amount":5}\npaid 5']
     verdict = next(e.data["verdicts"][0] for e in ran.journal if e.event == "PolicyEvaluated")
     assert verdict == {"decision": "allow", "arguments": {"amount": 5}}
 
@@ -236,15 +241,15 @@ async def test_changed_arguments_have_to_fit_the_tools_schema(client: Client) ->
     class Breaks:
         is_embedded = True
 
-        async def judge(self, proposal: Proposal) -> Judgement:
-            return Judgement(True, arguments={"amount": "many"} if proposal.call else None)
+        async def judge(self, proposal: Proposal) -> EngineVerdict:
+            return EngineVerdict(True, arguments={"amount": "many"} if proposal.call else None)
 
     schema = {"type": "object", "properties": {"amount": {"type": "integer"}}}
     pay = FakeTool("pay", parameters=schema)
     async with a_loop(client, [calls("pay", arguments={"amount": 1}), answers()], pay, engine=Breaks()) as loop:
         await loop.run()
     assert pay.contexts == []
-    assert told(loop)[0].startswith("[Invalid call] the arguments of pay do not fit")
+    assert tool_results_in(loop)[0].startswith("[Invalid call] the arguments of pay do not fit")
 
 
 async def test_a_policy_knows_what_entered_the_conversation(client: Client) -> None:

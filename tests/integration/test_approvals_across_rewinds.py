@@ -15,11 +15,11 @@ from orga.client.past.rewind import plan_rewind, rewind
 from orga.client.runs.agents import AgentHandle
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply, ToolCall
-from tests.support.runs.approvals import Asks, pending, yes
-from tests.support.runs.critics import a_person, criticised
+from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
+from tests.support.runs.critics import a_person, agents_with_critics
 from tests.support.runs.loop import WORKER_FACTS, Loop, a_loop
-from tests.support.runs.questions import updated
-from tests.support.runs.rewound import ended
+from tests.support.runs.questions import send_update
+from tests.support.runs.rewound import wait_for_rewound
 
 PAYS = [calls("pay", arguments={"cents": 900}), answers()]
 
@@ -51,19 +51,19 @@ async def by_the_server_alone(client: Client, handle: WorkflowHandle[Any, Any]) 
 async def approved_twice(loop: Loop, reset: Any, pay: FakeTool) -> tuple[str, str]:
     """Approve a call, set the run back, try the same yes again; return the ids of both askings."""
     handle = await loop.start()
-    first = (await pending(handle))[0]
-    await updated(handle, "approve", yes(first))
+    first = (await wait_for_held_calls(handle))[0]
+    await send_update(handle, "approve", approval_argument(first))
     await handle.result()
     assert len(pay.contexts) == 1
     await reset(loop.client, handle)
     run = AgentHandle(loop.client, handle.id)
     again = loop.client.get_workflow_handle(handle.id)
-    second = (await pending(again))[0]
+    second = (await wait_for_held_calls(again))[0]
     with pytest.raises(Refused, match="no approval is pending under"):
         await run.approve(first["approval_id"], "ada")
     assert len(pay.contexts) == 1
     await run.approve(second["approval_id"], "ada")
-    await ended(loop.client, run)
+    await wait_for_rewound(loop.client, run)
     return first["approval_id"], second["approval_id"]
 
 
@@ -78,7 +78,7 @@ async def test_a_yes_counts_for_no_execution_but_its_own(client: Client, reset: 
 
 async def test_a_yes_of_a_critic_neither(client: Client) -> None:
     pay = FakeTool("pay", effect="irreversible")
-    agents = criticised(a_person(tools=("pay",)), tools=("pay",))
+    agents = agents_with_critics(a_person(tools=("pay",)), tools=("pay",))
     async with a_loop(client, [*PAYS, *PAYS], pay, agents=agents) as loop:
         first, second = await approved_twice(loop, by_orga, pay)
     assert first != second
@@ -88,7 +88,7 @@ async def test_nor_one_for_a_step_of_a_saga(client: Client) -> None:
     pay = FakeTool("pay", effect="irreversible")
     steps: list[dict[str, Any]] = [{"tool": "pay", "arguments": {"cents": 900}, "kind": "final"}]
     saga = Reply.of(calls=(ToolCall(call_id="s", name="saga", arguments={"steps": steps}),), finish="tool_calls")
-    agents = criticised(tools=("pay", "saga"))
+    agents = agents_with_critics(tools=("pay", "saga"))
     async with a_loop(client, [saga, answers(), saga, answers()], pay, engine=Asks(), agents=agents) as loop:
         first, second = await approved_twice(loop, by_orga, pay)
     assert first != second
@@ -100,7 +100,7 @@ async def test_the_model_and_the_journal_know_what_a_rewind_left_behind(client: 
     provider = ScriptedModel([calls("pay", "save", arguments={"cents": 900}), answers(), answers()], repeats=True)
     async with a_loop(client, provider, pay, save) as loop:
         first = await loop.run()
-        ran = await ended(client, await rewind(client, first.handle.id, 0))
+        ran = await wait_for_rewound(client, await rewind(client, first.handle.id, 0))
     told = provider.seen[-1].messages[-1]
     assert told.pinned
     assert "had carried out these calls already, and nothing undoes them" in told.text

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.ports import Judgement, Proposal
+from orga.activities.ports import EngineVerdict, Proposal
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.tool_calls.gate import ApprovalTerms
-from tests.support.runs.approvals import pending, yes
+from tests.support.runs.approvals import approval_argument, wait_for_held_calls
 from tests.support.runs.loop import Loop, Ran, a_loop
-from tests.support.runs.questions import told, updated
+from tests.support.runs.questions import send_update, tool_results_in
 
 
 @dataclass
@@ -26,23 +26,23 @@ class Changing:
     """What it puts in place of the arguments of `look`."""
     version: str = "v1"
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Decide by the rules of now."""
         call = proposal.call
         if call is None or call.name in self.denied:
-            return Judgement(allowed=call is None, reason="not any more", version=self.version)
+            return EngineVerdict(allowed=call is None, reason="not any more", version=self.version)
         terms = ApprovalTerms() if call.name in self.asks else None
         arguments = self.arguments if call.name == "look" and call.arguments != self.arguments else None
-        return Judgement(allowed=True, approval=terms, arguments=arguments, version=self.version)
+        return EngineVerdict(allowed=True, approval=terms, arguments=arguments, version=self.version)
 
 
 async def answered(loop: Loop, engine: Changing, answer: str, **rules: Any) -> Ran:
     """Run to the question, change the rules, answer it."""
     handle = await loop.start()
-    [question] = await pending(handle)
+    [question] = await wait_for_held_calls(handle)
     for name, value in rules.items():
         setattr(engine, name, value)
-    await updated(handle, answer, yes(question))
+    await send_update(handle, answer, approval_argument(question))
     return await loop.ended(handle)
 
 
@@ -53,7 +53,7 @@ async def test_what_is_forbidden_by_then_does_not_run(client: Client, answer: st
         ran = await answered(loop, engine, answer, denied={"look"})
 
     assert (look.contexts, len(pay.contexts)) == ([], 1 if answer == "approve" else 0)
-    assert told(loop)[0] == "[Policy denied] not any more"
+    assert tool_results_in(loop)[0] == "[Policy denied] not any more"
     assert ran.result.tool_calls.denied == (1 if answer == "approve" else 2)
 
 
@@ -72,14 +72,14 @@ async def test_a_set_that_wants_a_yes_by_then_asks_for_all_that_it_has_not_seen(
     pay, look, engine = FakeTool("pay"), FakeTool("look"), Changing()
     async with a_loop(client, [calls("look", "pay"), answers()], pay, look, engine=engine) as loop:
         handle = await loop.start()
-        [question] = await pending(handle)
+        [question] = await wait_for_held_calls(handle)
         engine.asks, engine.version = {"pay", "look"}, "v2"
-        await updated(handle, "approve", yes(question))
-        both = await pending(handle, 2)
+        await send_update(handle, "approve", approval_argument(question))
+        both = await wait_for_held_calls(handle, 2)
         assert [again["call"]["name"] for again in both] == ["look", "pay"]
         assert (look.contexts, pay.contexts) == ([], [])
         for again in both:
-            await updated(handle, "approve", yes(again))
+            await send_update(handle, "approve", approval_argument(again))
         await loop.ended(handle)
 
     assert (len(look.contexts), len(pay.contexts)) == (1, 1)
@@ -100,5 +100,5 @@ async def test_the_model_is_told_of_arguments_that_policy_changed_before_the_wai
         await answered(loop, engine, "approve")
 
     assert seen == [{"path": "public"}]
-    assert "public" in told(loop)[0]
-    assert told(loop)[0].endswith("seen")
+    assert "public" in tool_results_in(loop)[0]
+    assert tool_results_in(loop)[0].endswith("seen")

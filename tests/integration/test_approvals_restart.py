@@ -7,12 +7,12 @@ import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 
 from orga.client.history.converter import data_converter
-from orga.client.server.embedded import ensure_server, stop
+from orga.client.server.embedded import ensure_server, stop_embedded_server
 from orga.testing import FakeTool, answers, calls
 from tests.support.parts.temporal import temporal_cli
-from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.loop import Loop, a_loop, a_worker
-from tests.support.runs.questions import told, updated
+from tests.support.runs.questions import send_update, tool_results_in
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def _home(executable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ORGA_TEMPORAL_CLI", str(executable))
     yield
-    stop()
+    stop_embedded_server()
 
 
 async def a_client() -> Client:
@@ -38,16 +38,16 @@ async def test_an_approval_survives_a_restart_of_the_server() -> None:
     pay, engine = FakeTool("pay", effect="irreversible"), Asks(approvers=("ada",))
     async with a_loop(await a_client(), [calls("pay", "pay"), answers()], pay, engine=engine) as before:
         handle = await before.start()
-        first, second = await pending(handle, 2)
-        await updated(handle, "approve", yes(first))
-    stop()
+        first, second = await wait_for_held_calls(handle, 2)
+        await send_update(handle, "approve", approval_argument(first))
+    stop_embedded_server()
     loop = Loop(await a_client(), before.task_queue, before.provider)
     handle = loop.client.get_workflow_handle(handle.id)
     async with a_worker(loop, pay, engine=engine):
-        assert [question["approval_id"] for question in await pending(handle)] == [second["approval_id"]]
+        assert [question["approval_id"] for question in await wait_for_held_calls(handle)] == [second["approval_id"]]
         with pytest.raises(WorkflowUpdateFailedError) as doubled:
-            await updated(handle, "deny", yes(first))
+            await send_update(handle, "deny", approval_argument(first))
         assert "approved already, by ada" in str(doubled.value.cause)
-        await updated(handle, "deny", yes(second, reason="once is enough"))
+        await send_update(handle, "deny", approval_argument(second, reason="once is enough"))
         await loop.ended(handle)
-    assert (len(pay.contexts), told(loop)) == (1, ["ok", "[Policy denied] not approved: once is enough"])
+    assert (len(pay.contexts), tool_results_in(loop)) == (1, ["ok", "[Policy denied] not approved: once is enough"])

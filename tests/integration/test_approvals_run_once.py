@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.service import RPCError
 
-from orga.activities.ports import Judgement, Proposal
+from orga.activities.ports import EngineVerdict, Proposal
 from orga.client.journal.reading import read_journal
 from orga.testing import FakeTool, answers
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.tool_calls.gate import ApprovalTerms
-from tests.support.runs.approvals import pending
+from tests.support.runs.approvals import wait_for_held_calls
 from tests.support.runs.loop import a_loop
-from tests.support.runs.questions import updated
+from tests.support.runs.questions import send_update
 
 SOON_S, LATE_S = 0.3, 3_600
 LAST = "last"
@@ -44,11 +44,11 @@ class Terms:
 
     is_embedded = True
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         if proposal.call is None:
-            return Judgement(True)
+            return EngineVerdict(True)
         expires_s = SOON_S if proposal.call.arguments.get("soon") else LATE_S
-        return Judgement(True, approval=ApprovalTerms(approvers=("ada", "bob"), expires_s=expires_s))
+        return EngineVerdict(True, approval=ApprovalTerms(approvers=("ada", "bob"), expires_s=expires_s))
 
 
 def paying(soon: list[bool]) -> Reply:
@@ -59,7 +59,7 @@ def paying(soon: list[bool]) -> Reply:
 
 async def is_taken(handle: WorkflowHandle[Any, Any], word: str, approval_id: str, by: str) -> bool:
     try:
-        await updated(handle, word, {"approval_id": approval_id, "approver": by})
+        await send_update(handle, word, {"approval_id": approval_id, "approver": by})
     except (WorkflowUpdateFailedError, RPCError):
         return False
     return True
@@ -67,7 +67,7 @@ async def is_taken(handle: WorkflowHandle[Any, Any], word: str, approval_id: str
 
 async def held(client: Client, handle: WorkflowHandle[Any, Any], count: int) -> list[str]:
     """Return the ids of all calls that were held, in call order, once only so many still are."""
-    await pending(handle, count)
+    await wait_for_held_calls(handle, count)
     asked = [entry.data async for entry in read_journal(client, handle.id) if entry.event == "ApprovalRequested"]
     return [str(data["id"]) for data in asked if data["kind"] == "call"]
 

@@ -10,9 +10,9 @@ from temporalio.testing import WorkflowEnvironment
 
 from orga.testing import FakeTool, answers, calls
 from tests.support.parts.time_skipping import time_skipping
-from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.loop import Loop, a_loop
-from tests.support.runs.questions import told, updated
+from tests.support.runs.questions import send_update, tool_results_in
 
 DAY = timedelta(days=1)
 WEEK = 7 * DAY
@@ -39,14 +39,14 @@ async def test_a_call_that_is_approved_after_a_week_runs_and_the_week_is_not_the
     pay = FakeTool("pay", effect="irreversible")
     async with paying(environment, 2 * WEEK, pay) as loop:
         handle = await loop.start()
-        first, second = await pending(handle, 2)
+        first, second = await wait_for_held_calls(handle, 2)
         await environment.sleep(WEEK / 2)
-        await updated(handle, "approve", yes(first))
+        await send_update(handle, "approve", approval_argument(first))
         await environment.sleep(WEEK / 2)
         assert (await handle.query("status"))["budgets"]["time_s"] > 290
-        await updated(handle, "approve", yes(second))
+        await send_update(handle, "approve", approval_argument(second))
         ran = await loop.ended(handle)
-    assert (len(pay.contexts), told(loop)) == (2, ["ok", "ok"])
+    assert (len(pay.contexts), tool_results_in(loop)) == (2, ["ok", "ok"])
     assert ran.result.termination.reason == "completed"
     assert ran.result.duration_s < 60
 
@@ -57,14 +57,14 @@ async def test_a_call_that_nobody_approves_for_days_is_denied_and_a_late_yes_ref
     pay = FakeTool("pay", effect="irreversible")
     async with paying(environment, 3 * DAY, pay) as loop:
         handle = await loop.start()
-        first, second = await pending(handle, 2)
+        first, second = await wait_for_held_calls(handle, 2)
         await environment.sleep(2 * DAY)
-        await updated(handle, "approve", yes(first))
+        await send_update(handle, "approve", approval_argument(first))
         await environment.sleep(DAY)
         ran = await loop.ended(handle)
         with pytest.raises(RPCError, match=r"completed|not found"):
-            await updated(handle, "approve", yes(second))
+            await send_update(handle, "approve", approval_argument(second))
     assert len(pay.contexts) == 1
-    assert told(loop) == ["ok", "[Policy denied] not approved: nobody approved it in time"]
+    assert tool_results_in(loop) == ["ok", "[Policy denied] not approved: nobody approved it in time"]
     resolved = [e.data for e in ran.journal if e.event == "ApprovalResolved" and e.data["kind"] == "call"]
     assert [(d["approved"], d["approver"]) for d in resolved] == [(True, "ada"), (False, "")]

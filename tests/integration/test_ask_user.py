@@ -9,9 +9,9 @@ from orga.client.runs.agents import AgentHandle
 from orga.client.testing.script import Step
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.agents import AgentConfig
-from tests.support.hold import until
+from tests.support.hold import wait_until
 from tests.support.runs.loop import Deny, Ran, a_loop
-from tests.support.runs.questions import told, updated, waiting
+from tests.support.runs.questions import send_update, tool_results_in, wait_for_question
 
 ASKING = {"default": AgentConfig(tools=("look", "ask_user"))}
 
@@ -30,20 +30,20 @@ def questions_of(ran: Ran) -> list[tuple[str, Any]]:
 
 async def refuses(handle: WorkflowHandle[Any, Any], answer: Any) -> str:
     with pytest.raises(WorkflowUpdateFailedError) as refused:
-        await updated(handle, "answer", answer)
+        await send_update(handle, "answer", answer)
     return str(refused.value.cause)
 
 
 async def test_an_answer_is_what_the_call_brings(client: Client) -> None:
     async with an_asker(client, asks(), answers()) as loop:
         handle = await loop.start()
-        asked = await waiting(handle)
+        asked = await wait_for_question(handle)
         status = await handle.query("status")
         assert (asked["kind"], asked["question"], status["question"]) == ("answer", "Which year?", "Which year?")
         assert status["phase"] == "waiting"
         answered = await AgentHandle(client, handle.id).answer("1999", by="ada")
         ran = await loop.ended(handle)
-        assert told(loop) == ["[Answer of the operator]\n1999"]
+        assert tool_results_in(loop) == ["[Answer of the operator]\n1999"]
     assert answered == asked["wait_id"] == "question-1.0"
     [said] = [each.data for each in ran.journal if each.event == "QuestionAnswered"]
     assert said == {
@@ -61,12 +61,12 @@ async def test_an_answer_is_what_the_call_brings(client: Client) -> None:
 async def test_only_an_option_is_an_answer(client: Client) -> None:
     async with an_asker(client, asks(options=["red", "blue"]), answers()) as loop:
         handle = await loop.start()
-        asked = await waiting(handle)
+        asked = await wait_for_question(handle)
         assert asked["data"]["options"] == ["red", "blue"]
         assert await refuses(handle, "green") == "ValueError: answer with one of: red, blue"
-        await updated(handle, "answer", "blue")
+        await send_update(handle, "answer", "blue")
         await loop.ended(handle)
-        assert told(loop) == ["[Answer of the operator]\nblue"]
+        assert tool_results_in(loop) == ["[Answer of the operator]\nblue"]
 
 
 async def test_two_questions_are_told_apart_by_their_ids(client: Client) -> None:
@@ -76,24 +76,24 @@ async def test_two_questions_are_told_apart_by_their_ids(client: Client) -> None
         async def both_are_asked() -> bool:
             return len((await handle.query("status"))["waiting"]) == 2
 
-        await until(both_are_asked)
+        await wait_until(both_are_asked)
         assert "name one by question_id: question-1.0, question-1.1" in await refuses(handle, "1999")
         assert "no question 'question-7' is open" in await refuses(handle, {"question_id": "question-7", "text": "x"})
         assert "unknown key 'id'" in await refuses(handle, {"id": "question-1.1", "text": "x"})
-        await updated(handle, "answer", {"question_id": "question-1.1", "text": "second"})
-        await updated(handle, "answer", "first")
+        await send_update(handle, "answer", {"question_id": "question-1.1", "text": "second"})
+        await send_update(handle, "answer", "first")
         await loop.ended(handle)
-        assert told(loop) == ["[Answer of the operator]\nfirst", "[Answer of the operator]\nsecond", "ok"]
+        assert tool_results_in(loop) == ["[Answer of the operator]\nfirst", "[Answer of the operator]\nsecond", "ok"]
 
 
 async def test_a_signal_answers_too_and_one_of_no_use_is_told_as_refused(client: Client) -> None:
     async with an_asker(client, asks(options=["red", "blue"]), answers()) as loop:
         handle = await loop.start()
-        await waiting(handle)
+        await wait_for_question(handle)
         for answer in ("green", {"text": ""}, 7, "red"):
             await handle.signal("answer", answer)
         ran = await loop.ended(handle)
-        assert told(loop) == ["[Answer of the operator]\nred"]
+        assert tool_results_in(loop) == ["[Answer of the operator]\nred"]
     refused = [each.data["reason"] for each in ran.journal if each.event == "InterventionRefused"]
     assert refused[0] == "answer with one of: red, blue"
     assert len(refused) == 3
@@ -112,7 +112,7 @@ async def test_what_nobody_answers_in_time_has_its_default(
 ) -> None:
     async with an_asker(client, asks(expires_s=1, **more), answers()) as loop:
         ran = await loop.run()
-        assert told(loop) == [told_model]
+        assert tool_results_in(loop) == [told_model]
     assert questions_of(ran) == [("QuestionAsked", None), ("QuestionAnswered", choice)]
     assert ran.result.duration_s < 1  # the clock stood still
 
@@ -120,7 +120,7 @@ async def test_what_nobody_answers_in_time_has_its_default(
 async def test_a_default_that_is_no_option_is_not_asked(client: Client) -> None:
     async with an_asker(client, asks(options=["red", "blue"], default="green"), answers()) as loop:
         ran = await loop.run()
-        assert "default: give one of the options" in told(loop)[0]
+        assert "default: give one of the options" in tool_results_in(loop)[0]
     assert questions_of(ran) == []
 
 
@@ -134,14 +134,14 @@ async def test_a_default_that_is_no_option_is_not_asked(client: Client) -> None:
 async def test_a_person_may_give_no_answer(client: Client, choice: str, reason: str, asked: int) -> None:
     async with an_asker(client, asks(), answers()) as loop:
         handle = await loop.start()
-        question = await waiting(handle)
+        question = await wait_for_question(handle)
         decision = {
             "escalation_id": question["wait_id"],
             "choice": choice,
             "by": "ada",
             "reason": "not mine",
         }
-        await updated(handle, "resolve_escalation", decision)
+        await send_update(handle, "resolve_escalation", decision)
         ran = await loop.ended(handle)
         assert isinstance(loop.provider, ScriptedModel)
         assert len(loop.provider.seen) == asked
@@ -152,7 +152,7 @@ async def test_a_person_may_give_no_answer(client: Client, choice: str, reason: 
 async def test_an_abort_closes_the_question(client: Client) -> None:
     async with an_asker(client, asks(), answers()) as loop:
         handle = await loop.start()
-        await waiting(handle)
+        await wait_for_question(handle)
         await handle.signal("abort", "enough")
         ran = await loop.ended(handle)
     assert ran.result.termination.reason == "aborted"
@@ -162,5 +162,5 @@ async def test_an_abort_closes_the_question(client: Client) -> None:
 async def test_policy_decides_whether_it_may_ask(client: Client) -> None:
     async with an_asker(client, asks(), answers(), engine=Deny("ask_user")) as loop:
         ran = await loop.run()
-        assert "ask_user is forbidden" in told(loop)[0]
+        assert "ask_user is forbidden" in tool_results_in(loop)[0]
     assert questions_of(ran) == []

@@ -8,7 +8,7 @@ from temporalio.client import Client
 
 from orga.client.journal.reading import read_journal
 from orga.testing import FakeTool, ScriptedModel, answers, calls
-from orga.workflows.decisions.begin import begun
+from orga.workflows.decisions.begin import initial_state
 from orga.workflows.types.input import AgentInput
 from tests.support.runs.loop import WORKER_FACTS, Loop, a_loop, a_worker
 
@@ -20,7 +20,7 @@ async def test_a_made_up_state_is_not_taken_for_a_carried_one(client: Client) ->
     danger = FakeTool("danger", effect="irreversible")
     provider = ScriptedModel([answers("first"), calls("danger"), answers("x")], repeats=True)
     setup = WORKER_FACTS.model_copy(update={"agent": "default", "model": "p:m", "tools": (danger.spec,)})
-    state = begun(AgentInput(task="t"), "o", datetime.now(UTC)).model_copy(update={"setup": setup})
+    state = initial_state(AgentInput(task="t"), "o", datetime.now(UTC)).model_copy(update={"setup": setup})
     async with a_loop(client, provider) as loop:
         handle = await client.start_workflow(
             "AgentWorkflow",

@@ -9,17 +9,17 @@ from pydantic_core import from_json, to_json
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
-from orga.activities.ports import Judgement, PolicyEngine, Proposal
+from orga.activities.ports import EngineVerdict, PolicyEngine, Proposal
 from orga.client.errors import OrgaError, RunNotFound
 from orga.client.history.chain import RunHistory
 from orga.client.proof import audit as auditing
-from orga.client.proof.audit import Rejudge, Rejudged, RunAudit, audited, counts
+from orga.client.proof.audit import Rejudger, RunAudit, VerdictComparison, change_counts, run_audits
 from orga.testing import FakeTool, answers, calls
 from tests.support.hold import Hold
-from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.delegates import a_cast, agent, delegates
 from tests.support.runs.loop import WORKER_FACTS, Deny, Ran, a_loop
-from tests.support.runs.questions import updated
+from tests.support.runs.questions import send_update
 
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 
@@ -33,21 +33,21 @@ class Says:
         self._judge = judge
         self.seen: list[Proposal] = []
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Ask the function."""
         self.seen.append(proposal)
-        return self._judge(proposal) if proposal.call else Judgement(allowed=True)
+        return self._judge(proposal) if proposal.call else EngineVerdict(allowed=True)
 
 
-def allowed(_: Proposal) -> Judgement:
-    return Judgement(allowed=True)
+def allowed(_: Proposal) -> EngineVerdict:
+    return EngineVerdict(allowed=True)
 
 
 async def audit(client: Client, run: str, engine: PolicyEngine) -> list[RunAudit]:
-    return [found async for found in audited(client, [run], Rejudge(engine))]
+    return [found async for found in run_audits(client, [run], Rejudger(engine))]
 
 
-async def only(client: Client, run: str, engine: PolicyEngine) -> tuple[Rejudged, ...]:
+async def only(client: Client, run: str, engine: PolicyEngine) -> tuple[VerdictComparison, ...]:
     (found,) = await audit(client, run, engine)
     assert found.not_rebuilt == ()
     return found.judgements
@@ -81,7 +81,7 @@ async def test_a_stricter_and_a_laxer_policy_change_what_they_should(client: Cli
         ("look", "allow→deny"),
         ("(answer)", "allow→deny"),
     ]
-    assert counts([found]) == {"allow→deny": 3, "deny→allow": 1}
+    assert change_counts([found]) == {"allow→deny": 3, "deny→allow": 1}
     assert not found.is_same
     assert found.judgements[0].now.reason == "look is forbidden"
 
@@ -104,9 +104,9 @@ async def test_what_an_engine_is_asked_is_what_was_asked_then(client: Client) ->
 async def test_a_policy_that_would_ask_a_person_or_change_the_arguments(client: Client) -> None:
     ran = await a_run(client)
 
-    def judge(proposal: Proposal) -> Judgement:
+    def judge(proposal: Proposal) -> EngineVerdict:
         assert proposal.call is not None
-        return Judgement(allowed=True, arguments={"path": "safe"}, policies=("narrow",))
+        return EngineVerdict(allowed=True, arguments={"path": "safe"}, policies=("narrow",))
 
     assert shown(await only(client, ran.handle.id, Asks(tools=("look",)))) == [
         ("look", "allow→approval"),
@@ -133,8 +133,8 @@ async def test_a_policy_that_would_ask_a_person_or_change_the_arguments(client: 
 async def test_what_a_person_had_approved(client: Client, engine: PolicyEngine, expected: list[str]) -> None:
     async with a_loop(client, [calls("pay"), answers()], FakeTool("pay"), engine=Asks()) as loop:
         handle = await loop.start()
-        [question] = await pending(handle)
-        await updated(handle, "approve", yes(question))
+        [question] = await wait_for_held_calls(handle)
+        await send_update(handle, "approve", approval_argument(question))
         ran = await loop.ended(handle)
     found = [judgement for judgement in await only(client, ran.handle.id, engine) if judgement.tool == "pay"]
     assert [judgement.change for judgement in found] == expected
@@ -153,7 +153,7 @@ async def test_runs_that_were_delegated_to_are_audited_once(client: Client) -> N
         f"{ran.handle.id}.1.0",
         [("look", "allow→deny"), ("(answer)", "same")],
     )
-    both = [found.run async for found in audited(client, [helper.run, boss.run], Rejudge(Deny()))]
+    both = [found.run async for found in run_audits(client, [helper.run, boss.run], Rejudger(Deny()))]
     assert both == [helper.run, boss.run]
 
 
@@ -193,7 +193,7 @@ async def test_what_cannot_be_rebuilt_is_told_of_and_not_guessed(client: Client,
 async def test_an_engine_that_fails_ends_the_audit_and_denies_nothing(client: Client) -> None:
     ran = await a_run(client)
 
-    def fails(_: Proposal) -> Judgement:
+    def fails(_: Proposal) -> EngineVerdict:
         raise ValueError("out of order")
 
     with pytest.raises(OrgaError, match="the policy engine failed: ValueError: out of order"):
@@ -208,6 +208,6 @@ async def test_a_run_that_is_not_there_is_refused(client: Client) -> None:
 async def test_a_run_of_a_query_that_is_gone_by_then_ends_no_audit(client: Client) -> None:
     ran = await a_run(client)
     runs = [f"agent-{uuid.uuid4()}", ran.handle.id]
-    gone, there = [found async for found in audited(client, runs, Rejudge(Deny("delete")), are_named=False)]
+    gone, there = [found async for found in run_audits(client, runs, Rejudger(Deny("delete")), are_named=False)]
     assert ("there is no run" in gone.not_rebuilt[0], gone.is_same) == (True, False)
     assert there.is_same

@@ -10,7 +10,7 @@ from temporalio.exceptions import ApplicationError
 
 from orga.client.journal.reading import read_journal
 from orga.testing import FakeTool, ScriptedModel, answers
-from tests.support.runs.loop import EXECUTION_TIMEOUT, Loop, a_loop, check_journal, check_tasks, replayed
+from tests.support.runs.loop import EXECUTION_TIMEOUT, Loop, a_loop, check_journal, check_replay, check_tasks
 
 
 def raw(data: bytes, encoding: bytes = b"json/plain") -> RawValue:
@@ -72,7 +72,7 @@ async def test_bad_input_fails_the_run_naming_the_key(client: Client, name: str)
 async def check_history(client: Client, handle: WorkflowHandle[Any, Any]) -> None:
     history = await handle.fetch_history()
     check_tasks(history)
-    await replayed(history)
+    await check_replay(history)
     journal = [entry async for entry in read_journal(client, handle.id)]
     check_journal(journal)
     assert journal[-1].data["reason"] == "error"

@@ -15,8 +15,8 @@ from orga.activities.ports import Tool, ToolContext
 from orga.activities.replies import MAX_CALLS
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.tool_calls.tools import ToolOptions
-from tests.support.hold import PATIENCE_S, Hold, until
-from tests.support.programs.processes import begun, is_alive, is_running
+from tests.support.hold import PATIENCE_S, Hold, wait_until
+from tests.support.programs.processes import is_alive, is_running, wait_for_pids
 from tests.support.runs.loop import a_loop
 from tests.support.tools import blocking as blocking_tools
 
@@ -57,7 +57,7 @@ async def test_a_blocking_tool_is_killed_at_its_time_and_the_run_goes_on(
         if path.exists():
             break
 
-    pids = await begun(path)
+    pids = await wait_for_pids(path)
     assert not any(map(is_running, pids))
     assert not is_alive(pids[0])
 
@@ -67,7 +67,7 @@ async def test_an_abort_kills_a_blocking_tool_long_before_its_time(client: Clien
     provider = ScriptedModel([calls("stands_still", arguments=arguments)], repeats=True)
     async with a_loop(client, provider, PythonFunction(blocking_tools.stands_still)) as loop:
         handle = await loop.start(tool_timeout_s=200, timeout_s=250)
-        pids = await begun(tmp_path / "pids")
+        pids = await wait_for_pids(tmp_path / "pids")
         await handle.signal("abort", "enough")
         ran = await asyncio.wait_for(loop.ended(handle), PATIENCE_S)
 
@@ -151,7 +151,7 @@ async def test_the_worker_serves_another_run_while_a_process_spins(client: Clien
     provider = ScriptedModel([calls("stands_still", arguments=arguments), answers("meanwhile")], repeats=True)
     async with a_loop(client, provider, PythonFunction(blocking_tools.stands_still)) as loop:
         handle = await loop.start(tool_timeout_s=200, timeout_s=250)
-        pids = await begun(tmp_path / "pids")
+        pids = await wait_for_pids(tmp_path / "pids")
         assert (await loop.run()).result.output == "meanwhile"
         assert all(map(is_running, pids))
         await handle.signal("abort")
@@ -179,7 +179,7 @@ async def test_the_worker_serves_another_run_while_threads_block(client: Client)
     async with a_loop(client, provider, PythonFunction(blocks), PythonFunction(quick)) as loop:
         handle = await loop.start(max_concurrent_tools=many)
         try:
-            await until(all_stand_still)
+            await wait_until(all_stand_still)
             assert (await loop.run()).result.output == "meanwhile"
         finally:
             let_go.set()

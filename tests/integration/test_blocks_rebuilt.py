@@ -15,7 +15,7 @@ from orga.workflows.types.messages import Reply
 from orga.workflows.types.setup import Setup
 from tests.support.knowledge.items import a_fact
 from tests.support.model.counting import counting
-from tests.support.runs.knowing import ON, all_of, blocks, store, told
+from tests.support.runs.knowing import ON, all_of, blocks, event_data, store
 from tests.support.runs.loop import WORKER_FACTS, Ran, a_loop
 
 __all__ = ["store"]
@@ -88,7 +88,7 @@ async def test_a_block_and_a_context_that_outgrows_its_budget(
     async with a_loop(client, provider, look, knowledge=store) as loop:
         ran = await loop.run("the task", **ON, context_strategy=strategy, context_token_budget=3_000)
 
-    assert told(ran, "ContextCompacted")
+    assert event_data(ran, "ContextCompacted")
     shown = [block for request in provider.steps for block in blocks(request)]
     assert len(set(shown)) > 3
     assert all(len(blocks(request)) <= 1 for request in provider.steps)

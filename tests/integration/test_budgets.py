@@ -8,11 +8,11 @@ from temporalio.client import Client, WorkflowUpdateFailedError
 from orga.activities.adapters.models.registry import ModelRegistry
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.usage import ModelPrice
-from tests.support.hold import Hold, happens, until
+from tests.support.hold import Hold, wait_for_event, wait_until
 from tests.support.model.chat_server import Calls, chat_server
 from tests.support.model.named import Named
 from tests.support.runs.loop import WORKER_FACTS, Ran, a_loop
-from tests.support.runs.questions import told, updated, waiting
+from tests.support.runs.questions import send_update, tool_results_in, wait_for_question
 
 LIMITS = [
     pytest.param({"max_iterations": 2}, "max_iterations", {"max_iterations": 9}, id="iterations"),
@@ -45,10 +45,10 @@ async def test_a_person_who_raises_the_limit_lets_the_run_go_on(
 ) -> None:
     async with a_loop(client, [*STEPS, answers("done")], FakeTool("look")) as loop:
         handle = await loop.start(on_exhausted="ask", **limit)
-        wait = await waiting(handle)
+        wait = await wait_for_question(handle)
         assert wait["kind"] == "budget"
         assert wait["question"].startswith(f"{reason}: ")
-        await updated(handle, "extend_budget", more)
+        await send_update(handle, "extend_budget", more)
         ran = await loop.ended(handle)
     assert (ran.result.termination.reason, ran.result.output) == ("completed", "done")
     assert ran.result.tool_calls.run == 4
@@ -85,10 +85,10 @@ async def test_time_that_is_up_can_be_extended_and_what_was_in_flight_is_asked_a
     async with a_loop(client, [hold.step(answers("in the end"))]) as loop:
         handle = await loop.start(on_exhausted="ask", timeout_s=4)
         await hold.reached()
-        await happens(hold.cancelled)
-        await waiting(handle)
+        await wait_for_event(hold.cancelled)
+        await wait_for_question(handle)
         hold.go.set()
-        await updated(handle, "extend_budget", {"timeout_s": 50})
+        await send_update(handle, "extend_budget", {"timeout_s": 50})
         ran = await loop.ended(handle)
     assert (ran.result.termination.reason, ran.result.output) == ("completed", "in the end")
 
@@ -100,8 +100,8 @@ async def test_time_that_is_up_can_be_extended_and_what_was_in_flight_is_asked_a
 async def test_a_person_can_decline(client: Client, choice: str, reason: str) -> None:
     async with a_loop(client, [*STEPS, answers()], FakeTool("look")) as loop:
         handle = await loop.start(on_exhausted="ask", max_iterations=1)
-        wait = await waiting(handle)
-        await updated(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": choice})
+        wait = await wait_for_question(handle)
+        await send_update(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": choice})
         ran = await loop.ended(handle)
     assert ran.result.termination.reason == reason
 
@@ -109,15 +109,15 @@ async def test_a_person_can_decline(client: Client, choice: str, reason: str) ->
 async def test_two_limits_that_are_reached_are_two_questions(client: Client) -> None:
     async with a_loop(client, [*STEPS, answers()], FakeTool("look")) as loop:
         handle = await loop.start(on_exhausted="ask", max_iterations=1, max_total_tokens=100)
-        first = await waiting(handle)
-        await updated(handle, "extend_budget", {"max_iterations": 9})
+        first = await wait_for_question(handle)
+        await send_update(handle, "extend_budget", {"max_iterations": 9})
 
         async def asks_anew() -> bool:
             now = (await handle.query("status"))["waiting"]
             return bool(now) and now[0]["wait_id"] != first["wait_id"]
 
-        await until(asks_anew)
-        await updated(handle, "extend_budget", {"max_total_tokens": 9_999})
+        await wait_until(asks_anew)
+        await send_update(handle, "extend_budget", {"max_total_tokens": 9_999})
         ran = await loop.ended(handle)
     assert ran.result.termination.reason == "completed"
     assert len(questions(ran)) == 4
@@ -137,11 +137,11 @@ async def test_two_limits_that_are_reached_are_two_questions(client: Client) -> 
 async def test_an_extension_that_raises_nothing_is_refused(client: Client, given: Any, says: str) -> None:
     async with a_loop(client, [*STEPS, answers()], FakeTool("look")) as loop:
         handle = await loop.start(on_exhausted="ask", max_iterations=1)
-        wait = await waiting(handle)
+        wait = await wait_for_question(handle)
         with pytest.raises(WorkflowUpdateFailedError) as refused:
-            await updated(handle, "extend_budget", given)
+            await send_update(handle, "extend_budget", given)
         assert says in str(refused.value.cause)
-        await updated(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": "skip"})
+        await send_update(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": "skip"})
         await loop.ended(handle)
 
 
@@ -150,7 +150,7 @@ async def test_calls_beyond_the_budget_are_answered_unrun_and_the_model_may_stil
     async with a_loop(client, [calls("look", "look", "look"), answers("enough")], look) as loop:
         ran = await loop.run(max_tool_calls=2)
     assert len(look.contexts) == 2
-    assert told(loop)[2] == "[Not run] the run's 2 tool calls are used up; answer with what you have"
+    assert tool_results_in(loop)[2] == "[Not run] the run's 2 tool calls are used up; answer with what you have"
     assert (ran.result.termination.reason, ran.result.tool_calls.run) == ("completed", 2)
 
 
@@ -166,8 +166,8 @@ async def test_extended_limits_survive_continue_as_new(client: Client) -> None:
     facts = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
     async with a_loop(client, [*STEPS, answers("done")], FakeTool("look"), setup=facts) as loop:
         handle = await loop.start(on_exhausted="ask", max_iterations=1)
-        await waiting(handle)
-        await updated(handle, "extend_budget", {"max_iterations": 20})
+        await wait_for_question(handle)
+        await send_update(handle, "extend_budget", {"max_iterations": 20})
         ran = await loop.ended(handle)
     assert (ran.result.output, len(ran.histories)) == ("done", 5)
 

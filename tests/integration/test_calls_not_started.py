@@ -10,7 +10,7 @@ from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply, ToolCall
 from tests.support.runs.critics import a_critic, a_person, verdict
 from tests.support.runs.loop import a_loop
-from tests.support.runs.questions import told
+from tests.support.runs.questions import tool_results_in
 
 GUARD = a_person("guard", tools=("pay",))
 
@@ -29,7 +29,7 @@ async def test_a_call_beside_an_end_that_is_sent_back(client: Client) -> None:
         ran = await loop.run()
 
     assert (pay.contexts, ran.result.output) == ([], "fine")
-    assert told(loop, 2)[0] == "[Not run] the reply ends the run"
+    assert tool_results_in(loop, 2)[0] == "[Not run] the reply ends the run"
 
 
 async def test_a_call_that_would_find_room(client: Client) -> None:
@@ -40,4 +40,4 @@ async def test_a_call_that_would_find_room(client: Client) -> None:
         await loop.run(max_tool_calls=1)
 
     assert (look.contexts, pay.contexts) == ([], [])
-    assert told(loop, 2)[1] == "[Not run] the run's 1 tool calls are used up; answer with what you have"
+    assert tool_results_in(loop, 2)[1] == "[Not run] the run's 1 tool calls are used up; answer with what you have"

@@ -5,16 +5,16 @@ from typing import Any
 
 from temporalio.client import Client
 
-from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
+from orga.activities.ports import EngineVerdict, Proposal, ToolContext, ToolError
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.text import undelimited
+from orga.workflows.types.text import undelimited_text
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
-from tests.support.runs.approvals import pending, yes
+from tests.support.runs.approvals import approval_argument, wait_for_held_calls
 from tests.support.runs.critics import a_person
 from tests.support.runs.loop import a_loop
-from tests.support.runs.questions import told, updated
+from tests.support.runs.questions import send_update, tool_results_in
 from tests.support.runs.sagas import Ledger, book, pay, saga
 
 PUBLIC = {"path": "public"}
@@ -29,11 +29,11 @@ class Redirects:
 
     purpose: str
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Change them once."""
         call = proposal.call
         is_changed = call is not None and proposal.purpose == self.purpose and call.arguments != PUBLIC
-        return Judgement(allowed=True, arguments=PUBLIC if is_changed else None)
+        return EngineVerdict(allowed=True, arguments=PUBLIC if is_changed else None)
 
 
 def recovering(**recovery: Any) -> ToolOptions:
@@ -50,7 +50,7 @@ async def test_the_model_is_told_of_a_fallback(client: Client) -> None:
     async with a_loop(client, steps, read, look, engine=Redirects("fallback")) as loop:
         await loop.run()
 
-    [text] = told(loop)
+    [text] = tool_results_in(loop)
     assert text.startswith(f"{CHANGED}\n[Fallback] look answered instead")
     assert text.endswith("saw {'path': 'public'}")
 
@@ -62,7 +62,7 @@ async def test_the_model_is_told_of_a_call_that_is_sent_again(client: Client) ->
         return f"saved {arguments}"
 
     async def sends_it_again() -> str:
-        await updated(handle, "requeue", "1.0")
+        await send_update(handle, "requeue", "1.0")
         return "sent"
 
     save = FakeTool("save", later, options=recovering(strategy="dead_letter"))
@@ -73,7 +73,7 @@ async def test_the_model_is_told_of_a_call_that_is_sent_again(client: Client) ->
         await loop.ended(handle)
 
     assert isinstance(loop.provider, ScriptedModel)
-    last = undelimited(loop.provider.seen[2].messages[-1].text)
+    last = undelimited_text(loop.provider.seen[2].messages[-1].text)
     assert last == f"[Requeued call] save (1.0), sent again by an operator:\n{CHANGED}\nsaved {PUBLIC}"
 
 
@@ -94,11 +94,11 @@ async def test_critics_see_a_saga_as_policy_made_it(client: Client) -> None:
     class Adds:
         is_embedded = True
 
-        async def judge(self, proposal: Proposal) -> Judgement:
+        async def judge(self, proposal: Proposal) -> EngineVerdict:
             call = proposal.call
             if call is not None and call.name == "saga" and len(call.arguments["steps"]) == 1:
-                return Judgement(True, arguments={"steps": [book("flight"), pay()]})
-            return Judgement(True)
+                return EngineVerdict(True, arguments={"steps": [book("flight"), pay()]})
+            return EngineVerdict(True)
 
     ledger = Ledger()
     critic = a_person(tools=("pay",))
@@ -106,9 +106,9 @@ async def test_critics_see_a_saga_as_policy_made_it(client: Client) -> None:
     script = [saga(book("flight")), answers()]
     async with a_loop(client, script, *ledger.tools, engine=Adds(), agents=agents) as loop:
         handle = await loop.start()
-        [question] = await pending(handle)
+        [question] = await wait_for_held_calls(handle)
         assert question["call"]["name"] == "saga"
-        await updated(handle, "deny", yes(question, reason="too dear"))
+        await send_update(handle, "deny", approval_argument(question, reason="too dear"))
         await loop.ended(handle)
 
     assert ledger.done == []

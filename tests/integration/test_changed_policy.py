@@ -6,18 +6,18 @@ from typing import Any
 from temporalio.client import Client, WorkflowHandle
 
 from orga.activities.adapters.policy.ladder import gate_execution
-from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
+from orga.activities.ports import EngineVerdict, Proposal, ToolContext, ToolError
 from orga.client.testing.script import USAGE
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.tool_calls.gate import ApprovalTerms
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
-from tests.support.hold import Hold, until
-from tests.support.runs.critics import a_critic, a_person, criticised, verdict
-from tests.support.runs.delegates import a_cast, agent, delegates, leading
+from tests.support.hold import Hold, wait_until
+from tests.support.runs.critics import a_critic, a_person, agents_with_critics, verdict
+from tests.support.runs.delegates import a_cast, agent, delegates, start_lead
 from tests.support.runs.loop import WORKER_FACTS, a_loop
-from tests.support.runs.questions import stands_still, told, updated, waiting
+from tests.support.runs.questions import send_update, tool_results_in, wait_for_question, wait_until_still
 from tests.support.tools.lookups import fetching
 
 FORBIDDEN = "[Policy denied] forbidden since noon"
@@ -32,16 +32,16 @@ class Reloaded:
     forbids: bool = False
     asks: bool = False
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Decide by the rules of now."""
         version = "v2" if self.forbids else "v1"
         if proposal.call is None or not (
             proposal.call.name == "pay" or proposal.call.arguments.get("agent") == "payer"
         ):
-            return Judgement(True, version=version)
+            return EngineVerdict(True, version=version)
         if self.forbids:
-            return Judgement(False, "forbidden since noon", version=version)
-        return Judgement(True, approval=ApprovalTerms() if self.asks else None, version=version)
+            return EngineVerdict(False, "forbidden since noon", version=version)
+        return EngineVerdict(True, approval=ApprovalTerms() if self.asks else None, version=version)
 
 
 async def next_held(handle: WorkflowHandle[Any, Any], before: str = "") -> str:
@@ -52,22 +52,22 @@ async def next_held(handle: WorkflowHandle[Any, Any], before: str = "") -> str:
         found[:] = [question["approval_id"] for question in (await handle.query("status"))["pending_approvals"]]
         return len(found) == 1 and found != [before]
 
-    await until(asks)
+    await wait_until(asks)
     return found[0]
 
 
 async def reviewed(client: Client, pay: FakeTool, *, forbids: bool) -> list[str]:
     """Approve a call, then let a person review it; by then policy may forbid it. Return what the model is told."""
-    engine, agents = Reloaded(asks=True), criticised(a_person(tools=("pay",)), tools=("pay",))
+    engine, agents = Reloaded(asks=True), agents_with_critics(a_person(tools=("pay",)), tools=("pay",))
     async with a_loop(client, [calls("pay"), answers()], pay, engine=engine, agents=agents) as loop:
         handle = await loop.start()
         approval = await next_held(handle)
-        await updated(handle, "approve", {"approval_id": approval, "approver": "ada"})
+        await send_update(handle, "approve", {"approval_id": approval, "approver": "ada"})
         review = await next_held(handle, before=approval)
         engine.forbids = forbids
-        await updated(handle, "approve", {"approval_id": review, "approver": "bob"})
+        await send_update(handle, "approve", {"approval_id": review, "approver": "bob"})
         await loop.ended(handle)
-    return told(loop)
+    return tool_results_in(loop)
 
 
 async def test_while_a_person_reviews_an_approved_call(client: Client) -> None:
@@ -84,29 +84,29 @@ async def test_while_more_budget_is_asked_for(client: Client) -> None:
     pay, engine = FakeTool("pay", effect="irreversible"), Reloaded()
     async with a_loop(client, [calls("look"), calls("pay"), answers()], FakeTool("look"), pay, engine=engine) as loop:
         handle = await loop.start(max_tool_calls=1, on_exhausted="ask")
-        await waiting(handle)
+        await wait_for_question(handle)
         engine.forbids = True
-        await updated(handle, "extend_budget", {"max_tool_calls": 9})
+        await send_update(handle, "extend_budget", {"max_tool_calls": 9})
         await loop.ended(handle)
 
-    assert (pay.contexts, told(loop, 2)) == ([], ["ok", FORBIDDEN])
+    assert (pay.contexts, tool_results_in(loop, 2)) == ([], ["ok", FORBIDDEN])
 
 
 async def test_while_the_run_is_paused(client: Client) -> None:
     pay, engine, reviewing = FakeTool("pay", effect="irreversible"), Reloaded(), Hold()
     script = [calls("pay"), reviewing.step(verdict()), answers()]
-    agents = criticised(a_critic(tools=("pay",)), tools=("pay",))
+    agents = agents_with_critics(a_critic(tools=("pay",)), tools=("pay",))
     async with a_loop(client, script, pay, engine=engine, agents=agents) as loop:
         handle = await loop.start()
         await reviewing.reached()
         await handle.signal("pause")
         reviewing.go.set()
-        await until(lambda: _is_paused(handle))
+        await wait_until(lambda: _is_paused(handle))
         engine.forbids = True
         await handle.signal("resume")
         await loop.ended(handle)
 
-    assert (pay.contexts, told(loop, 2)) == ([], [FORBIDDEN])
+    assert (pay.contexts, tool_results_in(loop, 2)) == ([], [FORBIDDEN])
 
 
 async def _is_paused(handle: WorkflowHandle[Any, Any]) -> bool:
@@ -121,13 +121,13 @@ async def test_before_a_person_has_a_failed_call_made_again(client: Client) -> N
     pay = FakeTool("pay", down, "irreversible", options=options)
     async with a_loop(client, [calls("pay"), answers()], pay, engine=engine) as loop:
         handle = await loop.start()
-        wait = await waiting(handle)
+        wait = await wait_for_question(handle)
         engine.forbids = True
-        await updated(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": "retry"})
+        await send_update(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": "retry"})
         await loop.ended(handle)
 
     assert len(pay.contexts) == 1
-    assert told(loop)[0].endswith("[Policy denied] An operator wanted it called again: forbidden since noon")
+    assert tool_results_in(loop)[0].endswith("[Policy denied] An operator wanted it called again: forbidden since noon")
 
 
 async def test_while_a_call_waits_for_a_slot_of_a_paused_run(client: Client) -> None:
@@ -139,13 +139,13 @@ async def test_while_a_call_waits_for_a_slot_of_a_paused_run(client: Client) -> 
         handle = await loop.start(max_concurrent_tools=1)
         await hold.reached()
         await handle.signal("pause")
-        await until(lambda: _is_to_pause(handle))
+        await wait_until(lambda: _is_to_pause(handle))
         engine.forbids = True
         await handle.signal("resume")
         hold.go.set()
         await loop.ended(handle)
 
-    assert (pay.contexts, told(loop)) == ([], ["ok", FORBIDDEN])
+    assert (pay.contexts, tool_results_in(loop)) == ([], ["ok", FORBIDDEN])
 
 
 async def _is_to_pause(handle: WorkflowHandle[Any, Any]) -> bool:
@@ -166,12 +166,12 @@ async def test_while_another_delegate_that_has_the_slot_is_held(client: Client) 
         "payer": [answers("paid")],
     }
     async with a_cast(client, agents, scripts, engine=engine) as (loop, cast):
-        handle = await leading(loop, max_concurrent_tools=1)
+        handle = await start_lead(loop, max_concurrent_tools=1)
         helper = client.get_workflow_handle(f"{handle.id}.1.0")
-        await until(lambda: _is_held_below(handle))
-        wait = await waiting(helper)
+        await wait_until(lambda: _is_held_below(handle))
+        wait = await wait_for_question(helper)
         engine.forbids = True
-        await updated(helper, "answer", {"question_id": wait["wait_id"], "text": "yes"})
+        await send_update(helper, "answer", {"question_id": wait["wait_id"], "text": "yes"})
         ran = await loop.ended(handle)
 
     assert (cast.told("lead")[-1], cast.seen("payer")) == (FORBIDDEN, [])
@@ -190,12 +190,12 @@ class Slow:
     def __init__(self) -> None:
         self.hold, self.judged = Hold(), 0
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Allow the first proposal; of others the answer alone."""
         self.judged += 1
         if self.judged == 1:
             await self.hold.then(None)
-        return Judgement(proposal.call is None or self.judged == 1, "forbidden since noon")
+        return EngineVerdict(proposal.call is None or self.judged == 1, "forbidden since noon")
 
 
 async def test_while_a_run_is_paused_that_is_about_to_look_up_what_its_task_refers_to(client: Client) -> None:
@@ -206,7 +206,7 @@ async def test_while_a_run_is_paused_that_is_about_to_look_up_what_its_task_refe
         await engine.hold.reached()
         await handle.signal("pause")
         engine.hold.go.set()
-        await stands_still(handle)
+        await wait_until_still(handle)
         await handle.signal("resume")
         ran = await loop.ended(handle)
 

@@ -23,7 +23,7 @@ from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.tool_calls.breakers import BreakerOptions, CircuitOptions
 from orga.workflows.types.tool_calls.tools import ToolOptions
-from tests.support.hold import Hold, happens, until
+from tests.support.hold import Hold, wait_for_event, wait_until
 from tests.support.runs.circuits import Clock
 from tests.support.runs.loop import WORKER_FACTS, Loop
 
@@ -174,12 +174,12 @@ async def test_a_time_out_opens_the_circuit(client: Client) -> None:
     async with a_shared_worker(client, [call_of(1), answers()], tool) as (loop, provider, breakers):
         await loop.run()
         assert "longer than its 3 s" in last(provider).text
-        await happens(hold.cancelled)
+        await wait_for_event(hold.cancelled)
 
         async def is_open() -> bool:
             return breakers.circuit("flaky").state == "open"
 
-        await until(is_open)
+        await wait_until(is_open)
 
 
 async def test_an_abort_gives_the_permit_back(client: Client) -> None:

@@ -12,7 +12,7 @@ import pytest
 from orga.workflows.types.status import JournalEntry
 from tests.support.programs.inline_command import InlineOrga, an_inline_orga
 from tests.support.programs.orga_command import ROOT, Done, Orga
-from tests.support.values.journals import rechained, without
+from tests.support.values.journals import rechained, without_entry
 
 RUN = "agent-audited"
 PERMIT = '@id("all") permit (principal, action, resource);\n'
@@ -100,7 +100,7 @@ ATTACKS: dict[str, tuple[Attack, str]] = {
     "a cut tail": (lambda lines: [*lines[:-3], lines[-1]], "is missing: the head counts"),
     "no head": (lambda lines: lines[:-1], "it has no head"),
     "a cut tail without a head": (lambda lines: lines[:-3], "it has no head"),
-    "a drop, chained anew": (lambda lines: forged(lines, lambda entries: without(entries, 2)), "is missing"),
+    "a drop, chained anew": (lambda lines: forged(lines, lambda entries: without_entry(entries, 2)), "is missing"),
     "an edit, chained anew": (
         lambda lines: forged(lines, lambda entries: [entries[0].model_copy(update={"agent": "x"}), *entries[1:]]),
         "entry 0 differs from the history in agent",

@@ -5,7 +5,7 @@ from temporalio.client import Client
 
 from orga.activities.ports import ModelError, ModelRequest
 from orga.testing import FakeTool, ScriptedModel, calls
-from orga.workflows.decisions.conversation import tokens_in
+from orga.workflows.decisions.conversation import estimated_message_tokens
 from tests.support.model.counting import counting, estimate
 from tests.support.runs.loop import a_loop
 from tests.support.runs.outgrown import (
@@ -102,7 +102,7 @@ async def test_instructions_and_tools_take_from_the_budget(client: Client) -> No
         await loop.run("the task", **RUN)
 
     assert max(estimate(request) for request in provider.steps) <= BUDGET
-    assert max(tokens_in(request.messages) for request in provider.steps) <= BUDGET - 1_200
+    assert max(estimated_message_tokens(request.messages) for request in provider.steps) <= BUDGET - 1_200
 
 
 @pytest.mark.parametrize("strategy", ["sliding_window", "observation_masking", "anchored_summary"])

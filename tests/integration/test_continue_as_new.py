@@ -8,15 +8,15 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
 from orga import AgentHandle, runs
-from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
-from orga.client.server.search_attributes import register
+from orga.activities.ports import EngineVerdict, Proposal, ToolContext, ToolError
+from orga.client.server.search_attributes import register_missing
 from orga.runs import openai_messages, verify
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.decisions.tool_calls.calls import idempotency_key
 from orga.workflows.types.given_messages import GIVEN_MESSAGES
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.setup import Setup
-from tests.support.hold import Hold, until
+from tests.support.hold import Hold, wait_until
 from tests.support.runs.loop import WORKER_FACTS, Deny, Loop, Ran, a_loop, a_worker
 
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
@@ -173,10 +173,10 @@ async def test_a_pause_at_the_end_of_a_run_holds_the_chain_and_an_abort_reaches_
         await hold.reached()
         await handle.signal("pause")
         hold.go.set()
-        await until(lambda: is_paused(handle))
+        await wait_until(lambda: is_paused(handle))
         assert (await handle.query("status"))["iteration"] == len(provider.seen) == 3
         await handle.signal("resume")
-        await until(lambda: has_called(provider, 5))
+        await wait_until(lambda: has_called(provider, 5))
         await handle.signal("abort", "that will do")
         ran = await loop.ended(handle)
 
@@ -211,15 +211,15 @@ async def test_another_worker_finds_the_whole_conversation_in_what_was_carried(c
 
 
 async def test_every_run_of_a_chain_is_found_by_its_search_attributes(client: Client) -> None:
-    await register(client)
+    await register_missing(client)
     setup = EACH_ITERATION.model_copy(update={"search_attributes": True})
     tenant = f"tenant-{uuid.uuid4()}"
     async with a_loop(client, [*[calls("look")] * 3, answers()], FakeTool("look"), setup=setup) as loop:
         ran = await loop.run({"task": "look around", "tenant": tenant, "config": ROOM})
         mine = f"OrgaAgent = 'default' AND OrgaTenant = '{tenant}'"
-        await until(lambda: counts(client, mine, 4))
-        await until(lambda: counts(client, f"{mine} AND ExecutionStatus = 'ContinuedAsNew'", 3))
-        await until(lambda: counts(client, f"{mine} AND OrgaTermination = 'completed' AND OrgaIteration = 4", 1))
+        await wait_until(lambda: counts(client, mine, 4))
+        await wait_until(lambda: counts(client, f"{mine} AND ExecutionStatus = 'ContinuedAsNew'", 3))
+        await wait_until(lambda: counts(client, f"{mine} AND OrgaTermination = 'completed' AND OrgaIteration = 4", 1))
         listed = await runs.list(client, tenant=tenant)
 
     assert len(chain_of(ran)) == 4
@@ -235,7 +235,7 @@ class Noting(Deny):
 
     taints: tuple[str, ...] = ()
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         self.taints = (*self.taints, *proposal.taint)
         return await super().judge(proposal)
 

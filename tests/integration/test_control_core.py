@@ -15,10 +15,10 @@ from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.worker import Worker
 
 from orga.client.runners.workflows import our_runner
-from orga.client.server.search_attributes import register
+from orga.client.server.search_attributes import register_missing
 from orga.workflows.types.control import NOTES_MEMO
 from orga.workflows.types.names import NOTIFY, PHASE, TERMINATION, WAITING
-from tests.support.hold import until
+from tests.support.hold import wait_until
 from tests.support.runs.errand import ErrandsWorkflow
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +54,7 @@ async def errands(client: Client, cached: int = 100) -> AsyncGenerator[tuple[str
 
 
 async def started(client: Client, queue: str, *todo: str, **given: Any) -> WorkflowHandle[Any, Any]:
-    await register(client)
+    await register_missing(client)
     return await client.start_workflow(
         "Errands", {"todo": todo, **given}, id=f"errands-{uuid4()}", task_queue=queue, run_timeout=timedelta(minutes=1)
     )
@@ -71,7 +71,7 @@ async def comes_to(handle: WorkflowHandle[Any, Any], phase: str) -> dict[str, An
         attributes = (await handle.describe()).typed_search_attributes
         return (await stands(handle))["phase"] == phase == attributes.get(PHASE)
 
-    await until(is_there)
+    await wait_until(is_there)
     return await stands(handle)
 
 
@@ -194,7 +194,7 @@ async def test_it_continues_as_new_while_it_asks_and_asks_on(client: Client) -> 
         async def is_another() -> bool:
             return (await handle.describe()).run_id != first
 
-        await until(is_another)
+        await wait_until(is_another)
         [now] = (await comes_to(handle, "waiting"))["waiting"]
         assert (now["wait_id"], now["since"]) == (before["wait_id"], before["since"])
         await update(handle, "approve", approval_id="yes-1", approver="ada")
@@ -220,7 +220,7 @@ async def test_a_run_that_goes_on_behind_its_end_no_longer_shows_it(client: Clie
         async def is_told() -> bool:
             return bool(outside.told)
 
-        await until(is_told)
+        await wait_until(is_told)
         assert (await stands(handle))["phase"] == "done"
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await update(handle, "approve", approval_id="yes-1", approver="ada")

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from orga.activities.adapters.knowledge.conventions.changes import FileChange, import_conventions
-from orga.activities.adapters.knowledge.conventions.files import Place
+from orga.activities.adapters.knowledge.conventions.files import ConventionTarget
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.activities.knowledge.conventions import conventions_for
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
 from orga.workflows.types.knowledge import KnowledgeItem, Reader, StoredItem
 
-PLACE = Place("shop", "", "tenant", Reader(tenant="acme"))
+PLACE = ConventionTarget("shop", "", "tenant", Reader(tenant="acme"))
 ACME = Reader(tenant="acme", user="ada", agent="default")
 
 FILES = {
@@ -47,7 +47,7 @@ def write(folder: Path, path: str, text: str) -> None:
     (folder / path).write_text(text)
 
 
-async def imported(store: KnowledgeStore, folder: Path, place: Place = PLACE) -> dict[str, tuple[str, int]]:
+async def imported(store: KnowledgeStore, folder: Path, place: ConventionTarget = PLACE) -> dict[str, tuple[str, int]]:
     changes = [change async for change in import_conventions(store, folder, place, lambda done, of: None)]
     return {change.path: (change.change, change.items) for change in changes}
 
@@ -111,7 +111,7 @@ async def test_a_folder_of_the_project_is_brought_up_to_date_alone(store: Knowle
     await imported(store, project)
     before = {item.id for item in await all_items(store)}
     write(project, "AGENTS.md", "changed")
-    at_web = Place("shop", "web", "tenant", Reader(tenant="acme"))
+    at_web = ConventionTarget("shop", "web", "tenant", Reader(tenant="acme"))
     assert set(await imported(store, project / "web", at_web)) == {"web/AGENTS.md", "web/.prettierrc.json"}
     assert {item.id for item in await all_items(store)} == before
 
@@ -120,7 +120,7 @@ async def test_what_others_own_and_people_have_written_stays(store: KnowledgeSto
     by_hand = KnowledgeItem(kind="convention", text="By hand.", owner=Reader(tenant="acme"), directory="web")
     await store.store([by_hand])
     await imported(store, project)
-    await imported(store, project, Place("shop", "", "user", Reader(tenant="acme", user="bob")))
+    await imported(store, project, ConventionTarget("shop", "", "user", Reader(tenant="acme", user="bob")))
     for path in FILES:
         (project / path).unlink()
     assert {change for change, _ in (await imported(store, project)).values()} == {"removed"}
@@ -138,9 +138,9 @@ async def test_another_projects_conventions_are_not_replaced(
     write(other, "AGENTS.md", "Other words.")
     before = await all_items(store)
     with pytest.raises(KnowledgeError, match=r"those of the project 'shop', these are of 'other': .* --at"):
-        await imported(store, other, Place("other", "", "tenant", Reader(tenant="acme")))
+        await imported(store, other, ConventionTarget("other", "", "tenant", Reader(tenant="acme")))
     assert await all_items(store) == before
-    await imported(store, other, Place("other", "apps/other", "tenant", Reader(tenant="acme")))
+    await imported(store, other, ConventionTarget("other", "apps/other", "tenant", Reader(tenant="acme")))
     assert (await found(store, "apps/other/x.py"))[0] == "Other words."
     assert set((await imported(store, project)).values()) == {("unchanged", 1), ("unchanged", 2)}
 

@@ -14,7 +14,7 @@ from orga.workflows.types.messages import Reply
 from tests.support.programs.orga_command import ROOT
 from tests.support.runs.critics import evaluations
 from tests.support.runs.loop import a_loop
-from tests.support.runs.questions import updated, waiting
+from tests.support.runs.questions import send_update, wait_for_question
 
 GUIDE = (ROOT / "docs" / "critics.md").read_text()
 TOML = re.findall(r"^```toml\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)[0]
@@ -37,8 +37,8 @@ async def test_the_critics_of_the_guide(client: Client, agent: AgentConfig) -> N
     provider = ScriptedModel(steps, repeats=True)
     async with a_loop(client, provider, *tools, agents={"default": agent}) as loop:
         handle = await loop.start()
-        [held] = (await waiting(handle))["data"]["calls"]
-        await updated(handle, "approve", {"approval_id": held["id"], "approver": "bo"})
+        [held] = (await wait_for_question(handle))["data"]["calls"]
+        await send_update(handle, "approve", {"approval_id": held["id"], "approver": "bo"})
         ran = await loop.ended(handle)
     assert ran.result.output == "17 % (a.md:3)"
     assert [len(tool.contexts) for tool in tools] == [0, 0, 0, 1]

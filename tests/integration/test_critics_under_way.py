@@ -7,8 +7,8 @@ from temporalio.client import Client
 
 from orga.activities.ports import ModelError
 from orga.testing import FakeTool, ScriptedModel, answers, calls
-from tests.support.hold import Hold, happens
-from tests.support.runs.critics import BAD, GARBAGE, a_critic, criticised, evaluations, verdict
+from tests.support.hold import Hold, wait_for_event
+from tests.support.runs.critics import BAD, GARBAGE, a_critic, agents_with_critics, evaluations, verdict
 from tests.support.runs.loop import WORKER_FACTS, a_loop
 from tests.support.runs.whereabouts import paused
 
@@ -47,7 +47,7 @@ async def test_a_critic_that_fails(
     client: Client, on_failure: str, steps: list[Any], expected: tuple[str, str, str]
 ) -> None:
     critic = a_critic(on_failure=on_failure)
-    async with a_loop(client, [answers("it"), *steps], agents=criticised(critic)) as loop:
+    async with a_loop(client, [answers("it"), *steps], agents=agents_with_critics(critic)) as loop:
         ran = await loop.run()
     found = ran.result.termination
     assert (found.reason, ran.result.output) == expected[:2]
@@ -56,7 +56,7 @@ async def test_a_critic_that_fails(
 
 async def test_a_budget_that_is_used_up_leaves_no_review(client: Client) -> None:
     """The answer was not reviewed, so it is no output; the limit is what the run ended at."""
-    async with a_loop(client, [answers("it"), verdict()], agents=criticised(a_critic())) as loop:
+    async with a_loop(client, [answers("it"), verdict()], agents=agents_with_critics(a_critic())) as loop:
         ran = await loop.run(max_model_calls=1)
     assert (ran.result.termination.reason, ran.result.output) == ("max_iterations", "")
     assert ran.result.termination.detail == "critic quality: no review: limit of 1 model calls"
@@ -64,7 +64,7 @@ async def test_a_budget_that_is_used_up_leaves_no_review(client: Client) -> None
 
 
 async def test_the_last_iteration_is_reviewed_like_any_other(client: Client) -> None:
-    async with a_loop(client, [answers("it"), verdict()], agents=criticised(a_critic())) as loop:
+    async with a_loop(client, [answers("it"), verdict()], agents=agents_with_critics(a_critic())) as loop:
         ran = await loop.run(max_iterations=1, max_total_tokens=200)
     assert (ran.result.termination.reason, ran.result.output) == ("completed", "it")
 
@@ -72,7 +72,7 @@ async def test_the_last_iteration_is_reviewed_like_any_other(client: Client) -> 
 async def test_rounds_are_counted_through_continue_as_new(client: Client) -> None:
     facts = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
     steps = [answers("first"), BAD, answers("second"), BAD, answers("third"), BAD]
-    async with a_loop(client, steps, agents=criticised(a_critic()), setup=facts) as loop:
+    async with a_loop(client, steps, agents=agents_with_critics(a_critic()), setup=facts) as loop:
         ran = await loop.run()
     assert len(ran.histories) == 3
     assert evaluations(ran, "round") == [0, 1, 2]
@@ -82,7 +82,7 @@ async def test_rounds_are_counted_through_continue_as_new(client: Client) -> Non
 async def test_another_worker_finds_what_a_critic_reads_in_the_history(client: Client) -> None:
     hold, look = Hold(), FakeTool("look", lambda arguments, context: "17 % in report.md")
     critic = a_critic(context="conversation", instructions="Be strict.")
-    agents = criticised(critic, tools=("look",))
+    agents = agents_with_critics(critic, tools=("look",))
     async with a_loop(client, [calls("look"), answers("17 %"), hold.step(verdict())], look, agents=agents) as loop:
         handle = await loop.start("how much?")
         await hold.reached()
@@ -99,12 +99,12 @@ async def test_another_worker_finds_what_a_critic_reads_in_the_history(client: C
 
 async def test_an_abort_cuts_a_review_short(client: Client) -> None:
     hold = Hold()
-    async with a_loop(client, [answers("it"), hold.step(verdict())], agents=criticised(a_critic())) as loop:
+    async with a_loop(client, [answers("it"), hold.step(verdict())], agents=agents_with_critics(a_critic())) as loop:
         handle = await loop.start()
         await hold.reached()
         assert (await handle.query("status"))["phase"] == "reviewing"
         await handle.signal("abort", "enough")
-        await happens(hold.cancelled)
+        await wait_for_event(hold.cancelled)
         ran = await loop.ended(handle)
     assert (ran.result.termination.reason, ran.result.output) == ("aborted", "")
 
@@ -112,7 +112,7 @@ async def test_an_abort_cuts_a_review_short(client: Client) -> None:
 async def test_a_paused_run_ends_only_once_it_is_resumed(client: Client) -> None:
     hold = Hold()
     async with a_loop(
-        client, [answers("it"), hold.step(BAD), answers("b"), verdict()], agents=criticised(a_critic())
+        client, [answers("it"), hold.step(BAD), answers("b"), verdict()], agents=agents_with_critics(a_critic())
     ) as loop:
         handle = await loop.start()
         await hold.reached()
@@ -127,7 +127,7 @@ async def test_a_paused_run_ends_only_once_it_is_resumed(client: Client) -> None
 async def test_guidance_that_arrives_meanwhile_is_taken_in(client: Client) -> None:
     hold = Hold()
     steps = [answers("first"), hold.step(verdict()), answers("second"), verdict()]
-    async with a_loop(client, steps, agents=criticised(a_critic())) as loop:
+    async with a_loop(client, steps, agents=agents_with_critics(a_critic())) as loop:
         handle = await loop.start()
         await hold.reached()
         await handle.signal("steer", "in French")

@@ -6,21 +6,21 @@ import pytest
 from pydantic_core import from_json, to_json
 from temporalio.client import Client
 
-from orga.activities.ports import Judgement, ModelRequest, Proposal
+from orga.activities.ports import EngineVerdict, ModelRequest, Proposal
 from orga.client.history.chain import RunHistory
 from orga.client.past.fork import fork
 from orga.client.past.rewind import rewind
-from orga.client.proof.verify import verified_histories, verify
+from orga.client.proof.verify import check_histories, verify
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply
 from tests.integration.test_grounded_decisions import INJECTION, an_agent, decides, decision, triaged
-from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.critics import a_critic, verdict
-from tests.support.runs.decisions import FREE, proposal, proposed, trusted
+from tests.support.runs.decisions import FREE, proposal, triage_facts, triage_fields
 from tests.support.runs.loop import Deny, Ran, a_loop
-from tests.support.runs.questions import told, updated
-from tests.support.runs.rewound import ended
+from tests.support.runs.questions import send_update, tool_results_in
+from tests.support.runs.rewound import wait_for_rewound
 
 TASK = {"task": "triage the ticket", "trusted_context": FREE}
 AGENTS = {"default": an_agent()}
@@ -44,20 +44,20 @@ class Lowers:
 
     is_embedded = True
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Change a decision, if it is not low already."""
         call = proposal.call
         if call is None or call.arguments["fields"]["severity"] == "low":
-            return Judgement(True)
+            return EngineVerdict(True)
         fields = {**call.arguments["fields"], "severity": "low"}
-        return Judgement(True, "no alarm today", arguments={**call.arguments, "fields": fields})
+        return EngineVerdict(True, "no alarm today", arguments={**call.arguments, "fields": fields})
 
 
 async def test_what_is_decided_is_what_policy_made_of_the_call(client: Client) -> None:
     async with a_loop(client, [decides(), answers()], a_ticket(), agents=AGENTS, engine=Lowers()) as loop:
         ran = await loop.run(TASK)
     assert (decision(ran)["fields"]["severity"], decision(ran)["outcome"]["severity"]) == ("low", "low")
-    assert told(loop)[0].startswith("[Arguments changed by policy] ")
+    assert tool_results_in(loop)[0].startswith("[Arguments changed by policy] ")
     assert await faults(client, ran) == []
 
 
@@ -66,8 +66,8 @@ async def test_policy_may_want_a_person_s_yes(client: Client, answer: str, made:
     agents, engine = {"default": an_agent(required=False)}, Asks(tools=("decide",))
     async with a_loop(client, [decides(), answers()], a_ticket(), agents=agents, engine=engine) as loop:
         handle = await loop.start(TASK)
-        [question] = await pending(handle)
-        await updated(handle, answer, yes(question))
+        [question] = await wait_for_held_calls(handle)
+        await send_update(handle, answer, approval_argument(question))
         ran = await loop.ended(handle)
     assert rules(ran) == made
     assert await faults(client, ran) == []
@@ -101,7 +101,7 @@ async def test_two_of_one_name_in_one_reply(client: Client, revisable: bool, mad
     both = Reply.of(calls=(first, second.model_copy(update={"call_id": "second"})), finish="tool_calls")
     ran, loop = await triaged(client, both, answers(), agent=an_agent(revisable=revisable))
     assert rules(ran) == made
-    assert ("is made already, and stands" in told(loop)[1]) is not revisable
+    assert ("is made already, and stands" in tool_results_in(loop)[1]) is not revisable
     assert await faults(client, ran) == []
 
 
@@ -112,16 +112,16 @@ def deep(levels: int) -> Any:
 @pytest.mark.parametrize(
     "arguments",
     [
-        pytest.param({"decision": "other", "fields": proposed()}, id="an unknown name"),
-        pytest.param({"decision": ["route"], "fields": proposed()}, id="a name that is no word"),
+        pytest.param({"decision": "other", "fields": triage_fields()}, id="an unknown name"),
+        pytest.param({"decision": ["route"], "fields": triage_fields()}, id="a name that is no word"),
         pytest.param({"decision": "route"}, id="no fields"),
-        pytest.param(proposal(proposed(users=10**400)), id="a number of 400 digits"),
-        pytest.param(proposal(proposed() | {"users_affected": 1e308}), id="a number without an end, nearly"),
-        pytest.param(proposal(proposed("x" * 400_000)), id="a long word"),
+        pytest.param(proposal(triage_fields(users=10**400)), id="a number of 400 digits"),
+        pytest.param(proposal(triage_fields() | {"users_affected": 1e308}), id="a number without an end, nearly"),
+        pytest.param(proposal(triage_fields("x" * 400_000)), id="a long word"),
         pytest.param(proposal({f"k{number}": number for number in range(20_000)}), id="many fields"),
-        pytest.param(proposal(proposed() | {"severity": deep(400)}), id="a deep field"),
-        pytest.param(proposal(proposed(), rationale={"a": 1}), id="a rationale that is no text"),
-        pytest.param(proposal(proposed(), outcome={"page": "on-call"}), id="an outcome of the model's own"),
+        pytest.param(proposal(triage_fields() | {"severity": deep(400)}), id="a deep field"),
+        pytest.param(proposal(triage_fields(), rationale={"a": 1}), id="a rationale that is no text"),
+        pytest.param(proposal(triage_fields(), outcome={"page": "on-call"}), id="an outcome of the model's own"),
     ],
 )
 async def test_what_does_not_fit_decides_nothing(client: Client, arguments: dict[str, Any]) -> None:
@@ -141,7 +141,7 @@ async def test_a_rewind(client: Client, iteration: int, severity: str, made: lis
     steps = [decides("medium"), answers("first"), *again, answers("second")]
     async with a_loop(client, steps, a_ticket(), agents=AGENTS) as loop:
         first = await loop.run(TASK)
-        ran = await ended(client, await rewind(client, first.handle.id, iteration))
+        ran = await wait_for_rewound(client, await rewind(client, first.handle.id, iteration))
     assert (ran.result.output, rules(ran), decision(ran)["outcome"]["severity"]) == ("second", made, severity)
     assert await faults(client, ran) == []
 
@@ -150,8 +150,8 @@ async def test_a_fork_has_to_decide_anew_by_its_own_facts_and_stays_tainted(clie
     steps = [calls("read_file"), decides("medium"), answers("first"), answers("at once"), decides(), answers("second")]
     async with a_loop(client, steps, a_ticket(), agents=AGENTS) as loop:
         first = await loop.run(TASK)
-        changes = {"trusted_context": trusted(alert=True)}
-        ran = await ended(client, await fork(client, first.handle.id, 2, changes=changes))
+        changes = {"trusted_context": triage_facts(alert=True)}
+        ran = await wait_for_rewound(client, await fork(client, first.handle.id, 2, changes=changes))
     assert (ran.result.output, rules(ran)) == ("second", ["an alert confirms it"])
     assert decision(ran)["facts"]["tainted"]["value"] is True
     assert await faults(client, ran) == []
@@ -167,9 +167,9 @@ async def test_a_delegate_decides_by_the_facts_of_its_parent_or_not_at_all(clien
     alone = AgentConfig.model_validate({"tools": ["read_file"], "delegates": ["triage"]})
     async with a_loop(client, [step], a_ticket(), agents={"default": alone, "triage": an_agent()}) as loop:
         ran = await loop.run(TASK)
-        assert '"page":"on-call"' in told(loop, 3)[0]
+        assert '"page":"on-call"' in tool_results_in(loop, 3)[0]
         without_facts = await loop.run("triage the ticket")
-    assert "trusted_context.customer.tier: is missing" in told(loop, -1)[0]
+    assert "trusted_context.customer.tier: is missing" in tool_results_in(loop, -1)[0]
     assert (ran.result.data, without_facts.result.tool_calls.failed) == (None, 1)
     assert await faults(client, ran) == []
 
@@ -180,5 +180,5 @@ async def test_verify_finds_a_result_whose_decision_was_forged(client: Client) -
     result = from_json(payload.data)
     result["data"]["decisions"]["route"]["outcome"]["page"] = "on-call"
     payload.data = to_json(result)
-    checks, _ = await verified_histories(client, ran.handle.id, [RunHistory("run", ran.history)])
+    checks, _ = await check_histories(client, ran.handle.id, [RunHistory("run", ran.history)])
     assert [check.name for check in checks if not check.ok] == ["ending"]

@@ -5,13 +5,23 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.ports import Judgement, Proposal
+from orga.activities.ports import EngineVerdict, Proposal
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.tool_calls.delegation import DelegateSpec
-from tests.support.runs.delegates import PAIR, a_cast, agent, children_of, delegates, leading, led, result_of, shown
+from tests.support.runs.delegates import (
+    PAIR,
+    a_cast,
+    agent,
+    children_of,
+    delegates,
+    result_of,
+    run_lead,
+    start_lead,
+    untrusted_text,
+)
 from tests.support.runs.loop import Deny
-from tests.support.runs.questions import updated, waiting
+from tests.support.runs.questions import send_update, wait_for_question
 
 
 async def test_the_answer_of_a_delegate_is_the_result_of_the_call(client: Client) -> None:
@@ -22,11 +32,11 @@ async def test_the_answer_of_a_delegate_is_the_result_of_the_call(client: Client
         "helper": [calls("look"), answers("42")],
     }
     async with a_cast(client, agents, scripts, look) as (loop, cast):
-        ran = await led(loop)
+        ran = await run_lead(loop)
         [child] = await children_of(client, ran)
 
     assert [message.text for message in cast.seen("helper")[0].messages] == ["count the files"]
-    assert shown(cast.told("lead")[-1]) == "42"
+    assert untrusted_text(cast.told("lead")[-1]) == "42"
     assert ran.result.output == "there are 42"
     assert (ran.result.usage.model_calls, ran.result.usage.total_tokens, ran.result.iterations) == (4, 440, 2)
     assert ran.result.tool_calls.model_dump() == {"proposed": 1, "run": 1, "denied": 0, "failed": 0, "delegated": 1}
@@ -39,9 +49,9 @@ async def test_an_empty_answer_is_an_answer(client: Client) -> None:
     )
     agents = PAIR | {"helper": agent("helper", tools=["terminate"])}
     async with a_cast(client, agents, {"lead": [delegates("helper"), answers()], "helper": [ended]}) as (loop, cast):
-        ran = await led(loop)
+        ran = await run_lead(loop)
 
-    assert shown(cast.told("lead")[-1]) == "(empty answer)"
+    assert untrusted_text(cast.told("lead")[-1]) == "(empty answer)"
     assert ran.result.tool_calls.failed == 0
 
 
@@ -51,9 +61,9 @@ async def test_a_delegate_knows_its_tenant_and_what_is_trusted(client: Client) -
     class Watching:
         is_embedded = True
 
-        async def judge(self, proposal: Proposal) -> Judgement:
+        async def judge(self, proposal: Proposal) -> EngineVerdict:
             seen.append(proposal)
-            return Judgement(True)
+            return EngineVerdict(True)
 
     scripts = {"lead": [delegates("helper"), answers()], "helper": [answers()]}
     async with a_cast(client, PAIR, scripts, engine=Watching()) as (loop, _):
@@ -77,7 +87,7 @@ async def test_what_cannot_be_delegated_is_told_and_no_run_is_started(
     client: Client, agents: Any, target: str, config: dict[str, Any], said: str
 ) -> None:
     async with a_cast(client, agents, {"lead": [delegates(target), answers()], "helper": [answers()]}) as (loop, cast):
-        ran = await led(loop, **config)
+        ran = await run_lead(loop, **config)
         assert await children_of(client, ran) == []
         told = [message["text"] for message in await ran.handle.query("conversation") if message["role"] == "tool"]
 
@@ -91,19 +101,19 @@ async def test_an_agent_that_waits_for_this_is_not_delegated_to_again(client: Cl
     agents = PAIR | {"helper": agent("helper", "lead")}
     scripts = {"lead": [delegates("helper"), answers()], "helper": [delegates("lead"), answers("alone")]}
     async with a_cast(client, agents, scripts) as (loop, cast):
-        ran = await led(loop)
+        ran = await run_lead(loop)
         [child] = await children_of(client, ran)
         assert (await result_of(client, child))["tool_calls"]["run"] == 0
 
     expected = "[Not run] agent 'lead' waits for this already (lead > helper); do it yourself or choose another"
     assert cast.told("helper") == ["", expected]
-    assert shown(cast.told("lead")[-1]) == "alone"
+    assert untrusted_text(cast.told("lead")[-1]) == "alone"
 
 
 async def test_a_denied_delegation_is_told_and_starts_nothing(client: Client) -> None:
     scripts = {"lead": [delegates("helper"), answers()], "helper": [answers()]}
     async with a_cast(client, PAIR, scripts, engine=Deny("delegate")) as (loop, cast):
-        ran = await led(loop)
+        ran = await run_lead(loop)
         assert await children_of(client, ran) == []
 
     assert cast.told("lead")[-1] == "[Policy denied] delegate is forbidden"
@@ -122,13 +132,13 @@ async def test_the_recovery_of_the_delegate_tool_is_that_of_any_tool(client: Cli
         "helper": [calls("pay"), calls("pay"), answers("never asked")],
     }
     async with a_cast(client, agents, scripts, pay) as (loop, cast):
-        handle = await leading(loop)
-        first = await waiting(handle)
+        handle = await start_lead(loop)
+        first = await wait_for_question(handle)
         assert "did not finish: max_iterations" in first["data"]["error"]
-        await updated(handle, "resolve_escalation", {"escalation_id": first["wait_id"], "choice": "retry"})
-        second = await waiting(handle)
+        await send_update(handle, "resolve_escalation", {"escalation_id": first["wait_id"], "choice": "retry"})
+        second = await wait_for_question(handle)
         decision = {"escalation_id": second["wait_id"], "choice": "result", "result": "I paid it"}
-        await updated(handle, "resolve_escalation", decision)
+        await send_update(handle, "resolve_escalation", decision)
         ran = await loop.ended(handle)
         assert await children_of(client, ran) == [f"{handle.id}.1.0", f"{handle.id}.1.0.r1"]
 
@@ -140,7 +150,7 @@ async def test_the_recovery_of_the_delegate_tool_is_that_of_any_tool(client: Cli
 async def test_an_agent_without_delegates_has_nothing_to_delegate_with(client: Client) -> None:
     agents = PAIR | {"lead": agent("lead")}
     async with a_cast(client, agents, {"lead": [delegates("helper"), answers()]}) as (loop, cast):
-        ran = await led(loop)
+        ran = await run_lead(loop)
         assert await children_of(client, ran) == []
 
     assert cast.told("lead")[-1] == "[Invalid call] there is no tool 'delegate'; the tools are: none"

@@ -10,8 +10,8 @@ from temporalio.client import Client, WorkflowFailureError
 from orga.activities.ports import ToolContext
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.tool_calls.tools import ToolOptions
-from tests.support.hold import PATIENCE_S, Hold, happens
-from tests.support.runs.delegates import PAIR, a_cast, agent, children_of, delegates, leading, led, result_of
+from tests.support.hold import PATIENCE_S, Hold, wait_for_event
+from tests.support.runs.delegates import PAIR, a_cast, agent, children_of, delegates, result_of, run_lead, start_lead
 from tests.support.runs.sagas import Ledger, book, pay, saga
 
 
@@ -20,10 +20,10 @@ async def test_an_abort_reaches_the_delegate_and_what_it_had_is_kept(client: Cli
     agents = PAIR | {"helper": agent("helper", tools=["look"])}
     scripts = {"lead": [delegates("helper")], "helper": [calls("look"), hold.step(answers())]}
     async with a_cast(client, agents, scripts, FakeTool("look")) as (loop, _):
-        handle = await leading(loop)
+        handle = await start_lead(loop)
         await hold.reached()
         await handle.signal("abort", "too slow")
-        await happens(hold.cancelled)
+        await wait_for_event(hold.cancelled)
         ran = await loop.ended(handle)
         [child] = await children_of(client, ran)
         ended = await result_of(client, child)
@@ -38,10 +38,10 @@ async def test_an_abort_reaches_the_delegate_and_what_it_had_is_kept(client: Cli
 async def test_temporals_own_cancellation_reaches_the_delegate_as_an_abort(client: Client) -> None:
     hold = Hold()
     async with a_cast(client, PAIR, {"lead": [delegates("helper")], "helper": [hold.step(answers())]}) as (loop, _):
-        handle = await leading(loop)
+        handle = await start_lead(loop)
         await hold.reached()
         await handle.cancel()
-        await happens(hold.cancelled)
+        await wait_for_event(hold.cancelled)
         ran = await loop.ended(handle)
 
     assert ran.result.termination.detail == "cancelled"
@@ -61,7 +61,7 @@ async def test_a_delegate_that_does_not_end_within_the_grace_does_not_hold_the_a
     agents = PAIR | {"helper": agent("helper", tools=["slow"])}
     scripts = {"lead": [delegates("helper")], "helper": [calls("slow")]}
     async with a_cast(client, agents, scripts, FakeTool("slow", stubborn)) as (loop, _):
-        handle = await leading(loop)
+        handle = await start_lead(loop)
         await hold.reached()
         await handle.signal("abort")
         ran = await loop.ended(handle)
@@ -77,7 +77,7 @@ async def test_a_delegates_saga_is_taken_back_to_the_end_behind_the_end_of_its_p
     agents = PAIR | {"helper": agent("helper", tools=["look", "book", "cancel", "pay", "saga"])}
     scripts = {"lead": [delegates("helper")], "helper": [saga(book("hotel"), book("car"), pay()), answers()]}
     async with a_cast(client, agents, scripts, *ledger.tools) as (loop, _):
-        handle = await leading(loop)
+        handle = await start_lead(loop)
         await booking.reached()
         await (handle.signal("abort") if by == "abort" else handle.terminate("by hand"))
         await cancelling.reached()
@@ -96,7 +96,7 @@ async def test_a_delegates_clock_ends_it_before_its_parents(client: Client) -> N
     agents = PAIR | {"helper": agent("helper", tools=["look"])}
     scripts = {"lead": [delegates("helper"), answers("in time")], "helper": [calls("look"), hold.step(answers())]}
     async with a_cast(client, agents, scripts, FakeTool("look")) as (loop, cast):
-        ran = await led(loop, timeout_s=12)  # of which a tenth is the parent's own
+        ran = await run_lead(loop, timeout_s=12)  # of which a tenth is the parent's own
 
     assert ran.result.termination.reason == "completed"
     assert cast.told("lead")[-1].startswith("[Error] agent 'helper' did not finish: timeout (limit of ")
@@ -112,7 +112,7 @@ async def test_a_delegate_that_fails_is_told_as_an_error(client: Client) -> None
 
     scripts = {"lead": [delegates("helper"), answers("alone")], "helper": [answers()]}
     async with a_cast(client, PAIR, scripts, check_model=known) as (loop, cast):
-        ran = await led(loop)
+        ran = await run_lead(loop)
 
     assert ran.result.output == "alone"
     assert cast.told("lead")[-1].startswith(
@@ -126,7 +126,7 @@ async def test_a_delegate_that_is_terminated_is_told_as_an_error(client: Client)
     hold = Hold()
     scripts = {"lead": [delegates("helper"), answers("alone")], "helper": [hold.step(answers())]}
     async with a_cast(client, PAIR, scripts) as (loop, cast):
-        handle = await leading(loop)
+        handle = await start_lead(loop)
         await hold.reached()
         await client.get_workflow_handle(f"{handle.id}.1.0").terminate(reason="by hand")
         ran = await loop.ended(handle)
@@ -143,7 +143,7 @@ async def test_a_run_does_not_wait_for_ever_for_a_delegate_that_nobody_works_on(
     scripts = {"lead": [delegates("helper"), answers("gave up")], "helper": [calls("nowhere"), answers()]}
     async with a_cast(client, agents, scripts, nowhere) as (loop, _):
         async with asyncio.timeout(PATIENCE_S):
-            ran = await led(loop, timeout_s=5)
+            ran = await run_lead(loop, timeout_s=5)
 
     assert ran.result.termination.reason in {"completed", "timeout"}
     assert ran.result.duration_s < PATIENCE_S

@@ -8,7 +8,7 @@ from temporalio.client import Client
 from orga.client.config.sections import OrgaConfig
 from orga.testing import FakeTool, answers, calls
 from tests.support.programs.orga_command import ROOT
-from tests.support.runs.delegates import a_cast, delegates, led, shown
+from tests.support.runs.delegates import a_cast, delegates, run_lead, untrusted_text
 
 
 async def test_the_agents_of_the_guide_delegate_as_it_says(client: Client) -> None:
@@ -23,9 +23,9 @@ async def test_the_agents_of_the_guide_delegate_as_it_says(client: Client) -> No
         "writer": [calls("write_file"), calls("read_file"), answers("written")],
     }
     async with a_cast(client, agents, scripts, *tools) as (loop, cast):
-        ran = await led(loop)
+        ran = await run_lead(loop)
 
-    assert [shown(text) for text in cast.told("lead")[-2:]] == ["a.txt:3", "written"]
+    assert [untrusted_text(text) for text in cast.told("lead")[-2:]] == ["a.txt:3", "written"]
     assert [tool.name for tool in cast.seen("writer")[0].tools] == ["write_file"]
     assert "- reader: Finds a passage" in cast.seen("lead")[0].tools[-1].description
     assert ran.result.tool_calls.delegated == 2

@@ -11,8 +11,17 @@ from orga.client.runs.agents import AgentHandle
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.status import JournalEntry
-from tests.support.hold import happens
-from tests.support.runs.delegates import PAIR, a_cast, agent, children_of, delegates, leading, led, shown
+from tests.support.hold import wait_for_event
+from tests.support.runs.delegates import (
+    PAIR,
+    a_cast,
+    agent,
+    children_of,
+    delegates,
+    run_lead,
+    start_lead,
+    untrusted_text,
+)
 from tests.support.runs.loop import WORKER_FACTS, histories_of
 
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
@@ -25,11 +34,11 @@ async def test_a_delegate_whose_chain_goes_on_as_new_has_one_result_and_one_jour
         "helper": [calls("look"), calls("look"), answers("found")],
     }
     async with a_cast(client, agents, scripts, FakeTool("look"), setup=EACH_ITERATION) as (loop, cast):
-        ran = await led(loop)
+        ran = await run_lead(loop)
         [child] = await children_of(client, ran)
         assert len(await histories_of(client, child)) == 3
 
-    assert shown(cast.told("lead")[-1]) == "found"
+    assert untrusted_text(cast.told("lead")[-1]) == "found"
     iterations = [e.iteration for e in ran.journal if e.data.get("run") == child and e.event == "ReasoningComplete"]
     assert iterations == [1, 2, 3]
 
@@ -38,7 +47,7 @@ async def test_children_are_nested_in_the_journal_before_their_end(client: Clien
     ready = asyncio.Event()
 
     async def last(request: Any) -> Reply:
-        await happens(ready)
+        await wait_for_event(ready)
         return answers("one")
 
     async def first(request: Any) -> Reply:
@@ -48,7 +57,7 @@ async def test_children_are_nested_in_the_journal_before_their_end(client: Clien
     agents = {"lead": agent("lead", "one", "two"), "one": agent("one"), "two": agent("two")}
     scripts = {"lead": [delegates("one", "two"), answers()], "one": [last], "two": [first]}
     async with a_cast(client, agents, scripts) as (loop, _):
-        handle = await leading(loop)
+        handle = await start_lead(loop)
         followed = asyncio.create_task(_followed(client, handle.id))
         ran = await loop.ended(handle)
         again = [entry async for entry in read_journal(client, handle.id)]
@@ -82,7 +91,7 @@ async def test_nothing_is_wrong_with_a_run_that_delegated_nor_with_its_exported_
         "hand": [answers("seen")],
     }
     async with a_cast(client, agents, scripts) as (loop, _):
-        ran = await led(loop)
+        ran = await run_lead(loop)
     found = await verify(client, ran.handle.id, exported=ran.journal)
 
     assert [check for check in found.checks if not check.ok] == []

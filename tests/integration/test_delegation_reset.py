@@ -9,9 +9,9 @@ from orga.client.runs.agents import AgentHandle
 from orga.client.testing.script import Step
 from orga.testing import FakeTool, answers, calls
 from tests.support.hold import Hold
-from tests.support.runs.delegates import Cast, a_cast, agent, delegates, leading, led
+from tests.support.runs.delegates import Cast, a_cast, agent, delegates, run_lead, start_lead
 from tests.support.runs.loop import Ran
-from tests.support.runs.rewound import ended
+from tests.support.runs.rewound import wait_for_rewound
 
 AGENTS = {"lead": agent("lead", "helper"), "helper": agent("helper", tools=["pay"])}
 
@@ -27,8 +27,8 @@ async def test_a_call_that_is_made_again_is_carried_out_by_a_new_run_with_the_sa
     helper: Sequence[Step] = [calls("pay"), answers("paid"), calls("pay"), answers("paid again")]
     scripts = {"lead": [delegates("helper"), answers("one"), delegates("helper"), answers("two")], "helper": helper}
     async with a_cast(client, AGENTS, scripts, pay) as (loop, _):
-        first = await led(loop)
-        ran = await ended(client, await rewind(client, first.handle.id, 0))
+        first = await run_lead(loop)
+        ran = await wait_for_rewound(client, await rewind(client, first.handle.id, 0))
 
     assert (nested(first), nested(ran)) == (["paid"], ["paid again"])
     assert (ran.result.output, ran.result.usage.model_calls) == ("two", 4)
@@ -41,8 +41,8 @@ async def test_another_task_is_another_effect(client: Client) -> None:
     lead = [delegates("helper", task="pay a"), answers("one"), delegates("helper", task="pay b"), answers("two")]
     scripts = {"lead": lead, "helper": [calls("pay"), answers("paid"), calls("pay"), answers("paid")]}
     async with a_cast(client, AGENTS, scripts, pay) as (loop, _):
-        first = await led(loop)
-        await ended(client, await rewind(client, first.handle.id, 0))
+        first = await run_lead(loop)
+        await wait_for_rewound(client, await rewind(client, first.handle.id, 0))
 
     assert len({context.idempotency_key for context in pay.contexts}) == 2
 
@@ -55,12 +55,12 @@ async def test_a_delegate_that_another_tool_left_at_work_is_replaced_by_the_same
     helper: Sequence[Step] = [hold.step(answers("never heard")), answers("anew")]
     scripts = {"lead": [delegates("helper"), delegates("helper"), answers("done")], "helper": helper}
     async with a_cast(client, AGENTS, scripts, FakeTool("pay")) as (loop, cast):
-        handle = await leading(loop)
+        handle = await start_lead(loop)
         await hold.reached()
         orphan = await client.get_workflow_handle(f"{handle.id}.1.0").describe()
         plan = await plan_rewind(client, handle.id, 0)
         await reset(client, plan.boundary, "by another tool", None, keeps_interventions=True)
-        ran = await ended(client, AgentHandle(client, handle.id))
+        ran = await wait_for_rewound(client, AgentHandle(client, handle.id))
         left = await client.get_workflow_handle(orphan.id, run_id=orphan.run_id).describe()
 
     assert ran.result.output == "done"
@@ -74,8 +74,8 @@ async def test_a_delegate_of_the_shared_past_stays_in_the_journal(client: Client
     agents = AGENTS | {"lead": agent("lead", "helper", tools=["pay"])}
     scripts = {"lead": lead, "helper": [answers("kept")]}
     async with a_cast(client, agents, scripts, FakeTool("pay")) as (loop, cast):
-        first = await led(loop)
-        ran = await ended(client, await rewind(client, first.handle.id, 1))
+        first = await run_lead(loop)
+        ran = await wait_for_rewound(client, await rewind(client, first.handle.id, 1))
 
     assert len(cast.seen("helper")) == 1
     assert (ran.result.output, ran.result.usage.model_calls) == ("two", 3)
@@ -88,9 +88,9 @@ async def test_a_delegate_that_its_parent_has_left_behind_is_not_in_the_journal(
     hold = Hold()
     scripts = {"lead": [delegates("helper"), answers("without")], "helper": [hold.step(answers("late"))]}
     async with a_cast(client, AGENTS, scripts, FakeTool("pay")) as (loop, _):
-        handle = await leading(loop)
+        handle = await start_lead(loop)
         await hold.reached()
-        ran = await ended(client, await rewind(client, handle.id, 0))
+        ran = await wait_for_rewound(client, await rewind(client, handle.id, 0))
 
     assert (ran.result.output, nested(ran)) == ("without", [])
 

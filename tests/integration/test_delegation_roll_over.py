@@ -7,10 +7,10 @@ from temporalio.client import Client
 
 from orga.activities.ports import ToolContext
 from orga.testing import FakeTool, answers, calls
-from tests.support.hold import Hold, until
-from tests.support.runs.delegates import a_cast, agent, delegates, leading, status_of
+from tests.support.hold import Hold, wait_until
+from tests.support.runs.delegates import a_cast, agent, delegates, start_lead, status_of
 from tests.support.runs.loop import WORKER_FACTS
-from tests.support.runs.questions import updated, waiting
+from tests.support.runs.questions import send_update, wait_for_question
 from tests.support.runs.sagas import book, saga
 
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
@@ -37,16 +37,16 @@ async def test_what_a_delegate_had_reserved_is_back_when_it_ends_behind_its_call
     lead = [delegates("buyer"), calls("look"), late.step(delegates("buyer")), answers("done")]
     scripts = {"lead": lead, "buyer": [saga(book("flight"), book("car")), answers("fine")]}
     async with a_cast(client, agents, scripts, *tools, setup=EACH_ITERATION) as (loop, cast):
-        handle = await leading(loop, timeout_s=1, on_exhausted="ask")
-        await waiting(handle)
-        await updated(handle, "extend_budget", {"timeout_s": 50})
+        handle = await start_lead(loop, timeout_s=1, on_exhausted="ask")
+        await wait_for_question(handle)
+        await send_update(handle, "extend_budget", {"timeout_s": 50})
         await late.reached()
         back.go.set()
 
         async def is_settled() -> bool:
             return not (await status_of(handle)).children
 
-        await until(is_settled)
+        await wait_until(is_settled)
         late.go.set()
         ran = await loop.ended(handle)
 

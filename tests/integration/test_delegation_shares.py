@@ -7,12 +7,21 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.ports import Judgement, ModelRequest, Proposal
+from orga.activities.ports import EngineVerdict, ModelRequest, Proposal
 from orga.client.testing.script import Step
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply
-from tests.support.hold import happens
-from tests.support.runs.delegates import PAIR, a_cast, agent, children_of, delegates, led, result_of, shown
+from tests.support.hold import wait_for_event
+from tests.support.runs.delegates import (
+    PAIR,
+    a_cast,
+    agent,
+    children_of,
+    delegates,
+    result_of,
+    run_lead,
+    untrusted_text,
+)
 
 
 @pytest.mark.parametrize("by", ["config", "gate", "both", "starter"])
@@ -20,12 +29,12 @@ async def test_a_delegate_has_no_tool_that_is_not_left_to_it(client: Client, by:
     class Narrowing:
         is_embedded = True
 
-        async def judge(self, proposal: Proposal) -> Judgement:
+        async def judge(self, proposal: Proposal) -> EngineVerdict:
             is_delegation = proposal.call is not None and proposal.call.name == "delegate"
             return (
-                Judgement(True, tools=("look", "send") if by == "both" else ("look",))
+                EngineVerdict(True, tools=("look", "send") if by == "both" else ("look",))
                 if is_delegation
-                else Judgement(True)
+                else EngineVerdict(True)
             )
 
     look, send = FakeTool("look"), FakeTool("send")
@@ -80,12 +89,12 @@ async def test_a_delegates_own_delegate_can_only_have_less(client: Client) -> No
         "hand": [calls("look"), answers("seen")],
     }
     async with a_cast(client, agents, scripts, FakeTool("look"), FakeTool("send")) as (loop, cast):
-        ran = await led(loop)
+        ran = await run_lead(loop)
         [child] = await children_of(client, ran)
 
     assert [tool.name for tool in cast.seen("hand")[0].tools] == ["look"]
-    assert shown(cast.told("helper")[-1]) == "seen"
-    assert shown(cast.told("lead")[-1]) == "handed on"
+    assert untrusted_text(cast.told("helper")[-1]) == "seen"
+    assert untrusted_text(cast.told("lead")[-1]) == "handed on"
     assert (ran.result.usage.model_calls, ran.result.tool_calls.delegated) == (6, 2)
     [started] = [entry for entry in ran.journal if entry.event == "Started" and entry.agent == "hand"]
     assert started.data["run"] == f"{child}.1.0"
@@ -97,7 +106,7 @@ async def test_a_delegate_stops_at_its_share_and_the_parent_has_what_it_had(clie
     agents = PAIR | {"helper": agent("helper", tools=["look"])}
     scripts = {"lead": [delegates("helper"), answers("enough")], "helper": [calls("look", reply_text="so far")]}
     async with a_cast(client, agents, scripts, FakeTool("look")) as (loop, cast):
-        ran = await led(loop, max_total_tokens=500)
+        ran = await run_lead(loop, max_total_tokens=500)
         [child] = await children_of(client, ran)
         ended = await result_of(client, child)
 
@@ -115,7 +124,7 @@ async def test_parallel_delegates_share_and_what_is_left_over_is_back(client: Cl
         "helper": [answers("quick")],
     }
     async with a_cast(client, PAIR, scripts) as (loop, _):
-        ran = await led(loop, max_total_tokens=2_000, max_model_calls=12, max_tool_calls=10)
+        ran = await run_lead(loop, max_total_tokens=2_000, max_model_calls=12, max_tool_calls=10)
         await children_of(client, ran)
 
     started = [entry for entry in ran.journal if entry.event == "Started" and "run" in entry.data]
@@ -134,7 +143,7 @@ async def test_delegates_of_one_reply_run_side_by_side_and_answer_in_call_order(
     def meeting(mine: str, other: str) -> Callable[[ModelRequest], Awaitable[Reply]]:
         async def step(request: ModelRequest) -> Reply:
             begun[mine].set()
-            await happens(begun[other])
+            await wait_for_event(begun[other])
             return answers(mine)
 
         return step
@@ -146,10 +155,10 @@ async def test_delegates_of_one_reply_run_side_by_side_and_answer_in_call_order(
         "two": [meeting("2", "1")],
     }
     async with a_cast(client, agents, scripts) as (loop, cast):
-        ran = await led(loop)
+        ran = await run_lead(loop)
         assert len(await children_of(client, ran)) == 2
 
-    assert [shown(text) for text in cast.told("lead")[-2:]] == ["1", "2"]
+    assert [untrusted_text(text) for text in cast.told("lead")[-2:]] == ["1", "2"]
 
 
 async def test_delegates_keep_to_max_concurrent_tools(client: Client) -> None:
@@ -168,7 +177,7 @@ async def test_delegates_keep_to_max_concurrent_tools(client: Client) -> None:
     agents = PAIR | {"helper": agent("helper", tools=["look"])}
     scripts = {"lead": [delegates("helper", "helper", "helper"), answers()], "helper": [work]}
     async with a_cast(client, agents, scripts, FakeTool("look")) as (loop, _):
-        ran = await led(loop, max_concurrent_tools=1)
+        ran = await run_lead(loop, max_concurrent_tools=1)
 
     assert at_once == [1, 1, 1]
     assert ran.result.tool_calls.run == 3

@@ -8,9 +8,18 @@ from temporalio.client import Client, WorkflowHandle
 from orga.client.testing.script import USAGE
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply, ToolCall
-from tests.support.hold import Hold, until
-from tests.support.runs.delegates import PAIR, a_cast, agent, children_of, delegates, leading, shown, status_of
-from tests.support.runs.whereabouts import begun, paused
+from tests.support.hold import Hold, wait_until
+from tests.support.runs.delegates import (
+    PAIR,
+    a_cast,
+    agent,
+    children_of,
+    delegates,
+    start_lead,
+    status_of,
+    untrusted_text,
+)
+from tests.support.runs.whereabouts import paused, wait_until_known
 
 
 async def test_guidance_reaches_the_delegate_at_work_and_its_parent_afterwards(client: Client) -> None:
@@ -20,13 +29,13 @@ async def test_guidance_reaches_the_delegate_at_work_and_its_parent_afterwards(c
         "helper": [hold.step(answers("first")), answers("second")],
     }
     async with a_cast(client, PAIR, scripts) as (loop, cast):
-        handle = await leading(loop)
+        handle = await start_lead(loop)
         await hold.reached()
         for number in range(3):
             await handle.signal("steer", f"steer {number}")
         await handle.signal("add_context", "a fact")
         child = client.get_workflow_handle(f"{handle.id}.1.0")
-        await until(lambda: _has_unread(child, 4))
+        await wait_until(lambda: _has_unread(child, 4))
         hold.go.set()
         ran = await loop.ended(handle)
         await children_of(client, ran)
@@ -35,7 +44,7 @@ async def test_guidance_reaches_the_delegate_at_work_and_its_parent_afterwards(c
     expected = [*guidance, "[Context from the operator]\na fact"]
     assert cast.told("helper") == ["first", *expected]
     assert cast.told("lead")[-4:] == expected
-    assert shown(cast.told("lead")[-5]) == "second"
+    assert untrusted_text(cast.told("lead")[-5]) == "second"
 
 
 async def _has_unread(handle: WorkflowHandle[Any, Any], count: int) -> bool:
@@ -51,13 +60,13 @@ async def test_a_pause_holds_the_delegate_too_until_the_resume(client: Client) -
     agents = PAIR | {"helper": agent("helper", tools=["look"])}
     scripts = {"lead": [delegates("helper"), answers()], "helper": [hold.step(calls("look")), answers("done")]}
     async with a_cast(client, agents, scripts, FakeTool("look")) as (loop, cast):
-        handle = await leading(loop)
+        handle = await start_lead(loop)
         await hold.reached()
         child = client.get_workflow_handle(f"{handle.id}.1.0")
         status = await status_of(handle)
         assert [(c.agent, c.task, c.workflow_id) for c in status.children] == [("helper", "do it", child.id)]
         await handle.signal("pause")
-        await until(lambda: _is_paused(child))
+        await wait_until(lambda: _is_paused(child))
         hold.go.set()
         await paused(child)
         assert len(cast.seen("helper")) == 1
@@ -65,7 +74,7 @@ async def test_a_pause_holds_the_delegate_too_until_the_resume(client: Client) -
         ran = await loop.ended(handle)
         await children_of(client, ran)
 
-    assert shown(cast.told("lead")[-1]) == "done"
+    assert untrusted_text(cast.told("lead")[-1]) == "done"
 
 
 async def test_a_delegate_that_starts_while_its_parent_is_paused_is_paused(client: Client) -> None:
@@ -77,17 +86,17 @@ async def test_a_delegate_that_starts_while_its_parent_is_paused_is_paused(clien
     )
     agents = PAIR | {"lead": agent("lead", "helper", tools=["slow"])}
     async with a_cast(client, agents, {"lead": [both, answers()], "helper": [answers("late")]}, slow) as (loop, cast):
-        handle = await leading(loop, max_concurrent_tools=1)
+        handle = await start_lead(loop, max_concurrent_tools=1)
         await hold.reached()
         await handle.signal("pause")
         hold.go.set()
         child = client.get_workflow_handle(f"{handle.id}.1.1")
-        await begun(child)
-        await until(lambda: _is_paused(child))
+        await wait_until_known(child)
+        await wait_until(lambda: _is_paused(child))
         await handle.signal("resume")
         await loop.ended(handle)
 
-    assert shown(cast.told("lead")[-1]) == "late"
+    assert untrusted_text(cast.told("lead")[-1]) == "late"
 
 
 async def test_guidance_that_comes_too_late_for_the_delegate_is_still_read_by_the_parent(client: Client) -> None:
@@ -98,7 +107,7 @@ async def test_guidance_that_comes_too_late_for_the_delegate_is_still_read_by_th
         "helper": [hold.step(answers("mine"))],
     }
     async with a_cast(client, PAIR, scripts) as (loop, cast):
-        handle = await leading(loop)
+        handle = await start_lead(loop)
         await hold.reached()
         child = client.get_workflow_handle(f"{handle.id}.1.0")
         await asyncio.gather(child.terminate(), *(handle.signal("steer", f"{number}") for number in range(20)))

@@ -14,7 +14,7 @@ from orga.testing import FakeTool, ScriptedModel, answers, calls
 from tests.support.hold import Hold
 from tests.support.runs.delegates import PAIR, Cast, delegates
 from tests.support.runs.loop import WORKER_FACTS, Loop, a_worker, histories_of
-from tests.support.runs.rewound import ended as rewound
+from tests.support.runs.rewound import wait_for_rewound as rewound
 from tests.support.runs.versions import Deployment, a_deployment, builds_of
 
 Steps = Sequence[Step] | Cast

@@ -15,14 +15,14 @@ import pytest
 from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
-from orga.client.server.embedded import ensure_server, running, stop
+from orga.client.server.embedded import ensure_server, running, stop_embedded_server
 from orga.client.server.endpoint import Endpoint, ServerUnavailable
 from orga.client.server.home import Home
-from orga.client.server.locks import is_held
-from orga.client.server.readiness import wait_ready
+from orga.client.server.locks import is_locked
+from orga.client.server.readiness import wait_until_ready
 from orga.client.server.record import ServerRecord, lease, read_record
 from orga.client.server.resolve import resolve_endpoint
-from orga.client.server.search_attributes import SearchAttributesRefused, missing, register
+from orga.client.server.search_attributes import SearchAttributesRefused, missing_names, register_missing
 from orga.own_code import ROOT
 from orga.workflows.types.names import KEYS
 from tests.support.parts.temporal import temporal_cli
@@ -48,8 +48,8 @@ def home(executable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> G
     monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ORGA_TEMPORAL_CLI", str(executable))
     yield Home(tmp_path / "home")
-    stop()
-    assert not is_held(Home(tmp_path / "home").server_lock)
+    stop_embedded_server()
+    assert not is_locked(Home(tmp_path / "home").server_lock)
 
 
 def silent(line: str) -> None:
@@ -125,7 +125,7 @@ async def test_an_unused_server_that_was_killed_is_cleaned_up_and_its_runs_are_i
     await start_a_run(await ensure_server(silent))
     killed = recorded(home).pid
     os.kill(killed, signal.SIGKILL)
-    await until(lambda: not is_held(home.supervisor_lock))
+    await until(lambda: not is_locked(home.supervisor_lock))
     assert (running(), home.record.exists()) == (None, False)
 
     assert await has_the_run(await ensure_server(silent))
@@ -137,7 +137,7 @@ async def test_a_server_killed_while_in_use_comes_back_where_its_clients_look_fo
         endpoint = await ensure_server(silent)
         await start_a_run(endpoint)
         os.kill(recorded(home).pid, signal.SIGKILL)
-        await wait_ready(endpoint.address, 20)
+        await wait_until_ready(endpoint.address, 20)
         assert await has_the_run(endpoint)
 
 
@@ -146,7 +146,7 @@ async def test_a_killed_supervisor_leaves_a_server_that_the_next_command_replace
     await start_a_run(endpoint)
     stray = recorded(home).pid
     os.kill(supervisor_of(stray), signal.SIGKILL)
-    await until(lambda: not is_held(home.supervisor_lock))
+    await until(lambda: not is_locked(home.supervisor_lock))
     assert running() == endpoint, "it still serves who uses it"
 
     assert await ensure_server(silent) == endpoint, "the same ports: who uses it finds it again"
@@ -158,27 +158,27 @@ async def test_a_killed_supervisor_leaves_a_server_that_the_next_command_replace
 async def test_a_server_without_supervisor_can_be_stopped(home: Home) -> None:
     await ensure_server(silent)
     os.kill(supervisor_of(recorded(home).pid), signal.SIGKILL)
-    await until(lambda: not is_held(home.supervisor_lock))
+    await until(lambda: not is_locked(home.supervisor_lock))
 
-    assert await asyncio.to_thread(stop)
-    assert (is_held(home.server_lock), home.record.exists()) == (False, False)
+    assert await asyncio.to_thread(stop_embedded_server)
+    assert (is_locked(home.server_lock), home.record.exists()) == (False, False)
 
 
 async def test_stop_stops_a_server_in_use_for_good_and_keeps_its_runs(home: Home) -> None:
     with lease():
         await start_a_run(await ensure_server(silent))
-        assert await asyncio.to_thread(stop)
-        assert not is_held(home.supervisor_lock)
+        assert await asyncio.to_thread(stop_embedded_server)
+        assert not is_locked(home.supervisor_lock)
         assert running() is None
-        assert not await asyncio.to_thread(stop)
+        assert not await asyncio.to_thread(stop_embedded_server)
     assert await has_the_run(await ensure_server(silent))
 
 
 async def test_a_terminated_supervisor_stops_its_server(home: Home) -> None:
     await ensure_server(silent)
     os.kill(supervisor_of(recorded(home).pid), signal.SIGTERM)
-    await until(lambda: not is_held(home.supervisor_lock))
-    assert not is_held(home.server_lock)
+    await until(lambda: not is_locked(home.supervisor_lock))
+    assert not is_locked(home.server_lock)
     assert "Stopping server" in home.log.read_text()
 
 
@@ -188,7 +188,7 @@ async def test_a_lease_keeps_the_server_and_without_one_it_ends(home: Home) -> N
         unused_for = time.monotonic() + 1.0
         await until(lambda: time.monotonic() > unused_for)
         assert running() is not None
-    await until(lambda: not is_held(home.supervisor_lock))
+    await until(lambda: not is_locked(home.supervisor_lock))
     assert running() is None
     assert not home.record.exists()
 
@@ -202,7 +202,7 @@ async def test_a_killed_command_keeps_nothing_up(home: Home) -> None:
     assert running() is not None
     command.kill()
     command.communicate()
-    await until(lambda: not is_held(home.supervisor_lock))
+    await until(lambda: not is_locked(home.supervisor_lock))
 
 
 async def test_a_lease_taken_while_the_idle_server_stops_waits_and_gets_a_new_one(home: Home) -> None:
@@ -211,7 +211,7 @@ async def test_a_lease_taken_while_the_idle_server_stops_waits_and_gets_a_new_on
         first = recorded(home).pid
     await until(lambda: "Stopping server" in home.log.read_text())
     with lease():
-        assert not is_held(home.server_lock)
+        assert not is_locked(home.server_lock)
         await ensure_server(silent)
         assert recorded(home).pid != first
 
@@ -230,7 +230,7 @@ async def test_a_server_that_was_stopped_comes_back_on_its_ports(home: Home) -> 
     """Others may be free by then: links and configured clients lead to the old ones."""
     blockers = [block(7233), block(8233)]
     endpoint = await ensure_server(silent)
-    await asyncio.to_thread(stop)
+    await asyncio.to_thread(stop_embedded_server)
     for blocker in blockers:
         blocker.close()
     assert await ensure_server(silent) == endpoint
@@ -261,7 +261,7 @@ async def test_a_server_that_dies_at_its_start_is_quoted(home: Home) -> None:
     home.database.write_text("this is no database, " * 1000)
     with pytest.raises(ServerUnavailable, match=r"died at its start \(.*file is not a database.*\); see .*server\.log"):
         await ensure_server(silent)
-    assert not is_held(home.supervisor_lock)
+    assert not is_locked(home.supervisor_lock)
 
 
 async def test_a_configured_server_is_used_and_none_is_started(home: Home, tmp_path: Path) -> None:
@@ -280,20 +280,20 @@ async def test_a_database_of_an_older_version_gets_the_attributes_it_lacks(home:
     async with await a_server(executable, database=str(home.database)):
         pass
     endpoint = await ensure_server(silent)
-    assert await missing(await Client.connect(endpoint.address)) == []
+    assert await missing_names(await Client.connect(endpoint.address)) == []
 
 
 async def test_registration_tells_what_it_added_and_adds_once(executable: Path) -> None:
     async with await a_server(executable) as environment:
-        assert await missing(environment.client) == [key.name for key in KEYS]
-        assert await register(environment.client) == [key.name for key in KEYS]
-        assert await register(environment.client) == []
+        assert await missing_names(environment.client) == [key.name for key in KEYS]
+        assert await register_missing(environment.client) == [key.name for key in KEYS]
+        assert await register_missing(environment.client) == []
 
 
 async def test_a_name_taken_by_another_type_is_refused(executable: Path) -> None:
     async with await a_server(executable, "--search-attribute", "OrgaAgent=Int") as environment:
         with pytest.raises(SearchAttributesRefused, match="OrgaAgent of namespace 'default' is no Keyword; remove it"):
-            await register(environment.client)
+            await register_missing(environment.client)
 
 
 async def a_server(executable: Path, *flags: str, database: str | None = None) -> WorkflowEnvironment:

@@ -20,7 +20,7 @@ from orga.client.config.sections import ModelsConfig, OrgaConfig
 from orga.client.errors import ConfigError
 from orga.client.journal.reading import read_journal
 from orga.workflows.types.status import AgentResult
-from tests.support.hold import PATIENCE_S, until
+from tests.support.hold import PATIENCE_S, wait_until
 from tests.support.mcp.sources import hostile
 from tests.support.model.chat_server import Calls, CallsAtOnce, ChatServer, Says, chat_server
 from tests.support.runs.desk import Sale, Till, note_down, stock
@@ -73,7 +73,7 @@ class Application:
             found.extend(each.workflow_execution.workflow_id for each in started if each.workflow_type.name)
             return bool(found)
 
-        await until(is_there)
+        await wait_until(is_there)
         return found[0]
 
 
@@ -187,7 +187,7 @@ async def test_a_queue_that_policies_have_judged_is_not_taken_without_any(
             query = f'WorkflowType = "AgentWorkflow" AND TaskQueue = "{app.task_queue}"'
             return [run.id async for run in app.client.list_workflows(query)] == [child]
 
-        await until(is_listed)
+        await wait_until(is_listed)
     bare = OrgaPlugin(config=OrgaConfig(), root=tmp_path, agents=[clerk])
     bare_client = await Client.connect(client.service_client.config.target_host, plugins=[bare])
     with pytest.raises(ConfigError, match="cedar has judged the runs here, and now default would"):
@@ -217,7 +217,7 @@ async def test_a_cancelled_workflow_takes_its_agent_with_it(client: Client, tmp_
             async def is_asked() -> bool:
                 return bool(chat.requests)
 
-            await until(is_asked)
+            await wait_until(is_asked)
             await handle.cancel()
             result = AgentResult.model_validate(await child.result())
             with pytest.raises(WorkflowFailureError) as cancelled:

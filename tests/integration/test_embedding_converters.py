@@ -30,7 +30,7 @@ from orga.client.config.sections import ModelsConfig, OrgaConfig
 from orga.client.proof.verify import verify
 from orga.client.runs.agents import AgentHandle
 from orga.testing import ReplayDiffers, assert_called, journal_of, replay
-from tests.support.hold import until
+from tests.support.hold import wait_until
 from tests.support.model.chat_server import Calls, ChatServer, Says, chat_server
 
 
@@ -139,7 +139,7 @@ async def asked_and_answered(server: Client, chat: ChatServer, converter: DataCo
         async def is_asked() -> bool:
             return bool((await asked.status()).question)
 
-        await until(is_asked)
+        await wait_until(is_asked)
     async with at_work(server, chat, converter, queue) as client:
         handle = AgentHandle(client, asked.id)
         await handle.answer("P-8")

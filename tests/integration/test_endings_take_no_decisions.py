@@ -3,11 +3,11 @@
 import pytest
 from temporalio.client import Client, WorkflowUpdateFailedError
 
-from orga.activities.ports import Judgement, Proposal
+from orga.activities.ports import EngineVerdict, Proposal
 from orga.testing import FakeTool, answers, calls
 from tests.support.hold import Hold
 from tests.support.runs.loop import WORKER_FACTS, a_loop
-from tests.support.runs.questions import updated
+from tests.support.runs.questions import send_update
 
 BESIDE = WORKER_FACTS.model_copy(update={"gate_execution": "activity"})
 
@@ -20,11 +20,11 @@ class Slow:
     def __init__(self, hold: Hold) -> None:
         self._hold = hold
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Allow all."""
         if proposal.call is None:
             await self._hold.then(None)
-        return Judgement(True)
+        return EngineVerdict(True)
 
 
 async def test_a_budget_is_not_raised_while_what_was_gathered_is_judged(client: Client) -> None:
@@ -34,7 +34,7 @@ async def test_a_budget_is_not_raised_while_what_was_gathered_is_judged(client: 
         handle = await loop.start(max_iterations=1)
         await hold.reached()
         with pytest.raises(WorkflowUpdateFailedError) as refused:
-            await updated(handle, "extend_budget", {"max_iterations": 9})
+            await send_update(handle, "extend_budget", {"max_iterations": 9})
         hold.go.set()
         ran = await loop.ended(handle)
     assert "the run is ending" in str(refused.value.cause)

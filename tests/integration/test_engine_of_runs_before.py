@@ -13,7 +13,7 @@ from temporalio.service import RPCError
 from orga import start_agent, start_goal, start_session
 from orga.client.workers.engine_memory import recorded_engine
 from orga.testing import ScriptedModel, answers
-from tests.support.hold import until
+from tests.support.hold import wait_until
 from tests.support.programs.orga_command import an_orga
 from tests.support.runs.loop import a_loop
 from tests.support.values.policies import PERMIT_ALL, a_folder
@@ -42,7 +42,7 @@ async def test_the_latest_run_of_a_queue_says_its_engine(
         async def is_told() -> bool:
             return await recorded_engine(client, loop.task_queue) == "default"
 
-        await until(is_told)
+        await wait_until(is_told)
         with suppress(RPCError):  # it may have ended by itself
             await client.get_workflow_handle(run_id).terminate("its test is over")
 

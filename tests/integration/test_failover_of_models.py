@@ -21,7 +21,7 @@ from orga.workflows.types.tool_calls.breakers import CircuitOptions
 from orga.workflows.types.tool_calls.delegation import Delegate
 from orga.workflows.types.usage import ModelPrice
 from tests.support.model.chat_server import Calls, Says, chat_server
-from tests.support.model.goals import a_step, says, scored
+from tests.support.model.goals import a_step, evaluation_reply, says
 from tests.support.model.refusing import NO_CREDIT, NO_QUOTA, refusing_server
 from tests.support.runs.critics import a_critic, evaluations, verdict
 from tests.support.runs.goals import pursue
@@ -99,7 +99,11 @@ async def test_a_turn_of_a_goal_gives_way_and_costs_what_the_model_that_answered
     """All other turns ask the goal's own model, which is that one, too."""
     tiers = ModelTiers(heavy=(GPT, HOUSE), light=(HOUSE,))
     agent = AgentConfig(model="tier:light", tools=("look",))
-    turns = [says(steps=[a_step("a")]), *[scored("a")] * 2, answers("the end")]  # the calls of a round are a reply, too
+    turns = [
+        says(steps=[a_step("a")]),
+        *[evaluation_reply("a")] * 2,
+        answers("the end"),
+    ]  # the calls of a round are a reply, too
     with (
         refusing_server(429, NO_QUOTA) as gpt,
         chat_server(*(Says(["", turn.text], tokens=100) for turn in turns)) as house,

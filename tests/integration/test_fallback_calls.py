@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
+from orga.activities.ports import EngineVerdict, Proposal, ToolContext, ToolError
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.tool_calls.recovery import Recovery
@@ -63,10 +63,10 @@ async def test_arguments_that_policy_changed_are_those_of_the_call(client: Clien
 
         is_embedded = True
 
-        async def judge(self, proposal: Proposal) -> Judgement:
+        async def judge(self, proposal: Proposal) -> EngineVerdict:
             """Take from what goes to the cloud."""
             changes = proposal.call is not None and proposal.call.name == "cloud"
-            return Judgement(True, arguments={"text": "less"} if changes else None)
+            return EngineVerdict(True, arguments={"text": "less"} if changes else None)
 
     tools = [a_tool("save", "cloud"), a_tool("cloud", body=works)]
     async with a_loop(client, [calls("save", arguments={"text": "all"}), answers()], *tools, engine=Changes()) as loop:
@@ -102,11 +102,11 @@ class Together:
     def __init__(self) -> None:
         self._both = asyncio.Barrier(2)
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Allow it; a fallback once the other is asked about, too."""
         if proposal.purpose == "fallback":
             await self._both.wait()
-        return Judgement(True)
+        return EngineVerdict(True)
 
 
 async def test_two_that_the_gate_lets_through_at_once_share_the_room_that_is_left(client: Client) -> None:

@@ -23,10 +23,10 @@ from orga.workflows.types.messages import Reply
 from tests.support.hold import PATIENCE_S, Hold
 from tests.support.parts.free_port import free_port
 from tests.support.programs.orga_command import ROOT
-from tests.support.runs.delegates import PAIR, a_cast, delegates, leading
+from tests.support.runs.delegates import PAIR, a_cast, delegates, start_lead
 from tests.support.runs.long_runs import EACH_ITERATION
 from tests.support.runs.loop import a_loop
-from tests.support.runs.rewound import ended
+from tests.support.runs.rewound import wait_for_rewound
 from tests.support.web.way import a_way
 
 
@@ -86,7 +86,7 @@ async def test_a_run_is_followed_through_a_lost_connection_with_what_its_delegat
         a_way(client.service_client.config.target_host) as way,
     ):
         far = await Client.connect(way.address, data_converter=data_converter)
-        handle = await leading(loop)
+        handle = await start_lead(loop)
         reader, other = (Reader(AgentHandle(far, handle.id).events()) for _ in range(2))
         helper = f"{handle.id}.1.0"
         await reader.until(lambda: any((live.run, live.text) == (helper, "I have looked") for live in reader.live))
@@ -117,7 +117,7 @@ async def test_a_run_is_followed_through_a_rewind_and_as_it_continues_as_new(cli
         known = len(reader.entries)
         again = await orga.runs.rewind(client, handle.id, 1, steer="look once more")
         hold.go.set()
-        ran = await ended(client, again)
+        ran = await wait_for_rewound(client, again)
         await reader.to_the_end()
 
     assert reader.journal() == ran.journal

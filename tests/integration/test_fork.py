@@ -16,11 +16,11 @@ from orga.workflows.types.messages import Message
 from orga.workflows.types.record import InvalidInput
 from tests.support.hold import Hold
 from tests.support.knowledge.items import a_fact
-from tests.support.runs.approvals import Asks, pending, yes
-from tests.support.runs.knowing import blocks, store, told
+from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
+from tests.support.runs.knowing import blocks, event_data, store
 from tests.support.runs.loop import WORKER_FACTS, Ran, a_loop
-from tests.support.runs.questions import updated
-from tests.support.runs.rewound import ended
+from tests.support.runs.questions import send_update
+from tests.support.runs.rewound import wait_for_rewound
 from tests.support.tools.lookups import issues
 
 __all__ = ["store"]
@@ -51,7 +51,7 @@ async def test_a_fork_has_the_past_of_the_other_run_and_leaves_it_alone(
     )
     async with a_loop(client, provider, a_look(), setup=setup) as loop:
         first = await loop.run()
-        ran = await ended(client, await fork(client, first.handle.id, iteration))
+        ran = await wait_for_rewound(client, await fork(client, first.handle.id, iteration))
 
     assert seen(provider, 3) == seen(provider, iteration)
     assert (ran.result.output, ran.result.iterations) == ("second", iteration + 1)
@@ -72,7 +72,7 @@ async def test_a_fork_that_continues_as_new_is_still_one(client: Client) -> None
         first = await loop.run()
     provider = ScriptedModel([*looks(2, 3), answers("forked")], repeats=True)
     async with a_loop(client, provider, a_look(), setup=EACH_ITERATION, task_queue=loop.task_queue):
-        ran = await ended(client, await fork(client, first.handle.id, 1))
+        ran = await wait_for_rewound(client, await fork(client, first.handle.id, 1))
 
     assert (ran.result.output, ran.result.iterations, len(ran.histories)) == ("forked", 4, 3)
     assert [entry.event for entry in ran.journal].count("Started") == 1
@@ -82,7 +82,7 @@ async def test_the_effects_of_a_fork_are_its_own(client: Client) -> None:
     look = a_look()
     async with a_loop(client, [*looks(1, 2), answers(), *looks(2), answers()], look) as loop:
         first = await loop.run()
-        await ended(client, await fork(client, first.handle.id, 1))
+        await wait_for_rewound(client, await fork(client, first.handle.id, 1))
 
     keys = [context.idempotency_key for context in look.contexts]
     assert len(set(keys)) == len(keys) == 3
@@ -93,7 +93,7 @@ async def test_settings_of_a_fork_win_and_the_others_stay(client: Client) -> Non
     changes = {"model": "scripted:other", "instructions": "Be brief.", "config": {"max_iterations": 2}}
     async with a_loop(client, provider, a_look()) as loop:
         first = await loop.run({"task": "t", "instructions": "Be long."}, max_iterations=3, temperature=0.7)
-        ran = await ended(client, await fork(client, first.handle.id, 1, changes=changes))
+        ran = await wait_for_rewound(client, await fork(client, first.handle.id, 1, changes=changes))
 
     request = provider.seen[-1]
     assert (first.result.iterations, ran.result.iterations) == (3, 2)
@@ -107,7 +107,7 @@ async def test_a_limit_that_ended_a_run_can_be_raised_in_a_fork_of_its_end(clien
     async with a_loop(client, provider, a_look()) as loop:
         first = await loop.run(max_iterations=2)
         run = await fork(client, first.handle.id, 2, changes={"config": {"max_iterations": 5}})
-        ran = await ended(client, run)
+        ran = await wait_for_rewound(client, run)
 
     assert (first.result.termination.reason, ran.result.termination.reason) == ("max_iterations", "completed")
     assert [message.text for message in seen(provider, 2)[1:]] == ["step 1", "result 1", "step 2", "result 2"]
@@ -118,10 +118,10 @@ async def test_a_fork_knows_what_a_person_decided_in_the_last_moment_of_its_past
     provider = ScriptedModel([calls("pay"), answers("first"), answers("second")], repeats=True)
     async with a_loop(client, provider, FakeTool("pay", effect="irreversible"), engine=Asks()) as loop:
         handle = await loop.start()
-        [question] = await pending(handle)
-        await updated(handle, "deny", yes(question, reason="too much"))
+        [question] = await wait_for_held_calls(handle)
+        await send_update(handle, "deny", approval_argument(question, reason="too much"))
         await loop.ended(handle)
-        await ended(client, await fork(client, handle.id, 1))
+        await wait_for_rewound(client, await fork(client, handle.id, 1))
     assert seen(provider, 2) == seen(provider, 1)
 
 
@@ -131,7 +131,9 @@ async def test_an_answer_can_be_asked_further_about(client: Client) -> None:
         first = await loop.run("how many?")
         with pytest.raises(OrgaError, match="give the fork a --task"):
             await fork(client, first.handle.id, 1)
-        ran = await ended(client, await fork(client, first.handle.id, 1, task="why?", new_id=f"{first.handle.id}-why"))
+        ran = await wait_for_rewound(
+            client, await fork(client, first.handle.id, 1, task="why?", new_id=f"{first.handle.id}-why")
+        )
 
     assert [(message.role, message.text) for message in seen(provider, 1)] == [
         ("user", "how many?"),
@@ -147,8 +149,8 @@ async def test_a_new_task_at_the_beginning_replaces_the_old_one(client: Client) 
     provider = ScriptedModel([answers("first"), answers("second"), answers("third")], repeats=True)
     async with a_loop(client, provider, issues()) as loop:
         first = await loop.run("What is #1?")
-        second = await ended(client, await fork(client, first.handle.id, 0, task="What is #2?"))
-        third = await ended(client, await fork(client, second.handle.id, 0, task="What is #3?"))
+        second = await wait_for_rewound(client, await fork(client, first.handle.id, 0, task="What is #2?"))
+        third = await wait_for_rewound(client, await fork(client, second.handle.id, 0, task="What is #3?"))
     for call in (1, 2):
         task, block = [message.text for message in seen(provider, call)]
         assert (task, f"issue #{call + 1}" in block, "#1" in block) == (f"What is #{call + 1}?", True, False)
@@ -174,10 +176,10 @@ async def test_a_run_that_was_shown_what_is_stored_can_be_forked(
     steps = [calls("look", about=about) for about in ("penguins", "hospitals")]
     async with a_loop(client, [*steps, answers("one"), answers("two")], look, knowledge=store, setup=setup) as loop:
         first = await loop.run("On which port does billing listen?", knowledge={"auto_persist": False})
-        forked = await ended(client, await fork(client, first.handle.id, iteration, **wish))
+        forked = await wait_for_rewound(client, await fork(client, first.handle.id, iteration, **wish))
         verified = await verify(client, forked.handle.id)
     assert (forked.result.termination.reason, verified.ok) == ("completed", True)
-    assert len(told(first, "KnowledgeRecalled")) > 1
+    assert len(event_data(first, "KnowledgeRecalled")) > 1
     assert isinstance(loop.provider, ScriptedModel)
     assert [len(blocks(request)) for request in loop.provider.given[3:]] == [1]
 
@@ -188,7 +190,7 @@ async def test_a_live_run_can_be_forked_and_the_time_it_had_left_goes_on(client:
     async with a_loop(client, provider, a_look()) as loop:
         handle = await loop.start()
         await hold.reached()
-        ran = await ended(client, await fork(client, handle.id, 1))
+        ran = await wait_for_rewound(client, await fork(client, handle.id, 1))
         await handle.signal("abort")
         aborted: Ran = await loop.ended(handle)
 

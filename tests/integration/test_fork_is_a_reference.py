@@ -11,16 +11,16 @@ from temporalio.worker import Worker
 from orga.activities.ports import ToolContext, ToolError
 from orga.client.history.boundaries import NoSuchIteration
 from orga.client.past.fork import fork
-from orga.client.past.requeue import remains, requeue_in_fork
+from orga.client.past.requeue import read_ended_run, requeue_in_fork
 from orga.client.proof.verify import verify
 from orga.client.runs.agents import AgentHandle
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import Hold
-from tests.support.runs.critics import BAD, a_critic, criticised, evaluations, verdict
+from tests.support.runs.critics import BAD, a_critic, agents_with_critics, evaluations, verdict
 from tests.support.runs.loop import Loop, Ran, a_loop
-from tests.support.runs.rewound import ended
+from tests.support.runs.rewound import wait_for_rewound
 
 LETTERS = ToolOptions(recovery=Recovery(strategy="dead_letter", max_attempts=1))
 
@@ -59,7 +59,7 @@ async def test_any_client_can_fork_with_plain_json(client: Client) -> None:
     provider = ScriptedModel([calls("look"), answers("first"), answers("second")], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         first = await loop.run("count")
-        ran = await ended(client, await started(loop, a_reference(first.handle.id)))
+        ran = await wait_for_rewound(client, await started(loop, a_reference(first.handle.id)))
         found = await verify(client, ran.handle.id)
 
     assert ran.result.output == "second"
@@ -73,9 +73,9 @@ async def test_a_fork_can_be_forked(client: Client) -> None:
     provider = ScriptedModel([calls("look"), answers("1"), calls("look"), answers("2"), answers("3")], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         first = await loop.run("count")
-        second = await ended(client, await fork(client, first.handle.id, 1))
-        third = await ended(client, await fork(client, second.handle.id, 1, task="once more"))
-        fourth = await ended(client, await fork(client, second.handle.id, 3, task="why?"))
+        second = await wait_for_rewound(client, await fork(client, first.handle.id, 1))
+        third = await wait_for_rewound(client, await fork(client, second.handle.id, 1, task="once more"))
+        fourth = await wait_for_rewound(client, await fork(client, second.handle.id, 3, task="why?"))
         with pytest.raises(NoSuchIteration, match="no end of iteration 0 to go on from; there are 1 to 3"):
             await fork(client, second.handle.id, 0)
     assert (third.result.output, third.result.iterations, fourth.result.iterations) == ("3", 2, 4)
@@ -111,7 +111,7 @@ SOURCE = {"workflow_id": "w", "run_id": "r", "iteration": 0}
 @pytest.mark.parametrize("raw", [{"task": "t"}, None], ids=["beside an input", "alone"])
 async def test_the_state_of_a_fork_is_refused(client: Client, state: dict[str, Any], raw: Any) -> None:
     tool = FakeTool("pay", effect="irreversible")
-    agents = criticised(a_critic(tools=("pay",)), tools=("pay",))
+    agents = agents_with_critics(a_critic(tools=("pay",)), tools=("pay",))
     async with a_loop(client, [calls("pay"), BAD, answers()], tool, agents=agents) as loop:
         why = await refused(loop, raw, FORGED | state)
     assert "no run takes a state from its starter" in why
@@ -128,9 +128,9 @@ async def test_the_state_of_a_fork_is_refused(client: Client, state: dict[str, A
 )
 async def test_any_other_state_of_a_starter_changes_nothing(client: Client, state: dict[str, Any]) -> None:
     tool = FakeTool("pay", effect="irreversible")
-    agents = criticised(a_critic(tools=("pay",)), tools=("pay",))
+    agents = agents_with_critics(a_critic(tools=("pay",)), tools=("pay",))
     async with a_loop(client, [calls("pay"), BAD, answers()], tool, agents=agents) as loop:
-        ran = await ended(client, await started(loop, {"task": "t"}, FORGED | state))
+        ran = await wait_for_rewound(client, await started(loop, {"task": "t"}, FORGED | state))
     assert (ran.result.termination.reason, tool.contexts) == ("completed", [])
 
 
@@ -147,9 +147,11 @@ async def test_a_critic_sees_what_a_fork_sends_again(client: Client, says: Any) 
     tool, review = pay(), ScriptedModel([says, *([] if says is BAD else [says]), answers()], repeats=True)
     async with a_loop(client, [calls("pay"), answers()], tool) as loop:
         first = await loop.run()
-    agents = criticised(a_critic(tools=("pay",)), tools=("pay",))
+    agents = agents_with_critics(a_critic(tools=("pay",)), tools=("pay",))
     async with a_loop(client, review, tool, agents=agents, task_queue=loop.task_queue):
-        ran = await ended(client, await requeue_in_fork(client, await remains(client, first.handle.id), ["1.0"]))
+        ran = await wait_for_rewound(
+            client, await requeue_in_fork(client, await read_ended_run(client, first.handle.id), ["1.0"])
+        )
     assert len(tool.contexts) == 1
     assert evaluations(ran, "target", "then") == [("pay", "skipped")]
     assert "[Not run] The critic quality" in review.seen[-1].messages[-1].text
@@ -158,7 +160,7 @@ async def test_a_critic_sees_what_a_fork_sends_again(client: Client, says: Any) 
 async def test_a_critic_sees_what_a_live_run_sends_again(client: Client) -> None:
     hold, tool = Hold(), pay()
     provider = ScriptedModel([calls("pay"), verdict(), hold.step(calls("look")), BAD, answers()], repeats=True)
-    agents = criticised(a_critic(tools=("pay",)), tools=("pay", "look"))
+    agents = agents_with_critics(a_critic(tools=("pay",)), tools=("pay", "look"))
     async with a_loop(client, provider, tool, FakeTool("look"), agents=agents) as loop:
         handle = await loop.start()
         await hold.reached()
@@ -173,7 +175,7 @@ async def test_a_letter_keeps_the_key_that_its_own_run_gave_it(client: Client) -
     tool = pay()
     async with a_loop(client, [calls("pay"), answers(), answers()], tool) as loop:
         first = await loop.run()
-        await ended(client, await started(loop, a_reference(first.handle.id, 2, requeue=["1.0"])))
+        await wait_for_rewound(client, await started(loop, a_reference(first.handle.id, 2, requeue=["1.0"])))
         assert "no dead letter '9.9' in this run; there are: 1.0" in await refused(
             loop, a_reference(first.handle.id, 2, requeue=["9.9"])
         )
@@ -215,7 +217,7 @@ async def test_guidance_that_came_first_is_taken_in(client: Client) -> None:
     run = await started(loop, a_reference(first.handle.id))
     await run.steer("be brief")
     async with a_loop(client, provider, FakeTool("look"), task_queue=loop.task_queue):
-        ran = await ended(client, run)
+        ran = await wait_for_rewound(client, run)
     assert "be brief" in provider.seen[-1].messages[-1].text
     assert [entry.event for entry in ran.journal][:2] == ["Started", "InterventionReceived"]
 
@@ -226,6 +228,6 @@ async def test_an_abort_before_the_past_is_read_ends_it(client: Client) -> None:
     run = await started(loop, a_reference(first.handle.id))
     await run.abort("enough")
     async with a_loop(client, [answers("never")], task_queue=loop.task_queue):
-        ran = await ended(client, run)
+        ran = await wait_for_rewound(client, run)
     assert ran.result.termination.reason == "aborted"
     assert ran.journal[0].data["forked_from"]["workflow_id"] == first.handle.id

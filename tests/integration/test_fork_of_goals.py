@@ -14,13 +14,13 @@ from orga.client.runs.goals import GoalHandle
 from orga.testing import FakeTool, answers
 from orga.workflows.types.goals.result import GoalResult
 from orga.workflows.types.record import InvalidInput
-from tests.support.model.goals import PARTIAL, GoalModel, a_step, says, scored
+from tests.support.model.goals import PARTIAL, GoalModel, a_step, evaluation_reply, says
 from tests.support.runs import rewound
-from tests.support.runs.delivered import a_hook, told
-from tests.support.runs.goals import Pursued, ended, pursue, start
+from tests.support.runs.delivered import a_hook, delivery_setup
+from tests.support.runs.goals import EndedGoal, pursue, start, wait_for_goal
 from tests.support.runs.loop import WORKER_FACTS, a_loop
-from tests.support.runs.pipelines import Told, a_pipeline, start_line
-from tests.support.runs.questions import waiting
+from tests.support.runs.pipelines import TaskModel, a_pipeline, start_pipeline
+from tests.support.runs.questions import wait_for_question
 from tests.support.web.webhook_receiver import webhook_receiver
 
 EACH_TURN = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
@@ -29,13 +29,13 @@ DONE = says(action="done", confidence=0.9)
 
 def a_model(**turns: Any) -> GoalModel:
     plan = says(steps=[a_step("a", at=1)])
-    return GoalModel(**({"plan": plan, "evaluate": scored("a"), "decide": DONE} | turns))
+    return GoalModel(**({"plan": plan, "evaluate": evaluation_reply("a"), "decide": DONE} | turns))
 
 
-async def pursued_by(client: Client, run: AgentHandle) -> Pursued:
+async def pursued_by(client: Client, run: AgentHandle) -> EndedGoal:
     """Wait for the ending of a fork, with all that holds for every run."""
-    ran = await rewound.ended(client, run)
-    return Pursued(ran.raw, ran.journal)
+    ran = await rewound.wait_for_rewound(client, run)
+    return EndedGoal(ran.raw, ran.journal)
 
 
 @pytest.mark.parametrize("setup", [WORKER_FACTS, EACH_TURN], ids=["one run", "a chain of runs"])
@@ -56,7 +56,7 @@ async def test_a_fork_asks_only_for_the_turns_that_it_does_not_share(
     model = a_model(summary=[answers("first"), answers("second")])
     async with a_loop(client, model, look, setup=setup) as loop:
         handle = await start(loop)
-        first = await ended(handle, client)
+        first = await wait_for_goal(handle, client)
         before = len(model.asked)
         run = await fork(client, handle.id, turn)
         second = await pursued_by(client, run)
@@ -79,11 +79,13 @@ async def test_an_answered_goal_goes_on_with_what_it_is_asked_beside(client: Cli
     """It stays the same goal: the word is guidance, and the model decides with it."""
     decisions = [DONE, says(action="adjust", confidence=0.5, steps=[a_step("b", at=2)]), DONE]
     model = a_model(
-        evaluate=[scored("a", **PARTIAL), scored("b")], decide=decisions, summary=[answers("first"), answers("second")]
+        evaluate=[evaluation_reply("a", **PARTIAL), evaluation_reply("b")],
+        decide=decisions,
+        summary=[answers("first"), answers("second")],
     )
     async with a_loop(client, model, FakeTool("look")) as loop:
         handle = await start(loop)
-        first = await ended(handle, client)
+        first = await wait_for_goal(handle, client)
         last = first.result.iterations
         with pytest.raises(OrgaError, match="give the fork a --task"):
             await fork(client, handle.id, last)
@@ -95,10 +97,14 @@ async def test_an_answered_goal_goes_on_with_what_it_is_asked_beside(client: Cli
 
 async def test_a_limit_that_ended_a_goal_can_be_raised_in_a_fork_of_its_end(client: Client) -> None:
     plan = says(steps=[a_step("a", at=1), a_step("b", "look", "a", at=2)])
-    model = a_model(plan=plan, evaluate=[scored("a"), scored("b")], summary=[answers("first"), answers("second")])
+    model = a_model(
+        plan=plan,
+        evaluate=[evaluation_reply("a"), evaluation_reply("b")],
+        summary=[answers("first"), answers("second")],
+    )
     async with a_loop(client, model, FakeTool("look")) as loop:
         handle = await start(loop, max_iterations=1)
-        first = await ended(handle, client)
+        first = await wait_for_goal(handle, client)
         run = await fork(client, handle.id, first.result.iterations, changes={"config": {"max_iterations": 3}})
         second = await pursued_by(client, run)
     assert (first.reason, first.result.plan) == ("max_iterations", ("a", "b"))
@@ -109,12 +115,12 @@ async def test_a_limit_that_ended_a_goal_can_be_raised_in_a_fork_of_its_end(clie
 async def test_settings_of_a_fork_win_and_the_others_stay(client: Client) -> None:
     with webhook_receiver() as receiver:
         channels = {"hook": a_hook(receiver)}
-        setup = told(default=False, hook="webhook")
+        setup = delivery_setup(default=False, hook="webhook")
         async with a_loop(client, a_model(), FakeTool("look"), setup=setup, deliveries=channels) as loop:
             handle = await start(loop, max_llm_calls=20, plan_review="always")
-            await waiting(handle)
+            await wait_for_question(handle)
             await handle.signal("abort")
-            await ended(handle, client)
+            await wait_for_goal(handle, client)
             changes = {"deliver": ["hook"], "config": {"plan_review": "never"}}
             run = await fork(client, handle.id, 1, changes=changes)
             second = await pursued_by(client, run)
@@ -127,11 +133,11 @@ async def test_a_plan_that_nobody_had_approved_is_none_in_a_fork_either(client: 
     look = FakeTool("look")
     async with a_loop(client, a_model(), look) as loop:
         handle = await start(loop, plan_review="always")
-        await waiting(handle)
+        await wait_for_question(handle)
         await handle.signal("abort")
-        first = await ended(handle, client)
+        first = await wait_for_goal(handle, client)
         run = await fork(client, handle.id, first.result.iterations)
-        asked = await waiting(client.get_workflow_handle(run.id))
+        asked = await wait_for_question(client.get_workflow_handle(run.id))
         assert "a (look): do a" in asked["question"]
         assert look.contexts == []
         await run.answer("yes")
@@ -142,11 +148,13 @@ async def test_a_plan_that_nobody_had_approved_is_none_in_a_fork_either(client: 
 async def test_a_plan_that_was_not_reviewed_is_reviewed_in_a_fork_that_wants_it(client: Client) -> None:
     look = FakeTool("look")
     plan = says(steps=[a_step("a", at=1), a_step("b", "look", "a", at=2)])
-    async with a_loop(client, a_model(plan=plan, evaluate=[scored("a"), scored("b")]), look) as loop:
+    async with a_loop(
+        client, a_model(plan=plan, evaluate=[evaluation_reply("a"), evaluation_reply("b")]), look
+    ) as loop:
         handle = await start(loop)
-        await ended(handle, client)
+        await wait_for_goal(handle, client)
         run = await fork(client, handle.id, 3, changes={"config": {"plan_review": "always"}})
-        asked = await waiting(client.get_workflow_handle(run.id))
+        asked = await wait_for_question(client.get_workflow_handle(run.id))
         await run.answer("yes")
         second = await pursued_by(client, run)
     assert ("b (look" in asked["question"], "a (look" in asked["question"]) == (True, False)
@@ -157,7 +165,7 @@ async def test_what_does_not_fit_starts_nothing(client: Client) -> None:
     async with a_loop(client, a_model(), FakeTool("look")) as loop:
         await pursue(loop)
         handle = await start(loop)
-        await ended(handle, client)
+        await wait_for_goal(handle, client)
         with pytest.raises(InvalidInput, match=r"config\.max_model_calls: unknown key"):
             await fork(client, handle.id, 1, changes={"config": {"max_model_calls": 3}})
         with pytest.raises(InvalidInput, match="instructions: unknown key"):
@@ -167,11 +175,11 @@ async def test_what_does_not_fit_starts_nothing(client: Client) -> None:
 
 
 async def test_a_fork_of_a_pipeline_goes_on_with_what_its_steps_had_brought(client: Client) -> None:
-    finder, writer = Told(lambda _: "found: forty-two"), Told(lambda _: "It is 42.")
+    finder, writer = TaskModel(lambda _: "found: forty-two"), TaskModel(lambda _: "It is 42.")
     chain = {"kind": "chain", "steps": ["finder", "writer"]}
     async with a_pipeline(client, chain, {"finder": finder, "writer": writer}) as (loop, _, _):
-        handle = await start_line(loop)
-        await ended(handle, client)
+        handle = await start_pipeline(loop)
+        await wait_for_goal(handle, client)
         second = await pursued_by(client, await fork(client, handle.id, 1))
     assert (second.reason, second.result.output) == ("completed", "It is 42.")
     assert (len(finder.tasks), ["found: forty-two" in task for task in writer.tasks]) == (1, [True, True])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.ports import Judgement, Proposal
+from orga.activities.ports import EngineVerdict, Proposal
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from tests.support.runs.loop import Deny, a_loop
 
@@ -70,7 +70,7 @@ class Raising:
     def __init__(self, error: BaseException) -> None:
         self._error = error
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         raise self._error
 
 
@@ -101,9 +101,9 @@ async def test_arguments_that_do_not_fit_reach_neither_policy_nor_tool(client: C
     class Watching:
         is_embedded = True
 
-        async def judge(self, proposal: Proposal) -> Judgement:
+        async def judge(self, proposal: Proposal) -> EngineVerdict:
             asked.append(proposal.call)
-            return Judgement(allowed=True)
+            return EngineVerdict(allowed=True)
 
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     tool = FakeTool("count", parameters=schema)

@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
-from orga.activities.gate.gate import UNFIT
-from orga.activities.ports import Judgement, Proposal
+from orga.activities.gate.gate import UNRECORDABLE
+from orga.activities.ports import EngineVerdict, Proposal
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.tool_calls.gate import ApprovalTerms
 from tests.support.hold import Hold
 from tests.support.runs.loop import WORKER_FACTS, a_loop
-from tests.support.runs.questions import told, updated, waiting
+from tests.support.runs.questions import send_update, tool_results_in, wait_for_question
 
 
 async def the_held_call(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
     """Return the one call that waits for a yes, once it does."""
-    await waiting(handle)
+    await wait_for_question(handle)
     [question] = (await handle.query("status"))["pending_approvals"]
     return question
 
@@ -28,30 +28,30 @@ class Answers:
 
     is_embedded = True
 
-    judgement: Judgement
+    judgement: EngineVerdict
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Say it."""
-        return self.judgement if proposal.call else Judgement(True)
+        return self.judgement if proposal.call else EngineVerdict(True)
 
 
 async def test_a_call_that_may_wait_for_ever_can_be_approved(client: Client) -> None:
     pay = FakeTool("pay")
-    engine = Answers(Judgement(True, approval=ApprovalTerms(expires_s=float("inf"))))
+    engine = Answers(EngineVerdict(True, approval=ApprovalTerms(expires_s=float("inf"))))
     async with a_loop(client, [calls("pay"), answers()], pay, engine=engine) as loop:
         handle = await loop.start()
         question = await the_held_call(handle)
-        await updated(handle, "approve", {"approval_id": question["approval_id"], "approver": "ada"})
+        await send_update(handle, "approve", {"approval_id": question["approval_id"], "approver": "ada"})
         await loop.ended(handle)
     assert len(pay.contexts) == 1
 
 
 async def test_arguments_of_a_policy_that_no_history_takes_are_a_denial(client: Client) -> None:
     pay = FakeTool("pay")
-    engine = Answers(Judgement(True, arguments={"a": "x" * 3_000_000}))
+    engine = Answers(EngineVerdict(True, arguments={"a": "x" * 3_000_000}))
     async with a_loop(client, [calls("pay"), answers()], pay, engine=engine) as loop:
         await loop.run()
-    assert (pay.contexts, told(loop)) == ([], [f"[Policy denied] {UNFIT}"])
+    assert (pay.contexts, tool_results_in(loop)) == ([], [f"[Policy denied] {UNRECORDABLE}"])
 
 
 @dataclass
@@ -60,13 +60,13 @@ class Lowers:
 
     is_embedded = True
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Lower, then ask."""
         if proposal.call is None:
-            return Judgement(True)
+            return EngineVerdict(True)
         if proposal.call.arguments["amount"] > 5:
-            return Judgement(True, arguments={"amount": 5})
-        return Judgement(True, approval=ApprovalTerms())
+            return EngineVerdict(True, arguments={"amount": 5})
+        return EngineVerdict(True, approval=ApprovalTerms())
 
 
 @pytest.mark.parametrize("is_approved", [pytest.param(True, id="approved"), pytest.param(False, id="denied")])
@@ -81,10 +81,10 @@ async def test_the_model_learns_that_the_call_that_was_approved_is_not_the_one_i
         question = await the_held_call(handle)
         assert question["call"]["arguments"] == {"amount": 5}
         decision = {"approval_id": question["approval_id"], "approver": "ada", "reason": "no"}
-        await updated(handle, "approve" if is_approved else "deny", decision)
+        await send_update(handle, "approve" if is_approved else "deny", decision)
         await loop.ended(handle)
     said = '[Arguments changed by policy] {"amount":5}\npaid' if is_approved else "[Policy denied] not approved: no"
-    assert (paid, told(loop)) == ([5] * is_approved, [said])
+    assert (paid, tool_results_in(loop)) == ([5] * is_approved, [said])
 
 
 async def test_an_abort_while_an_approved_call_is_judged_again_asks_nobody_anew(client: Client) -> None:
@@ -94,8 +94,8 @@ async def test_an_abort_while_an_approved_call_is_judged_again_asks_nobody_anew(
     class Slow(Lowers):
         is_embedded = True
 
-        async def judge(self, proposal: Proposal) -> Judgement:
-            judgement = Judgement(True, approval=ApprovalTerms())
+        async def judge(self, proposal: Proposal) -> EngineVerdict:
+            judgement = EngineVerdict(True, approval=ApprovalTerms())
             return await hold.then(judgement) if proposal.approved_by else judgement
 
     pay = FakeTool("pay")
@@ -103,7 +103,7 @@ async def test_an_abort_while_an_approved_call_is_judged_again_asks_nobody_anew(
     async with a_loop(client, [calls("pay"), answers()], pay, engine=Slow(), setup=setup) as loop:
         handle = await loop.start()
         held = await the_held_call(handle)
-        await updated(handle, "approve", {"approval_id": held["approval_id"], "approver": "ada"})
+        await send_update(handle, "approve", {"approval_id": held["approval_id"], "approver": "ada"})
         await hold.reached()
         await handle.signal("abort", "enough")
         ran = await loop.ended(handle)

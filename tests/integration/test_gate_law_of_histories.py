@@ -11,8 +11,8 @@ from temporalio.client import Client, WorkflowHistory
 from orga.client.history.converter import data_converter
 from orga.client.history.values import values_in
 from orga.client.proof.gate_law import breaches
-from orga.client.proof.gate_record import GateRecord, Judged
-from orga.client.proof.replay import replayed
+from orga.client.proof.gate_record import AnsweredRequest, GateRecord
+from orga.client.proof.replay import replay_history
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, answers, calls
 from tests.support.hold import Hold
@@ -21,7 +21,7 @@ from tests.support.runs.loop import Deny, a_loop
 
 async def found(history: WorkflowHistory) -> tuple[list[str], GateRecord]:
     record, values = GateRecord(data_converter.payload_converter), values_in(history, data_converter, "default")
-    assert (await replayed(history, values, record.observe)).failure == ""
+    assert (await replay_history(history, values, record.observe)).failure == ""
     return await breaches(history, record, values), record
 
 
@@ -56,7 +56,7 @@ async def test_a_denied_call_and_a_local_one_are_in_the_record(client: Client) -
         ran = await loop.run()
     faults, record = await found(ran.history)
 
-    judged = [fact for fact in record.facts if isinstance(fact, Judged)]
+    judged = [fact for fact in record.facts if isinstance(fact, AnsweredRequest)]
     decisions = [[verdict.decision for verdict in fact.decisions] for fact in judged]
     assert (faults, decisions) == ([], [["allow", "deny"], ["allow"]])
     assert judged[0].request.offered == ("look", "delete")

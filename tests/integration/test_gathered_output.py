@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.activities.ports import Judgement, Proposal
+from orga.activities.ports import EngineVerdict, Proposal
 from orga.client.proof.verify import verify
 from orga.client.testing.script import Step
 from orga.testing import FakeTool, answers, calls
 from tests.support.hold import Hold
-from tests.support.runs.critics import a_critic, criticised
-from tests.support.runs.delegates import a_cast, agent, delegates, leading, led
+from tests.support.runs.critics import a_critic, agents_with_critics
+from tests.support.runs.delegates import a_cast, agent, delegates, run_lead, start_lead
 from tests.support.runs.loop import Deny, Ran, a_loop
 
 LOOK = calls("look", reply_text="The first file is fine.")
@@ -26,9 +26,9 @@ class Judges:
     def __init__(self, word: str) -> None:
         self._word = word
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Deny an answer with the word."""
-        return Judgement(proposal.call is not None or self._word not in (proposal.answer or ""), "no such words")
+        return EngineVerdict(proposal.call is not None or self._word not in (proposal.answer or ""), "no such words")
 
 
 async def ran(client: Client, steps: Sequence[Step], engine: Any = None, **config: Any) -> Ran:
@@ -88,7 +88,7 @@ async def test_what_the_gate_did_not_let_through_is_not_brought(
 
 
 async def test_what_critics_have_to_see_is_not_brought(client: Client) -> None:
-    agents = criticised(a_critic(), tools=("look",))
+    agents = agents_with_critics(a_critic(), tools=("look",))
     async with a_loop(client, [LOOK], FakeTool("look"), agents=agents) as loop:
         assert (await loop.run(max_iterations=1)).result.output == ""
 
@@ -103,7 +103,7 @@ async def test_what_critics_have_to_see_is_not_brought(client: Client) -> None:
 async def test_what_a_delegate_said_is_brought(client: Client, helper: list[Step]) -> None:
     agents = {"lead": agent("lead", "helper"), "helper": agent("helper", tools=["look"], max_iterations=1)}
     async with a_cast(client, agents, {"lead": [delegates("helper")], "helper": helper}, FakeTool("look")) as (loop, _):
-        found = await led(loop, max_total_tokens=220)
+        found = await run_lead(loop, max_total_tokens=220)
     assert (found.result.termination.reason, found.result.output) == ("max_tokens", "42 files")
 
 
@@ -112,7 +112,7 @@ async def test_an_abort_while_a_delegate_works_brings_what_that_had(client: Clie
     agents = {"lead": agent("lead", "helper"), "helper": agent("helper", tools=["look"])}
     scripts = {"lead": [delegates("helper")], "helper": [calls("look", reply_text="42 files"), hold.step(answers())]}
     async with a_cast(client, agents, scripts, FakeTool("look")) as (loop, _):
-        handle = await leading(loop)
+        handle = await start_lead(loop)
         await hold.reached()
         await handle.signal("abort", "enough")
         found = await loop.ended(handle)

@@ -10,16 +10,16 @@ import pytest
 from temporalio.client import Client, WorkflowHandle
 
 from orga.testing import FakeTool, answers, calls
-from tests.support.hold import until
-from tests.support.model.goals import GoalModel, says, scored
+from tests.support.hold import wait_until
+from tests.support.model.goals import GoalModel, evaluation_reply, says
 from tests.support.parts.time_skipping import time_skipping
-from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.delegates import Cast, a_cast, agent, delegates, result_of, status_of
-from tests.support.runs.goals import Pursued, ended, start
+from tests.support.runs.goals import EndedGoal, start, wait_for_goal
 from tests.support.runs.long_runs import LONG, time_left
-from tests.support.runs.loop import EXECUTION_TIMEOUT, histories_of, replayed
-from tests.support.runs.questions import updated
-from tests.support.runs.whereabouts import begun, paused
+from tests.support.runs.loop import EXECUTION_TIMEOUT, check_replay, histories_of
+from tests.support.runs.questions import send_update
+from tests.support.runs.whereabouts import paused, wait_until_known
 
 AGENTS = {"lead": agent("lead", "mate"), "mate": agent("mate", "hand"), "hand": agent("hand", tools=["pay"])}
 
@@ -47,22 +47,25 @@ class Three:
 
     async def approve(self) -> None:
         """Say yes to what the lowest asks."""
-        [item] = await pending(self.below[-1])
-        await updated(self.below[-1], "approve", yes(item))
+        [item] = await wait_for_held_calls(self.below[-1])
+        await send_update(self.below[-1], "approve", approval_argument(item))
 
-    async def end(self, client: Client) -> Pursued:
+    async def end(self, client: Client) -> EndedGoal:
         """Wait for all ends; those below replay, too, and keep to the law of the gate."""
-        pursued = await ended(self.handle, client)
+        pursued = await wait_for_goal(self.handle, client)
         for handle in self.below:
             for history in await histories_of(client, handle.id):
-                await replayed(history)
+                await check_replay(history)
         return pursued
 
 
 @asynccontextmanager
 async def three(client: Client, execution_timeout: timedelta = EXECUTION_TIMEOUT) -> AsyncGenerator[Three]:
     """Start them, until the lowest asks."""
-    model, pay = GoalModel(plan=PLAN, evaluate=scored("a"), decide=says(action="done", confidence=0.9)), FakeTool("pay")
+    model, pay = (
+        GoalModel(plan=PLAN, evaluate=evaluation_reply("a"), decide=says(action="done", confidence=0.9)),
+        FakeTool("pay"),
+    )
     scripts = {
         "lead": model,
         "mate": [delegates("hand"), answers("all is done")],
@@ -72,8 +75,8 @@ async def three(client: Client, execution_timeout: timedelta = EXECUTION_TIMEOUT
         loop.execution_timeout = execution_timeout
         handle = await start(loop, agent="lead")
         below = [client.get_workflow_handle(f"{handle.id}.{place}") for place in BELOW]
-        await begun(below[-1])
-        await pending(below[-1])
+        await wait_until_known(below[-1])
+        await wait_for_held_calls(below[-1])
         yield Three(handle, below, cast, model, pay)
 
 
@@ -82,7 +85,7 @@ async def test_guidance_reaches_all_three_and_a_pause_holds_them(client: Client)
         await goal.handle.signal("steer", "mind the gap")
         await goal.handle.signal("pause")
         for handle in goal.all:
-            await until(lambda handle=handle: is_told(handle, paused=True))
+            await wait_until(lambda handle=handle: is_told(handle, paused=True))
         await goal.approve()
         await paused(goal.below[-1])
         assert goal.pay.contexts == []
@@ -128,7 +131,7 @@ async def test_what_those_below_have_used_counts_for_the_goal(client: Client) ->
 async def test_a_week_inside_a_step_costs_the_goal_no_time() -> None:
     """The step has two minutes, the goal ten."""
     async with time_skipping() as environment, three(environment.client, LONG) as goal:
-        await until(lambda: is_held(goal.handle))
+        await wait_until(lambda: is_held(goal.handle))
         before = await time_left(goal.handle)
         await environment.sleep(timedelta(minutes=50))
         assert await time_left(goal.handle) == before

@@ -18,8 +18,8 @@ from orga.workflows.types.goals.deliveries import DeliveryRequest
 from orga.workflows.types.setup import Setup
 from tests.support.hold import Hold
 from tests.support.model.goals import GoalModel, says
-from tests.support.runs.delivered import a_hook, a_room, finds, outcomes, scheduled, told
-from tests.support.runs.loop import Loop, a_loop, check_journal, check_tasks, histories_of, replayed
+from tests.support.runs.delivered import a_hook, a_room, delivery_activity_ids, delivery_setup, one_step_model, outcomes
+from tests.support.runs.loop import Loop, a_loop, check_journal, check_replay, check_tasks, histories_of
 from tests.support.web.webhook_receiver import Says, webhook_receiver
 
 Handle = WorkflowHandle[Any, Any]
@@ -44,7 +44,7 @@ class Taking:
 async def delivering(
     client: Client, setup: Setup, channels: Mapping[str, DeliveryChannel], model: GoalModel | None = None
 ) -> AsyncGenerator[Loop]:
-    async with a_loop(client, model or finds(), FakeTool("look"), setup=setup, deliveries=channels) as loop:
+    async with a_loop(client, model or one_step_model(), FakeTool("look"), setup=setup, deliveries=channels) as loop:
         yield loop
 
 
@@ -63,17 +63,17 @@ async def ended(handle: Handle, client: Client) -> tuple[dict[str, Any], list[st
     result = await handle.result()
     [history] = await histories_of(client, handle.id)
     check_tasks(history)
-    await replayed(history)
+    await check_replay(history)
     journal = [entry async for entry in read_journal(client, handle.id)]
     check_journal(journal)
     noted = [f"{entry.event} {entry.data['name']}" for entry in journal if entry.event.startswith("Deliver")]
-    return result, noted, scheduled(history)
+    return result, noted, delivery_activity_ids(history)
 
 
 async def test_an_answer_is_delivered_once_to_each_channel(client: Client) -> None:
     with webhook_receiver() as receiver, webhook_receiver() as chat:
         channels = {"hook": a_hook(receiver), "room": a_room(chat)}
-        async with delivering(client, told(hook="webhook", room="discord"), channels) as loop:
+        async with delivering(client, delivery_setup(hook="webhook", room="discord"), channels) as loop:
             handle = await start(loop)
             result, noted, activities = await ended(handle, client)
     assert result["termination"]["reason"] == "completed"
@@ -91,9 +91,9 @@ async def test_an_answer_is_delivered_once_to_each_channel(client: Client) -> No
 
 async def test_nothing_is_in_the_history_where_nothing_is_delivered(client: Client) -> None:
     cases: list[tuple[Setup, dict[str, Any]]] = [
-        (told(), {}),
-        (told(default=False, hook="webhook"), {}),
-        (told(hook="webhook"), {"deliver": []}),
+        (delivery_setup(), {}),
+        (delivery_setup(default=False, hook="webhook"), {}),
+        (delivery_setup(hook="webhook"), {"deliver": []}),
     ]
     for setup, given in cases:
         async with delivering(client, setup, {}) as loop:
@@ -102,7 +102,7 @@ async def test_nothing_is_in_the_history_where_nothing_is_delivered(client: Clie
 
 
 async def test_a_starter_names_channels_and_nothing_else(client: Client) -> None:
-    setup = told(default=False, hook="webhook", other="webhook")
+    setup = delivery_setup(default=False, hook="webhook", other="webhook")
     with webhook_receiver() as receiver:
         async with delivering(client, setup, {"hook": a_hook(receiver)}) as loop:
             result, _, activities = await ended(await start(loop, deliver=["hook"]), client)
@@ -126,7 +126,7 @@ async def test_a_starter_names_channels_and_nothing_else(client: Client) -> None
 
 async def test_a_receiver_that_fails_is_tried_again_with_the_same_key(client: Client) -> None:
     with webhook_receiver(*(Says(status, {"retry-after": "1"}) for status in (500, 503)), Says(200)) as receiver:
-        async with delivering(client, told(hook="webhook"), {"hook": a_hook(receiver)}) as loop:
+        async with delivering(client, delivery_setup(hook="webhook"), {"hook": a_hook(receiver)}) as loop:
             result, noted, _ = await ended(await start(loop), client)
     assert outcomes(result) == {"hook": ("delivered", 3)}
     assert noted == ["Delivered hook"]
@@ -136,7 +136,7 @@ async def test_a_receiver_that_fails_is_tried_again_with_the_same_key(client: Cl
 async def test_a_failed_delivery_leaves_the_ending_and_the_other_channels_alone(client: Client) -> None:
     with webhook_receiver(Says(403)) as refuses, webhook_receiver() as takes:
         channels = {"bad": a_hook(refuses), "good": a_room(takes)}
-        async with delivering(client, told(bad="webhook", good="discord"), channels) as loop:
+        async with delivering(client, delivery_setup(bad="webhook", good="discord"), channels) as loop:
             result, noted, _ = await ended(await start(loop), client)
     assert (result["termination"], result["output"]) == (
         {"reason": "completed", "detail": ""},
@@ -149,7 +149,7 @@ async def test_a_failed_delivery_leaves_the_ending_and_the_other_channels_alone(
 
 async def test_what_nobody_takes_is_given_up_after_five_attempts(client: Client) -> None:
     with webhook_receiver(Says(500, {"retry-after": "0"})) as receiver:
-        async with delivering(client, told(hook="webhook"), {"hook": a_hook(receiver)}) as loop:
+        async with delivering(client, delivery_setup(hook="webhook"), {"hook": a_hook(receiver)}) as loop:
             result, _, _ = await ended(await start(loop), client)
     assert outcomes(result) == {"hook": ("failed", 5)}
     assert len(receiver.received) == 5
@@ -158,7 +158,7 @@ async def test_what_nobody_takes_is_given_up_after_five_attempts(client: Client)
 async def test_a_goal_that_is_stuck_delivers_what_there_is(client: Client) -> None:
     with webhook_receiver() as receiver:
         model = GoalModel(plan=answers("no"), summary=answers(""))
-        async with delivering(client, told(hook="webhook"), {"hook": a_hook(receiver)}, model) as loop:
+        async with delivering(client, delivery_setup(hook="webhook"), {"hook": a_hook(receiver)}, model) as loop:
             result, _, _ = await ended(await start(loop), client)
     [received] = receiver.received
     assert result["termination"]["reason"] == received.message["reason"] == "stuck"
@@ -175,9 +175,9 @@ async def test_an_aborted_goal_delivers_what_its_steps_found(client: Client) -> 
 
         async with a_loop(
             client,
-            finds(),
+            one_step_model(),
             FakeTool("look", waits),
-            setup=told(hook="webhook"),
+            setup=delivery_setup(hook="webhook"),
             deliveries={"hook": a_hook(receiver)},
         ) as loop:
             handle = await start(loop)
@@ -201,12 +201,12 @@ async def test_guidance_before_the_end_is_final_delays_the_delivery_to_the_next_
             return await said.then(reply) if self.turns.count("summary") == 1 and self.turns[-1] == "summary" else reply
 
     model = Speaks(
-        plan=finds()._turns["goal_plan"],
-        evaluate=finds()._turns["goal_evaluate"],
+        plan=one_step_model()._turns["goal_plan"],
+        evaluate=one_step_model()._turns["goal_evaluate"],
         decide=says(action="done", confidence=0.9),
         summary=[answers("first"), answers("second")],
     )
-    async with delivering(client, told(hook="webhook"), {"hook": taking}, model) as loop:
+    async with delivering(client, delivery_setup(hook="webhook"), {"hook": taking}, model) as loop:
         handle = await start(loop)
         await said.entered.wait()
         await handle.signal("steer", "one more thing")
@@ -219,7 +219,7 @@ async def test_guidance_before_the_end_is_final_delays_the_delivery_to_the_next_
 @pytest.mark.parametrize("how", ["abort", "cancel"])
 async def test_an_abort_cuts_a_delivery_short_and_changes_no_ending(client: Client, how: str) -> None:
     taking = Taking()
-    async with delivering(client, told(hook="webhook"), {"hook": taking}) as loop:
+    async with delivering(client, delivery_setup(hook="webhook"), {"hook": taking}) as loop:
         handle = await start(loop)
         await taking.hold.entered.wait()
         if how == "abort":
@@ -233,7 +233,7 @@ async def test_an_abort_cuts_a_delivery_short_and_changes_no_ending(client: Clie
 
 
 async def test_a_channel_that_no_worker_has_any_more_is_told(client: Client) -> None:
-    async with delivering(client, told(gone="webhook"), {}) as loop:
+    async with delivering(client, delivery_setup(gone="webhook"), {}) as loop:
         result, _, _ = await ended(await start(loop), client)
     assert outcomes(result) == {"gone": ("failed", 5)}
     assert result["deliveries"][0]["error"] == "UnknownDelivery: this worker has no delivery 'gone'"
@@ -241,7 +241,7 @@ async def test_a_channel_that_no_worker_has_any_more_is_told(client: Client) -> 
 
 async def test_guidance_that_comes_while_the_answer_is_delivered_is_refused_by_the_journal(client: Client) -> None:
     taking = Taking()
-    async with delivering(client, told(hook="webhook"), {"hook": taking}) as loop:
+    async with delivering(client, delivery_setup(hook="webhook"), {"hook": taking}) as loop:
         handle = await start(loop)
         await taking.hold.entered.wait()
         await handle.signal("steer", "look at 2")
@@ -269,8 +269,8 @@ async def test_a_goal_that_ends_before_its_setup_says_where_its_answer_did_not_g
     await handle.signal("abort", "never mind")
     queue = (await handle.describe()).task_queue
     taking = Taking()
-    setup, channels = told(hook="webhook"), {"hook": taking}
-    async with a_loop(client, finds(), FakeTool("look"), setup=setup, deliveries=channels, task_queue=queue):
+    setup, channels = delivery_setup(hook="webhook"), {"hook": taking}
+    async with a_loop(client, one_step_model(), FakeTool("look"), setup=setup, deliveries=channels, task_queue=queue):
         result, noted, activities = await ended(handle, client)
     assert (result["termination"]["reason"], outcomes(result)) == ("aborted", expected)
     assert (noted, activities, taking.taken) == ([f"DeliveryFailed {name}" for name in expected], [], [])

@@ -7,7 +7,7 @@ from temporalio.client import Client
 from orga.activities.ports import ToolContext
 from orga.testing import FakeTool
 from tests.support.model.researcher import READ, SEARCH, STEPS_A_PLAN, Researcher
-from tests.support.runs.goals import ended, start
+from tests.support.runs.goals import start, wait_for_goal
 from tests.support.runs.loop import a_loop, histories_of
 
 RESULT_BYTES = 3_000
@@ -55,7 +55,7 @@ async def _pursued(client: Client, rounds: int, side_by_side: int = 4) -> Grown:
     async with a_loop(client, Researcher(), *tools) as loop:
         goal = "Tell what limits there are, and where each is set."
         handle = await start(loop, goal, max_iterations=rounds, max_parallel_steps=side_by_side)
-        pursued = await ended(handle, client)
+        pursued = await wait_for_goal(handle, client)
         chain = [history.run_id for history in await histories_of(client, handle.id)]
     results = sum(len(tool.contexts) for tool in tools)
     assert (pursued.reason, pursued.result.rounds) == ("max_iterations", rounds)

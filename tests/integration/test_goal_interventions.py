@@ -15,9 +15,9 @@ from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 
 from orga.testing import FakeTool
 from tests.support.model.staged import TURNS, Staged, StagedModel
-from tests.support.runs.goals import Pursued, ended, stands, start, tell
+from tests.support.runs.goals import EndedGoal, answer_goal, goal_status, start, wait_for_goal
 from tests.support.runs.loop import Loop, a_loop
-from tests.support.runs.questions import updated, waiting
+from tests.support.runs.questions import send_update, wait_for_question
 from tests.support.runs.whereabouts import paused
 
 pytestmark = pytest.mark.timeout(600)
@@ -46,11 +46,11 @@ class Played:
     refusals: list[str] = field(default_factory=list[str])
     stood_at: str = ""
     """The turn that it stood still behind, where it was paused."""
-    pursued: Pursued | None = None
+    pursued: EndedGoal | None = None
     status: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
-    def ran(self) -> Pursued:
+    def ran(self) -> EndedGoal:
         """What came of it."""
         assert self.pursued is not None
         return self.pursued
@@ -67,9 +67,9 @@ async def play(loop: Loop, model: StagedModel, state: str, moment: str, act: str
     played = Played(state, moment == "paused", act, staged)
     handle = await start(loop, workflow_id=workflow_id)
     if state in {"ask", "summary"}:
-        await waiting(handle)
+        await wait_for_question(handle)
     if state == "summary":
-        await tell(handle, "1999")
+        await answer_goal(handle, "1999")
     if state != "ask":
         await staged.hold.reached()
     if played.is_paused:
@@ -82,8 +82,8 @@ async def play(loop: Loop, model: StagedModel, state: str, moment: str, act: str
     if act not in ENDS:
         staged.hold.go.set()
         await _attend(handle, asyncio.create_task(handle.result()), played)
-    played.pursued = await ended(handle, loop.client)
-    played.status = await stands(handle)
+    played.pursued = await wait_for_goal(handle, loop.client)
+    played.status = await goal_status(handle)
     return played
 
 
@@ -93,11 +93,11 @@ async def _do(handle: WorkflowHandle[Any, Any], act: str, played: Played) -> Non
             await handle.cancel()
         case "answer":
             try:
-                await tell(handle, "1999")
+                await answer_goal(handle, "1999")
             except WorkflowUpdateFailedError as error:
                 played.refusals.append(str(error.cause))
         case "extend_budget":
-            await updated(handle, "extend_budget", {"max_iterations": 99})
+            await send_update(handle, "extend_budget", {"max_iterations": 99})
         case "override_step":
             await handle.signal(act, OVERRIDE)
         case _:
@@ -108,9 +108,9 @@ async def _attend(handle: WorkflowHandle[Any, Any], ends: asyncio.Task[Any], pla
     """Until its end: answer what the goal asks, and let it go on where it was paused and stands still."""
     resumes = (played.is_paused or played.act == "pause") and played.act != "resume"
     while not ends.done():
-        status = await stands(handle)
+        status = await goal_status(handle)
         if status["waiting"]:
-            await tell(handle, "1999")
+            await answer_goal(handle, "1999")
         elif resumes and status["phase"] == "paused":
             played.stood_at, resumes = played.staged.turns[-1], False
             await handle.signal("resume")

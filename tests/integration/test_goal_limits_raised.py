@@ -7,9 +7,9 @@ from temporalio.client import Client
 
 from orga.testing import FakeTool
 from tests.support.model.staged import StagedModel
-from tests.support.runs.goals import ended, start, tell
+from tests.support.runs.goals import answer_goal, start, wait_for_goal
 from tests.support.runs.loop import a_loop
-from tests.support.runs.questions import updated, waiting
+from tests.support.runs.questions import send_update, wait_for_question
 
 
 @pytest.mark.parametrize(
@@ -28,11 +28,11 @@ async def test_a_limit_that_is_raised_while_the_answer_is_written_ends_it_no_lon
         handle = await start(loop, workflow_id=workflow_id, **config)
         await staged.hold.reached()
         assert len(staged.keys) >= rounds
-        await updated(handle, "extend_budget", raised)
+        await send_update(handle, "extend_budget", raised)
         staged.hold.go.set()
-        await waiting(handle)
-        await tell(handle, "1999")
-        pursued = await ended(handle, client)
+        await wait_for_question(handle)
+        await answer_goal(handle, "1999")
+        pursued = await wait_for_goal(handle, client)
     assert (pursued.reason, pursued.result.rounds, len(set(staged.keys))) == ("completed", 3, 3)
     assert (staged.turns.count("plan"), staged.turns.count("summary")) == (1, 2)
 
@@ -43,8 +43,8 @@ async def test_a_limit_that_is_raised_too_little_ends_it_all_the_same(client: Cl
         staged = model.stage(workflow_id := f"goal-{loop.task_queue}", "summary")
         handle = await start(loop, workflow_id=workflow_id, max_llm_calls=4)
         await staged.hold.reached()
-        await updated(handle, "extend_budget", {"max_model_calls": 5})
+        await send_update(handle, "extend_budget", {"max_model_calls": 5})
         staged.hold.go.set()
-        pursued = await ended(handle, client)
+        pursued = await wait_for_goal(handle, client)
     assert (pursued.reason, pursued.result.output) == ("max_iterations", "the final answer")
     assert staged.turns.count("summary") == 1

@@ -3,7 +3,7 @@
 from temporalio.client import Client
 
 from orga.testing import FakeTool, answers, calls
-from tests.support.model.goals import GoalModel, a_step, says, scored
+from tests.support.model.goals import GoalModel, a_step, evaluation_reply, says
 from tests.support.runs.goals import pursue
 from tests.support.runs.loop import a_loop
 
@@ -11,7 +11,7 @@ from tests.support.runs.loop import a_loop
 async def test_what_is_wrong_with_a_plan_is_told_and_the_next_one_counts(client: Client) -> None:
     circle = says(steps=[a_step("a", "fly"), a_step("b", "look", "c"), a_step("c", "look", "b")])
     fine = says(steps=[a_step("a", at=1)])
-    model = GoalModel(plan=[answers("I would look first."), circle, fine], evaluate=scored("a"))
+    model = GoalModel(plan=[answers("I would look first."), circle, fine], evaluate=evaluation_reply("a"))
     async with a_loop(client, model, FakeTool("look")) as loop:
         pursued = await pursue(loop)
     assert pursued.reason == "completed"
@@ -25,7 +25,7 @@ async def test_a_plan_is_read_in_any_form_and_its_arguments_are_checked(client: 
     schema = {"type": "object", "properties": {"at": {"type": "integer"}}, "required": ["at"]}
     wrong = 'Here: ```json\n{"steps": [{"id": "a", "goal": "g", "skill": "look", "arguments": {"at": "x"}},]}\n```'
     fine = answers('Use {curly} things: [{"id": 1, "goal": "g", "skill": "look", "arguments": "{\\"at\\": 1}"}]')
-    model = GoalModel(plan=[calls("look"), answers(wrong), fine], evaluate=scored("1"))
+    model = GoalModel(plan=[calls("look"), answers(wrong), fine], evaluate=evaluation_reply("1"))
     look = FakeTool("look", parameters=schema)
     async with a_loop(client, model, look) as loop:
         pursued = await pursue(loop)

@@ -10,22 +10,24 @@ from temporalio.client import Client, WorkflowHandle, WorkflowHistory, WorkflowU
 from orga.activities.ports import ModelRequest, ToolContext
 from orga.client.history.chain import RunHistory, histories, run_chain
 from orga.client.past.fork import fork
-from orga.client.proof.verify import verified_histories, verify
+from orga.client.proof.verify import check_histories, verify
 from orga.client.runs.goals import GoalHandle
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply
-from tests.support.hold import Hold, until
-from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
+from tests.support.hold import Hold, wait_until
+from tests.support.model.goals import BAD, GoalModel, a_step, evaluation_reply, says
 from tests.support.runs import rewound
 from tests.support.runs.delegates import a_cast, agent, status_of
-from tests.support.runs.goals import ended, start, tell
+from tests.support.runs.goals import answer_goal, start, wait_for_goal
 from tests.support.runs.loop import WORKER_FACTS, Deny, a_loop
-from tests.support.runs.questions import waiting
+from tests.support.runs.questions import wait_for_question
 
 
 def a_model(**turns: Any) -> GoalModel:
     plan = says(steps=[a_step("a", at=1)])
-    return GoalModel(**({"plan": plan, "evaluate": scored("a"), "decide": says(action="done", confidence=0.9)} | turns))
+    return GoalModel(
+        **({"plan": plan, "evaluate": evaluation_reply("a"), "decide": says(action="done", confidence=0.9)} | turns)
+    )
 
 
 class HeldPlan(GoalModel):
@@ -44,12 +46,12 @@ async def test_a_plan_is_held_until_a_person_says_yes(client: Client) -> None:
     look = FakeTool("look")
     async with a_loop(client, a_model(), look) as loop:
         handle = await start(loop, plan_review="always")
-        asked = await waiting(handle)
+        asked = await wait_for_question(handle)
         assert asked["kind"] == "answer"
         assert "a (look): do a" in asked["question"]
         assert look.contexts == []
-        await tell(handle, " Yes ")
-        pursued = await ended(handle, client)
+        await answer_goal(handle, " Yes ")
+        pursued = await wait_for_goal(handle, client)
     assert pursued.reason == "completed"
     assert len(look.contexts) == 1
     told = [event for event in pursued.events if event.startswith(("Plan", "Question"))]
@@ -62,20 +64,20 @@ async def test_a_yes_is_to_the_plan_that_was_asked_about_and_to_no_other(client:
     look = FakeTool("look", lambda arguments, _: seen.append(arguments["at"]) or "ok")
     async with a_loop(client, a_model(), look) as loop:
         handle = await start(loop, plan_review="always")
-        first = await waiting(handle)
+        first = await wait_for_question(handle)
         await handle.signal("override_step", {"skill": "look", "input": {"at": 9}})
 
         async def asks_anew() -> bool:
-            return (await waiting(handle))["wait_id"] != first["wait_id"]
+            return (await wait_for_question(handle))["wait_id"] != first["wait_id"]
 
-        await until(asks_anew)
+        await wait_until(asks_anew)
         with pytest.raises(WorkflowUpdateFailedError):
-            await tell(handle, {"question_id": first["wait_id"], "text": "yes"})
-        again = await waiting(handle)
+            await answer_goal(handle, {"question_id": first["wait_id"], "text": "yes"})
+        again = await wait_for_question(handle)
         assert ('{"at":9}' in first["question"], '{"at":9}' in again["question"]) == (False, True)
         assert seen == []
-        await tell(handle, "yes")
-        pursued = await ended(handle, client)
+        await answer_goal(handle, "yes")
+        pursued = await wait_for_goal(handle, client)
     assert (pursued.reason, seen) == ("completed", [9])
 
 
@@ -91,7 +93,7 @@ async def test_guidance_is_decided_about_before_a_plan_that_was_made_without_it_
         await hold.reached()
         await handle.signal("steer", "do not touch production")
         hold.go.set()
-        pursued = await ended(handle, client)
+        pursued = await wait_for_goal(handle, client)
     assert (pursued.reason, look.contexts) == ("stuck", [])
 
 
@@ -102,13 +104,13 @@ async def test_what_is_to_change_goes_back_to_the_model(client: Client) -> None:
     model = a_model(plan=plans)
     async with a_loop(client, model, look) as loop:
         handle = await start(loop, plan_review="always")
-        first = await waiting(handle)
-        await tell(handle, {"question_id": first["wait_id"], "text": "look at 2"})
-        second = await waiting(handle)
+        first = await wait_for_question(handle)
+        await answer_goal(handle, {"question_id": first["wait_id"], "text": "look at 2"})
+        second = await wait_for_question(handle)
         while second["wait_id"] == first["wait_id"]:
-            second = await waiting(handle)
-        await tell(handle, "ok")
-        pursued = await ended(handle, client)
+            second = await wait_for_question(handle)
+        await answer_goal(handle, "ok")
+        pursued = await wait_for_goal(handle, client)
     assert (pursued.reason, seen) == ("completed", [2])
     assert "[Plan sent back by the operator] look at 2" in model.asked[1][1]
 
@@ -116,16 +118,16 @@ async def test_what_is_to_change_goes_back_to_the_model(client: Client) -> None:
 async def test_a_person_may_give_another_plan_and_is_told_what_is_wrong_with_it(client: Client) -> None:
     seen = list[Any]()
     look = FakeTool("look", lambda arguments, _: seen.append(arguments["at"]) or "ok")
-    async with a_loop(client, a_model(evaluate=scored("mine")), look) as loop:
+    async with a_loop(client, a_model(evaluate=evaluation_reply("mine")), look) as loop:
         handle = await start(loop, plan_review="always")
-        asked = await waiting(handle)
-        await tell(handle, to_json({"steps": [{"id": "mine", "goal": "g", "skill": "fly"}]}).decode())
-        again = await waiting(handle)
+        asked = await wait_for_question(handle)
+        await answer_goal(handle, to_json({"steps": [{"id": "mine", "goal": "g", "skill": "fly"}]}).decode())
+        again = await wait_for_question(handle)
         while again["wait_id"] == asked["wait_id"]:
-            again = await waiting(handle)
+            again = await wait_for_question(handle)
         assert "skill 'fly' is none of look" in again["question"]
-        await tell(handle, to_json({"steps": [a_step("mine", at=7)]}).decode())
-        pursued = await ended(handle, client)
+        await answer_goal(handle, to_json({"steps": [a_step("mine", at=7)]}).decode())
+        pursued = await wait_for_goal(handle, client)
     assert (pursued.reason, seen, pursued.result.plan) == ("completed", [7], ("mine",))
     [adjusted] = [entry.data for entry in pursued.journal if entry.event == "PlanAdjusted"]
     assert adjusted["by"] == "operator"
@@ -150,7 +152,7 @@ class Looked:
 def filling_in(*made: str, **turns: Any) -> GoalModel:
     """Return a model that makes these calls if it is asked for those of a round."""
     by_model = calls(*made, arguments={"at": "by the model"})
-    return a_model(**({"input": by_model, "evaluate": scored("a", "b")} | turns))
+    return a_model(**({"input": by_model, "evaluate": evaluation_reply("a", "b")} | turns))
 
 
 @pytest.mark.parametrize("made", [["save"], ["look", "save"]], ids=["the missing call", "all calls of the round"])
@@ -172,9 +174,9 @@ async def test_arguments_of_a_plan_are_kept_and_the_model_fills_in_what_is_missi
     async with a_loop(client, filling_in(*made, plan=says(steps=planned)), *looked.tools, setup=setup) as loop:
         handle = await start(loop, plan_review="never" if answer is None else "always")
         if answer is not None:
-            await waiting(handle)
-            await tell(handle, answer)
-        pursued = await ended(handle, client)
+            await wait_for_question(handle)
+            await answer_goal(handle, answer)
+        pursued = await wait_for_goal(handle, client)
         verified = await verify(client, handle.id)
     assert sorted(looked.seen) == [("look", "of the plan"), ("save", "by the model")]
     assert (pursued.reason, verified.ok) == ("completed", True)
@@ -185,12 +187,12 @@ async def test_arguments_of_a_step_by_a_persons_word_are_kept(client: Client) ->
     looked = Looked()
     async with a_loop(client, filling_in("look", "save", plan=says(steps=[KNOWN, MISSING])), *looked.tools) as loop:
         handle = await start(loop, plan_review="always")
-        first = await waiting(handle)
+        first = await wait_for_question(handle)
         await handle.signal("override_step", {"skill": "look", "input": {"at": "of a person"}})
-        while (await waiting(handle))["wait_id"] == first["wait_id"]:
+        while (await wait_for_question(handle))["wait_id"] == first["wait_id"]:
             pass
-        await tell(handle, "yes")
-        await ended(handle, client)
+        await answer_goal(handle, "yes")
+        await wait_for_goal(handle, client)
     assert sorted(looked.seen) == [("look", "of a person"), ("save", "by the model")]
 
 
@@ -198,10 +200,10 @@ async def test_a_fork_of_an_approved_plan_keeps_its_arguments(client: Client) ->
     looked = Looked()
     async with a_loop(client, filling_in("look", "save", plan=says(steps=[KNOWN, MISSING])), *looked.tools) as loop:
         handle = await start(loop, plan_review="always")
-        await waiting(handle)
-        await tell(handle, "yes")
-        await ended(handle, client)
-        await rewound.ended(client, await fork(client, handle.id, 1))
+        await wait_for_question(handle)
+        await answer_goal(handle, "yes")
+        await wait_for_goal(handle, client)
+        await rewound.wait_for_rewound(client, await fork(client, handle.id, 1))
     assert sorted(looked.seen) == [("look", "of the plan")] * 2 + [("save", "by the model")] * 2
 
 
@@ -210,7 +212,7 @@ async def test_arguments_that_are_not_those_of_the_plan_are_found(client: Client
     looked = Looked()
     async with a_loop(client, filling_in("save", plan=says(steps=[KNOWN, MISSING])), *looked.tools) as loop:
         handle = await start(loop)
-        await ended(handle, client)
+        await wait_for_goal(handle, client)
     [run] = await histories(client, await run_chain(client, handle.id))
     forged = RunHistory(run.run_id, WorkflowHistory.from_json(handle.id, run.history.to_json()))
     of_input = [
@@ -224,7 +226,7 @@ async def test_arguments_that_are_not_those_of_the_plan_are_found(client: Client
             reply = from_json(done.result.payloads[0].data)
             reply["parts"][0]["arguments"] = {"at": "elsewhere"}
             done.result.payloads[0].data = to_json(reply)
-    checks, _ = await verified_histories(client, handle.id, [forged])
+    checks, _ = await check_histories(client, handle.id, [forged])
     found = {check.name: check.detail for check in checks if not check.ok}
     assert found["plan"] == "turn 2: step a has other arguments than its plan"
 
@@ -233,9 +235,9 @@ async def test_an_abort_ends_a_review_and_nothing_was_done(client: Client) -> No
     look = FakeTool("look")
     async with a_loop(client, a_model(), look) as loop:
         handle = await start(loop, plan_review="always")
-        await waiting(handle)
+        await wait_for_question(handle)
         await handle.signal("abort", "no")
-        pursued = await ended(handle, client)
+        pursued = await wait_for_goal(handle, client)
     assert (pursued.reason, look.contexts) == ("aborted", [])
 
 
@@ -253,7 +255,9 @@ async def test_a_step_by_a_persons_word_is_done_in_place_of_the_next_one(client:
         FakeTool("old", lambda arguments, _: seen.append("old") or "ok"),
         FakeTool("new", lambda arguments, _: seen.append(f"new {arguments}") or "ok"),
     ]
-    model = a_model(plan=says(steps=[a_step("a"), a_step("b", "old", "a")]), evaluate=[scored("a"), scored("b")])
+    model = a_model(
+        plan=says(steps=[a_step("a"), a_step("b", "old", "a")]), evaluate=[evaluation_reply("a"), evaluation_reply("b")]
+    )
     engine = Deny("new") if denied else None
     async with a_loop(client, model, *tools, engine=engine) as loop:
         handle = await start(loop)
@@ -262,7 +266,7 @@ async def test_a_step_by_a_persons_word_is_done_in_place_of_the_next_one(client:
         await goal.override_step("fly", "away")
         await goal.override_step("new", {"at": 3})
         hold.go.set()
-        pursued = await ended(handle, client)
+        pursued = await wait_for_goal(handle, client)
     steps = {step.id: step for step in pursued.result.steps}
     assert seen == ([] if denied else ["new {'at': 3}"])
     assert (steps["b"].skill, steps["b"].status) == ("new", "failed" if denied else "done")
@@ -285,7 +289,7 @@ async def test_a_step_by_a_persons_word_outlives_a_change_of_the_plan(client: Cl
 
     model = Held(
         plan=says(steps=[a_step("a"), a_step("z", "look", "a")]),
-        evaluate=[scored("a", **BAD), scored("operator-1", "c")],
+        evaluate=[evaluation_reply("a", **BAD), evaluation_reply("operator-1", "c")],
         decide=[
             says(action="adjust", confidence=0.5, new_plan=[a_step("c", at=1)]),
             says(action="done", confidence=0.9),
@@ -297,7 +301,7 @@ async def test_a_step_by_a_persons_word_outlives_a_change_of_the_plan(client: Cl
         await hold.reached()
         await GoalHandle(client, handle.id).override_step("look", {"at": "once"})
         hold.go.set()
-        pursued = await ended(handle, client)
+        pursued = await wait_for_goal(handle, client)
     assert "{'at': 'once'}" in seen
     assert pursued.reason == "completed"
 
@@ -308,7 +312,7 @@ async def test_a_step_by_a_persons_word_is_told_to_no_agent_at_work_on_another(c
     plan = says(steps=[{"id": "a", "goal": "first", "skill": "scout"}, a_step("b", "look", "a", at=2)])
     look = FakeTool("look")
     agents = {"lead": agent("lead", "scout", tools=["look"]), "scout": agent("scout")}
-    model = a_model(plan=plan, evaluate=[scored("a"), scored("b")])
+    model = a_model(plan=plan, evaluate=[evaluation_reply("a"), evaluation_reply("b")])
     scripts = {"lead": model, "scout": [hold.step(answers("seen")), answers("seen, with care")]}
     async with a_cast(client, agents, scripts, look) as (loop, cast):
         handle = await start(loop, agent="lead")
@@ -316,9 +320,9 @@ async def test_a_step_by_a_persons_word_is_told_to_no_agent_at_work_on_another(c
         await GoalHandle(client, handle.id).override_step("look", {"at": "Wipe the folder of 1999."})
         await handle.signal("steer", "mind the gap")
         child = client.get_workflow_handle(f"{handle.id}.2.0")
-        await until(lambda: _has_heard(child, "mind the gap"))
+        await wait_until(lambda: _has_heard(child, "mind the gap"))
         hold.go.set()
-        pursued = await ended(handle, client)
+        pursued = await wait_for_goal(handle, client)
     assert pursued.reason == "completed"
     assert cast.told("scout") == ["seen", "[Guidance from the operator] mind the gap"]
     assert "By the operator's word step b is now look" in model.asked[-1][1]

@@ -7,9 +7,9 @@ from orga.testing import FakeTool, answers
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.tool_calls.tools import REPORT_S, ToolOptions
-from tests.support.model.goals import GoalModel, a_step, says, scored
+from tests.support.model.goals import GoalModel, a_step, evaluation_reply, says
 from tests.support.runs.delegates import a_cast, agent, delegates
-from tests.support.runs.goals import ended, start
+from tests.support.runs.goals import start, wait_for_goal
 from tests.support.runs.loop import a_loop, histories_of
 
 AGENTS = {"lead": agent("lead", "mate"), "mate": agent("mate", "hand"), "hand": agent("hand", tools=["pay"])}
@@ -27,10 +27,10 @@ PLAN = says(steps=[{"id": "a", "goal": "have it paid", "skill": "mate", "argumen
 async def test_an_attempt_of_a_step_has_no_more_than_the_time_of_a_step(
     client: Client, own_s: float | None, limit_s: float
 ) -> None:
-    model = GoalModel(plan=says(steps=[a_step("a", at=1)]), evaluate=scored("a"))
+    model = GoalModel(plan=says(steps=[a_step("a", at=1)]), evaluate=evaluation_reply("a"))
     async with a_loop(client, model, FakeTool("look", options=ToolOptions(timeout_s=own_s))) as loop:
         handle = await start(loop, step_timeout_s=50)
-        await ended(handle, client)
+        await wait_for_goal(handle, client)
         [history] = await histories_of(client, handle.id)
     begun = [event.activity_task_scheduled_event_attributes for event in history.events]
     [look] = [each for each in begun if each.activity_type.name == "look"]
@@ -40,12 +40,12 @@ async def test_an_attempt_of_a_step_has_no_more_than_the_time_of_a_step(
 @pytest.mark.parametrize("own_s", [20, 300, 900])
 async def test_an_agent_has_the_time_of_the_step_that_it_does_whatever_its_own_is(client: Client, own_s: int) -> None:
     """Shorter or longer; what is below it has its own within that."""
-    model = GoalModel(plan=PLAN, evaluate=scored("a"), decide=says(action="done", confidence=0.9))
+    model = GoalModel(plan=PLAN, evaluate=evaluation_reply("a"), decide=says(action="done", confidence=0.9))
     scripts = {"lead": model, "mate": [delegates("hand"), answers("done")], "hand": [answers("paid")]}
     agents = AGENTS | {name: _with_time(AGENTS[name], own_s) for name in ("mate", "hand")}
     async with a_cast(client, agents, scripts, FakeTool("pay")) as (loop, _):
         handle = await start(loop, agent="lead", step_timeout_s=400, timeout_s=5_000)
-        pursued = await ended(handle, client)
+        pursued = await wait_for_goal(handle, client)
     assert pursued.reason == "completed"
     prepared = [entry.data["config"]["timeout_s"] for entry in pursued.journal if entry.event == "Prepared"]
     whole, mate, hand = prepared

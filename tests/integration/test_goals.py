@@ -9,10 +9,10 @@ from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailed
 
 from orga.activities.ports import ToolContext
 from orga.testing import FakeTool, answers, calls
-from tests.support.hold import until
-from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
-from tests.support.runs.approvals import Asks, pending, yes
-from tests.support.runs.goals import ended, pursue, stands, start, tell
+from tests.support.hold import wait_until
+from tests.support.model.goals import BAD, GoalModel, a_step, evaluation_reply, says
+from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
+from tests.support.runs.goals import answer_goal, goal_status, pursue, start, wait_for_goal
 from tests.support.runs.loop import WORKER_FACTS, Deny, a_loop, histories_of
 
 
@@ -28,7 +28,7 @@ async def test_independent_steps_run_side_by_side_and_the_answer_tells_their_sou
         return f"seen {arguments['at']}"
 
     steps = [a_step("a", at=1), a_step("b", at=2), a_step("c", at=3), a_step("d", "join", "a", "b", "c")]
-    model = GoalModel(plan=says(steps=steps), evaluate=[scored("a", "b", "c"), scored("d")])
+    model = GoalModel(plan=says(steps=steps), evaluate=[evaluation_reply("a", "b", "c"), evaluation_reply("d")])
     join = FakeTool("join")
     async with a_loop(client, model, FakeTool("look", look), join) as loop:
         pursued = await pursue(loop)
@@ -55,7 +55,7 @@ async def test_a_failed_step_is_decided_about_and_the_plan_changed(client: Clien
     model = GoalModel(
         plan=says(steps=[a_step("a", at=1), a_step("x", "look", "a", at=3)]),
         decide=[adjusted, says(action="done", confidence=0.9)],
-        evaluate=scored("b"),
+        evaluate=evaluation_reply("b"),
     )
     async with a_loop(client, model, FakeTool("look", look)) as loop:
         pursued = await pursue(loop)
@@ -69,7 +69,7 @@ async def test_a_failed_step_is_decided_about_and_the_plan_changed(client: Clien
 async def test_done_counts_from_its_confidence_on_and_an_impossible_decision_is_told(client: Client) -> None:
     model = GoalModel(
         plan=says(steps=[a_step("a")]),
-        evaluate=scored("a", relevance=3, completeness=3, usability=3, goal_progress=3),
+        evaluate=evaluation_reply("a", relevance=3, completeness=3, usability=3, goal_progress=3),
         decide=[
             says(action="done", confidence=0.69),
             says(action="continue", confidence=1),
@@ -87,7 +87,7 @@ async def test_done_counts_from_its_confidence_on_and_an_impossible_decision_is_
 async def test_a_question_waits_for_its_answer_which_the_model_reads_beside_it(client: Client) -> None:
     model = GoalModel(
         plan=says(steps=[a_step("a")]),
-        evaluate=scored("a", **BAD),
+        evaluate=evaluation_reply("a", **BAD),
         decide=[
             says(action="ask_user", question="Which year?", confidence=0.9),
             says(action="done", confidence=0.8),
@@ -97,16 +97,16 @@ async def test_a_question_waits_for_its_answer_which_the_model_reads_beside_it(c
         handle = await start(loop)
 
         async def is_asked() -> bool:
-            return (await stands(handle))["question"] == "Which year?"
+            return (await goal_status(handle))["question"] == "Which year?"
 
-        await until(is_asked)
-        [waiting] = (await stands(handle))["waiting"]
+        await wait_until(is_asked)
+        [waiting] = (await goal_status(handle))["waiting"]
         assert waiting["question"] == "Which year?"
         for wrong in ("", {"question_id": "question-9", "text": "1999"}):
             with pytest.raises(WorkflowUpdateFailedError):
-                await tell(handle, wrong)
-        assert await tell(handle, "1999") == waiting["wait_id"]
-        pursued = await ended(handle, client)
+                await answer_goal(handle, wrong)
+        assert await answer_goal(handle, "1999") == waiting["wait_id"]
+        pursued = await wait_for_goal(handle, client)
     assert pursued.reason == "completed"
     assert "[Question to the operator] Which year?\n[Answer of the operator] 1999" in model.asked[-1][1]
     assert [event for event in pursued.events if event.startswith("Question")] == ["QuestionAsked", "QuestionAnswered"]
@@ -123,7 +123,7 @@ async def test_an_abort_cancels_what_runs_and_brings_what_was_found(client: Clie
             raise
         return "never"
 
-    model = GoalModel(plan=says(steps=[a_step("a"), a_step("b", "hang", "a")]), evaluate=scored("a"))
+    model = GoalModel(plan=says(steps=[a_step("a"), a_step("b", "hang", "a")]), evaluate=evaluation_reply("a"))
     slow = FakeTool("hang", hang)
     async with a_loop(client, model, FakeTool("look", lambda arguments, _: "the treasure"), slow) as loop:
         handle = await start(loop)
@@ -131,9 +131,9 @@ async def test_an_abort_cancels_what_runs_and_brings_what_was_found(client: Clie
         async def hangs() -> bool:
             return bool(slow.contexts)
 
-        await until(hangs)
+        await wait_until(hangs)
         await handle.signal("abort", "enough")
-        pursued = await ended(handle, client)
+        pursued = await wait_for_goal(handle, client)
     assert (pursued.reason, pursued.result.termination.detail) == ("aborted", "enough")
     assert cancelled.is_set()
     assert "the treasure" in pursued.result.output
@@ -153,7 +153,7 @@ async def test_a_pause_holds_it_where_it_stands_and_guidance_is_heard_before_wha
 
     model = GoalModel(
         plan=says(steps=[a_step("a"), a_step("b", "look", "a")]),
-        evaluate=[scored("a"), scored("b")],
+        evaluate=[evaluation_reply("a"), evaluation_reply("b")],
         decide=[says(action="continue", confidence=0.9), says(action="done", confidence=0.9)],
     )
     async with a_loop(client, model, FakeTool("look", look)) as loop:
@@ -165,12 +165,12 @@ async def test_a_pause_holds_it_where_it_stands_and_guidance_is_heard_before_wha
         go.set()
 
         async def stands_still() -> bool:
-            return (await stands(handle))["phase"] == "paused"
+            return (await goal_status(handle))["phase"] == "paused"
 
-        await until(stands_still)
+        await wait_until(stands_still)
         assert "evaluate" not in model.turns
         await handle.signal("resume")
-        pursued = await ended(handle, client)
+        pursued = await wait_for_goal(handle, client)
     assert pursued.reason == "completed"
     assert model.turns == ["plan", "evaluate", "decide", "evaluate", "summary"]
     told = dict(model.asked)["goal_evaluate"]
@@ -209,7 +209,9 @@ async def test_every_limit_ends_it_with_what_was_found(
         return "the treasure"
 
     plans = [says(action="adjust", confidence=0.5, steps=[a_step(f"n{n}", at=n)]) for n in range(9)]
-    judged = [scored(each, **BAD | {"relevance": 4, "usability": 4}) for each in ("a", *(f"n{n}" for n in range(9)))]
+    judged = [
+        evaluation_reply(each, **BAD | {"relevance": 4, "usability": 4}) for each in ("a", *(f"n{n}" for n in range(9)))
+    ]
     model = GoalModel(plan=says(steps=[a_step("a", at=99)]), evaluate=judged, decide=plans)
     async with a_loop(client, model, FakeTool("look", look)) as loop:
         pursued = await pursue(loop, **config)
@@ -225,7 +227,7 @@ async def test_the_model_makes_calls_whose_arguments_depend_on_others_and_no_oth
     model = GoalModel(
         plan=says(steps=[a_step("a"), later]),
         input=[calls("look"), calls("use", arguments={"what": "seen"})],
-        evaluate=[scored("a"), scored("b")],
+        evaluate=[evaluation_reply("a"), evaluation_reply("b")],
     )
     look, use = FakeTool("look", lambda arguments, _: "seen"), FakeTool("use", lambda arguments, _: arguments["what"])
     async with a_loop(client, model, look, use) as loop:
@@ -238,11 +240,11 @@ async def test_the_model_makes_calls_whose_arguments_depend_on_others_and_no_oth
 async def test_a_long_goal_continues_as_new(client: Client) -> None:
     facts = WORKER_FACTS.model_copy(update={"roll_over_events": 40})
     steps = [a_step(f"s{n}", "look", *([f"s{n - 1}"] if n else []), at=n) for n in range(4)]
-    model = GoalModel(plan=says(steps=steps), evaluate=[scored(f"s{n}") for n in range(4)])
+    model = GoalModel(plan=says(steps=steps), evaluate=[evaluation_reply(f"s{n}") for n in range(4)])
     look = FakeTool("look")
     async with a_loop(client, model, look, setup=facts) as loop:
         handle = await start(loop)
-        pursued = await ended(handle, client)
+        pursued = await wait_for_goal(handle, client)
         runs = await histories_of(client, handle.id)
     assert (pursued.reason, len(look.contexts), pursued.result.rounds) == ("completed", 4, 4)
     assert len(runs) > 1
@@ -253,13 +255,17 @@ async def test_a_step_that_is_held_up_is_asked_on_by_the_next_run_whatever_limit
 ) -> None:
     """Its reply is the last model call that the goal has: the run that continues must not end ahead of it."""
     later = {"id": "b", "goal": "pay it", "skill": "pay", "arguments": None, "depends_on": ["a"]}
-    model = GoalModel(plan=says(steps=[a_step("a"), later]), input=calls("pay"), evaluate=[scored("a"), scored("b")])
+    model = GoalModel(
+        plan=says(steps=[a_step("a"), later]),
+        input=calls("pay"),
+        evaluate=[evaluation_reply("a"), evaluation_reply("b")],
+    )
     look, pay = FakeTool("look"), FakeTool("pay")
     facts = WORKER_FACTS.model_copy(update={"roll_over_events": 60})
     async with a_loop(client, model, look, pay, engine=Asks(), setup=facts) as loop:
         handle = await start(loop, max_llm_calls=4)
         first = (await handle.describe()).run_id
-        [before] = await pending(handle)
+        [before] = await wait_for_held_calls(handle)
         for number in range(40):
             await handle.signal("steer", f"hint {number}")
         handle = client.get_workflow_handle(handle.id)
@@ -267,11 +273,11 @@ async def test_a_step_that_is_held_up_is_asked_on_by_the_next_run_whatever_limit
         async def is_another() -> bool:
             return (await handle.describe()).run_id != first
 
-        await until(is_another)
-        [now] = await pending(handle)
+        await wait_until(is_another)
+        [now] = await wait_for_held_calls(handle)
         assert now["approval_id"] == before["approval_id"]
-        await handle.execute_update("approve", yes(now))  # pyright: ignore[reportUnknownMemberType]
-        pursued = await ended(handle, client)
+        await handle.execute_update("approve", approval_argument(now))  # pyright: ignore[reportUnknownMemberType]
+        pursued = await wait_for_goal(handle, client)
     assert (len(look.contexts), len(pay.contexts)) == (1, 1)
     assert pursued.result.steps[1].status != "open"
     assert pursued.result.output
@@ -290,9 +296,11 @@ async def test_bad_input_is_told_key_by_key(client: Client) -> None:
 
 async def test_a_reply_that_is_nearly_json_is_repaired_and_the_journal_tells(client: Client) -> None:
     """The model that is asked next finds its plan as JSON, and no turn is lost over quotes."""
-    model = GoalModel(plan=answers(f"Here it is:\n{{'steps': [{a_step('a')!r}],}} // all"), evaluate=scored("a"))
+    model = GoalModel(
+        plan=answers(f"Here it is:\n{{'steps': [{a_step('a')!r}],}} // all"), evaluate=evaluation_reply("a")
+    )
     async with a_loop(client, model, FakeTool("look")) as loop:
-        pursued = await ended(await start(loop), client)
+        pursued = await wait_for_goal(await start(loop), client)
 
     assert pursued.reason == "completed"
     assert model.turns.count("plan") == 1

@@ -7,27 +7,35 @@ from pydantic_core import from_json, to_json
 from temporalio.client import Client, WorkflowFailureError
 
 from orga.client.history.chain import RunHistory
-from orga.client.proof.verify import verified_histories, verify
+from orga.client.proof.verify import check_histories, verify
 from orga.client.testing.script import Step
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.control import NOTES_MEMO
 from orga.workflows.types.messages import Reply
-from tests.support.runs.decisions import FREE, TRIAGE, proposal, proposed, route, the_triage, trusted
+from tests.support.runs.decisions import (
+    FREE,
+    TRIAGE,
+    proposal,
+    routing_decision,
+    the_triage,
+    triage_facts,
+    triage_fields,
+)
 from tests.support.runs.loop import WORKER_FACTS, Loop, Ran, a_loop
-from tests.support.runs.questions import told
+from tests.support.runs.questions import tool_results_in
 
 INJECTION = (TRIAGE / "tickets" / "4712.md").read_text()
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 
 
 def decides(severity: str = "critical", users: int = 250_000, **more: Any) -> Reply:
-    return calls("decide", arguments=proposal(proposed(severity, users), **more))
+    return calls("decide", arguments=proposal(triage_fields(severity, users), **more))
 
 
 def an_agent(**changes: Any) -> AgentConfig:
     agent = the_triage()
-    return agent.model_copy(update={"decisions": {"route": route().model_copy(update=changes)}})
+    return agent.model_copy(update={"decisions": {"route": routing_decision().model_copy(update=changes)}})
 
 
 async def triaged(
@@ -56,7 +64,7 @@ async def test_a_ticket_cannot_forge_its_severity(client: Client) -> None:
     assert (made["outcome"], made["rule"]) == ({"severity": "high", "page": "support"}, "capped")
     assert made["facts"]["tainted"] == {"value": True, "source": "read_file"}
     assert made["facts"]["alert"] == {"value": False, "source": "trusted_context.monitoring.alert"}
-    assert told(loop, 2)[-1] == "[Decided] route: severity = high, page = support (rule: capped)"
+    assert tool_results_in(loop, 2)[-1] == "[Decided] route: severity = high, page = support (rule: capped)"
     entry = next(entry for entry in ran.journal if entry.event == "DecisionGrounded")
     assert {**entry.data, "iteration": 2} | {"revision": 0} == {**made, "place": "2.0", "decision": "route"}
     assert "Decided" not in str(
@@ -69,20 +77,20 @@ async def test_a_ticket_cannot_forge_its_severity(client: Client) -> None:
     [
         pytest.param([decides()], FREE, {"severity": "critical", "page": "on-call"}, id="nothing was read"),
         pytest.param(
-            [calls("read_file", "decide", arguments=proposal(proposed("critical")))],
+            [calls("read_file", "decide", arguments=proposal(triage_fields("critical")))],
             FREE,
             {"severity": "critical", "page": "on-call"},
             id="what is read beside it was not known when it was proposed",
         ),
         pytest.param(
             [calls("read_file"), decides()],
-            trusted(alert=True),
+            triage_facts(alert=True),
             {"severity": "critical", "page": "on-call"},
             id="an alert of the starter's",
         ),
         pytest.param(
             [calls("read_file"), decides("high", 99)],
-            trusted("enterprise"),
+            triage_facts("enterprise"),
             {"severity": "high", "page": "support"},
             id="below a bound",
         ),
@@ -94,8 +102,8 @@ async def test_a_ticket_cannot_forge_its_severity(client: Client) -> None:
         ),
         pytest.param(
             [
-                calls("decide", arguments=proposal(proposed("worst"))),
-                calls("decide", arguments=proposal(proposed() | {"workaround": "perhaps"})),
+                calls("decide", arguments=proposal(triage_fields("worst"))),
+                calls("decide", arguments=proposal(triage_fields() | {"workaround": "perhaps"})),
                 decides("medium"),
             ],
             FREE,
@@ -103,7 +111,7 @@ async def test_a_ticket_cannot_forge_its_severity(client: Client) -> None:
             id="what does not fit decides nothing",
         ),
         pytest.param(
-            [calls("decide", arguments=proposal(proposed() | {"tier": "enterprise"})), decides("medium")],
+            [calls("decide", arguments=proposal(triage_fields() | {"tier": "enterprise"})), decides("medium")],
             FREE,
             {"severity": "medium", "page": "nobody"},
             id="nor does a field that there is not",
@@ -148,7 +156,9 @@ async def test_no_end_without_a_required_decision(client: Client, end: Reply, sa
     ("context", "says"),
     [
         pytest.param({}, "trusted_context.customer.tier: is missing, give one of free, enterprise", id="missing"),
-        pytest.param(trusted() | {"monitoring": {"alert": "false"}}, "'false' is not true or false", id="a string"),
+        pytest.param(
+            triage_facts() | {"monitoring": {"alert": "false"}}, "'false' is not true or false", id="a string"
+        ),
     ],
 )
 async def test_a_run_without_its_facts_does_not_start(client: Client, context: dict[str, Any], says: str) -> None:
@@ -196,5 +206,5 @@ async def test_verify_finds_a_decision_that_was_forged(client: Client, forged: d
             notes[0]["data"] |= forged
             memo[NOTES_MEMO].data = to_json(notes)
     run = RunHistory("run", ran.history)
-    checks, _ = await verified_histories(client, ran.handle.id, [run])
+    checks, _ = await check_histories(client, ran.handle.id, [run])
     assert [check.name for check in checks if not check.ok] == ["decisions"]

@@ -11,10 +11,10 @@ import pytest
 from tests.support.model.chat_server import Calls, ChatServer, Says, chat_server
 from tests.support.programs.inline_command import InlineOrga
 from tests.support.programs.orga_command import ROOT, Orga, an_orga
-from tests.support.runs.decisions import TRIAGE, proposal, proposed
+from tests.support.runs.decisions import TRIAGE, proposal, triage_fields
 
 GUIDE = (ROOT / "docs" / "grounded-decisions.md").read_text()
-BELIEVES = proposal(proposed("critical", 250_000), rationale="The ticket says so.")
+BELIEVES = proposal(triage_fields("critical", 250_000), rationale="The ticket says so.")
 
 
 def block(language: str) -> str:

@@ -8,12 +8,12 @@ from temporalio.client import Client
 
 from orga.activities.adapters.offline.reader import ExtractiveProvider
 from orga.activities.adapters.tools.read_file import ReadFile
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.ports import ModelRequest, ToolContext, ToolError
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.hydration import CONTEXT_BLOCK
 from orga.workflows.types.messages import Message
-from tests.support.hold import Hold, happens
+from tests.support.hold import Hold, wait_for_event
 from tests.support.runs.loop import WORKER_FACTS, Deny, Loop, Ran, a_loop
 from tests.support.runs.whereabouts import paused
 from tests.support.tools.lookups import a_tool, fetching, issues
@@ -161,7 +161,7 @@ async def test_the_deadline_keeps_what_is_there(client: Client) -> None:
     hold = Hold()
     async with a_loop(client, [answers()], fetching(lambda a, c: hold.then("late")), issues()) as loop:
         ran = await loop.run("https://a.io #42", pre_hydration={"timeout_s": 3})
-        await happens(hold.cancelled)
+        await wait_for_event(hold.cancelled)
 
     assert statuses(ran) == [("https://a.io", "failed"), ("#42", "resolved")]
     assert "- https://a.io (url): not there within 3 s" in block_of(loop).text
@@ -194,7 +194,7 @@ async def test_an_abort_cancels_the_lookups(client: Client) -> None:
         await hold.reached()
         assert (await handle.query("status"))["phase"] == "hydrating"
         await handle.signal("abort", "enough")
-        await happens(hold.cancelled)
+        await wait_for_event(hold.cancelled)
         ran = await loop.ended(handle)
 
     assert ran.result.termination.reason == "aborted"
@@ -206,7 +206,7 @@ async def test_the_clock_of_the_run_ends_the_lookups(client: Client) -> None:
     hold = Hold()
     async with a_loop(client, [answers()], fetching(lambda a, c: hold.then("late"))) as loop:
         ran = await loop.run("https://a.io", timeout_s=3)
-        await happens(hold.cancelled)
+        await wait_for_event(hold.cancelled)
 
     assert ran.result.termination.reason == "timeout"
     assert requests_of(loop) == []
@@ -270,7 +270,7 @@ async def test_the_deadline_ends_the_question_to_a_person_that_a_lookup_raised(c
 async def test_the_offline_reader_answers_from_a_file_that_the_task_names(client: Client, tmp_path: Path) -> None:
     """It was read before the first step, so nothing is left to search for."""
     (tmp_path / "hive.md").write_text("# Hive\n\nThe hive has forty drones in summer.\n")
-    reader = ReadFile(Root(tmp_path))
+    reader = ReadFile(FileRoot(tmp_path))
     async with a_loop(client, ExtractiveProvider(), reader) as loop:
         ran = await loop.run("How many drones in summer does the hive of ./hive.md have?")
 

@@ -11,7 +11,7 @@ from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import Effect, ToolOptions
-from tests.support.runs.critics import a_critic, criticised
+from tests.support.runs.critics import a_critic, agents_with_critics
 from tests.support.runs.loop import a_loop
 
 TICKETS = {"custom_patterns": [{"ref_type": "ticket", "pattern": r"T-\d"}], "resolution_tools": {"ticket": "pay"}}
@@ -35,7 +35,9 @@ def fetch(options: ToolOptions | None = None) -> FakeTool:
 async def test_a_starter_that_names_a_tool_which_acts_is_refused(client: Client, kind: str, effect: Effect) -> None:
     tool = pay(effect)
     config = TICKETS | {"resolution_tools": {kind: "pay"}}
-    async with a_loop(client, [answers()], tool, agents=criticised(a_critic(tools=("pay",)), tools=("pay",))) as loop:
+    async with a_loop(
+        client, [answers()], tool, agents=agents_with_critics(a_critic(tools=("pay",)), tools=("pay",))
+    ) as loop:
         handle = await loop.start("T-1 and https://a.io", pre_hydration=config)
         with pytest.raises(WorkflowFailureError) as failed:
             await handle.result()

@@ -8,18 +8,18 @@ from temporalio.client import Client, WorkflowHandle
 
 from orga.activities.ports import ModelRequest, ToolContext, ToolError
 from orga.client.runs.inbox import InboxEntry, inbox
-from orga.client.server.search_attributes import register
+from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.names import DEAD_LETTERS, WAITING
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
-from tests.support.hold import until
-from tests.support.runs.delivered import a_hook, a_room, finds, told
-from tests.support.runs.goals import ended, start
+from tests.support.hold import wait_until
+from tests.support.runs.delivered import a_hook, a_room, delivery_setup, one_step_model
+from tests.support.runs.goals import start, wait_for_goal
 from tests.support.runs.loop import Loop, a_loop
-from tests.support.runs.questions import updated, waiting
+from tests.support.runs.questions import send_update, wait_for_question
 from tests.support.web.webhook_receiver import Says, webhook_receiver
 
 FACTS = Setup(agent="", model="", search_attributes=True)
@@ -27,7 +27,7 @@ FACTS = Setup(agent="", model="", search_attributes=True)
 
 @pytest.fixture(autouse=True)
 async def _attributes(client: Client) -> None:
-    await register(client)
+    await register_missing(client)
 
 
 def broken(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -59,7 +59,7 @@ async def indexed(client: Client, *handles: WorkflowHandle[Any, Any], kind: str 
         shown = [run.typed_search_attributes.get(WAITING) for run in listed]
         return found == shown == [kind] * len(handles)
 
-    await until(is_there)
+    await wait_until(is_there)
 
 
 def _ids(handles: tuple[WorkflowHandle[Any, Any], ...]) -> str:
@@ -89,7 +89,7 @@ async def test_the_inbox_is_over_all_runs_oldest_first_and_can_be_narrowed(clien
         assert [q.run_id for q in await questions(client, loop, other, queue="storage")] == [first.id, second.id]
         assert await questions(client, loop, other, queue="storage", kind="budget") == []
 
-        await updated(first, "resolve_escalation", {"escalation_id": "call-1.0-0", "choice": "skip"})
+        await send_update(first, "resolve_escalation", {"escalation_id": "call-1.0-0", "choice": "skip"})
         await loop.ended(first)
         assert [q.run_id for q in await questions(client, loop)] == [second.id]
         for handle in (second, third):
@@ -108,7 +108,7 @@ async def test_a_run_whose_worker_is_gone_is_told_by_its_kind_alone(client: Clie
 
 
 async def _resolved(handle: WorkflowHandle[Any, Any]) -> None:
-    await updated(handle, "resolve_escalation", {"escalation_id": "call-1.0-0", "choice": "abort"})
+    await send_update(handle, "resolve_escalation", {"escalation_id": "call-1.0-0", "choice": "abort"})
 
 
 async def _aborted(handle: WorkflowHandle[Any, Any]) -> None:
@@ -149,17 +149,17 @@ async def test_a_budget_that_nobody_grants_is_no_question_once_the_run_has_ended
 
 async def test_an_answer_that_was_not_taken_waits_to_be_sent_again(client: Client) -> None:
     """It is one more dead letter of the goal, which has ended and cannot say later that it was sent."""
-    setup = told(hook="webhook", room="discord").model_copy(update={"search_attributes": True})
+    setup = delivery_setup(hook="webhook", room="discord").model_copy(update={"search_attributes": True})
     with webhook_receiver(Says(403)) as receiver, webhook_receiver() as chat:
         channels = {"hook": a_hook(receiver), "room": a_room(chat)}
-        async with a_loop(client, finds(), FakeTool("look"), setup=setup, deliveries=channels) as loop:
+        async with a_loop(client, one_step_model(), FakeTool("look"), setup=setup, deliveries=channels) as loop:
             handle = await start(loop)
-            pursued = await ended(handle, client)
+            pursued = await wait_for_goal(handle, client)
 
             async def is_listed() -> bool:
                 return bool(await questions(client, loop))
 
-            await until(is_listed)
+            await wait_until(is_listed)
             [found] = await questions(client, loop)
             assert await questions(client, loop, kind="delivery") == [found]
             assert await questions(client, loop, kind="answer") == []
@@ -176,12 +176,12 @@ async def test_an_answer_that_was_not_taken_waits_to_be_sent_again(client: Clien
 async def test_a_terminated_run_cannot_say_so_and_is_not_in_the_inbox(client: Client) -> None:
     async with a_loop(client, [calls("save"), answers()], save(), setup=FACTS) as loop:
         handle = await loop.start()
-        await waiting(handle)
+        await wait_for_question(handle)
         await indexed(client, handle, kind="escalation")
         await handle.terminate("an operator")
 
         async def is_gone() -> bool:
             return await questions(client, loop) == []
 
-        await until(is_gone)
+        await wait_until(is_gone)
         assert (await handle.describe()).typed_search_attributes.get(WAITING) == "escalation"

@@ -5,7 +5,7 @@ from typing import Any
 
 from temporalio.client import Client
 
-from orga.activities.ports import Judgement, Proposal, ToolError
+from orga.activities.ports import EngineVerdict, Proposal, ToolError
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.hydration import CONTEXT_BLOCK
 from orga.workflows.types.tool_calls.tools import ToolOptions
@@ -23,12 +23,12 @@ class Careful:
 
     seen: list[tuple[str, str, tuple[str, ...]]] = field(default_factory=list[tuple[str, str, tuple[str, ...]]])
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Deny what the rule says."""
         if proposal.call is None or proposal.spec is None:
-            return Judgement(allowed=True)
+            return EngineVerdict(allowed=True)
         self.seen.append((proposal.agent, proposal.call.name, tuple(proposal.taint)))
-        return Judgement(not (proposal.taint and proposal.call.name == "pay"), "untrusted content")
+        return EngineVerdict(not (proposal.taint and proposal.call.name == "pay"), "untrusted content")
 
 
 def pay() -> FakeTool:

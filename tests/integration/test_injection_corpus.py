@@ -9,15 +9,15 @@ from temporalio.client import Client, WorkflowHandle
 
 from orga.activities.adapters.policy.cedar import CedarPolicies
 from orga.activities.ports import ModelRequest, ToolContext
-from orga.activities.text.sanitize import sanitized
+from orga.activities.text.sanitize import sanitized_text
 from orga.client.testing.script import USAGE, Step
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.text import MEANING
-from tests.support.hold import until
+from orga.workflows.types.text import DELIMITER_MEANING
+from tests.support.hold import wait_until
 from tests.support.runs.loop import Ran, a_loop
-from tests.support.runs.questions import updated
+from tests.support.runs.questions import send_update
 from tests.support.values.corpora import Case, corpus
 from tests.support.values.policies import PERMIT_ALL, a_folder
 
@@ -80,7 +80,7 @@ def is_delimited(text: str, case: Case) -> bool:
     return (
         first.startswith(f"[{mark} begins: result of read_document ")
         and last == f"[{mark} ends]"
-        and data == sanitized(case["text"])
+        and data == sanitized_text(case["text"])
         and mark not in data
     )
 
@@ -107,7 +107,7 @@ async def test_every_text_reaches_the_model_as_data(client: Client) -> None:
 
     told = results(provider, "doc")
     assert [case["id"] for n, case in enumerate(CASES) if not is_delimited(told[f"doc{n}"], case)] == []
-    assert {request.system for request in provider.given} == {("Be short.", MEANING)}
+    assert {request.system for request in provider.given} == {("Be short.", DELIMITER_MEANING)}
     assert {message.role for request in provider.given for message in request.messages} == {"user", "assistant", "tool"}
 
 
@@ -118,7 +118,7 @@ async def pending(handle: WorkflowHandle[Any, Any]) -> list[dict[str, Any]]:
         found[:] = (await handle.query("status"))["pending_approvals"]
         return bool(found)
 
-    await until(asks)
+    await wait_until(asks)
     return found
 
 
@@ -138,7 +138,7 @@ async def test_nothing_irreversible_happens_after_untrusted_content_without_a_ye
                 assert question["call"]["name"] in FORBIDDEN
                 approver = {"approval_id": question["approval_id"], "approver": "ada", "reason": "no"}
                 is_last = decided == len(CASES) - 1
-                await updated(handle, "approve" if is_last else "deny", approver)
+                await send_update(handle, "approve" if is_last else "deny", approver)
                 decided += 1
         ran = await loop.ended(handle)
 

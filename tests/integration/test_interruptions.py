@@ -12,7 +12,7 @@ from orga.activities.ports import ToolContext
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.status import ShownMessage
 from orga.workflows.types.tool_calls.tools import Effect
-from tests.support.hold import PATIENCE_S, Hold, happens
+from tests.support.hold import PATIENCE_S, Hold, wait_for_event
 from tests.support.runs.loop import Loop, Ran, a_loop, a_worker
 
 CLOCK_S = 5
@@ -29,7 +29,7 @@ async def test_an_abort_cancels_the_model_call_in_flight(client: Client) -> None
         handle = await loop.start()
         await hold.reached()
         await handle.signal("abort", "too slow")
-        await happens(hold.cancelled)
+        await wait_for_event(hold.cancelled)
         ran = await loop.ended(handle)
         shown = await conversation_of(ran)
 
@@ -60,7 +60,7 @@ async def test_an_abort_cancels_the_tools_in_flight_and_every_call_has_a_result(
         await hold.reached()
         await loop_has(quick, 2)
         await handle.signal("abort")
-        await happens(hold.cancelled)
+        await wait_for_event(hold.cancelled)
         ran = await loop.ended(handle)
         shown = await conversation_of(ran)
 
@@ -179,7 +179,7 @@ async def test_temporals_own_cancellation_ends_as_an_abort(client: Client) -> No
         handle = await loop.start()
         await hold.reached()
         await handle.cancel()
-        await happens(hold.cancelled)
+        await wait_for_event(hold.cancelled)
         ran = await loop.ended(handle)
 
     assert (ran.result.termination.reason, ran.result.termination.detail) == ("aborted", "cancelled")

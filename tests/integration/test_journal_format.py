@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from orga.client.cli.main import run_command
 from orga.client.journal.file import write_journal
-from orga.client.journal.head import sealed
+from orga.client.journal.head import sealed_head
 from orga.client.journal.signing import public_text
 from orga.workflows.types.status import JournalEntry
 from tests.support.programs.orga_command import ROOT
@@ -43,7 +43,7 @@ class Export:
         return public_text(self.key.public_key())
 
     def write(self, entries: list[JournalEntry], key: Ed25519PrivateKey | None) -> None:
-        write_journal(self.path, entries, sealed(RUN, entries, key, at(60)))
+        write_journal(self.path, entries, sealed_head(RUN, entries, key, at(60)))
 
     def edit(self, change: Callable[[list[str]], list[str]]) -> None:
         lines = self.path.read_text(encoding="utf-8").removesuffix("\n").split("\n")

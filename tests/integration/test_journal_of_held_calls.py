@@ -10,10 +10,10 @@ from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import Hold
-from tests.support.runs.approvals import Asks, pending, yes
-from tests.support.runs.critics import a_critic, a_person, criticised, verdict
+from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
+from tests.support.runs.critics import a_critic, a_person, agents_with_critics, verdict
 from tests.support.runs.loop import Ran, a_loop
-from tests.support.runs.questions import updated
+from tests.support.runs.questions import send_update
 
 ROUND = ["ToolsDispatched", "ObservationsCollected"]
 
@@ -42,8 +42,8 @@ async def test_an_approved_call_that_failed_is_told_with_its_error(client: Clien
     pay = FakeTool("pay", frozen, effect="irreversible")
     async with a_loop(client, [calls("pay"), answers()], pay, engine=Asks()) as loop:
         handle = await loop.start()
-        [question] = await pending(handle)
-        await updated(handle, "approve", yes(question))
+        [question] = await wait_for_held_calls(handle)
+        await send_update(handle, "approve", approval_argument(question))
         ran = await loop.ended(handle)
 
     assert dispatched(ran) == ["pay_0"]
@@ -57,8 +57,8 @@ async def test_the_later_verdicts_name_their_calls(client: Client) -> None:
     tools = [FakeTool("look"), FakeTool("pay", effect="irreversible")]
     async with a_loop(client, [calls("look", "pay"), answers()], *tools, engine=Asks()) as loop:
         handle = await loop.start()
-        [question] = await pending(handle)
-        await updated(handle, "approve", yes(question))
+        [question] = await wait_for_held_calls(handle)
+        await send_update(handle, "approve", approval_argument(question))
         ran = await loop.ended(handle)
 
     told = [
@@ -85,7 +85,7 @@ async def test_a_call_that_is_cut_off_is_not_dispatched_by_one_that_is_sent_agai
     async with a_loop(client, [calls("save"), model.step(cut), answers()], save, pay) as loop:
         handle = await loop.start()
         await model.reached()
-        await updated(handle, "requeue", "1.0")
+        await send_update(handle, "requeue", "1.0")
         model.go.set()
         ran = await loop.ended(handle)
 
@@ -96,7 +96,7 @@ async def test_a_call_that_is_cut_off_is_not_dispatched_by_one_that_is_sent_agai
 
 async def test_what_a_critic_turns_down_is_not_dispatched(client: Client) -> None:
     pay = FakeTool("pay")
-    agents = criticised(a_critic(tools=("pay",)), tools=("pay", "look"))
+    agents = agents_with_critics(a_critic(tools=("pay",)), tools=("pay", "look"))
     steps = [calls("look", "pay", "pay"), verdict(0.2, 0.2, "no"), verdict(), answers()]
     async with a_loop(client, steps, pay, FakeTool("look"), agents=agents) as loop:
         ran = await loop.run()
@@ -107,10 +107,10 @@ async def test_what_a_critic_turns_down_is_not_dispatched(client: Client) -> Non
 
 
 async def test_what_is_aborted_under_review_is_not_dispatched(client: Client) -> None:
-    agents = criticised(a_person(tools=("pay",)), tools=("pay",))
+    agents = agents_with_critics(a_person(tools=("pay",)), tools=("pay",))
     async with a_loop(client, [calls("pay"), answers()], FakeTool("pay"), agents=agents) as loop:
         handle = await loop.start()
-        await pending(handle)
+        await wait_for_held_calls(handle)
         await handle.signal("abort", "enough")
         ran = await loop.ended(handle)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from temporalio.client import Client
 
-from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
+from orga.activities.ports import EngineVerdict, Proposal, ToolContext, ToolError
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.decisions.tool_calls.calls import idempotency_key
 from orga.workflows.types.messages import ToolCall
@@ -13,7 +13,7 @@ from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import Hold
 from tests.support.runs.loop import a_loop
-from tests.support.runs.questions import updated
+from tests.support.runs.questions import send_update
 
 LETTERS = ToolOptions(recovery=Recovery(strategy="dead_letter", max_attempts=1))
 FALLBACK = ToolOptions(recovery=Recovery(strategy="fallback", max_attempts=1, alternatives=("transfer",)))
@@ -27,11 +27,11 @@ class Capped:
 
     purpose: str
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Change what is more than 5."""
         call = proposal.call
         is_too_much = call is not None and proposal.purpose == self.purpose and call.arguments.get("amount", 0) > 5
-        return Judgement(allowed=True, arguments={"amount": 5} if is_too_much else None)
+        return EngineVerdict(allowed=True, arguments={"amount": 5} if is_too_much else None)
 
 
 def paying(name: str, sent: list[tuple[int, str]], failures: int = 0, options: ToolOptions = LETTERS) -> FakeTool:
@@ -54,7 +54,7 @@ async def test_one_that_is_sent_again(client: Client) -> None:
     async with a_loop(client, steps, tool, look, engine=Capped("requeue")) as loop:
         handle = await loop.start()
         await model.reached()
-        await updated(handle, "requeue", "1.0")
+        await send_update(handle, "requeue", "1.0")
         model.go.set()
         await loop.ended(handle)
     (first, key), (second, other) = sent

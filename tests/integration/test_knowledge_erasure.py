@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orga.activities.knowledge.erasing import fits
+from orga.activities.knowledge.erasing import is_erased_by
 from orga.activities.knowledge.ports import KnowledgeStore
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, Provenance, Reader, ScopeLevel
 from tests.support.knowledge.items import T0, a_fact
@@ -66,7 +66,7 @@ async def test_exactly_what_the_preview_shows_is_erased(
     try:
         what = data.draw(erasures(ids))
         before = {item.id: item async for item in store.items()}
-        shown = {id_ for id_, item in before.items() if fits(item, what)}
+        shown = {id_ for id_, item in before.items() if is_erased_by(item, what)}
         gone = await store.forget(what)
         assert {item.id async for item in store.items()} == before.keys() - shown
         assert gone == Counter(before[id_].kind for id_ in shown)

@@ -8,7 +8,14 @@ import pytest
 
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
-from orga.activities.knowledge.exchange import MAX_LINE, Imported, exported, file_lines, import_items, read_lines
+from orga.activities.knowledge.exchange import (
+    MAX_LINE_CHARS,
+    ImportCounts,
+    export_lines,
+    file_lines,
+    import_items,
+    read_items,
+)
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
 from orga.workflows.types.knowledge import KnowledgeItem
 from tests.support.knowledge.items import T0, Clock, a_fact, a_text, owned, tainted
@@ -36,13 +43,13 @@ async def test_a_store_is_the_same_after_export_and_import(
         await one.store([a_fact(f"x{number % 2}", "is", str(number), **owned("user", "acme", "anna"))])
         clock.advance(1)
     await one.store([a_text("two\nlines \u2028 and more", provenance=tainted("fetch_url"), expires_at=T0, key="k")])
-    lines = [line async for line in exported(one)]
+    lines = [line async for line in export_lines(one)]
     assert all("\n" not in line for line in lines)
     clock.advance(1000)
-    imported = await import_items(other, read_lines(iter(lines)), no_progress)
-    assert imported == Imported(added=7)
+    imported = await import_items(other, read_items(iter(lines)), no_progress)
+    assert imported == ImportCounts(added=7)
     assert [item async for item in other.items()] == [item async for item in one.items()]
-    assert await import_items(other, read_lines(iter(lines)), no_progress) == Imported(unchanged=7)
+    assert await import_items(other, read_items(iter(lines)), no_progress) == ImportCounts(unchanged=7)
 
 
 async def test_progress_is_told_and_items_are_read_as_they_are_needed(
@@ -70,13 +77,13 @@ async def test_a_flawed_line_is_named_and_what_came_before_stays(
 ) -> None:
     good = [a_text(f"text {number}").model_dump_json() for number in range(300)]
     with pytest.raises(KnowledgeError, match="line 301 cannot be imported: it is no JSON") as caught:
-        await import_items(stores[0], read_lines([*good, good[0][:20]]), no_progress)
+        await import_items(stores[0], read_items([*good, good[0][:20]]), no_progress)
     assert caught.value.kind == "InvalidItem"
     assert (await stores[0].facts()).counts == {"document": 256}
     with pytest.raises(
         KnowledgeError, match=r"text is empty \(256 items were imported before; import again to go on\)"
     ):
-        await import_items(stores[0], read_lines([*good, '{"kind": "document", "text": ""}']), no_progress)
+        await import_items(stores[0], read_items([*good, '{"kind": "document", "text": ""}']), no_progress)
 
 
 @pytest.mark.parametrize(
@@ -88,14 +95,14 @@ async def test_a_flawed_line_is_named_and_what_came_before_stays(
         ('{"kind": "document", "text": "x", "tennant": "a"}', "line 2 cannot be imported: tennant: Extra inputs"),
         ('{"kind": "document", "text": "x", "confidence": NaN}', "line 2 cannot be imported: "),
         ('{"kind": "document", "text": "x", "owner": {"users": "a"}}', "line 2 cannot be imported: owner.users: Extra"),
-        ("x" * (MAX_LINE + 1), "line 2 cannot be imported: it has more than 2,000,000 characters"),
+        ("x" * (MAX_LINE_CHARS + 1), "line 2 cannot be imported: it has more than 2,000,000 characters"),
         ("[" * 100_000, "line 2 cannot be imported: "),
     ],
     ids=["no object", "nothing", "no kind", "a key misspelt", "NaN", "a key within misspelt", "too long", "too deep"],
 )
 def test_a_line_that_is_no_item_is_told(line: str, message: str) -> None:
     with pytest.raises(KnowledgeError) as caught:
-        list(read_lines(["\n", line]))
+        list(read_items(["\n", line]))
     assert str(caught.value).startswith(message)
 
 
@@ -108,18 +115,18 @@ def test_a_line_that_is_no_item_is_told(line: str, message: str) -> None:
 )
 def test_an_export_of_another_format_is_refused(first: str, message: str) -> None:
     with pytest.raises(KnowledgeError, match=message):
-        list(read_lines([first]))
+        list(read_items([first]))
 
 
 def test_people_may_leave_out_the_first_line() -> None:
-    [item] = read_lines(['{"kind": "document", "text": "x"}\n'])
+    [item] = read_items(['{"kind": "document", "text": "x"}\n'])
     assert item == a_text("x")
 
 
 def test_no_line_of_a_file_is_read_beyond_what_is_looked_at() -> None:
-    lines = file_lines(io.StringIO("short\n" + "x" * (3 * MAX_LINE)))
+    lines = file_lines(io.StringIO("short\n" + "x" * (3 * MAX_LINE_CHARS)))
     assert next(lines) == "short\n"
-    assert len(next(lines)) == MAX_LINE + 1
+    assert len(next(lines)) == MAX_LINE_CHARS + 1
 
 
 def test_a_file_that_is_no_text_is_told(tmp_path: Path) -> None:

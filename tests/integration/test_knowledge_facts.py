@@ -2,9 +2,9 @@
 
 from datetime import timedelta
 
-from orga.activities.knowledge.arrival import SETTLED
+from orga.activities.knowledge.arrival import MAX_SETTLED_FACTS
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.activities.knowledge.ranking import CANDIDATES
+from orga.activities.knowledge.ranking import MAX_CANDIDATES
 from orga.workflows.types.knowledge import Erasure, Provenance, StoredItem
 from tests.support.knowledge.items import T0, Clock, a_fact, a_text, owned, tainted, texts, wish
 from tests.support.knowledge.stores import all_items, clock, opens, store
@@ -52,7 +52,9 @@ async def test_many_tainted_facts_lower_no_clean_one(store: KnowledgeStore, cloc
     """More than are looked at when another one comes, in one call and one by one."""
     [clean] = await store.store([a_fact("x", "is", "right")])
     clock.advance(1)
-    false = [a_fact("x", "is", f"wrong {number}", provenance=tainted("fetch_url")) for number in range(SETTLED + 5)]
+    false = [
+        a_fact("x", "is", f"wrong {number}", provenance=tainted("fetch_url")) for number in range(MAX_SETTLED_FACTS + 5)
+    ]
     await store.store(false)
     for each in false[:3]:
         clock.advance(1)
@@ -95,7 +97,9 @@ async def test_many_tainted_facts_of_a_narrower_scope_hide_no_clean_one(store: K
     await store.store([a_fact("x", "is", "right", **owned("tenant", "acme"))])
     clock.advance(1)
     mine = owned("user", "acme", "anna")
-    false = [a_fact("x", "is", f"wrong {n}", provenance=tainted("fetch_url"), **mine) for n in range(2 * CANDIDATES)]
+    false = [
+        a_fact("x", "is", f"wrong {n}", provenance=tainted("fetch_url"), **mine) for n in range(2 * MAX_CANDIDATES)
+    ]
     await store.store(false)
     for query in ("x is", "x is wrong", "x is wrong 7"):
         [first] = await store.recall(wish(query, reader=mine["owner"], limit=1, threshold=0))

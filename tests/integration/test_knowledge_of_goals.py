@@ -14,9 +14,9 @@ from orga.testing import FakeTool, answers
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Reply
-from tests.support.model.goals import GoalModel, a_step, says, scored
+from tests.support.model.goals import GoalModel, a_step, evaluation_reply, says
 from tests.support.runs import rewound
-from tests.support.runs.goals import ended, pursue, start
+from tests.support.runs.goals import pursue, start, wait_for_goal
 from tests.support.runs.loop import Deny, a_loop
 from tests.support.values.shelf import Shelf, a_fact
 
@@ -32,7 +32,7 @@ def a_goal(client: Client, shelf: Shelf, model: GoalModel, **given: Any) -> Any:
 def finds(evaluate: Reply | None = None) -> GoalModel:
     return GoalModel(
         plan=says(steps=[a_step("a", at="north"), a_step("b", at="south")]),
-        evaluate=evaluate or scored("a", "b"),
+        evaluate=evaluate or evaluation_reply("a", "b"),
         decide=says(action="done", confidence=0.9),
         summary=answers("It is EDIFACT, see north."),
     )
@@ -56,8 +56,8 @@ async def test_a_goal_that_has_recalled_something_can_be_forked(client: Client, 
     shelf, model = Shelf(a_fact("invoice format EDIFACT")), finds()
     async with a_goal(client, shelf, model) as loop:
         handle = await start(loop, GOAL)
-        await ended(handle, client)
-        forked = await rewound.ended(client, await fork(client, handle.id, turn))
+        await wait_for_goal(handle, client)
+        forked = await rewound.wait_for_rewound(client, await fork(client, handle.id, turn))
         verified = await verify(client, forked.handle.id)
     assert (forked.result.termination.reason, verified.ok) == ("completed", True)
 
@@ -67,7 +67,9 @@ async def test_a_plan_that_is_asked_for_again_has_what_is_known(client: Client) 
     shelf = Shelf(a_fact("invoice format EDIFACT"))
     bad = says(steps=[a_step("a", "unknown")])
     good = says(steps=[a_step("a", at="north"), a_step("b", at="south")])
-    model = GoalModel(plan=[bad, bad, good], evaluate=scored("a", "b"), decide=says(action="done", confidence=0.9))
+    model = GoalModel(
+        plan=[bad, bad, good], evaluate=evaluation_reply("a", "b"), decide=says(action="done", confidence=0.9)
+    )
     async with a_goal(client, shelf, model) as loop:
         pursued = await pursue(loop, GOAL)
     assert pursued.reason == "completed"
@@ -122,12 +124,12 @@ async def test_every_ending_that_found_something_is_learnt_from(
         return f"found {arguments['at']}"
 
     plan = says(steps=[a_step("a", at="north"), a_step("b", "look", "a", at="south")])
-    model = GoalModel(plan=plan, evaluate=[scored("a"), scored("b")])
+    model = GoalModel(plan=plan, evaluate=[evaluation_reply("a"), evaluation_reply("b")])
     async with a_loop(
         client, model, FakeTool("look", look), agents={"default": KNOWING}, knowledge=shelf.as_store
     ) as loop:
         handle = await start(loop, GOAL, **config)
-        pursued = await ended(handle, client)
+        pursued = await wait_for_goal(handle, client)
     assert pursued.reason == reason
     learnt, found, *_ = shelf.stored
     assert (learnt.kind, found.kind, found.text) == ("memory", "output", "found north")
@@ -144,7 +146,10 @@ async def test_a_goal_that_got_nowhere_teaches_nothing(client: Client) -> None:
 
 
 async def test_what_an_early_ending_has_found_is_as_sure_as_the_goal_is_of_it(client: Client) -> None:
-    shelf, model = Shelf(), finds(evaluate=scored("a", "b", relevance=3, completeness=2, usability=3, goal_progress=2))
+    shelf, model = (
+        Shelf(),
+        finds(evaluate=evaluation_reply("a", "b", relevance=3, completeness=2, usability=3, goal_progress=2)),
+    )
     async with a_goal(client, shelf, model) as loop:
         pursued = await pursue(loop, GOAL)
     assert pursued.result.confidence < 0.5

@@ -6,7 +6,7 @@ from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.knowledge import Provenance, Reader
 from tests.support.knowledge.items import a_fact
-from tests.support.runs.knowing import ON, PORT, Judging, all_of, blocks, store, stores, told
+from tests.support.runs.knowing import ON, PORT, Judging, all_of, blocks, event_data, store, stores
 from tests.support.runs.loop import a_loop
 
 __all__ = ["store"]
@@ -59,7 +59,7 @@ async def test_poisoned_knowledge_stays_data_and_taints_the_run(client: Client, 
     assert not any(poison in text for text in provider.given[0].system)
     first = next(proposal for proposal in engine.asked if proposal.call)
     assert first.taint == ("fetch_url",)
-    assert told(ran, "KnowledgeRecalled")[0]["items"][0]["tainted"] is True
+    assert event_data(ran, "KnowledgeRecalled")[0]["items"][0]["tainted"] is True
     kept = {item.kind: item for item in await all_of(store) if item.provenance.workflow_id}
     assert set(kept["fact"].provenance.taint) == {"fetch_url", "look"}
     assert set(kept["memory"].provenance.taint) == {"fetch_url", "look"}
@@ -78,4 +78,4 @@ async def test_what_the_model_recalls_taints_by_what_tainted_it(client: Client, 
         ran = await loop.run("hello", knowledge={"max_context_items": 1, "auto_persist": False})
 
     assert [proposal.taint for proposal in engine.asked if proposal.call][1:] == [(), ("fetch_url",)]
-    assert [each.get("taint") for each in told(ran, "KnowledgeRecalled") if "place" in each][1] == ["fetch_url"]
+    assert [each.get("taint") for each in event_data(ran, "KnowledgeRecalled") if "place" in each][1] == ["fetch_url"]

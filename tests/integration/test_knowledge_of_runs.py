@@ -6,12 +6,12 @@ from pathlib import Path
 from temporalio.client import Client
 
 from orga.activities.adapters.knowledge.conventions.changes import import_conventions
-from orga.activities.adapters.knowledge.conventions.files import Place
+from orga.activities.adapters.knowledge.conventions.files import ConventionTarget
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.knowledge import KnowledgeItem, Reader
 from tests.support.knowledge.items import a_fact
-from tests.support.runs.knowing import ON, PORT, all_of, blocks, store, stores, told
+from tests.support.runs.knowing import ON, PORT, all_of, blocks, event_data, store, stores
 from tests.support.runs.loop import Ran, a_loop
 
 __all__ = ["store"]
@@ -32,8 +32,8 @@ async def test_run_one_learns_and_run_two_recalls_it(client: Client, store: Sqli
     assert [(f.subject, f.object, f.confidence, f.owner.tenant) for f in facts] == [
         ("The billing service", "port 8441", 0.9, "acme")
     ]
-    assert [each["kind"] for each in told(first, "KnowledgeStored")] == ["fact", "memory"]
-    assert told(second, "KnowledgeRecalled")[0]["items"][0]["id"] == facts[0].id
+    assert [each["kind"] for each in event_data(first, "KnowledgeStored")] == ["fact", "memory"]
+    assert event_data(second, "KnowledgeRecalled")[0]["items"][0]["id"] == facts[0].id
     assert second.result.output == "Port 8441."
 
 
@@ -49,7 +49,7 @@ async def test_the_model_recalls_by_itself(client: Client, store: SqliteStore) -
     assert "The billing service listens on port 8441" in results[0].text
     assert results[1].text == "Nothing that is stored fits. Go on with what you know, or look elsewhere."
     assert not any(result.is_error for result in results)
-    by_place = {each["place"]: each for each in told(ran, "KnowledgeRecalled") if "place" in each}
+    by_place = {each["place"]: each for each in event_data(ran, "KnowledgeRecalled") if "place" in each}
     assert (by_place["1.0"]["terms"], len(by_place["1.0"]["items"])) == (["billing service port"], 1)
     assert by_place["2.0"]["items"] == []
 
@@ -101,7 +101,7 @@ async def test_conventions_of_a_file_that_is_named_are_shown_unasked(
         (project / directory).mkdir(parents=True, exist_ok=True)
         (project / directory / "AGENTS.md").write_text(rule)
     async for _ in import_conventions(
-        store, project, Place("project", "", "tenant", Reader()), lambda done, total: None
+        store, project, ConventionTarget("project", "", "tenant", Reader()), lambda done, total: None
     ):
         pass
     provider = ScriptedModel([answers("done")], repeats=True)
@@ -113,7 +113,7 @@ async def test_conventions_of_a_file_that_is_named_are_shown_unasked(
     order = [shown.index(said[directory]) for directory in ("src/api", "src", ".")]
     assert order == sorted(order)
     assert said["web"] not in shown, "its words are talked of, and it holds elsewhere"
-    assert [item["score"] for item in told(ran, "KnowledgeRecalled")[0]["items"]] == [1.0, 1.0, 1.0]
+    assert [item["score"] for item in event_data(ran, "KnowledgeRecalled")[0]["items"]] == [1.0, 1.0, 1.0]
     assert blocks(provider.given[1]) == [], "where no place is named nothing holds"
 
 
@@ -130,7 +130,7 @@ async def test_conventions_stay_while_the_work_on_a_file_goes_on(client: Client,
         ran = await loop.run("Mend the users", **ON)
 
     assert ["Handlers stay thin." in "".join(blocks(request)) for request in provider.given] == [False, *[True] * 4]
-    assert told(ran, "KnowledgeRecalled")[-1]["terms"][0] == "src/api/users.py"
+    assert event_data(ran, "KnowledgeRecalled")[-1]["terms"][0] == "src/api/users.py"
 
 
 def events(ran: Ran) -> Sequence[str]:
@@ -150,6 +150,6 @@ async def test_a_step_with_the_same_words_adds_no_event(client: Client, store: S
                 ran = await loop.run("warehouse harbour crane", knowledge=settings)
             lengths[settings is not None, looks] = len(events(ran))
             if settings is not None:
-                markers[looks] = len(told(ran, "KnowledgeRecalled"))
+                markers[looks] = len(event_data(ran, "KnowledgeRecalled"))
     assert markers == {2: 1, 6: 1}
     assert lengths[True, 2] - lengths[False, 2] == lengths[True, 6] - lengths[False, 6] == 1

@@ -9,9 +9,9 @@ import pytest
 from psycopg import sql
 
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
-from orga.activities.adapters.knowledge.postgres.address import address
+from orga.activities.adapters.knowledge.postgres.address import parse_address
 from orga.activities.adapters.knowledge.postgres.candidates import NEAREST
-from orga.activities.adapters.knowledge.postgres.schema import MIGRATIONS, VERSION, bits
+from orga.activities.adapters.knowledge.postgres.schema import MIGRATIONS, VERSION, code_bits
 from orga.activities.adapters.knowledge.postgres.store import PostgresStore
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.workflows.types.knowledge import Erasure
@@ -21,7 +21,7 @@ from tests.support.parts.postgres import PASSWORD, kept_postgres, running_postgr
 
 @asynccontextmanager
 async def stores(dsn: str, count: int = 1) -> AsyncGenerator[list[PostgresStore]]:
-    made = [PostgresStore(address(dsn, "DSN"), HashingEmbedder()) for _ in range(count)]
+    made = [PostgresStore(parse_address(dsn, "DSN"), HashingEmbedder()) for _ in range(count)]
     try:
         yield made
     finally:
@@ -61,7 +61,7 @@ async def test_the_nearest_are_found_in_an_index_alone() -> None:
     dsn = kept_postgres().database()
     async with stores(dsn) as (store,):
         await store.store([a_text(f"text {number}") for number in range(50)])
-    values = {"places": ["1"], "kinds": ["fact"], "now": 0, "embedder": "x", "code": bits(0), "limit": 5}
+    values = {"places": ["1"], "kinds": ["fact"], "now": 0, "embedder": "x", "code": code_bits(0), "limit": 5}
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("VACUUM ANALYZE orga_knowledge.vectors")
         for way in ("seqscan", "bitmapscan"):  # of so few it would go through the table

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from orga.activities.adapters.knowledge.tools import RecallKnowledge
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.activities.knowledge.recall import look_up
+from orga.activities.knowledge.recall import recall_for_request
 from orga.activities.knowledge.scopes import may_recall
 from orga.activities.ports import ToolContext
 from orga.workflows.types.knowledge import Behalf, Erasure, KnowledgeItem, KnowledgeKind, Reader, Recall, ScopeLevel
@@ -121,7 +121,7 @@ async def test_a_run_is_shown_nothing_else_by_its_tool_and_ahead_of_its_steps(
         request = RecallRequest(
             iteration=1, terms=("secret", "number"), paths=("src/x.py",), reader=reader, limit=20, threshold=0.0
         )
-        assert {each.item.id for each in await look_up(store, request)} == set(visible)
+        assert {each.item.id for each in await recall_for_request(store, request)} == set(visible)
         assert await ids_by_call(store, reader) == set(visible)
         assert await ids_by_call(store, reader, scope="conventions", directory="src/x.py") == rules
         assert await ids_by_call(store, reader, scope="conventions", directory="") == of_root

@@ -8,11 +8,11 @@ from temporalio.client import Client
 
 from orga.activities.models.conversations import Conversations
 from orga.activities.ports import ModelRequest
-from orga.activities.replies import calls_room
+from orga.activities.replies import calls_byte_limit
 from orga.client.runs.agents import AgentHandle
 from orga.client.testing.script import Step
 from orga.testing import FakeTool, ScriptedModel, answers, calls
-from orga.workflows.decisions.conversation import bytes_for, size_of
+from orga.workflows.decisions.conversation import estimated_bytes, message_size
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.tool_calls.tools import ToolOptions
@@ -30,7 +30,7 @@ def counted(reply: Reply) -> Step:
     """Return a step that counts the request's tokens as a provider would."""
 
     def step(request: ModelRequest) -> Reply:
-        tokens = sum(size_of(message) for message in request.messages) * 10 // 33
+        tokens = sum(message_size(message) for message in request.messages) * 10 // 33
         return reply.model_copy(update={"usage": Usage(input_tokens=tokens, output_tokens=10)})
 
     return step
@@ -51,7 +51,7 @@ SCENARIOS: dict[str, tuple[Reply, FakeTool]] = {
 
 
 def largest(provider: ScriptedModel) -> int:
-    return max(sum(size_of(message) for message in request.messages) for request in provider.seen)
+    return max(sum(message_size(message) for message in request.messages) for request in provider.seen)
 
 
 def check_histories(ran: Ran) -> None:
@@ -75,7 +75,7 @@ async def test_a_run_rolls_over_and_ends_with_a_result(client: Client, name: str
     assert (ran.result.termination.reason, ran.result.output) == ("completed", "all read")
     assert ran.result.iterations == 10
     check_histories(ran)
-    assert largest(provider) <= max(bytes_for(BUDGET) * 1.2, calls_room(16_384) + 20_000)
+    assert largest(provider) <= max(estimated_bytes(BUDGET) * 1.2, calls_byte_limit(16_384) + 20_000)
     assert shown[-1].text == "all read"
     called = [call.call_id for message in shown for call in message.calls]
     assert called == [message.call_id for message in shown if message.role == "tool"]
@@ -92,7 +92,7 @@ async def test_what_was_cut_is_cut_the_same_by_a_worker_that_has_only_the_histor
     assert ran.result.termination.reason == "completed"
     texts = [message.text for message in provider.seen[-1].messages if message.role == "tool"]
     assert all("[cut: 490000 bytes in all" in text for text in texts)
-    assert largest(provider) <= bytes_for(BUDGET) * 1.2
+    assert largest(provider) <= estimated_bytes(BUDGET) * 1.2
 
 
 async def test_a_conversation_larger_than_an_answer_of_the_server_is_shown_page_by_page(client: Client) -> None:

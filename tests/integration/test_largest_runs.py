@@ -13,10 +13,10 @@ from orga.workflows.decisions.carried_parts import BEGIN_BYTES, MAX_CARRIED_BYTE
 from orga.workflows.types.input import MAX_TASK_BYTES, MAX_TRUSTED_BYTES
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.tool_calls.tools import ToolOptions
-from tests.support.hold import until
-from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.hold import wait_until
+from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.loop import WORKER_FACTS, a_loop
-from tests.support.runs.questions import updated, waiting
+from tests.support.runs.questions import send_update, wait_for_question
 from tests.support.values.core import a_call
 from tests.support.values.largest import deep, filled
 
@@ -62,7 +62,7 @@ async def rolled_over(handle: WorkflowHandle[Any, Any], text: str) -> None:
             await handle.signal("steer", text)
         return (await handle.describe()).run_id != first
 
-    await until(has, 60)
+    await wait_until(has, 60)
 
 
 def carried_bytes(ran: Any) -> list[int]:
@@ -85,15 +85,15 @@ async def test_as_many_held_calls_as_there_can_be_outlast_the_run_that_held_them
     provider, given = ScriptedModel(steps, repeats=True), as_large_as_may_be()
     async with a_loop(client, provider, *many_tools(pay, send, look), engine=engine, setup=SHORT) as loop:
         handle = await loop.start(given)
-        before = await pending(handle, MAX_CALLS)
+        before = await wait_for_held_calls(handle, MAX_CALLS)
         for question in before[::2]:
-            await updated(handle, "deny", yes(question, engine.approvers[0], reason=MIXED * 500))
+            await send_update(handle, "deny", approval_argument(question, engine.approvers[0], reason=MIXED * 500))
         await rolled_over(handle, filled('"', 90_000))
         left = before[1::2]
-        assert await pending(handle, len(left)) == left
+        assert await wait_for_held_calls(handle, len(left)) == left
         assert not pay.contexts
         for question in left:
-            await updated(handle, "approve", yes(question, engine.approvers[1]))
+            await send_update(handle, "approve", approval_argument(question, engine.approvers[1]))
         ran = await loop.ended(handle)
         found = await verify(client, handle.id, exported=ran.journal)
 
@@ -115,15 +115,15 @@ async def test_results_that_people_give_for_many_stuck_steps_are_carried_on(clie
     steps = [proposing("look", 20_000, 5_000), answers("done")]
     async with a_loop(client, steps, look, setup=SHORT) as loop:
         handle = await loop.start(**config)
-        await waiting(handle)
+        await wait_for_question(handle)
         asked = (await handle.query("status"))["waiting"]
         assert len(asked) == MAX_CALLS
         for wait in asked[1:]:
             said = {"escalation_id": wait["wait_id"], "choice": "result", "result": filled('"', 180_000), "by": "ada"}
-            await updated(handle, "resolve_escalation", said)
+            await send_update(handle, "resolve_escalation", said)
         await rolled_over(handle, "a note")
         assert [wait["wait_id"] for wait in (await handle.query("status"))["waiting"]] == [asked[0]["wait_id"]]
-        await updated(handle, "resolve_escalation", {"escalation_id": asked[0]["wait_id"], "choice": "skip"})
+        await send_update(handle, "resolve_escalation", {"escalation_id": asked[0]["wait_id"], "choice": "skip"})
         ran = await loop.ended(handle)
 
     assert ran.result.termination.reason == "completed"

@@ -6,7 +6,7 @@ from temporalio.client import Client
 
 from tests.support.runs.quick import quick, some
 from tests.support.scenarios.goal_laws import LAWS
-from tests.support.scenarios.goal_stage import played_goal
+from tests.support.scenarios.goal_stage import play_goal
 from tests.support.scenarios.goals import GoalScenario, goals
 
 __all__ = ["quick"]
@@ -16,6 +16,6 @@ __all__ = ["quick"]
 @some(40)
 @given(scenario=goals())
 async def test_the_laws_hold_for_any_goal(quick: Client, scenario: GoalScenario) -> None:
-    played = await played_goal(quick, scenario)
+    played = await play_goal(quick, scenario)
     for law in LAWS:
         law(played)

@@ -13,7 +13,7 @@ from tests.support.runs.quick import quick, some
 from tests.support.scenarios.laws import LAWS
 from tests.support.scenarios.played import Played
 from tests.support.scenarios.scenario import Scenario, any_run, busy_people, failing_tools, short_of_time, tight_budgets
-from tests.support.scenarios.stage import played
+from tests.support.scenarios.stage import play_scenario
 
 __all__ = ["quick"]
 
@@ -27,42 +27,42 @@ def hold(run: Played) -> None:
 @some(40)
 @given(scenario=any_run)
 async def test_the_laws_hold_for_any_run(quick: Client, scenario: Scenario) -> None:
-    hold(await played(quick, scenario))
+    hold(await play_scenario(quick, scenario))
 
 
 @pytest.mark.timeout(1_200)
 @some(30)
 @given(scenario=failing_tools)
 async def test_the_laws_hold_while_tools_fail(quick: Client, scenario: Scenario) -> None:
-    hold(await played(quick, scenario))
+    hold(await play_scenario(quick, scenario))
 
 
 @pytest.mark.timeout(1_200)
 @some(30)
 @given(scenario=tight_budgets)
 async def test_the_laws_hold_at_every_limit(quick: Client, scenario: Scenario) -> None:
-    hold(await played(quick, scenario))
+    hold(await play_scenario(quick, scenario))
 
 
 @pytest.mark.timeout(1_200)
 @some(15)
 @given(scenario=short_of_time)
 async def test_the_laws_hold_when_time_runs_out(quick: Client, scenario: Scenario) -> None:
-    hold(await played(quick, scenario))
+    hold(await play_scenario(quick, scenario))
 
 
 @pytest.mark.timeout(1_200)
 @some(30)
 @given(scenario=busy_people)
 async def test_the_laws_hold_whatever_people_send(quick: Client, scenario: Scenario) -> None:
-    hold(await played(quick, scenario))
+    hold(await play_scenario(quick, scenario))
 
 
 @pytest.mark.timeout(1_200)
 @some(15)
 @given(scenario=any_run)
 async def test_the_laws_hold_for_any_run_that_is_looked_at_all_the_time(quick: Client, scenario: Scenario) -> None:
-    hold(await played(quick, scenario, is_looked_at=True))
+    hold(await play_scenario(quick, scenario, is_looked_at=True))
 
 
 async def test_a_run_that_is_looked_at_all_the_time_replays(quick: Client) -> None:

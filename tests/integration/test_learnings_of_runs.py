@@ -14,7 +14,7 @@ from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.input import LoopConfig, RunKnowledge
 from orga.workflows.types.messages import Reply
 from tests.support.runs.critics import a_critic
-from tests.support.runs.knowing import ON, PORT, HeldStore, Judging, all_of, store, stores, told
+from tests.support.runs.knowing import ON, PORT, HeldStore, Judging, all_of, event_data, store, stores
 from tests.support.runs.loop import Deny, Loop, a_loop, a_worker
 
 __all__ = ["store"]
@@ -27,8 +27,8 @@ async def test_a_denied_store_stores_nothing(client: Client, store: SqliteStore)
         ran = await loop.run("hello", **ON)
 
     assert await all_of(store) == []
-    assert told(ran, "KnowledgeStored") == []
-    about = [each.get("about") for each in told(ran, "PolicyEvaluated")]
+    assert event_data(ran, "KnowledgeStored") == []
+    about = [each.get("about") for each in event_data(ran, "PolicyEvaluated")]
     assert about == [None, None, "learnings"]
     learning = engine.asked[-1]
     assert learning.call is not None
@@ -61,7 +61,7 @@ async def test_every_ending_that_taught_something_is_learnt_from(
     assert ran.result.termination.reason == reason
     (kept,) = await all_of(store)
     assert (kept.subject, kept.text[:18]) == ("Which colour?", "The door is green.")
-    assert [each["kind"] for each in told(ran, "KnowledgeStored")] == ["memory"]
+    assert [each["kind"] for each in event_data(ran, "KnowledgeStored")] == ["memory"]
 
 
 async def test_what_a_critic_would_have_to_see_is_not_stored_behind_the_end(client: Client, store: SqliteStore) -> None:
@@ -71,7 +71,7 @@ async def test_what_a_critic_would_have_to_see_is_not_stored_behind_the_end(clie
     async with a_worker(loop, knowledge=store, agents={"default": agent}):
         ran = await loop.run("Which colour?")
     assert ran.result.output == "Green."
-    assert (await all_of(store), told(ran, "KnowledgeStored")) == ([], [])
+    assert (await all_of(store), event_data(ran, "KnowledgeStored")) == ([], [])
 
 
 @pytest.mark.parametrize("how", ["abort", "Temporal's cancel"])
@@ -91,7 +91,7 @@ async def test_an_aborted_run_is_learnt_from(client: Client, store: SqliteStore,
 async def test_a_run_that_said_nothing_has_learnt_nothing(client: Client, store: SqliteStore) -> None:
     async with a_loop(client, [calls("look")], FakeTool("look"), knowledge=store) as loop:
         ran = await loop.run("Which colour?", **ON, max_iterations=1)
-    assert (await all_of(store), told(ran, "KnowledgeStored")) == ([], [])
+    assert (await all_of(store), event_data(ran, "KnowledgeStored")) == ([], [])
 
 
 async def test_a_run_that_found_no_answer_has_learnt_nothing(client: Client, store: SqliteStore) -> None:
@@ -99,7 +99,7 @@ async def test_a_run_that_found_no_answer_has_learnt_nothing(client: Client, sto
     async with a_loop(client, steps, FakeTool("look"), knowledge=store) as loop:
         ran = await loop.run("Which colour?", **ON)
     assert ran.result.termination.reason == "completed"
-    assert (await all_of(store), told(ran, "KnowledgeStored")) == ([], [])
+    assert (await all_of(store), event_data(ran, "KnowledgeStored")) == ([], [])
 
 
 async def test_nothing_is_learnt_where_the_config_says_so(client: Client, store: SqliteStore) -> None:
@@ -122,8 +122,8 @@ async def test_guidance_that_comes_while_learnings_are_stored_is_refused_by_the_
         ran = await loop.ended(handle)
         kept = await all_of(held)
     await held.close()
-    refused = told(ran, "InterventionRefused")
+    refused = event_data(ran, "InterventionRefused")
     assert [(each["kind"], "rewind or fork it" in each["reason"]) for each in refused] == [(kind, True)]
     assert (ran.result.output, len(provider.given)) == ("Green.", 1)
     assert [(item.kind, item.text.endswith("Green.")) for item in kept] == [("memory", True)]
-    assert [each["kind"] for each in told(ran, "KnowledgeStored")] == ["memory"]
+    assert [each["kind"] for each in event_data(ran, "KnowledgeStored")] == ["memory"]

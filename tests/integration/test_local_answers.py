@@ -7,7 +7,7 @@ import pytest
 from orga.activities.adapters.offline.local_model import LocalProvider
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.ports import ModelRequest
-from orga.workflows.types.json_text import answer_json
+from orga.workflows.types.json_text import parsed_answer_json
 from orga.workflows.types.messages import Message
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.one_thread import one_thread
@@ -46,5 +46,5 @@ async def test_its_answer_fits_the_schema(schema: dict[str, Any], tools: tuple[T
     if tools and reply.calls:
         assert [call.name for call in reply.calls] == ["get_time"]
     else:
-        assert argument_errors(schema, answer_json(reply.text)) == []
+        assert argument_errors(schema, parsed_answer_json(reply.text)) == []
         assert reply.finish == "stop"

@@ -10,7 +10,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from orga.activities.ports import Judgement, Proposal
+from orga.activities.ports import EngineVerdict, Proposal
 from orga.client.runners.workflows import our_runner
 from orga.client.telemetry.logs import configure_logs
 from orga.testing import FakeTool, answers, calls
@@ -28,10 +28,10 @@ class Broken:
 
     is_embedded = True
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         if proposal.call is None:
             raise RuntimeError("no engine")
-        return Judgement(True)
+        return EngineVerdict(True)
 
 
 async def test_lines_of_tools_and_gate_name_run_and_iteration(
@@ -79,7 +79,7 @@ import asyncio, logging, sys
 from temporalio import workflow
 from temporalio.client import Client
 from temporalio.worker import Worker
-from orga.client.telemetry.logs import forward_core_logs
+from orga.client.telemetry.core_logs import forward_core_logs
 
 @workflow.defn(sandboxed=False)
 class Fails:

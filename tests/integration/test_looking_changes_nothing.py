@@ -12,10 +12,10 @@ from orga.client.proof.verify import verify
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.replay.record import SCENARIOS
-from tests.support.runs.approvals import Asks, pending, yes
-from tests.support.runs.looked_at import looked_at
+from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
+from tests.support.runs.looked_at import being_looked_at
 from tests.support.runs.loop import Loop, a_loop
-from tests.support.runs.questions import updated
+from tests.support.runs.questions import send_update
 
 RUNS = 4
 """One after the other. Without patience with queries some fail to verify, how many depends on the machine:
@@ -30,7 +30,7 @@ async def under_watch(client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncG
 
         async def started(loop: Loop, *given: Any, **config: Any) -> WorkflowHandle[Any, Any]:
             handle = await start(loop, *given, **config)
-            await lookers.enter_async_context(looked_at(client, handle.id))
+            await lookers.enter_async_context(being_looked_at(client, handle.id))
             return handle
 
         monkeypatch.setattr(Loop, "start", started)
@@ -51,10 +51,10 @@ async def test_any_run_that_is_looked_at_verifies(client: Client, under_watch: N
 
 async def approved_run(loop: Loop) -> str:
     handle = await loop.start()
-    async with looked_at(loop.client, handle.id):
+    async with being_looked_at(loop.client, handle.id):
         for number in (1, 1, 2):
-            for question in await pending(handle, number):
-                await updated(handle, "approve", yes(question))
+            for question in await wait_for_held_calls(handle, number):
+                await send_update(handle, "approve", approval_argument(question))
         await handle.result()
     return handle.id
 
@@ -76,7 +76,7 @@ async def test_runs_with_local_tools_that_are_sent_signals_while_they_are_looked
         steps = [*[calls("look", "look")] * 12, answers()]
         async with a_loop(client, steps, look) as loop:
             handle = await loop.start()
-            async with looked_at(client, handle.id):
+            async with being_looked_at(client, handle.id):
                 for _ in range(6):
                     await handle.signal("steer", "look closer")
                     await handle.signal("pause")
@@ -97,6 +97,6 @@ async def test_runs_that_a_worker_has_no_room_to_remember_go_on_while_they_are_l
 
 async def _looked_at_a_little(loop: Loop) -> None:
     handle = await loop.start()
-    async with looked_at(loop.client, handle.id, lookers=1):
+    async with being_looked_at(loop.client, handle.id, lookers=1):
         await handle.result()
     await verified(loop.client, handle.id)

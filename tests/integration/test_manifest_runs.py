@@ -12,10 +12,10 @@ from orga.activities.adapters.policy.ladder import AllowAll
 from orga.client.config.sections import OrgaConfig
 from orga.client.workers.parts import configured_tools
 from orga.testing import answers, calls
-from tests.support.hold import until
-from tests.support.runs.approvals import pending, yes
+from tests.support.hold import wait_until
+from tests.support.runs.approvals import approval_argument, wait_for_held_calls
 from tests.support.runs.loop import Ran, a_loop
-from tests.support.runs.questions import told, updated
+from tests.support.runs.questions import send_update, tool_results_in
 from tests.support.tools.manifests import a_manifest_tool
 from tests.support.web.echo import EchoServer, echo_server
 
@@ -60,7 +60,7 @@ async def test_a_command_runs_as_a_call_of_the_loop(client: Client, tmp_path: Pa
     script = [calls("show", arguments={"word": "a; b"}), calls("show", arguments={"word": "-x"}), answers()]
     async with a_loop(client, script, tool) as loop:
         ran = await loop.run()
-    good, refused = told(loop, 2)
+    good, refused = tool_results_in(loop, 2)
     assert good == "a; b [redacted]"
     assert "word: begins with a dash" in refused
     assert (ran.result.tool_calls.run, ran.result.tool_calls.failed) == (2, 1)
@@ -71,7 +71,7 @@ async def test_what_does_not_fit_its_type_never_reaches_the_policy(client: Clien
     tool = a_manifest_tool(tmp_path, COMMAND, {"TOKEN": SECRET})
     async with a_loop(client, [calls("show", arguments={"word": 3}), answers()], tool) as loop:
         ran = await loop.run()
-    assert told(loop)[0].startswith("[Invalid call] the arguments of show do not fit")
+    assert tool_results_in(loop)[0].startswith("[Invalid call] the arguments of show do not fit")
     assert ran.result.tool_calls.run == 0
 
 
@@ -82,10 +82,10 @@ async def test_a_request_marked_for_approval_is_held_until_a_person_says_yes(
     tool = a_manifest_tool(tmp_path, text, {"TOKEN": SECRET}, allow_hosts=["127.0.0.1"])
     async with a_loop(client, [calls("send", arguments={"word": "a/b"}), answers()], tool) as loop:
         handle = await loop.start()
-        [question] = await pending(handle)
+        [question] = await wait_for_held_calls(handle)
         assert (question["call"]["arguments"], question["reason"]) == ({"word": "a/b"}, "send is marked for approval")
         assert server.requests == []
-        await updated(handle, "approve", yes(question))
+        await send_update(handle, "approve", approval_argument(question))
         ran = await loop.ended(handle)
     (request,) = server.requests
     assert (request["path"], request["body"], request["headers"]["x-key"]) == (
@@ -94,7 +94,7 @@ async def test_a_request_marked_for_approval_is_held_until_a_person_says_yes(
         SECRET,
     )
     assert request["headers"]["idempotency-key"]
-    assert json.loads(told(loop)[0])["path"] == "/words/a%2Fb"
+    assert json.loads(tool_results_in(loop)[0])["path"] == "/words/a%2Fb"
     assert nothing_leaks(ran)
 
 
@@ -103,10 +103,10 @@ async def test_a_request_that_a_person_denies_is_not_sent(client: Client, tmp_pa
     tool = a_manifest_tool(tmp_path, text, {"TOKEN": SECRET}, allow_hosts=["127.0.0.1"])
     async with a_loop(client, [calls("send", arguments={"word": "a"}), answers()], tool) as loop:
         handle = await loop.start()
-        [question] = await pending(handle)
-        await updated(handle, "deny", yes(question, reason="no"))
+        [question] = await wait_for_held_calls(handle)
+        await send_update(handle, "deny", approval_argument(question, reason="no"))
         await loop.ended(handle)
-    assert (server.requests, told(loop)) == ([], ["[Policy denied] not approved: no"])
+    assert (server.requests, tool_results_in(loop)) == ([], ["[Policy denied] not approved: no"])
 
 
 async def test_an_engine_that_allows_everything_does_not_ask(
@@ -135,7 +135,7 @@ async def test_a_command_in_flight_ends_with_its_run(client: Client, tmp_path: P
         async def runs() -> bool:
             return (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text())
 
-        await until(runs)
+        await wait_until(runs)
         await handle.signal("abort", "enough")
         ran = await loop.ended(handle)
     assert ran.result.termination.reason == "aborted"

@@ -15,7 +15,7 @@ from orga.activities.ports import ToolError
 from orga.workflows.types.tool_calls.mcp import McpServer
 from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED
 from tests.support.mcp.hostile_http import hostile_http
-from tests.support.mcp.sources import called, hostile, received, source_of
+from tests.support.mcp.sources import call_tool_of, hostile, received_messages, source_of
 
 AT_ONCE_S = 10.0
 """Far less than a call may take, far more than an answer does."""
@@ -37,9 +37,9 @@ PRETENDED = [
 async def test_a_server_that_acts_and_says_otherwise_is_called_once(tmp_path: Path, answer: str, kind: str) -> None:
     """What was surely not carried out is called once more: only the worker itself knows that it was not."""
     async with source_of(s=hostile(tmp_path, tools=[answer])) as source:
-        error = await refusal(called(source, f"s_{answer}"))
+        error = await refusal(call_tool_of(source, f"s_{answer}"))
     assert (error.kind, error.retryable) == (kind, False)
-    assert len([m for m in received(tmp_path) if m["method"] == "tools/call"]) == 1
+    assert len([m for m in received_messages(tmp_path) if m["method"] == "tools/call"]) == 1
 
 
 @pytest.mark.parametrize(("answer", "kind"), PRETENDED)
@@ -47,7 +47,7 @@ async def test_one_over_http_is_called_once_too(answer: str, kind: str) -> None:
     with hostile_http() as server:
         async with source_of(s=McpServer(url=server.url)) as source:
             server.answer = answer
-            error = await refusal(called(source, "s_act"))
+            error = await refusal(call_tool_of(source, "s_act"))
         assert (error.kind, error.retryable, server.calls) == (kind, False, 1)
 
 
@@ -55,9 +55,9 @@ async def test_a_server_that_has_lost_its_sessions_is_connected_to_anew_and_acts
     """Many servers say so with an error of their own in the answer of status 404."""
     with hostile_http() as server:
         async with source_of(s=McpServer(url=server.url)) as source:
-            assert await called(source, "s_act") == "done"
+            assert await call_tool_of(source, "s_act") == "done"
             server.sessions += 1
-            assert await called(source, "s_act") == "done"
+            assert await call_tool_of(source, "s_act") == "done"
         assert (server.calls, server.methods.count("initialize")) == (2, 2)
 
 
@@ -66,9 +66,9 @@ async def test_a_status_over_http_is_told_though_the_rest_is_cut(status: int) ->
     with hostile_http() as server:
         async with source_of(s=McpServer(url=server.url)) as source:
             server.answer = f"{status} cut"
-            error = await refusal(called(source, "s_act"))
+            error = await refusal(call_tool_of(source, "s_act"))
             server.answer = "result"
-            assert await called(source, "s_act") == "done"
+            assert await call_tool_of(source, "s_act") == "done"
         assert (error.kind, error.acted, f"HTTP status {status}" in str(error)) == (SERVER_FAILED, "maybe", True)
         assert server.methods.count("initialize") == 1
 
@@ -78,7 +78,7 @@ async def test_events_over_http_that_end_without_the_answer_are_an_error_at_once
         async with source_of(s=McpServer(url=server.url)) as source:
             server.answer = "events end"
             async with asyncio.timeout(AT_ONCE_S):
-                assert (await refusal(called(source, "s_act"))).acted == "maybe"
+                assert (await refusal(call_tool_of(source, "s_act"))).acted == "maybe"
         assert server.calls == 1
 
 
@@ -87,7 +87,7 @@ async def test_an_answer_over_http_with_half_a_character_is_read(answer: str) ->
     with hostile_http() as server:
         async with source_of(s=McpServer(url=server.url)) as source:
             server.answer = answer
-            assert await called(source, "s_act") == "done \ufffd"
+            assert await call_tool_of(source, "s_act") == "done \ufffd"
         assert server.calls == 1
 
 
@@ -96,7 +96,7 @@ async def test_an_answer_over_http_that_cannot_be_read_is_an_error_at_once() -> 
         async with source_of(s=McpServer(url=server.url)) as source:
             server.answer = "no json"
             async with asyncio.timeout(AT_ONCE_S):
-                assert "Failed to parse" in str(await refusal(called(source, "s_act")))
+                assert "Failed to parse" in str(await refusal(call_tool_of(source, "s_act")))
 
 
 async def test_a_stream_that_ends_at_once_is_not_opened_at_once_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ async def test_a_stream_that_ends_at_once_is_not_opened_at_once_again(monkeypatc
     with hostile_http() as server:
         async with source_of(s=McpServer(url=server.url)) as source:
             for _ in range(20):
-                await called(source, "s_act")
+                await call_tool_of(source, "s_act")
                 await asyncio.sleep(0.02)  # some time in which to open it
         assert server.streams == 1
 
@@ -119,12 +119,12 @@ async def test_a_stream_that_ends_at_once_is_not_opened_at_once_again(monkeypatc
 )
 async def test_an_answer_comes_through(tmp_path: Path, tool: str, answer: str) -> None:
     async with source_of(s=hostile(tmp_path, tools=[tool])) as source, asyncio.timeout(AT_ONCE_S):
-        assert await called(source, f"s_{tool}") == answer
+        assert await call_tool_of(source, f"s_{tool}") == answer
 
 
 async def test_a_server_may_ask_for_nothing(tmp_path: Path) -> None:
     async with source_of(s=hostile(tmp_path, tools=["asks"])) as source:
-        answers = [json.loads(line) for line in (await called(source, "s_asks")).splitlines()]
+        answers = [json.loads(line) for line in (await call_tool_of(source, "s_asks")).splitlines()]
     assert [answer["id"] for answer in answers] == ["a0", "a1", "a2", "a3"]
     assert all("error" in answer for answer in answers)
 
@@ -138,8 +138,8 @@ async def test_a_server_may_ask_for_nothing(tmp_path: Path) -> None:
 )
 async def test_a_server_that_talks_nonsense_is_given_up_at_once(tmp_path: Path, tool: str) -> None:
     async with source_of(s=hostile(tmp_path, tools=[tool, "echo"])) as source, asyncio.timeout(AT_ONCE_S):
-        assert (await refusal(called(source, f"s_{tool}"))).kind == PROCESS_CRASHED
-        assert await called(source, "s_echo") == "{}"
+        assert (await refusal(call_tool_of(source, f"s_{tool}"))).kind == PROCESS_CRASHED
+        assert await call_tool_of(source, "s_echo") == "{}"
 
 
 async def test_thousands_of_lines_that_are_none_leave_the_worker_its_turns(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ async def test_thousands_of_lines_that_are_none_leave_the_worker_its_turns(tmp_p
 
     async with source_of(s=hostile(tmp_path, tools=["junk"])) as source:
         worker = asyncio.create_task(work())
-        assert await called(source, "s_junk") == "after the junk"
+        assert await call_tool_of(source, "s_junk") == "after the junk"
         worker.cancel()
     assert turns > 10_000
 

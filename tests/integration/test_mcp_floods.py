@@ -12,7 +12,7 @@ from orga.workflows.types.tool_calls.mcp import McpServer
 from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED
 from tests.support.mcp.floods import FLOODS, flood
 from tests.support.mcp.hostile_http import hostile_http
-from tests.support.mcp.sources import called, hostile, source_of
+from tests.support.mcp.sources import call_tool_of, hostile, source_of
 from tests.support.programs.standstill import LIMIT_S, longest_pause
 
 PATIENCE_S = 30.0
@@ -50,11 +50,11 @@ async def test_over_stdio_within_a_call(tmp_path: Path, kind: str, caplog: pytes
         found: list[ToolError] = []
 
         async def call() -> None:
-            found.append(await refusal(called(source, "s_flood")))
+            found.append(await refusal(call_tool_of(source, "s_flood")))
 
         assert await longest_pause(call()) < LIMIT_S
         check_left(found[0])
-        assert await called(source, "s_echo") == "{}"
+        assert await call_tool_of(source, "s_echo") == "{}"
     check_logged(caplog)
 
 
@@ -65,7 +65,7 @@ async def test_over_stdio_unasked(tmp_path: Path, kind: str, caplog: pytest.LogC
         (tmp_path / "flood").write_text("\n".join(flood(kind)))
 
         async def call() -> None:
-            assert await called(source, "s_later") == "before the flood"
+            assert await call_tool_of(source, "s_later") == "before the flood"
             await asyncio.sleep(AFTER_S)
 
         assert await longest_pause(call()) < LIMIT_S
@@ -73,7 +73,7 @@ async def test_over_stdio_unasked(tmp_path: Path, kind: str, caplog: pytest.LogC
             if "again in" in caplog.text:
                 break
             await asyncio.sleep(0.5)
-        assert await called(source, "s_echo") == "{}"
+        assert await call_tool_of(source, "s_echo") == "{}"
     check_logged(caplog)
 
 
@@ -81,17 +81,17 @@ async def test_over_stdio_unasked(tmp_path: Path, kind: str, caplog: pytest.LogC
 async def test_over_http_within_a_call(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     with hostile_http() as server:
         async with source_of(s=McpServer(url=server.url)) as source:
-            assert await called(source, "s_act") == "done"
+            assert await call_tool_of(source, "s_act") == "done"
             server.answer = f"flood {kind}"
             found: list[ToolError] = []
 
             async def call() -> None:
-                found.append(await refusal(called(source, "s_act")))
+                found.append(await refusal(call_tool_of(source, "s_act")))
 
             assert await longest_pause(call()) < LIMIT_S
             check_left(found[0])
             server.answer = "result"
-            assert await called(source, "s_act") == "done"
+            assert await call_tool_of(source, "s_act") == "done"
     check_logged(caplog)
 
 
@@ -115,7 +115,7 @@ async def test_over_http_unasked(kind: str, caplog: pytest.LogCaptureFixture) ->
 
 async def test_an_answer_of_many_megabytes_is_read_all_the_same(tmp_path: Path) -> None:
     async with source_of(s=hostile(tmp_path, tools=["big"])) as source:
-        assert len(await called(source, "s_big")) > 1_000
+        assert len(await call_tool_of(source, "s_big")) > 1_000
 
 
 @pytest.mark.parametrize("kind", ["event", "body"])
@@ -128,7 +128,7 @@ async def test_an_answer_of_a_million_parts_is_refused(kind: str) -> None:
             found: list[ToolError] = []
 
             async def call() -> None:
-                found.append(await refusal(called(source, "s_act")))
+                found.append(await refusal(call_tool_of(source, "s_act")))
 
             assert await longest_pause(call()) < LIMIT_S
             assert "more than 100,000 parts" in str(found[0])

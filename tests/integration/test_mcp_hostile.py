@@ -16,9 +16,9 @@ from orga.activities.adapters.mcp.failures import BAD_RESULT, CHANGED, REPORTED,
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.tool_calls.mcp import McpServer
 from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED
-from tests.support.hold import PATIENCE_S, until
-from tests.support.mcp.sources import a_definition, called, defined, hostile, received, source_of
-from tests.support.programs.processes import begun, is_running
+from tests.support.hold import PATIENCE_S, wait_until
+from tests.support.mcp.sources import a_definition, call_tool_of, hostile, received_messages, set_definitions, source_of
+from tests.support.programs.processes import is_running, wait_for_pids
 
 SECRET = "s3cr3t-token-value"
 ENV = {**os.environ, "HOSTILE_TOKEN": SECRET, "UNNAMED_SECRET": "never-to-be-seen"}
@@ -42,7 +42,7 @@ async def test_a_server_that_never_answers_holds_up_nobody(tmp_path: Path, monke
     async with source_of(s=server) as source:
         assert time.monotonic() - began < PATIENCE_S
         assert await source.specs(["s_echo"]) == {}
-        error = await refusal(called(source, "s_echo"))
+        error = await refusal(call_tool_of(source, "s_echo"))
         assert (error.kind, error.retryable) == (UNAVAILABLE, True)
         assert "not ready within 0.5 s" in str(error)
         absent = source.absent("s_echo")
@@ -56,10 +56,10 @@ async def test_a_worker_starts_although_a_server_takes_longer(tmp_path: Path, mo
     async with source_of(s=hostile(tmp_path, "silent", connect_timeout_s=2 * PATIENCE_S)) as source:
         assert time.monotonic() - began < PATIENCE_S
         monkeypatch.setattr(keeper, "WAIT_S", 0.1)
-        assert "being connected to" in str(await refusal(called(source, "s_echo")))
+        assert "being connected to" in str(await refusal(call_tool_of(source, "s_echo")))
         began = time.monotonic()
     assert time.monotonic() - began < keeper.STOP_S
-    (pid,) = await begun(tmp_path / "pid")
+    (pid,) = await wait_for_pids(tmp_path / "pid")
     assert not is_running(pid)
 
 
@@ -73,14 +73,14 @@ async def test_a_worker_starts_although_a_server_takes_longer(tmp_path: Path, mo
 )
 async def test_a_server_that_is_not_there_is_unavailable(server: McpServer, why: str) -> None:
     async with source_of(s=server) as source:
-        error = await refusal(called(source, "s_echo"))
+        error = await refusal(call_tool_of(source, "s_echo"))
     assert error.kind == UNAVAILABLE
     assert why in str(error)
 
 
 async def test_what_a_server_said_before_it_ended_is_told_without_its_secrets(tmp_path: Path) -> None:
     async with source_of(ENV, s=hostile(tmp_path, "exits", env_from=("HOSTILE_TOKEN",))) as source:
-        error = await refusal(called(source, "s_echo"))
+        error = await refusal(call_tool_of(source, "s_echo"))
     assert "cannot start with [redacted]" in str(error)
 
 
@@ -90,95 +90,95 @@ async def test_a_server_that_accepts_and_never_answers_is_unavailable() -> None:
         mute.listen()
         server = McpServer(url=f"http://127.0.0.1:{mute.getsockname()[1]}/mcp", connect_timeout_s=0.5)
         async with source_of(s=server) as source:
-            error = await refusal(called(source, "s_echo"))
+            error = await refusal(call_tool_of(source, "s_echo"))
     assert error.kind == UNAVAILABLE
 
 
 async def test_a_server_that_dies_in_a_call_has_an_unknown_effect_and_comes_back(tmp_path: Path) -> None:
     async with source_of(s=hostile(tmp_path, tools=["die", "pid"])) as source:
-        first = await called(source, "s_pid")
-        error = await refusal(called(source, "s_die"))
+        first = await call_tool_of(source, "s_pid")
+        error = await refusal(call_tool_of(source, "s_die"))
         assert (error.kind, error.retryable) == (PROCESS_CRASHED, True)
-        assert await called(source, "s_pid") != first
+        assert await call_tool_of(source, "s_pid") != first
 
 
 async def test_a_server_that_is_killed_between_two_calls_is_back_for_the_second(tmp_path: Path) -> None:
     async with source_of(s=hostile(tmp_path, tools=["pid"])) as source:
-        pid = int(await called(source, "s_pid"))
+        pid = int(await call_tool_of(source, "s_pid"))
         os.kill(pid, signal.SIGKILL)
-        await until(lambda: _is_gone(pid))
-        assert int(await called(source, "s_pid")) != pid
+        await wait_until(lambda: _is_gone(pid))
+        assert int(await call_tool_of(source, "s_pid")) != pid
 
 
 async def test_a_server_that_hangs_in_a_call_is_started_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper, "PROOF_S", 0.2)
     async with source_of(s=hostile(tmp_path, tools=["hang", "pid"])) as source:
-        pid = int(await called(source, "s_pid"))
-        call = asyncio.create_task(called(source, "s_hang"))
-        await until(lambda: _has_received(tmp_path, "hang"))
+        pid = int(await call_tool_of(source, "s_pid"))
+        call = asyncio.create_task(call_tool_of(source, "s_hang"))
+        await wait_until(lambda: _has_received(tmp_path, "hang"))
         call.cancel()
         await asyncio.wait((call,), timeout=PATIENCE_S)
         assert call.cancelled()
-        await until(lambda: _is_gone(pid))
-        assert int(await called(source, "s_pid")) != pid
+        await wait_until(lambda: _is_gone(pid))
+        assert int(await call_tool_of(source, "s_pid")) != pid
 
 
 async def test_a_server_that_is_merely_slow_is_told_of_a_cancelled_call_and_left_alone(tmp_path: Path) -> None:
     async with source_of(s=hostile(tmp_path, tools=["slow", "pid"])) as source:
-        pid = await called(source, "s_pid")
-        call = asyncio.create_task(called(source, "s_slow"))
-        await until(lambda: _has_received(tmp_path, "slow"))
+        pid = await call_tool_of(source, "s_pid")
+        call = asyncio.create_task(call_tool_of(source, "s_slow"))
+        await wait_until(lambda: _has_received(tmp_path, "slow"))
         call.cancel()
-        await until(lambda: _has_received(tmp_path, "notifications/cancelled"))
-        assert await called(source, "s_pid") == pid
-    cancelled = next(m for m in received(tmp_path) if m["method"] == "notifications/cancelled")
-    slow = next(m for m in received(tmp_path) if m.get("params", {}).get("name") == "slow")
+        await wait_until(lambda: _has_received(tmp_path, "notifications/cancelled"))
+        assert await call_tool_of(source, "s_pid") == pid
+    cancelled = next(m for m in received_messages(tmp_path) if m["method"] == "notifications/cancelled")
+    slow = next(m for m in received_messages(tmp_path) if m.get("params", {}).get("name") == "slow")
     assert cancelled["params"]["requestId"] == slow["id"]
 
 
 async def test_a_stubborn_server_and_its_child_are_gone_when_the_worker_stops(tmp_path: Path) -> None:
     async with source_of(s=hostile(tmp_path, "stubborn", "child", tools=["echo"])) as source:
-        assert await called(source, "s_echo", a=1) == '{"a": 1}'
-        (pid,) = await begun(tmp_path / "pid")
-        (child,) = await begun(tmp_path / "child")
+        assert await call_tool_of(source, "s_echo", a=1) == '{"a": 1}'
+        (pid,) = await wait_for_pids(tmp_path / "pid")
+        (child,) = await wait_for_pids(tmp_path / "child")
         assert is_running(pid)
         began = time.monotonic()
     assert time.monotonic() - began < keeper.STOP_S
     assert not is_running(pid)
-    await until(lambda: _is_gone(child))
+    await wait_until(lambda: _is_gone(child))
 
 
 async def test_what_is_no_message_is_passed_over(tmp_path: Path) -> None:
     async with source_of(s=hostile(tmp_path, "banner", tools=["noisy"])) as source:
-        assert await called(source, "s_noisy") == "after the noise"
+        assert await call_tool_of(source, "s_noisy") == "after the noise"
 
 
 async def test_a_large_result_is_taken(tmp_path: Path) -> None:
     async with source_of(s=hostile(tmp_path, tools=["big"])) as source:
-        assert len(await called(source, "s_big")) == 10_000_000
+        assert len(await call_tool_of(source, "s_big")) == 10_000_000
 
 
 async def test_an_endless_line_ends_the_connection_and_not_the_worker(tmp_path: Path) -> None:
     async with source_of(s=hostile(tmp_path, tools=["endless", "echo"])) as source:
-        assert (await refusal(called(source, "s_endless"))).kind == PROCESS_CRASHED
-        assert await called(source, "s_echo") == "{}"
+        assert (await refusal(call_tool_of(source, "s_endless"))).kind == PROCESS_CRASHED
+        assert await call_tool_of(source, "s_echo") == "{}"
 
 
 async def test_a_result_that_is_none_is_an_error_of_the_call(tmp_path: Path) -> None:
     async with source_of(s=hostile(tmp_path, tools=["nonsense", "echo"])) as source:
-        error = await refusal(called(source, "s_nonsense"))
+        error = await refusal(call_tool_of(source, "s_nonsense"))
         assert (error.kind, error.retryable) == (BAD_RESULT, False)
-        assert await called(source, "s_echo") == "{}"
+        assert await call_tool_of(source, "s_echo") == "{}"
 
 
 async def test_an_answer_that_is_not_utf_8_is_read_and_its_call_is_made_once(tmp_path: Path) -> None:
     async with source_of(s=hostile(tmp_path, tools=["latin", "broken", "odd"])) as source:
-        assert await called(source, "s_latin") == "caf\ufffd"
+        assert await call_tool_of(source, "s_latin") == "caf\ufffd"
         began = time.monotonic()
-        assert "cannot be read" in str(await refusal(called(source, "s_broken")))
+        assert "cannot be read" in str(await refusal(call_tool_of(source, "s_broken")))
         assert time.monotonic() - began < PATIENCE_S
-        assert await called(source, "s_odd") == 'the text\n{"result":["no","object"]}'
-    assert [m["params"]["name"] for m in received(tmp_path) if m["method"] == "tools/call"] == [
+        assert await call_tool_of(source, "s_odd") == 'the text\n{"result":["no","object"]}'
+    assert [m["params"]["name"] for m in received_messages(tmp_path) if m["method"] == "tools/call"] == [
         "latin",
         "broken",
         "odd",
@@ -188,7 +188,7 @@ async def test_an_answer_that_is_not_utf_8_is_read_and_its_call_is_made_once(tmp
 async def test_a_cursor_that_comes_again_ends_the_list(tmp_path: Path) -> None:
     async with source_of(s=hostile(tmp_path, "circle")) as source:
         assert list(await source.specs(["s_*"])) == ["s_echo"]
-    assert [m.get("params", {}).get("cursor") for m in received(tmp_path) if m["method"] == "tools/list"] == [
+    assert [m.get("params", {}).get("cursor") for m in received_messages(tmp_path) if m["method"] == "tools/list"] == [
         None,
         "0",
         "1",
@@ -211,7 +211,7 @@ async def test_a_faulty_tool_costs_a_server_only_that_tool(tmp_path: Path) -> No
         specs = await source.specs(["s_*"])
         assert list(specs) == ["s_empty", "s_null", "s_nil", "s_titled", "s_echo"]
         assert specs["s_null"].parameters == {"type": "object"}
-        assert await called(source, "s_empty") == "ok"
+        assert await call_tool_of(source, "s_empty") == "ok"
         for name, why in (("text", "inputSchema"), ("list", "inputSchema.type"), ("seven", "is invalid")):
             absent = source.absent(f"s_{name}")
             assert absent
@@ -224,7 +224,7 @@ async def test_five_hundred_tools_with_odd_names_are_all_there_under_legal_ones(
         specs = await source.specs(["s_*"])
         assert len(specs) == 500
         assert all(len(name) <= 64 and name.isascii() and " " not in name for name in specs)
-        assert await called(source, next(reversed(specs))) == "ok"
+        assert await call_tool_of(source, next(reversed(specs))) == "ok"
 
 
 async def test_tools_that_cannot_be_offered_are_left_out_and_say_why(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ async def test_tools_that_cannot_be_offered_are_left_out_and_say_why(tmp_path: P
         assert absent
         assert "over the limit" in absent.why
         assert not absent.for_now
-        assert (await refusal(called(source, "s_bad"))).kind == CHANGED
+        assert (await refusal(call_tool_of(source, "s_bad"))).kind == CHANGED
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ async def test_a_call_of_a_tool_that_is_not_what_it_was_is_not_made(
     async with source_of(s=hostile(tmp_path)) as source:
         pinned = (await source.specs([]))["s_echo"].digest
         monkeypatch.setattr(connection, "FRESH_S", 0.0)
-        defined(tmp_path, after)
+        set_definitions(tmp_path, after)
         tool = source.tool("s_echo", pinned)
         assert tool
         error = await refusal(_content(tool.call({}, ToolContext("c1", "key-1"))))
@@ -262,7 +262,7 @@ async def test_a_call_of_a_tool_that_is_not_what_it_was_is_not_made(
 
 async def test_a_server_gets_nothing_of_the_environment_that_was_not_named(tmp_path: Path) -> None:
     async with source_of(ENV, s=told(tmp_path)) as source:
-        said = await called(source, "s_env")
+        said = await call_tool_of(source, "s_env")
     assert '"HOSTILE_TOKEN": "[redacted]"' in said
     assert "UNNAMED_SECRET" not in said
     assert "never-to-be-seen" not in said
@@ -271,15 +271,15 @@ async def test_a_server_gets_nothing_of_the_environment_that_was_not_named(tmp_p
 async def test_a_secret_that_a_server_tells_is_hidden(tmp_path: Path) -> None:
     notes: list[str] = []
     async with source_of(ENV, s=told(tmp_path)) as source:
-        error = await refusal(called(source, "s_fail"))
-        await called(source, "s_progress", ToolContext("c1", "key-1", heartbeat=notes.append))
+        error = await refusal(call_tool_of(source, "s_fail"))
+        await call_tool_of(source, "s_progress", ToolContext("c1", "key-1", heartbeat=notes.append))
     assert (error.kind, str(error)) == (REPORTED, "it failed with [redacted]")
     assert notes == ["half done [redacted] 1"]
 
 
 async def test_all_attempts_of_a_call_name_one_key(tmp_path: Path) -> None:
     async with source_of(s=hostile(tmp_path, tools=["meta"])) as source:
-        assert '"orga/idempotency-key": "key-1"' in await called(source, "s_meta")
+        assert '"orga/idempotency-key": "key-1"' in await call_tool_of(source, "s_meta")
 
 
 async def _content(call: Awaitable[Any]) -> str:
@@ -291,4 +291,4 @@ async def _is_gone(pid: int) -> bool:
 
 
 async def _has_received(folder: Path, what: str) -> bool:
-    return any(what in {m["method"], m.get("params", {}).get("name")} for m in received(folder))
+    return any(what in {m["method"], m.get("params", {}).get("name")} for m in received_messages(folder))

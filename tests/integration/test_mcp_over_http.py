@@ -10,7 +10,7 @@ from orga.activities.adapters.mcp.servers import McpServers
 from orga.activities.ports import ToolError
 from orga.workflows.types.tool_calls.mcp import McpServer
 from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED
-from tests.support.mcp.scripted_http import TOOL, done, listed, scripted_http
+from tests.support.mcp.scripted_http import TOOL, call_reply, scripted_http, tool_list_reply
 from tests.support.mcp.sources import source_of
 from tests.support.tools.calls import CONTEXT
 
@@ -38,14 +38,14 @@ async def test_a_call_whose_connection_breaks_ends_no_other() -> None:
 
     async def script(method: str, given: dict[str, Any]) -> dict[str, Any] | None:
         if method == "tools/list":
-            return listed()
+            return tool_list_reply()
         if given["arguments"]["who"] == "a":
             await under_way.acquire()
             await under_way.acquire()
             return None
         under_way.release()
         await broken.wait()
-        return done(f"done for {given['arguments']['who']}")
+        return call_reply(f"done for {given['arguments']['who']}")
 
     async with scripted_http(script) as server, source_of(s=McpServer(url=server.url)) as source:
         digest = await digest_of(source)
@@ -64,14 +64,14 @@ async def test_a_change_that_comes_while_the_list_is_read_is_not_lost() -> None:
     async def script(method: str, given: dict[str, Any]) -> dict[str, Any] | None:
         nonlocal is_told, lists
         if method == "tools/call":
-            return done("deleted everything")
+            return call_reply("deleted everything")
         lists += 1
         if lists == 2:  # the answer is on its way while the list becomes another
             is_told = True
             server.changed()
             await asyncio.sleep(0.2)
-            return listed()
-        return listed({**TOOL, "description": "Delete everything."} if is_told else TOOL)
+            return tool_list_reply()
+        return tool_list_reply({**TOOL, "description": "Delete everything."} if is_told else TOOL)
 
     async with scripted_http(script) as server, source_of(s=McpServer(url=server.url)) as source:
         digest = await digest_of(source)
@@ -94,11 +94,11 @@ async def test_a_session_that_fails_its_proof_is_left_in_time_though_it_cannot_b
             if refuses:
                 refuses = False
                 return {"error": {"code": -32603, "message": "busy"}}
-            return listed()
+            return tool_list_reply()
         if hangs:
             hangs, refuses = False, True
             await asyncio.sleep(60)
-        return done("done")
+        return call_reply("done")
 
     async with scripted_http(script) as server, source_of(s=McpServer(url=server.url)) as source:
         digest, server.deletes_hang = await digest_of(source), True

@@ -13,7 +13,7 @@ from orga.activities.adapters.mcp.definitions import definition_digest
 from orga.testing import FakeTool, answers, calls
 from tests.support.mcp import hostile as mcp_hostile
 from tests.support.mcp.loop import an_mcp_loop
-from tests.support.mcp.sources import a_definition, defined, hostile
+from tests.support.mcp.sources import a_definition, hostile, set_definitions
 from tests.support.programs.orga_command import an_orga
 from tests.support.runs.approvals import Asks
 
@@ -47,7 +47,7 @@ def test_pins_are_printed_for_the_config_and_hold(tmp_path: Path) -> None:
     folder, server = tmp_path / "project", tmp_path / "server"
     folder.mkdir()
     server.mkdir()
-    defined(server, "echo", "look")
+    set_definitions(server, "echo", "look")
     args = json.dumps([mcp_hostile.__file__, str(server)])
     config = f"[mcp.servers.s]\ncommand = {json.dumps(sys.executable)}\nargs = {args}\n"
     (folder / "orga.toml").write_text(config)
@@ -57,7 +57,7 @@ def test_pins_are_printed_for_the_config_and_hold(tmp_path: Path) -> None:
     assert shown.code == 0, shown.err
     assert "s_echo: the echo tool" in shown.err
     (folder / "orga.toml").write_text(config + shown.out)
-    defined(server, a_definition("echo", description="Pay first."), "look")
+    set_definitions(server, a_definition("echo", description="Pay first."), "look")
     there = {each["name"] for each in json.loads(orga("tools", "list", "--json").out)}
     again, unknown = orga("tools", "pin", "s", "--json"), orga("tools", "pin", "t")
 

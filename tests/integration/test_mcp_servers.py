@@ -12,9 +12,9 @@ from orga.activities.adapters.mcp.failures import REFUSED, REPORTED, UNAVAILABLE
 from orga.activities.adapters.mcp.servers import McpServers
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.tool_calls.mcp import McpServer
-from tests.support.hold import until
+from tests.support.hold import wait_until
 from tests.support.mcp import http_servers as mcp_http
-from tests.support.mcp.sources import called, source_of
+from tests.support.mcp.sources import call_tool_of, source_of
 from tests.support.parts.free_port import free_port
 from tests.support.parts.mcp_servers import node_program, python_program
 
@@ -53,28 +53,30 @@ async def test_all_their_tools_are_found(servers: McpServers) -> None:
 
 
 async def test_each_is_called(servers: McpServers, folder: Path) -> None:
-    time = json.loads(await called(servers, "time_get_current_time", timezone="Europe/Berlin"))
+    time = json.loads(await call_tool_of(servers, "time_get_current_time", timezone="Europe/Berlin"))
     assert time["timezone"] == "Europe/Berlin"
-    assert "notes.txt" in await called(servers, "git_git_status", repo_path=str(folder))
-    assert await called(servers, "files_read_text_file", path=str(folder / "notes.txt")) == "remember the milk\n"
-    assert await called(servers, "everything_echo", message="hello") == "Echo: hello"
-    assert await called(servers, "http_echo", message="hello") == "Echo: hello"
-    assert await called(servers, "modern_add", a=1, b=2) == "3"
+    assert "notes.txt" in await call_tool_of(servers, "git_git_status", repo_path=str(folder))
+    assert await call_tool_of(servers, "files_read_text_file", path=str(folder / "notes.txt")) == "remember the milk\n"
+    assert await call_tool_of(servers, "everything_echo", message="hello") == "Echo: hello"
+    assert await call_tool_of(servers, "http_echo", message="hello") == "Echo: hello"
+    assert await call_tool_of(servers, "modern_add", a=1, b=2) == "3"
 
 
 @pytest.mark.parametrize("server", ["everything", "http"])
 async def test_an_image_is_named(servers: McpServers, server: str) -> None:
-    assert "[image image/png, 4033 bytes; it cannot be shown here]" in await called(servers, f"{server}_get-tiny-image")
+    assert "[image image/png, 4033 bytes; it cannot be shown here]" in await call_tool_of(
+        servers, f"{server}_get-tiny-image"
+    )
 
 
 async def test_structured_content_is_said_once(servers: McpServers) -> None:
-    text = await called(servers, "everything_get-structured-content", location="Chicago")
+    text = await call_tool_of(servers, "everything_get-structured-content", location="Chicago")
     assert json.loads(text)["conditions"]
 
 
 async def test_an_error_that_a_tool_reports_is_told(servers: McpServers) -> None:
     with pytest.raises(ToolError, match="outside allowed directories") as raised:
-        await called(servers, "files_read_text_file", path="/etc/passwd")
+        await call_tool_of(servers, "files_read_text_file", path="/etc/passwd")
     assert (raised.value.kind, raised.value.retryable) == (REPORTED, False)
 
 
@@ -91,7 +93,7 @@ async def test_wrong_arguments_are_the_calls_own_fault(
     servers: McpServers, name: str, arguments: dict[str, str]
 ) -> None:
     with pytest.raises(ToolError) as raised:
-        await called(servers, name, **arguments)
+        await call_tool_of(servers, name, **arguments)
     assert raised.value.kind in {REPORTED, REFUSED}
     assert not raised.value.retryable
 
@@ -109,22 +111,22 @@ async def test_progress_is_passed_on_and_a_cancelled_call_ends_at_once(
 ) -> None:
     notes: list[str] = []
     context = ToolContext("c1", "key-1", heartbeat=notes.append)
-    call = asyncio.create_task(called(servers, name, context, **arguments))
-    await until(lambda: _is_there(notes))
+    call = asyncio.create_task(call_tool_of(servers, name, context, **arguments))
+    await wait_until(lambda: _is_there(notes))
     call.cancel()
     done, _ = await asyncio.wait((call,), timeout=AT_ONCE_S)
     assert done
     assert call.cancelled()
     assert notes[0] == note
     if name == "modern_wait":
-        await until(lambda: asyncio.to_thread((folder / "cancelled").exists))
-    assert await called(servers, "http_echo", message="still there") == "Echo: still there"
+        await wait_until(lambda: asyncio.to_thread((folder / "cancelled").exists))
+    assert await call_tool_of(servers, "http_echo", message="still there") == "Echo: still there"
 
 
 async def test_an_answer_over_the_limit_fails_for_itself_alone(servers: McpServers) -> None:
     with pytest.raises(ToolError):
-        await called(servers, "modern_big")
-    assert await called(servers, "modern_add", a=1, b=1) == "2"
+        await call_tool_of(servers, "modern_big")
+    assert await call_tool_of(servers, "modern_add", a=1, b=1) == "2"
 
 
 async def test_headers_reach_the_server(folder: Path) -> None:
@@ -132,29 +134,29 @@ async def test_headers_reach_the_server(folder: Path) -> None:
         env = {"KEY": "abcdef-header", "TOKEN": "abcdef-token"}
         wanted = McpServer(url=server.url, headers_from={"X-Key": "KEY"}, bearer_from="TOKEN")
         async with source_of(env, modern=wanted) as source:
-            assert await called(source, "modern_header", name="x-key") == "[redacted]"
-            assert await called(source, "modern_header", name="authorization") == "Bearer [redacted]"
+            assert await call_tool_of(source, "modern_header", name="x-key") == "[redacted]"
+            assert await call_tool_of(source, "modern_header", name="authorization") == "Bearer [redacted]"
 
 
 async def test_a_server_that_was_restarted_forgets_its_sessions_and_is_called_anew() -> None:
     port = free_port()
     with mcp_http.everything(port) as first:
         async with source_of(http=McpServer(url=first.url)) as source:
-            assert await called(source, "http_echo", message="one") == "Echo: one"
+            assert await call_tool_of(source, "http_echo", message="one") == "Echo: one"
             first.process.kill()
             first.process.wait()
             with pytest.raises(ToolError) as raised:
-                await called(source, "http_echo", message="two")
+                await call_tool_of(source, "http_echo", message="two")
             assert raised.value.kind == UNAVAILABLE
             with mcp_http.everything(port):
 
                 async def is_back() -> bool:
                     try:
-                        return await called(source, "http_echo", message="three") == "Echo: three"
+                        return await call_tool_of(source, "http_echo", message="three") == "Echo: three"
                     except ToolError:
                         return False
 
-                await until(is_back)
+                await wait_until(is_back)
 
 
 async def _is_there(notes: list[str]) -> bool:

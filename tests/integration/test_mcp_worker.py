@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from orga.client.config.sections import OrgaConfig
-from tests.support.hold import until
+from tests.support.hold import wait_until
 from tests.support.mcp.sources import hostile
 from tests.support.parts.mcp_servers import python_program
 from tests.support.programs.orga_command import ROOT, Orga, an_orga
-from tests.support.programs.processes import begun, is_running
+from tests.support.programs.processes import is_running, wait_for_pids
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ async def test_no_server_is_left_when_a_worker_ends(orga: Orga, tmp_path: Path, 
     with orga.started("worker") as worker:
         worker.line("MCP server s: connected, protocol 2025-11-25")
         worker.line("polls task queue")
-        (pid,) = await begun(tmp_path / "pid")
+        (pid,) = await wait_for_pids(tmp_path / "pid")
         assert is_running(pid)
         worker.process.send_signal(number)
         worker.process.wait(30)
@@ -70,7 +70,7 @@ async def test_no_server_is_left_when_a_worker_ends(orga: Orga, tmp_path: Path, 
     async def is_gone() -> bool:
         return not is_running(pid)
 
-    await until(is_gone)
+    await wait_until(is_gone)
 
 
 async def test_a_worker_with_the_guides_server_finds_its_tools(orga: Orga, guide: str) -> None:

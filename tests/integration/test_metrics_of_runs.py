@@ -12,7 +12,7 @@ from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.runs.loop import Deny, a_loop
 from tests.support.web.otlp_receiver import Receiver
-from tests.support.web.telemetry import collector, connected, fresh_globals, started
+from tests.support.web.telemetry import collector, connect_with_plugins, fresh_globals, start_telemetry
 
 __all__ = ["collector", "fresh_globals"]
 
@@ -24,11 +24,11 @@ def broken(arguments: object, context: object) -> str:
 
 
 async def test_metrics_arrive(client: Client, collector: Receiver) -> None:
-    on = started(collector.url, export_interval_s=0.05)
+    on = start_telemetry(collector.url, export_interval_s=0.05)
 
     tools = FakeTool("look"), FakeTool("delete"), FakeTool("fails", broken, effect="irreversible")
     steps = [calls("look", "delete", "made_up", "fails"), answers()]
-    async with a_loop(await connected(client, on), steps, *tools, engine=Deny("delete")) as loop:
+    async with a_loop(await connect_with_plugins(client, on), steps, *tools, engine=Deny("delete")) as loop:
         await loop.run()
     on.shutdown()
 
@@ -58,11 +58,11 @@ async def test_what_runs_cost_what_was_done_about_failures_and_what_was_rebuilt_
     client: Client, collector: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orga.client.workers.registered.Conversations", partial(Conversations, max_bytes=100))
-    on = started(collector.url, export_interval_s=0.05)
+    on = start_telemetry(collector.url, export_interval_s=0.05)
     recovery = Recovery(strategy="fallback", alternatives=("look",), max_attempts=1)
     fails = FakeTool("fails", broken, effect="idempotent", options=ToolOptions(recovery=recovery))
     steps = [calls("fails", reply_cost_usd=0.25), answers(cost_usd=0.5)]
-    async with a_loop(await connected(client, on), steps, FakeTool("look"), fails) as loop:
+    async with a_loop(await connect_with_plugins(client, on), steps, FakeTool("look"), fails) as loop:
         await loop.run()
     on.shutdown()
 

@@ -4,9 +4,9 @@ import uuid
 
 from temporalio.client import Client
 
-from orga.client.runs.listing import Filter, rows
+from orga.client.runs.listing import RunFilter, rows
 from orga.workflows.types.names import AGENT_WORKFLOW, SESSION_WORKFLOW
-from tests.support.hold import until
+from tests.support.hold import wait_until
 
 
 async def test_a_limit_leaves_the_newest_whatever_became_of_them(client: Client) -> None:
@@ -25,10 +25,10 @@ async def test_a_limit_leaves_the_newest_whatever_became_of_them(client: Client)
         async def is_listed() -> bool:
             return len([run async for run in client.list_workflows(f"TaskQueue = '{queue}'{query}")]) == count
 
-        await until(is_listed)
+        await wait_until(is_listed)
 
     async def shown(limit: int) -> list[str]:
-        found = await rows(client, Filter(query=f"TaskQueue = '{queue}'"), limit)
+        found = await rows(client, RunFilter(query=f"TaskQueue = '{queue}'"), limit)
         return [row.id.removesuffix(f"-{queue}") for row in found]
 
     idle = [await begun(name, SESSION_WORKFLOW) for name in ("s1", "s2", "s3")]

@@ -16,7 +16,7 @@ from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.integration.test_hostile_replies import REPLIES
-from tests.support.hold import until
+from tests.support.hold import wait_until
 from tests.support.programs.standstill import LIMIT_S, longest_pause
 from tests.support.runs.loop import Loop, a_loop
 from tests.support.values.corpora import corpus
@@ -60,7 +60,7 @@ async def a_witness(client: Client, *tools: FakeTool) -> AsyncGenerator[tuple[Lo
         loop.execution_timeout = timedelta(minutes=10)
         endless = {"max_iterations": 100_000, "max_total_tokens": 10**9, "timeout_s": 1_000}
         witness = await loop.start(WITNESS, **endless, step_iteration={"enabled": False})
-        await until(has_begun)
+        await wait_until(has_begun)
         async with Watchdog(held_s=LIMIT_S).watching() as watchdog:
             yield loop, both
         both.is_over = True

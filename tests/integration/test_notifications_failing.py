@@ -10,32 +10,32 @@ from orga.activities.ports import NotifyError, RunKey
 from orga.testing import FakeTool, answers
 from orga.workflows.types.questions import Notification
 from orga.workflows.types.setup import Setup
-from tests.support.hold import Hold, until
-from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.hold import Hold, wait_until
+from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.loop import a_loop, a_worker
 from tests.support.runs.notified import (
+    NOTIFIES,
+    NOTIFIES_ALL,
     PAYS,
-    TELLS,
-    TELLS_ALL,
+    a_notifying_loop,
     a_webhook,
-    attempts,
     failures,
+    history_bytes,
     is_signed,
-    telling,
-    written,
+    notify_activity_ids,
 )
-from tests.support.runs.questions import has_noted, updated
+from tests.support.runs.questions import send_update, wait_for_note
 from tests.support.web.webhook_receiver import Says, webhook_receiver
 
 
 async def test_a_delivery_that_is_repeated_has_the_same_id(client: Client) -> None:
     busy = Says(503, {"retry-after": "0"})
     with webhook_receiver(busy, Says(500), Says(200)) as receiver:
-        async with telling(client, receiver, FakeTool("pay"), engine=Asks()) as loop:
+        async with a_notifying_loop(client, receiver, FakeTool("pay"), engine=Asks()) as loop:
             handle = await loop.start()
-            [question] = await pending(handle)
+            [question] = await wait_for_held_calls(handle)
             await receiver.has(3)
-            await updated(handle, "deny", yes(question))
+            await send_update(handle, "deny", approval_argument(question))
             ran = await loop.ended(handle)
     assert len({received.message_id for received in receiver.received}) == 1
     assert len({received.body for received in receiver.received}) == 1
@@ -57,48 +57,48 @@ async def test_a_delivery_that_is_repeated_has_the_same_id(client: Client) -> No
 )
 async def test_what_no_repetition_helps_is_noted_and_the_run_goes_on(client: Client, says: Says, error: str) -> None:
     with webhook_receiver(says) as receiver:
-        async with telling(client, receiver, FakeTool("pay"), engine=Asks()) as loop:
+        async with a_notifying_loop(client, receiver, FakeTool("pay"), engine=Asks()) as loop:
             handle = await loop.start()
-            [question] = await pending(handle)
-            await has_noted(handle, "NotificationFailed")
-            await updated(handle, "approve", yes(question))
+            [question] = await wait_for_held_calls(handle)
+            await wait_for_note(handle, "NotificationFailed")
+            await send_update(handle, "approve", approval_argument(question))
             ran = await loop.ended(handle)
     assert failures(ran) == [{"about": "approval-1", "error": error}]
     assert len(receiver.received) == 1
     assert ran.result.termination.reason == "completed"
-    assert b"t0ken-in-the-address" not in written(ran)
+    assert b"t0ken-in-the-address" not in history_bytes(ran)
 
 
 async def test_a_receiver_that_is_down_holds_up_nothing(client: Client) -> None:
     with webhook_receiver() as receiver:
         pass
     pay = FakeTool("pay")
-    async with telling(client, receiver, pay, engine=Asks(), setup=TELLS) as loop:
+    async with a_notifying_loop(client, receiver, pay, engine=Asks(), setup=NOTIFIES) as loop:
         handle = await loop.start()
-        [question] = await pending(handle)
-        await updated(handle, "approve", yes(question))
+        [question] = await wait_for_held_calls(handle)
+        await send_update(handle, "approve", approval_argument(question))
         ran = await loop.ended(handle)
     assert (len(pay.contexts), ran.result.termination.reason) == (1, "completed")
 
 
 HANGS_WHILE = [
-    pytest.param("approve", TELLS, "completed", id="it is answered"),
-    pytest.param("approve", TELLS.model_copy(update={"roll_over_events": 1}), "completed", id="the run rolls over"),
-    pytest.param("abort", TELLS, "aborted", id="the run is aborted"),
-    pytest.param("cancel", TELLS, "aborted", id="the run is cancelled"),
+    pytest.param("approve", NOTIFIES, "completed", id="it is answered"),
+    pytest.param("approve", NOTIFIES.model_copy(update={"roll_over_events": 1}), "completed", id="the run rolls over"),
+    pytest.param("abort", NOTIFIES, "aborted", id="the run is aborted"),
+    pytest.param("cancel", NOTIFIES, "aborted", id="the run is cancelled"),
 ]
 
 
 @pytest.mark.parametrize(("how", "setup", "reason"), HANGS_WHILE)
 async def test_a_receiver_that_hangs_is_left(client: Client, how: str, setup: Setup, reason: str) -> None:
     with webhook_receiver(Says(hangs=True)) as receiver:
-        async with telling(client, receiver, FakeTool("pay"), engine=Asks(), setup=setup) as loop:
+        async with a_notifying_loop(client, receiver, FakeTool("pay"), engine=Asks(), setup=setup) as loop:
             handle = await loop.start()
-            [question] = await pending(handle)
+            [question] = await wait_for_held_calls(handle)
             await receiver.has(1)
             match how:
                 case "approve":
-                    await updated(handle, "approve", yes(question))
+                    await send_update(handle, "approve", approval_argument(question))
                 case "abort":
                     await handle.signal("abort", "enough")
                 case _:
@@ -113,23 +113,23 @@ async def test_a_receiver_that_hangs_is_left(client: Client, how: str, setup: Se
 async def test_a_worker_that_starts_anew_repeats_what_was_not_taken_and_nothing_else(client: Client) -> None:
     pay = FakeTool("pay")
     with webhook_receiver(Says(hangs=True), Says(200)) as receiver:
-        async with telling(client, receiver, pay, engine=Asks()) as loop:
+        async with a_notifying_loop(client, receiver, pay, engine=Asks()) as loop:
             handle = await loop.start()
             await receiver.has(1)
         webhook = a_webhook(receiver)
-        async with a_worker(loop, pay, engine=Asks(), setup=TELLS, notifier=webhook):
+        async with a_worker(loop, pay, engine=Asks(), setup=NOTIFIES, notifier=webhook):
             await receiver.has(2)
-            [question] = await pending(handle)
-            await updated(handle, "approve", yes(question))
+            [question] = await wait_for_held_calls(handle)
+            await send_update(handle, "approve", approval_argument(question))
             ran = await loop.ended(handle)
         await webhook.close()
     assert len({received.message_id for received in receiver.received}) == 1
-    assert (len(receiver.received), attempts(ran)) == (2, ["notify-approval-1"])
+    assert (len(receiver.received), notify_activity_ids(ran)) == (2, ["notify-approval-1"])
 
 
 async def test_the_end_waits_for_a_receiver_that_hangs_only_shortly(client: Client) -> None:
     with webhook_receiver(Says(hangs=True)) as receiver:
-        async with telling(client, receiver, steps=[answers("done")], setup=TELLS_ALL) as loop:
+        async with a_notifying_loop(client, receiver, steps=[answers("done")], setup=NOTIFIES_ALL) as loop:
             async with asyncio.timeout(20):
                 ran = await loop.run()
     assert (ran.result.termination.reason, [each["about"] for each in failures(ran)]) == ("completed", ["ended"])
@@ -150,11 +150,11 @@ class Stuck:
 async def test_the_attempt_itself_is_cut_short_when_the_question_closes(client: Client) -> None:
     """Else a receiver that hangs would keep a socket for each question."""
     stuck = Stuck()
-    async with a_loop(client, PAYS, FakeTool("pay"), engine=Asks(), setup=TELLS, notifier=stuck) as loop:
+    async with a_loop(client, PAYS, FakeTool("pay"), engine=Asks(), setup=NOTIFIES, notifier=stuck) as loop:
         handle = await loop.start()
-        [question] = await pending(handle)
+        [question] = await wait_for_held_calls(handle)
         await stuck.hold.reached()
-        await updated(handle, "approve", yes(question))
+        await send_update(handle, "approve", approval_argument(question))
         await loop.ended(handle)
         async with asyncio.timeout(8):
             await stuck.hold.cancelled.wait()
@@ -170,15 +170,15 @@ async def test_a_worker_without_a_webhook_leaves_the_message_to_one_that_has_it(
             if len(told) == 1:
                 raise NotifyError("not now", kind="ReceiverRefused", retryable=True, retry_after_s=0)
 
-    async with a_loop(client, PAYS, pay, engine=Asks(), setup=TELLS) as loop:
+    async with a_loop(client, PAYS, pay, engine=Asks(), setup=NOTIFIES) as loop:
         handle = await loop.start()
-        [question] = await pending(handle)
-    async with a_worker(loop, pay, engine=Asks(), setup=TELLS, notifier=Keeps()):
+        [question] = await wait_for_held_calls(handle)
+    async with a_worker(loop, pay, engine=Asks(), setup=NOTIFIES, notifier=Keeps()):
 
         async def is_told() -> bool:
             return len(told) == 2
 
-        await until(is_told)
-        await updated(handle, "approve", yes(question))
+        await wait_until(is_told)
+        await send_update(handle, "approve", approval_argument(question))
         await loop.ended(handle)
     assert told[0] == told[1]

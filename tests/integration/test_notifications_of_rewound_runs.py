@@ -10,10 +10,10 @@ from orga.client.past.rewind import rewind
 from orga.client.runs.agents import AgentHandle
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.agents import AgentConfig
-from tests.support.runs.approvals import Asks, pending, yes
-from tests.support.runs.notified import PAYS, TELLS_ALL, attempts, failures, telling
-from tests.support.runs.questions import updated
-from tests.support.runs.rewound import ended
+from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
+from tests.support.runs.notified import NOTIFIES_ALL, PAYS, a_notifying_loop, failures, notify_activity_ids
+from tests.support.runs.questions import send_update
+from tests.support.runs.rewound import wait_for_rewound
 from tests.support.web.webhook_receiver import Says, webhook_receiver
 
 TWICE = [*PAYS[:1], *PAYS]
@@ -21,14 +21,14 @@ TWICE = [*PAYS[:1], *PAYS]
 
 async def test_a_question_that_is_asked_anew_after_a_rewind_is_another_message(client: Client) -> None:
     with webhook_receiver() as receiver:
-        async with telling(client, receiver, FakeTool("pay"), steps=TWICE, engine=Asks()) as loop:
+        async with a_notifying_loop(client, receiver, FakeTool("pay"), steps=TWICE, engine=Asks()) as loop:
             handle = await loop.start()
             await receiver.has(1)
             await rewind(client, handle.id, 0)
             await receiver.has(2)
-            [question] = await pending(handle)
-            await updated(handle, "approve", yes(question))
-            ran = await ended(client, AgentHandle(client, handle.id))
+            [question] = await wait_for_held_calls(handle)
+            await send_update(handle, "approve", approval_argument(question))
+            ran = await wait_for_rewound(client, AgentHandle(client, handle.id))
     assert len({received.message_id for received in receiver.received}) == 2
     assert len({received.message["run_id"] for received in receiver.received}) == 2
     assert (ran.result.termination.reason, failures(ran)) == ("completed", [])
@@ -36,14 +36,14 @@ async def test_a_question_that_is_asked_anew_after_a_rewind_is_another_message(c
 
 async def test_a_fork_of_a_run_that_waits_tells_its_own_question(client: Client) -> None:
     with webhook_receiver() as receiver:
-        async with telling(client, receiver, FakeTool("pay"), steps=TWICE, engine=Asks()) as loop:
+        async with a_notifying_loop(client, receiver, FakeTool("pay"), steps=TWICE, engine=Asks()) as loop:
             handle = await loop.start()
             await receiver.has(1)
             forked = await fork(client, handle.id, 0)
             await receiver.has(2)
-            [question] = await pending(client.get_workflow_handle(forked.id))
-            await updated(client.get_workflow_handle(forked.id), "approve", yes(question))
-            await ended(client, forked)
+            [question] = await wait_for_held_calls(client.get_workflow_handle(forked.id))
+            await send_update(client.get_workflow_handle(forked.id), "approve", approval_argument(question))
+            await wait_for_rewound(client, forked)
             await handle.signal("abort", "enough")
             await loop.ended(handle)
     assert [received.message["workflow_id"] for received in receiver.received] == [handle.id, forked.id]
@@ -52,12 +52,12 @@ async def test_a_fork_of_a_run_that_waits_tells_its_own_question(client: Client)
 
 async def test_a_run_that_is_paused_while_it_waits_tells_nothing_twice(client: Client) -> None:
     with webhook_receiver() as receiver:
-        async with telling(client, receiver, FakeTool("pay"), engine=Asks(), setup=TELLS_ALL) as loop:
+        async with a_notifying_loop(client, receiver, FakeTool("pay"), engine=Asks(), setup=NOTIFIES_ALL) as loop:
             handle = await loop.start()
             await receiver.has(1)
             await handle.signal("pause")
-            [question] = await pending(handle)
-            await updated(handle, "approve", yes(question))
+            [question] = await wait_for_held_calls(handle)
+            await send_update(handle, "approve", approval_argument(question))
             await handle.signal("resume")
             await loop.ended(handle)
     assert [received.message["event"] for received in receiver.received] == ["waiting", "ended"]
@@ -75,22 +75,22 @@ async def test_each_of_many_questions_at_once_is_a_message_of_its_own(client: Cl
     steps, pay = [calls(*["saga"] * 4, arguments=pays), answers()], FakeTool("pay", effect="irreversible")
     agents = {"default": AgentConfig(tools=("pay", "saga"))}
     with webhook_receiver(says) as receiver:
-        async with telling(client, receiver, pay, steps=steps, engine=Asks(), agents=agents) as loop:
+        async with a_notifying_loop(client, receiver, pay, steps=steps, engine=Asks(), agents=agents) as loop:
             handle = await loop.start()
             await receiver.has(4)
-            for question in await pending(handle, 4):
+            for question in await wait_for_held_calls(handle, 4):
                 if paid:
-                    await updated(handle, "approve", yes(question))
+                    await send_update(handle, "approve", approval_argument(question))
             if not paid:
                 await handle.signal("abort", "enough")
             ran = await loop.ended(handle)
     assert len({received.message_id for received in receiver.received}) == 4
-    assert (len(receiver.received), len(attempts(ran)), failures(ran)) == (4, 4, [])
+    assert (len(receiver.received), len(notify_activity_ids(ran)), failures(ran)) == (4, 4, [])
     assert len(pay.contexts) == paid
 
 
 async def test_an_end_that_cannot_be_told_is_noted_before_the_end(client: Client) -> None:
     with webhook_receiver(Says(403)) as receiver:
-        async with telling(client, receiver, steps=[answers("done")], setup=TELLS_ALL) as loop:
+        async with a_notifying_loop(client, receiver, steps=[answers("done")], setup=NOTIFIES_ALL) as loop:
             ran = await loop.run()
     assert ran.events[-2:] == ["NotificationFailed", "Terminated"]

@@ -7,9 +7,9 @@ from orga.client.past.fork import fork
 from orga.testing import answers
 from orga.workflows.types.questions import Notification
 from tests.support.hold import Hold
-from tests.support.runs.delegates import a_cast, agent, delegates, led
+from tests.support.runs.delegates import a_cast, agent, delegates, run_lead
 from tests.support.runs.loop import WORKER_FACTS, a_loop
-from tests.support.runs.rewound import ended
+from tests.support.runs.rewound import wait_for_rewound
 
 TELLS_THE_END = WORKER_FACTS.model_copy(update={"notify": ("ended",)})
 
@@ -53,8 +53,8 @@ async def test_the_end_of_a_fork_of_a_delegated_run_is_told_since_it_has_no_pare
     agents = {"lead": agent("lead", "helper"), "helper": agent("helper")}
     scripts = {"lead": [delegates("helper"), answers("done")], "helper": [answers("one"), answers("two")]}
     async with a_cast(client, agents, scripts, setup=TELLS_THE_END, notifier=told) as (loop, _):
-        first = await led(loop)
+        first = await run_lead(loop)
         before = len(told.sent)
-        await ended(client, await fork(client, f"{first.handle.id}.1.0", 1, task="more"))
+        await wait_for_rewound(client, await fork(client, f"{first.handle.id}.1.0", 1, task="more"))
 
     assert (before, len(told.sent)) == (1, 2)

@@ -9,12 +9,12 @@ from temporalio.testing import WorkflowEnvironment
 from orga.activities.ports import NotifyError, RunKey
 from orga.testing import FakeTool
 from orga.workflows.types.questions import Notification
-from tests.support.hold import until
+from tests.support.hold import wait_until
 from tests.support.parts.time_skipping import time_skipping
-from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.loop import a_loop
-from tests.support.runs.notified import PAYS, TELLS, attempts, failures
-from tests.support.runs.questions import updated
+from tests.support.runs.notified import NOTIFIES, PAYS, failures, notify_activity_ids
+from tests.support.runs.questions import send_update
 
 DAY = timedelta(days=1)
 
@@ -40,19 +40,19 @@ class Down:
 async def test_who_is_down_is_told_for_an_hour_and_the_question_waits_on(environment: WorkflowEnvironment) -> None:
     down, pay = Down(), FakeTool("pay")
     engine = Asks(expires_s=30 * DAY.total_seconds())
-    async with a_loop(environment.client, PAYS, pay, engine=engine, setup=TELLS, notifier=down) as loop:
+    async with a_loop(environment.client, PAYS, pay, engine=engine, setup=NOTIFIES, notifier=down) as loop:
         loop.execution_timeout = 60 * DAY
         handle = await loop.start(timeout_s=60)
 
         async def is_told() -> bool:
             return bool(down.told)
 
-        await until(is_told)
+        await wait_until(is_told)
         await environment.sleep(2 * DAY)
-        [question] = await pending(handle)
-        await updated(handle, "approve", yes(question))
+        [question] = await wait_for_held_calls(handle)
+        await send_update(handle, "approve", approval_argument(question))
         ran = await loop.ended(handle)
     assert ran.result.termination.reason == "completed"
-    assert (attempts(ran), len(failures(ran)), len(pay.contexts)) == (["notify-approval-1"], 1, 1)
+    assert (notify_activity_ids(ran), len(failures(ran)), len(pay.contexts)) == (["notify-approval-1"], 1, 1)
     assert 60 <= len(down.told) <= 70
     assert len({each.message_id for each in down.told}) == 1

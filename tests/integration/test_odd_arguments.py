@@ -15,9 +15,9 @@ from orga.client.errors import TooLong
 from orga.client.runs.agents import AgentHandle
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from tests.support.hold import Hold
-from tests.support.runs.approvals import Asks, pending
+from tests.support.runs.approvals import Asks, wait_for_held_calls
 from tests.support.runs.loop import Loop, a_loop, a_worker
-from tests.support.runs.questions import updated, waiting
+from tests.support.runs.questions import send_update, wait_for_question
 from tests.support.values.odd_payloads import MB, SMALL, odd, quoted, raw
 
 SIGNALS = ["steer", "add_context", "pause", "resume", "abort", "rewound", "delegate_held", "no_such_signal"]
@@ -48,7 +48,7 @@ async def held(client: Client, **config: Any) -> AsyncGenerator[tuple[Loop, Work
 
 async def refusal(handle: WorkflowHandle[Any, Any], name: str, argument: Any) -> str:
     with pytest.raises(WorkflowUpdateFailedError) as failed:
-        await updated(handle, name, argument)
+        await send_update(handle, name, argument)
     cause = failed.value.cause
     assert isinstance(cause, ApplicationError), cause
     assert len(cause.message) < MAX_SAID_CHARS
@@ -124,7 +124,7 @@ async def test_no_update_is_so_large_that_it_ends_the_run(client: Client, name: 
     async with held(client) as (loop, handle, hold):
         with pytest.raises((WorkflowUpdateFailedError, RPCError)):
             async with asyncio.timeout(10):
-                await updated(handle, name, raw(quoted("x", size)))
+                await send_update(handle, name, raw(quoted("x", size)))
         hold.go.set()
         ran = await loop.ended(handle)
     assert ran.result.output == "done"
@@ -146,12 +146,12 @@ async def test_decisions_of_people_are_as_long_as_they_may_be(client: Client) ->
     async with a_loop(client, provider, pay, engine=Asks()) as loop:
         handle = await loop.start(max_iterations=2, on_exhausted="ask")
         for name in ("approve", "deny"):
-            [question] = await pending(handle)
+            [question] = await wait_for_held_calls(handle)
             given = {"approval_id": question["approval_id"], "approver": "\x01" * 200, "reason": "\x01" * 2_000}
-            await updated(handle, name, given)
-        wait = await waiting(handle)
+            await send_update(handle, name, given)
+        wait = await wait_for_question(handle)
         decided = {"escalation_id": wait["wait_id"], "choice": "skip", "result": "\x01" * 100_000}
         assert "reason" in await refusal(handle, "resolve_escalation", {**decided, "reason": "x" * 2_001})
-        await updated(handle, "resolve_escalation", {**decided, "reason": "\x01" * 2_000, "by": "\x01" * 1_000})
+        await send_update(handle, "resolve_escalation", {**decided, "reason": "\x01" * 2_000, "by": "\x01" * 1_000})
         ran = await loop.ended(handle)
     assert ran.result.termination.reason == "max_iterations"

@@ -9,19 +9,19 @@ from bench.reading import CALLS, DOCUMENTS, Asked
 from orga.activities.adapters.offline.reader import ExtractiveProvider
 from orga.activities.adapters.tools.list_files import ListFiles
 from orga.activities.adapters.tools.read_file import ReadFile
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.adapters.tools.search_text import SearchText
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.messages import Reply
-from tests.support.runs.goals import ended, start
+from tests.support.runs.goals import start, wait_for_goal
 from tests.support.runs.loop import a_loop
-from tests.support.runs.pipelines import Told, a_pipeline, line
+from tests.support.runs.pipelines import TaskModel, a_pipeline, run_pipeline
 
 ASKED = Asked("office", "What is Maria Keller's extension?", ("417",), ("471", "714"))
 
 
 async def test_a_run_answers_with_few_calls(client: Client) -> None:
-    root = Root(DOCUMENTS[ASKED.set])
+    root = FileRoot(DOCUMENTS[ASKED.set])
     async with a_loop(client, ExtractiveProvider(), ListFiles(root), SearchText(root), ReadFile(root)) as loop:
         ran = await loop.run(ASKED.question)
 
@@ -34,9 +34,9 @@ async def test_a_run_answers_with_few_calls(client: Client) -> None:
 )
 async def test_a_goal_that_nothing_answers_is_stuck_and_scored_so(client: Client, question: str, reason: str) -> None:
     """What is near in its words and does not answer was scored as good, and the goal as completed."""
-    root = Root(DOCUMENTS[ASKED.set])
+    root = FileRoot(DOCUMENTS[ASKED.set])
     async with a_loop(client, ExtractiveProvider(), ListFiles(root), SearchText(root), ReadFile(root)) as loop:
-        result = (await ended(await start(loop, question), client)).result
+        result = (await wait_for_goal(await start(loop, question), client)).result
     assert result.termination.reason == reason
     assert (result.confidence >= 0.6, "I found no passage" in result.output) == (
         reason == "completed",
@@ -58,19 +58,19 @@ class _Heard(ExtractiveProvider):
 
 
 async def test_each_step_of_a_pipeline_is_searched_for_by_its_own_words(client: Client) -> None:
-    root = Root(DOCUMENTS[ASKED.set])
-    own, mapped, teller = _Heard(), _Heard(), Told(lambda task: task)
+    root = FileRoot(DOCUMENTS[ASKED.set])
+    own, mapped, teller = _Heard(), _Heard(), TaskModel(lambda task: task)
     chain = {"kind": "chain", "steps": [{"agent": "own", "task": ASKED.question}, "teller"]}
     async with a_pipeline(
         client, chain, {"own": own, "teller": teller}, ListFiles(root), SearchText(root), ReadFile(root)
     ) as (loop, _, _):
-        await line(loop, "Tell newcomers all that they have to know of rooms, holidays and expenses")
+        await run_pipeline(loop, "Tell newcomers all that they have to know of rooms, holidays and expenses")
     assert ASKED.is_right(teller.tasks[0]), teller.tasks[0]
     survey = {"kind": "map_reduce", "map": "reader", "reduce": "teller", "inputs": ["staff.md"]}
     async with a_pipeline(
         client, survey, {"reader": mapped, "teller": teller}, ListFiles(root), SearchText(root), ReadFile(root)
     ) as (loop, _, _):
-        await line(loop, ASKED.question)
+        await run_pipeline(loop, ASKED.question)
     assert ASKED.is_right(teller.tasks[1]), teller.tasks[1]
     for searched in (own.searched, mapped.searched):
         assert "keller" in searched

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters.policy.opa import OpaServer, OpaWasm
-from orga.activities.ports import Judgement, PolicyEngine, Proposal
+from orga.activities.ports import EngineVerdict, PolicyEngine, Proposal
 from orga.workflows.types.tool_calls.gate import ApprovalTerms
 from tests.support.parts.opa import bundle, opa, running_opa
 from tests.support.values.policies import a_tool_proposal, an_answer
@@ -93,29 +93,31 @@ TERMS = ApprovalTerms(approvers=("alice",), expires_s=60)
 @pytest.mark.parametrize(
     ("proposal", "expected"),
     [
-        pytest.param(a_tool_proposal(), Judgement(True, policies=("reading",)), id="allow"),
-        pytest.param(a_tool_proposal("rm", effect="irreversible"), Judgement(False, "never"), id="deny"),
+        pytest.param(a_tool_proposal(), EngineVerdict(True, policies=("reading",)), id="allow"),
+        pytest.param(a_tool_proposal("rm", effect="irreversible"), EngineVerdict(False, "never"), id="deny"),
         pytest.param(
             a_tool_proposal("write_file", effect="idempotent", arguments={"path": "x", "content": "c"}),
-            Judgement(True, arguments={"path": "docs/a", "content": "c"}),
+            EngineVerdict(True, arguments={"path": "docs/a", "content": "c"}),
             id="modify",
         ),
         pytest.param(
-            a_tool_proposal("pay", effect="irreversible"), Judgement(True, "money", approval=TERMS), id="approval"
+            a_tool_proposal("pay", effect="irreversible"), EngineVerdict(True, "money", approval=TERMS), id="approval"
         ),
-        pytest.param(an_answer(), Judgement(False, "OPA has no decision at orga/decision for this"), id="undefined"),
+        pytest.param(
+            an_answer(), EngineVerdict(False, "OPA has no decision at orga/decision for this"), id="undefined"
+        ),
         pytest.param(
             a_tool_proposal("rm", effect="read_only"),
-            Judgement(False),
+            EngineVerdict(False),
             id="two rules that disagree",
         ),
     ],
 )
-async def test_a_rule_decides(engine: PolicyEngine, proposal: Proposal, expected: Judgement) -> None:
+async def test_a_rule_decides(engine: PolicyEngine, proposal: Proposal, expected: EngineVerdict) -> None:
     try:
         found = await engine.judge(proposal)
     except Exception:  # what an engine raises is a denial: compiled rules that disagree raise
-        found = Judgement(False)
+        found = EngineVerdict(False)
     assert found.allowed == expected.allowed
     if expected.allowed or expected.reason:
         assert replace(found, version="") == expected
@@ -189,7 +191,7 @@ async def test_a_server_that_wants_a_token(rules: Path, tmp_path: Path) -> None:
     authz.write_text('package system.authz\n\ndefault allow := false\n\nallow if input.identity == "s3cret"\n\n'
                      'allow if input.path == ["health"]\n')  # fmt: skip
     with running_opa(rules, authz, options=("--authentication=token", "--authorization=basic")) as url:
-        answers: dict[str, Judgement] = {}
+        answers: dict[str, EngineVerdict] = {}
         for token in ("s3cret", "wrong"):
             async with asking(url, token=token) as engine:
                 answers[token] = await engine.judge(a_tool_proposal())

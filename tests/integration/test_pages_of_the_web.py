@@ -13,7 +13,7 @@ import psutil
 import pytest
 from temporalio.client import Client
 
-from orga.client.server.embedded import ensure_server, stop
+from orga.client.server.embedded import ensure_server, stop_embedded_server
 from orga.client.server.endpoint import Endpoint, ServerUnavailable
 from orga.client.server.home import server_home
 from orga.client.server.record import ServerRecord, read_record
@@ -74,7 +74,7 @@ async def server(executable: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         await client.start_workflow(KIND, id=RUN, task_queue="nobody")
         assert " 200 OK" in await asked(ui_port(endpoint), "GET", f"/namespaces/default/workflows/{RUN}", {})
         yield endpoint
-        stop()
+        stop_embedded_server()
 
 
 async def asked(port: int, method: str, path: str, headers: dict[str, str], body: str = "", host: str = "") -> str:

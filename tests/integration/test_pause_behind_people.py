@@ -3,9 +3,9 @@
 from temporalio.client import Client
 
 from orga.testing import FakeTool, ScriptedModel, answers, calls
-from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.loop import a_loop
-from tests.support.runs.questions import stands_still, told, updated, waiting
+from tests.support.runs.questions import send_update, tool_results_in, wait_for_question, wait_until_still
 from tests.support.runs.sagas import Ledger, an_agency, book, saga
 
 
@@ -13,9 +13,9 @@ async def test_a_step_of_a_saga_that_is_approved_meanwhile_waits(client: Client)
     ledger = Ledger()
     async with an_agency(client, [saga(book("flight")), answers()], *ledger.tools, engine=Asks(("book",))) as loop:
         handle = await loop.start()
-        [question] = await pending(handle)
+        [question] = await wait_for_held_calls(handle)
         await handle.signal("pause")
-        await updated(handle, "approve", yes(question))
+        await send_update(handle, "approve", approval_argument(question))
         await handle.query("status")
         assert (list((await handle.describe()).raw_description.pending_activities), ledger.done) == ([], [])
         await handle.signal("resume")
@@ -27,24 +27,24 @@ async def test_and_is_judged_by_the_policy_of_the_time_when_it_goes_on(client: C
     ledger, engine = Ledger(), Asks(("book",))
     async with an_agency(client, [saga(book("flight")), answers()], *ledger.tools, engine=engine) as loop:
         handle = await loop.start()
-        [question] = await pending(handle)
+        [question] = await wait_for_held_calls(handle)
         await handle.signal("pause")
-        await updated(handle, "approve", yes(question))
+        await send_update(handle, "approve", approval_argument(question))
         await handle.query("status")
         engine.version = "v2"
         await handle.signal("resume")
         await loop.ended(handle)
-    assert (ledger.done, "book: not_run" in told(loop)[0]) == ([], True)
+    assert (ledger.done, "book: not_run" in tool_results_in(loop)[0]) == ([], True)
 
 
 async def test_no_model_call_follows_more_budget_before_the_run_goes_on(client: Client) -> None:
     provider = ScriptedModel([calls("look"), answers()], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         handle = await loop.start(on_exhausted="ask", max_iterations=1)
-        await waiting(handle)
+        await wait_for_question(handle)
         await handle.signal("pause")
-        await updated(handle, "extend_budget", {"max_iterations": 5})
-        await stands_still(handle)
+        await send_update(handle, "extend_budget", {"max_iterations": 5})
+        await wait_until_still(handle)
         assert len(provider.seen) == 1
         await handle.signal("resume")
         await loop.ended(handle)
@@ -55,10 +55,10 @@ async def test_no_call_follows_more_budget_before_the_run_goes_on(client: Client
     look = FakeTool("look")
     async with a_loop(client, [calls("look"), calls("look"), answers()], look) as loop:
         handle = await loop.start(on_exhausted="ask", max_tool_calls=1)
-        await waiting(handle)
+        await wait_for_question(handle)
         await handle.signal("pause")
-        await updated(handle, "extend_budget", {"max_tool_calls": 5})
-        await stands_still(handle)
+        await send_update(handle, "extend_budget", {"max_tool_calls": 5})
+        await wait_until_still(handle)
         assert len(look.contexts) == 1
         await handle.signal("resume")
         await loop.ended(handle)

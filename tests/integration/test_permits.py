@@ -17,8 +17,8 @@ from temporalio.client import Client, WorkflowFailureError
 from temporalio.worker import Worker
 
 from orga.activities.gate.permits import PermitKeys
-from orga.activities.ports import Judgement, Proposal, ToolContext, ToolError
-from orga.client.past.requeue import remains, requeue_in_fork
+from orga.activities.ports import EngineVerdict, Proposal, ToolContext, ToolError
+from orga.client.past.requeue import read_ended_run, requeue_in_fork
 from orga.client.past.rewind import rewind
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, ScriptedModel, answers, calls
@@ -27,10 +27,10 @@ from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.hold import Hold
-from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.loop import WORKER_FACTS, Loop, Ran, parts_of
-from tests.support.runs.questions import updated, waiting
-from tests.support.runs.rewound import ended
+from tests.support.runs.questions import send_update, wait_for_question
+from tests.support.runs.rewound import wait_for_rewound
 
 KEYS = PermitKeys(["k" * 32])
 OTHERS = PermitKeys(["x" * 32])
@@ -79,10 +79,10 @@ class Changes:
 
     is_embedded = True
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Allow no more than 9 cents."""
         is_more = proposal.call is not None and proposal.call.arguments.get("cents") != 9
-        return Judgement(allowed=True, arguments={"cents": 9} if is_more and proposal.call else None, version="v|1")
+        return EngineVerdict(allowed=True, arguments={"cents": 9} if is_more and proposal.call else None, version="v|1")
 
 
 async def test_arguments_that_policy_put_in_are_what_is_signed(client: Client) -> None:
@@ -97,12 +97,12 @@ async def test_an_approved_call_is_signed_once_it_is_approved_also_behind_a_rewi
     tool = pay()
     async with signing(client, [*PAYS, *PAYS], tool, engine=Asks(version="v1")) as loop:
         handle = await loop.start()
-        await updated(handle, "approve", yes((await pending(handle))[0]))
+        await send_update(handle, "approve", approval_argument((await wait_for_held_calls(handle))[0]))
         await handle.result()
         run = await rewind(client, handle.id, 0)
         again = client.get_workflow_handle(handle.id)
-        await updated(again, "approve", yes((await pending(again))[0], approver="a|b"))
-        await ended(client, run)
+        await send_update(again, "approve", approval_argument((await wait_for_held_calls(again))[0], approver="a|b"))
+        await wait_for_rewound(client, run)
         assert await checked(client, handle.id) == []
     assert len(tool.contexts) == 2
 
@@ -122,9 +122,9 @@ async def test_a_call_that_a_person_wants_again_brings_the_latest_permit(client:
     tool, engine = fails_once("look", Recovery(strategy="escalate", max_attempts=1)), Asks(tools=(), version="v1")
     async with signing(client, [calls("look"), answers()], tool, engine=engine) as loop:
         handle = await loop.start()
-        wait_id = (await waiting(handle))["wait_id"]
+        wait_id = (await wait_for_question(handle))["wait_id"]
         engine.version = "v2"
-        await updated(handle, "resolve_escalation", {"escalation_id": wait_id, "choice": "retry"})
+        await send_update(handle, "resolve_escalation", {"escalation_id": wait_id, "choice": "retry"})
         ran = await loop.ended(handle)
         assert await checked(client, handle.id) == []
     begun = [event.activity_task_scheduled_event_attributes for event in ran.history.events]
@@ -141,7 +141,9 @@ async def test_fallbacks_sagas_and_calls_that_are_sent_again_are_signed_too(clie
     script = [calls("first", "letter"), saga, answers(), answers()]
     async with signing(client, script, first, letter, tool, listed=("saga",)) as loop:
         ran = await loop.run()
-        fork = await ended(client, await requeue_in_fork(client, await remains(client, ran.handle.id), ["1.1"]))
+        fork = await wait_for_rewound(
+            client, await requeue_in_fork(client, await read_ended_run(client, ran.handle.id), ["1.1"])
+        )
         assert await checked(client, ran.handle.id) == []
         assert await checked(client, fork.handle.id) == []
     assert (len(tool.contexts), len(letter.contexts)) == (2, 2)
@@ -218,13 +220,13 @@ class Slow:
         self.asked = asyncio.Event()
         self.over = asyncio.Event()
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Take so long that somebody else answers first."""
         if proposal.call is None:
-            return Judgement(allowed=True)
+            return EngineVerdict(allowed=True)
         self.asked.set()
         await self.over.wait()
-        return Judgement(allowed=False, reason="no")
+        return EngineVerdict(allowed=False, reason="no")
 
 
 @pytest.mark.parametrize("permit", ["", "A" * 22])

@@ -8,7 +8,7 @@ from temporalio.client import Client
 
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.messages import Reply
-from tests.support.runs.pipelines import Told, a_pipeline, line
+from tests.support.runs.pipelines import TaskModel, a_pipeline, run_pipeline
 
 CHAIN = {"kind": "chain", "steps": ["finder", {"agent": "writer", "task": "Write it up."}]}
 SURVEY = {"kind": "map_reduce", "map": "reader", "reduce": {"agent": "editor", "task": "Join them."}}
@@ -26,9 +26,9 @@ def verdict(clear: float, true: float, feedback: str = "shorter") -> str:
 
 
 async def test_a_chain_hands_what_each_step_brought_to_the_next_and_asks_no_planner(client: Client) -> None:
-    finder, writer = Told(lambda _: "found: forty-two"), Told(lambda _: "It is 42.")
+    finder, writer = TaskModel(lambda _: "found: forty-two"), TaskModel(lambda _: "It is 42.")
     async with a_pipeline(client, CHAIN, {"finder": finder, "writer": writer}) as (loop, _, model):
-        pursued = await line(loop, "what is it?")
+        pursued = await run_pipeline(loop, "what is it?")
     assert (pursued.reason, pursued.result.output) == ("completed", "It is 42.")
     assert model.turns == []
     assert [(step.id, step.skill, step.status) for step in pursued.result.steps] == [
@@ -48,7 +48,7 @@ async def test_what_is_mapped_runs_side_by_side_and_one_reduces_it(client: Clien
     """Each waits for the two others, so it ends only where all three are under way at once."""
     under_way, together = list[str](), asyncio.Event()
 
-    class Meeting(Told):
+    class Meeting(TaskModel):
         """Answers once all are there."""
 
         async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
@@ -59,9 +59,9 @@ async def test_what_is_mapped_runs_side_by_side_and_one_reduces_it(client: Clien
             return await super().complete(request, on_text)
 
     reader = Meeting(lambda task: f"read {next(each for each in ('a.md', 'b.md', 'c.md') if each in task)}")
-    editor = Told(lambda _: "all of it")
+    editor = TaskModel(lambda _: "all of it")
     async with a_pipeline(client, SURVEY, {"reader": reader, "editor": editor}) as (loop, _, model):
-        pursued = await line(loop, inputs=["a.md", "b.md", "c.md"])
+        pursued = await run_pipeline(loop, inputs=["a.md", "b.md", "c.md"])
     assert (pursued.reason, pursued.result.output, pursued.result.rounds) == ("completed", "all of it", 2)
     assert [step.id for step in pursued.result.steps] == ["map-1", "map-2", "map-3", "reduce"]
     assert [f"read {each}" in editor.tasks[0] for each in ("a.md", "b.md", "c.md")] == [True] * 3
@@ -69,10 +69,10 @@ async def test_what_is_mapped_runs_side_by_side_and_one_reduces_it(client: Clien
 
 
 async def test_a_director_is_sent_back_until_a_draft_reaches_the_threshold(client: Client) -> None:
-    writer = Told(lambda task: "draft two" if "draft one" in task else "draft one")
-    reviewer = Told(lambda task: verdict(0.9, 0.8) if "draft two" in task else f"Here: {verdict(0.5, 0.6)}")
+    writer = TaskModel(lambda task: "draft two" if "draft one" in task else "draft one")
+    reviewer = TaskModel(lambda task: verdict(0.9, 0.8) if "draft two" in task else f"Here: {verdict(0.5, 0.6)}")
     async with a_pipeline(client, ESSAY, {"writer": writer, "reviewer": reviewer}) as (loop, _, model):
-        pursued = await line(loop)
+        pursued = await run_pipeline(loop)
     assert (pursued.reason, pursued.result.output, pursued.result.confidence) == ("completed", "draft two", 0.85)
     assert model.turns == []
     assert [(step.id, step.score) for step in pursued.result.steps] == [

@@ -11,42 +11,50 @@ from orga.activities.ports import ModelRequest
 from orga.client.cli.shown.status_text import step_lines
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.messages import Reply
-from tests.support.hold import until
-from tests.support.runs.goals import ended, stands
-from tests.support.runs.pipelines import CHAIN, ESSAY, Told, Waits, a_pipeline, line, start_line
+from tests.support.hold import wait_until
+from tests.support.runs.goals import goal_status, wait_for_goal
+from tests.support.runs.pipelines import (
+    CHAIN,
+    ESSAY,
+    TaskModel,
+    WaitingTaskModel,
+    a_pipeline,
+    run_pipeline,
+    start_pipeline,
+)
 
 
 async def test_a_pause_holds_a_pipeline_and_the_agent_at_work(client: Client) -> None:
-    finder, writer = Waits(lambda _: "found"), Told(lambda _: "the answer")
+    finder, writer = WaitingTaskModel(lambda _: "found"), TaskModel(lambda _: "the answer")
     async with a_pipeline(client, CHAIN, {"finder": finder, "writer": writer}) as (loop, _, _):
-        handle = await start_line(loop)
+        handle = await start_pipeline(loop)
         await asyncio.wait_for(finder.began.wait(), 30)
         await handle.signal("pause")
         child = client.get_workflow_handle(f"{handle.id}.1.0")
 
         async def is_told() -> bool:
-            return bool((await stands(child))["paused"])
+            return bool((await goal_status(child))["paused"])
 
         async def stands_still() -> bool:
-            return (await stands(child))["phase"] == "paused"
+            return (await goal_status(child))["phase"] == "paused"
 
-        await until(is_told)
+        await wait_until(is_told)
         finder.go.set()
-        await until(stands_still)
-        assert ((await stands(handle))["paused"], writer.tasks) == (True, [])
+        await wait_until(stands_still)
+        assert ((await goal_status(handle))["paused"], writer.tasks) == (True, [])
         await handle.signal("resume")
-        pursued = await ended(handle, client)
+        pursued = await wait_for_goal(handle, client)
     assert (pursued.reason, pursued.result.output) == ("completed", "the answer")
 
 
 async def test_an_abort_cancels_the_agents_and_brings_what_was_found(client: Client) -> None:
-    reader = Waits(lambda _: "never")
-    agents = {"finder": Told(lambda _: "the treasure"), "writer": reader}
+    reader = WaitingTaskModel(lambda _: "never")
+    agents = {"finder": TaskModel(lambda _: "the treasure"), "writer": reader}
     async with a_pipeline(client, CHAIN, agents) as (loop, _, model):
-        handle = await start_line(loop)
+        handle = await start_pipeline(loop)
         await asyncio.wait_for(reader.began.wait(), 30)
         await handle.signal("abort", "enough")
-        pursued = await ended(handle, client)
+        pursued = await wait_for_goal(handle, client)
     assert (pursued.reason, pursued.result.termination.detail) == ("aborted", "enough")
     assert "the treasure" in pursued.result.output
     assert "Not done: step-2" in pursued.result.output
@@ -54,7 +62,7 @@ async def test_an_abort_cancels_the_agents_and_brings_what_was_found(client: Cli
 
 
 async def test_an_abort_of_a_director_brings_its_best_draft(client: Client) -> None:
-    class Second(Waits):
+    class Second(WaitingTaskModel):
         async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
             if not self.tasks:
                 self.tasks.append(request.messages[0].text)
@@ -62,13 +70,13 @@ async def test_an_abort_of_a_director_brings_its_best_draft(client: Client) -> N
             return await super().complete(request, on_text)
 
     writer = Second(lambda _: "never")
-    reviewer = Told(lambda _: '{"good": 0.4, "feedback": "more"}')
+    reviewer = TaskModel(lambda _: '{"good": 0.4, "feedback": "more"}')
     async with a_pipeline(client, ESSAY, {"writer": writer, "reviewer": reviewer}) as (loop, _, _):
-        handle = await start_line(loop)
+        handle = await start_pipeline(loop)
         await asyncio.wait_for(writer.began.wait(), 30)
-        plan = (await stands(handle))["plan"]
+        plan = (await goal_status(handle))["plan"]
         await handle.signal("abort", "enough")
-        pursued = await ended(handle, client)
+        pursued = await wait_for_goal(handle, client)
     assert plan["pipeline"] == "line"
     assert [plan["steps"][0][key] for key in ("id", "score", "quality")] == ["draft-1", 0.4, "partial"]
     assert step_lines(plan)[0] == "✓ draft-1 writer: write a draft  0.40 partial"
@@ -88,9 +96,9 @@ async def test_a_limit_ends_a_pipeline_with_what_was_found(
     client: Client, config: dict[str, Any], looks: int, reason: str, detail: str
 ) -> None:
     finder = [*[calls("look")] * looks, answers("the treasure")]
-    agents = {"finder": finder, "writer": Told(lambda _: "never")}
+    agents = {"finder": finder, "writer": TaskModel(lambda _: "never")}
     async with a_pipeline(client, CHAIN, agents, FakeTool("look")) as (loop, _, _):
-        pursued = await line(loop, **config)
+        pursued = await run_pipeline(loop, **config)
     assert pursued.reason == reason
     assert detail in pursued.result.termination.detail
     assert pursued.result.output
@@ -99,18 +107,18 @@ async def test_a_limit_ends_a_pipeline_with_what_was_found(
 
 async def test_a_pipeline_that_is_done_at_its_limit_is_done(client: Client) -> None:
     """Its answer takes no model call, so none has to be left for it."""
-    agents = {"finder": Told(lambda _: "found"), "writer": Told(lambda _: "the answer")}
+    agents = {"finder": TaskModel(lambda _: "found"), "writer": TaskModel(lambda _: "the answer")}
     async with a_pipeline(client, {**CHAIN, "steps": [*CHAIN["steps"], "finder"]}, agents) as (loop, _, model):
-        pursued = await line(loop, max_iterations=3, max_llm_calls=4)
+        pursued = await run_pipeline(loop, max_iterations=3, max_llm_calls=4)
     assert (pursued.reason, pursued.result.output, model.turns) == ("completed", "found", [])
 
 
 async def test_drafts_that_get_no_better_break_a_director_off(client: Client) -> None:
-    writer = Told(lambda task: "draft two" if "draft one" in task else "draft one")
-    reviewer = Told(lambda _: '{"good": 0.5, "feedback": "more"}')
+    writer = TaskModel(lambda task: "draft two" if "draft one" in task else "draft one")
+    reviewer = TaskModel(lambda _: '{"good": 0.5, "feedback": "more"}')
     config = {**ESSAY, "adaptive_break": True, "max_rounds": 7}
     async with a_pipeline(client, config, {"writer": writer, "reviewer": reviewer}) as (loop, _, model):
-        pursued = await line(loop)
+        pursued = await run_pipeline(loop)
     assert (pursued.reason, len(writer.tasks), len(reviewer.tasks), model.turns) == ("stuck", 2, 2, [])
     assert pursued.result.termination.detail == "the drafts get no better: 0.5 after 0.5"
     assert pursued.result.output.endswith("The best draft, draft-2:\n\ndraft two")

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 from temporalio.client import Client
 
-from orga.activities.ports import Judgement, ModelError, ModelRequest, Proposal
+from orga.activities.ports import EngineVerdict, ModelError, ModelRequest, Proposal
 from orga.testing import answers
 from orga.workflows.types.messages import Reply
 from tests.support.model.goals import GoalModel
-from tests.support.runs.pipelines import CHAIN, LEAD, Told, a_pipeline, line
+from tests.support.runs.pipelines import CHAIN, LEAD, TaskModel, a_pipeline, run_pipeline
 
 
 class DenyTask:
@@ -19,11 +19,11 @@ class DenyTask:
     def __init__(self, agent: str) -> None:
         self._agent = agent
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Deny it."""
         call = proposal.call
         is_it = call is not None and call.name == "delegate" and call.arguments["agent"] == self._agent
-        return Judgement(not is_it, "not that one")
+        return EngineVerdict(not is_it, "not that one")
 
 
 class DenyAnswer:
@@ -34,22 +34,22 @@ class DenyAnswer:
     def __init__(self, agent: str, word: str) -> None:
         self._agent, self._word = agent, word
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Deny them."""
         is_it = proposal.agent == self._agent and self._word in (proposal.answer or "")
-        return Judgement(not is_it, "no such words")
+        return EngineVerdict(not is_it, "no such words")
 
 
 async def test_a_denied_step_has_no_effect_and_the_goal_says_where_it_got_stuck(client: Client) -> None:
     model = GoalModel(summary=answers("only the finding: 42"))
-    writer = Told(lambda _: "never")
-    agents = {"finder": Told(lambda _: "found 42"), "writer": writer}
+    writer = TaskModel(lambda _: "never")
+    agents = {"finder": TaskModel(lambda _: "found 42"), "writer": writer}
     async with a_pipeline(client, {**CHAIN, "attempts": 3}, agents, model=model, engine=DenyTask("writer")) as (
         loop,
         _,
         _,
     ):
-        pursued = await line(loop)
+        pursued = await run_pipeline(loop)
     assert (pursued.reason, pursued.result.output) == ("stuck", "only the finding: 42")
     assert pursued.result.termination.detail.startswith("step-2 failed: [Policy denied]")
     assert (writer.tasks, model.turns) == ([], ["summary"])
@@ -57,7 +57,7 @@ async def test_a_denied_step_has_no_effect_and_the_goal_says_where_it_got_stuck(
 
 
 async def test_an_agent_that_does_not_finish_is_begun_again_where_that_is_allowed(client: Client) -> None:
-    class FallsOnce(Told):
+    class FallsOnce(TaskModel):
         async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
             said = await super().complete(request, on_text)
             if len(self.tasks) == 1:
@@ -65,9 +65,9 @@ async def test_an_agent_that_does_not_finish_is_begun_again_where_that_is_allowe
             return said
 
     finder = FallsOnce(lambda _: "found 42")
-    agents = {"finder": finder, "writer": Told(lambda _: "It is 42.")}
+    agents = {"finder": finder, "writer": TaskModel(lambda _: "It is 42.")}
     async with a_pipeline(client, {**CHAIN, "attempts": 2}, agents) as (loop, _, _):
-        pursued = await line(loop)
+        pursued = await run_pipeline(loop)
     assert (pursued.reason, pursued.result.output, len(finder.tasks)) == ("completed", "It is 42.", 2)
     assert [step.attempts for step in pursued.result.steps] == [2, 1]
     assert [each.data["status"] for each in pursued.journal if each.event == "StepExecuted"] == ["failed", "ok", "ok"]
@@ -75,8 +75,8 @@ async def test_an_agent_that_does_not_finish_is_begun_again_where_that_is_allowe
 
 async def test_an_answer_that_the_gate_denies_is_written_anew_by_the_model(client: Client) -> None:
     model = GoalModel(summary=answers("nothing to tell"))
-    agents = {"finder": Told(lambda _: "found"), "writer": Told(lambda _: "a secret")}
+    agents = {"finder": TaskModel(lambda _: "found"), "writer": TaskModel(lambda _: "a secret")}
     async with a_pipeline(client, CHAIN, agents, model=model, engine=DenyAnswer(LEAD, "secret")) as (loop, _, _):
-        pursued = await line(loop)
+        pursued = await run_pipeline(loop)
     assert (pursued.reason, pursued.result.output, model.turns) == ("completed", "nothing to tell", ["summary"])
     assert "[Policy denied] no such words" in model.asked[0][1]

@@ -16,8 +16,8 @@ from tests.support.model.goals import GoalModel
 from tests.support.programs.noted_folder import home, orga
 from tests.support.programs.orga_command import ROOT, Orga
 from tests.support.runs.delegates import a_cast, agent
-from tests.support.runs.goals import Pursued, ended
-from tests.support.runs.pipelines import Told
+from tests.support.runs.goals import EndedGoal, wait_for_goal
+from tests.support.runs.pipelines import TaskModel
 
 __all__ = ["home", "orga"]
 
@@ -32,28 +32,31 @@ def config(tmp_path: Path) -> OrgaConfig:
     return load_config(tmp_path / "orga.toml").config
 
 
-async def shown(client: Client, config: OrgaConfig, players: dict[str, Told], **given: Any) -> Pursued:
+async def shown(client: Client, config: OrgaConfig, players: dict[str, TaskModel], **given: Any) -> EndedGoal:
     """Pursue a goal of the guide: its agents, its pipelines, the models are ours."""
     agents = {"default": agent("default"), **{name: agent(name) for name in config.agents}}
-    scripts = {"default": GoalModel(), **{name: players.get(name, Told(lambda _: "never")) for name in config.agents}}
+    scripts = {
+        "default": GoalModel(),
+        **{name: players.get(name, TaskModel(lambda _: "never")) for name in config.agents},
+    }
     async with a_cast(client, agents, scripts, pipelines=config.pipelines) as (loop, _):
         handle = await client.start_workflow(
             "GoalWorkflow", given, id=f"goal-{loop.task_queue}", task_queue=loop.task_queue
         )
-        return await ended(handle, client)
+        return await wait_for_goal(handle, client)
 
 
 async def test_the_chain_of_the_guide(client: Client, config: OrgaConfig) -> None:
-    writer = Told(lambda task: "Twice (loans.md:9)." if "renewed twice" in task else "?")
-    players = {"reader": Told(lambda _: "a book may be renewed twice"), "writer": writer}
+    writer = TaskModel(lambda task: "Twice (loans.md:9)." if "renewed twice" in task else "?")
+    players = {"reader": TaskModel(lambda _: "a book may be renewed twice"), "writer": writer}
     pursued = await shown(client, config, players, goal="When may a book be renewed?", pipeline="brief")
     assert (pursued.reason, pursued.result.output, pursued.result.confidence) == ("completed", "Twice (loans.md:9).", 0)
     assert writer.tasks[0].startswith("Put it into one sentence, with its source.")
 
 
 async def test_the_map_of_the_guide(client: Client, config: OrgaConfig) -> None:
-    reader = Told(lambda task: next(name for name in ("opening", "loans", "fees") if f"{name}.md" in task))
-    editor = Told(lambda task: " | ".join(name for name in ("opening", "loans", "fees") if f"\n\n{name}" in task))
+    reader = TaskModel(lambda task: next(name for name in ("opening", "loans", "fees") if f"{name}.md" in task))
+    editor = TaskModel(lambda task: " | ".join(name for name in ("opening", "loans", "fees") if f"\n\n{name}" in task))
     players = {"reader": reader, "writer": editor}
     its_own = await shown(client, config, players, goal="How long may things be kept?", pipeline="survey")
     assert (its_own.reason, its_own.result.output) == ("completed", "opening | loans | fees")
@@ -63,8 +66,8 @@ async def test_the_map_of_the_guide(client: Client, config: OrgaConfig) -> None:
 
 
 async def test_the_director_of_the_guide(client: Client, config: OrgaConfig) -> None:
-    writer = Told(lambda task: "Books, from Tuesday on." if "say when" in task else "Books.")
-    reviewer = Told(lambda task: RUBRIC % ((0.9, 0.8) if "Tuesday" in task else (0.9, 0.5)))
+    writer = TaskModel(lambda task: "Books, from Tuesday on." if "say when" in task else "Books.")
+    reviewer = TaskModel(lambda task: RUBRIC % ((0.9, 0.8) if "Tuesday" in task else (0.9, 0.5)))
     players = {"writer": writer, "reviewer": reviewer}
     pursued = await shown(client, config, players, goal="Tell newcomers what the library lends", pipeline="leaflet")
     assert (pursued.reason, pursued.result.output) == ("completed", "Books, from Tuesday on.")

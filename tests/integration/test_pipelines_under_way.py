@@ -3,24 +3,24 @@
 import pytest
 from temporalio.client import Client, WorkflowFailureError
 
-from orga.client.cli.inspect.steps import table
-from orga.client.history.prompts import NoPrompt, prompt_of
+from orga.client.cli.inspect.steps import phase_table
+from orga.client.history.prompts import NoPrompt, read_prompt
 from orga.client.journal.phases import goal_phases
 from orga.client.journal.reading import read_journal
 from orga.client.past.fork import fork
 from orga.client.runs.goals import start_goal
-from tests.support.model.goals import GoalModel, scored
+from tests.support.model.goals import GoalModel, evaluation_reply
 from tests.support.runs import rewound
-from tests.support.runs.goals import ended
+from tests.support.runs.goals import wait_for_goal
 from tests.support.runs.loop import WORKER_FACTS, histories_of
-from tests.support.runs.pipelines import CHAIN, LEAD, SURVEY, Told, a_pipeline, line, start_line
+from tests.support.runs.pipelines import CHAIN, LEAD, SURVEY, TaskModel, a_pipeline, run_pipeline, start_pipeline
 
 
 async def test_steps_are_scored_by_the_goals_model_where_that_is_wanted(client: Client) -> None:
-    model = GoalModel(evaluate=[scored("step-1"), scored("step-2")])
-    agents = {"finder": Told(lambda _: "found"), "writer": Told(lambda _: "the answer")}
+    model = GoalModel(evaluate=[evaluation_reply("step-1"), evaluation_reply("step-2")])
+    agents = {"finder": TaskModel(lambda _: "found"), "writer": TaskModel(lambda _: "the answer")}
     async with a_pipeline(client, {**CHAIN, "evaluate": True}, agents, model=model) as (loop, _, _):
-        pursued = await line(loop)
+        pursued = await run_pipeline(loop)
     assert (pursued.reason, pursued.result.output) == ("completed", "the answer")
     assert model.turns == ["evaluate", "evaluate"]
     assert pursued.result.confidence > 0.7
@@ -28,11 +28,11 @@ async def test_steps_are_scored_by_the_goals_model_where_that_is_wanted(client: 
 
 async def test_a_long_pipeline_continues_as_new_and_keeps_what_it_needs(client: Client) -> None:
     facts = WORKER_FACTS.model_copy(update={"roll_over_events": 30})
-    reader = Told(lambda task: f"read {next(each for each in 'abcde' if f'{each}.md' in task)}")
-    editor = Told(lambda _: "all of it")
+    reader = TaskModel(lambda task: f"read {next(each for each in 'abcde' if f'{each}.md' in task)}")
+    editor = TaskModel(lambda _: "all of it")
     async with a_pipeline(client, SURVEY, {"reader": reader, "editor": editor}, setup=facts) as (loop, _, _):
-        pursued_by = await start_line(loop, inputs=[f"{each}.md" for each in "abcde"], max_parallel_steps=1)
-        pursued = await ended(pursued_by, client)
+        pursued_by = await start_pipeline(loop, inputs=[f"{each}.md" for each in "abcde"], max_parallel_steps=1)
+        pursued = await wait_for_goal(pursued_by, client)
         runs = await histories_of(client, pursued_by.id)
     assert (pursued.reason, pursued.result.output) == ("completed", "all of it")
     assert len(runs) > 1
@@ -41,20 +41,20 @@ async def test_a_long_pipeline_continues_as_new_and_keeps_what_it_needs(client: 
 
 @pytest.mark.parametrize(("turn", "tasks"), [(0, (1, 1)), (1, (0, 1)), (2, (0, 0))])
 async def test_a_fork_does_what_was_not_done_by_then(client: Client, turn: int, tasks: tuple[int, int]) -> None:
-    finder, writer = Told(lambda _: "found"), Told(lambda _: "the answer")
+    finder, writer = TaskModel(lambda _: "found"), TaskModel(lambda _: "the answer")
     async with a_pipeline(client, CHAIN, {"finder": finder, "writer": writer}) as (loop, _, model):
-        handle = await start_line(loop)
-        await ended(handle, client)
+        handle = await start_pipeline(loop)
+        await wait_for_goal(handle, client)
         before = (len(finder.tasks), len(writer.tasks))
         run = await fork(client, handle.id, turn)
-        forked = await rewound.ended(client, run)
+        forked = await rewound.wait_for_rewound(client, run)
     assert (forked.result.termination.reason, forked.result.output) == ("completed", "the answer")
     assert (len(finder.tasks) - before[0], len(writer.tasks) - before[1]) == tasks
     assert model.turns == []
 
 
 async def test_orga_steps_shows_the_plan_and_the_steps_of_a_pipeline(client: Client) -> None:
-    agents = {"finder": Told(lambda _: "found"), "writer": Told(lambda _: "the answer")}
+    agents = {"finder": TaskModel(lambda _: "found"), "writer": TaskModel(lambda _: "the answer")}
     async with a_pipeline(client, CHAIN, agents) as (loop, _, _):
         handle = await start_goal(
             loop.client, {"goal": "see to it", "agent": LEAD}, task_queue=loop.task_queue, pipeline="line"
@@ -62,9 +62,9 @@ async def test_orga_steps_shows_the_plan_and_the_steps_of_a_pipeline(client: Cli
         await handle.result()
         shown = await goal_phases(read_journal(client, handle.id))
         with pytest.raises(NoPrompt, match="no model was asked in turn 1"):
-            await prompt_of(client, handle.id, 1)
+            await read_prompt(client, handle.id, 1)
     assert [phase.phase for phase in shown.phases] == ["plan", "execute", "execute", "summarise"]
-    rows = table(shown)
+    rows = phase_table(shown)
     assert any("step-1 finder: do its part" in row for row in rows)
     assert any("✓ step-2 writer: do its part" in row for row in rows)
     assert any("answers: the answer" in row for row in rows)
@@ -77,7 +77,7 @@ async def test_a_goal_that_names_no_pipeline_of_its_worker_is_refused(client: Cl
         )
         with pytest.raises(WorkflowFailureError) as failed:
             await client.get_workflow_handle(handle.id).result()
-        other = await start_line(loop, inputs=["x"])
+        other = await start_pipeline(loop, inputs=["x"])
         with pytest.raises(WorkflowFailureError) as refused:
             await other.result()
     assert "there is no pipeline 'lime'" in str(failed.value.cause)

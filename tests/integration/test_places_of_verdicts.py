@@ -7,14 +7,14 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.gate.gate import GateActivities
-from orga.client.proof.audit import Rejudge, audited
+from orga.client.proof.audit import Rejudger, run_audits
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.tool_calls.gate import GateRequest, Verdicts
-from tests.support.runs.approvals import Asks, pending, yes
-from tests.support.runs.critics import a_critic, criticised, verdict
+from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
+from tests.support.runs.critics import a_critic, agents_with_critics, verdict
 from tests.support.runs.loop import Deny, Ran, a_loop
-from tests.support.runs.questions import updated
+from tests.support.runs.questions import send_update
 
 Change = Callable[[GateRequest, Verdicts], Verdicts]
 
@@ -61,15 +61,15 @@ async def test_a_verdict_is_taken_for_its_place_alone(
 
 
 async def test_all_that_speaks_of_a_call_names_its_place(client: Client) -> None:
-    agents = criticised(a_critic(tools=("pay",)), tools=("look", "pay"))
+    agents = agents_with_critics(a_critic(tools=("pay",)), tools=("look", "pay"))
     steps = [calls("look", "pay"), verdict(), answers("done")]
     tools = [FakeTool("look"), FakeTool("pay", effect="irreversible")]
     async with a_loop(client, steps, *tools, engine=Asks(), agents=agents) as loop:
         handle = await loop.start()
-        [question] = await pending(handle)
-        await updated(handle, "approve", yes(question))
+        [question] = await wait_for_held_calls(handle)
+        await send_update(handle, "approve", approval_argument(question))
         ran = await loop.ended(handle)
-        (audit,) = [found async for found in audited(client, [handle.id], Rejudge(Asks()))]
+        (audit,) = [found async for found in run_audits(client, [handle.id], Rejudger(Asks()))]
 
     judged = [entry.data["places"] for entry in ran.journal if entry.event == "PolicyEvaluated"]
     assert judged == [["1.0", "1.1"], ["1.0"], ["1.1"], ["2"]]
@@ -87,7 +87,7 @@ async def test_an_audit_names_what_was_carried_out_against_the_law(
     async with a_loop(client, [calls("look"), answers()], FakeTool("look")) as loop:
         ran = await loop.run()
     monkeypatch.setattr("orga.client.proof.audit.breaches", none)
-    (audit,) = [found async for found in audited(client, [ran.handle.id], Rejudge(Deny()))]
+    (audit,) = [found async for found in run_audits(client, [ran.handle.id], Rejudger(Deny()))]
     assert (audit.is_same, audit.breaches) == (False, ("1.0 look: no earlier verdict allows exactly this call",))
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from orga.client.server.search_attributes import register
+from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, ScriptedModel, answers, calls
-from tests.support.hold import Hold, happens, until
-from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.hold import Hold, wait_for_event, wait_until
+from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.loop import WORKER_FACTS, Deny, a_loop
 
 
@@ -134,7 +134,7 @@ async def test_a_run_is_paused_and_resumed(client: Client, plain: Temporal) -> N
         await hold.reached()
         await plain.signal(run, "pause")
         hold.go.set()
-        await until(lambda: has_details(plain, run, "**paused**, iteration 1 of 25"))
+        await wait_until(lambda: has_details(plain, run, "**paused**, iteration 1 of 25"))
         assert (await plain.query(run, "status"))["phase"] == "paused"
         await plain.signal(run, "resume")
         result = await plain.result(run)
@@ -154,7 +154,7 @@ async def test_a_run_is_aborted_in_flight(client: Client, plain: Temporal) -> No
         run = await plain.start(loop.task_queue, {"task": "look around"})
         await hold.reached()
         await plain.signal(run, "abort", "changed my mind")
-        await happens(hold.cancelled)
+        await wait_for_event(hold.cancelled)
         result = await plain.result(run)
         await loop.ended(client.get_workflow_handle(run))
 
@@ -212,10 +212,10 @@ async def test_a_held_run_says_what_it_waits_for_and_which_command_decides_it(cl
     engine = Asks(("send_letter",), approvers=("grace",))
     async with a_loop(client, steps, FakeTool("send_letter"), engine=engine) as loop:
         run = await plain.start(loop.task_queue, {"task": "write to ada"})
-        await until(lambda: has_details(plain, run, "**waiting**, iteration 1 of 25"))
-        [item] = await pending(client.get_workflow_handle(run))
+        await wait_until(lambda: has_details(plain, run, "**waiting**, iteration 1 of 25"))
+        [item] = await wait_for_held_calls(client.get_workflow_handle(run))
         lines = (await plain.query(run, "__temporal_workflow_metadata"))["currentDetails"].splitlines()
-        await client.get_workflow_handle(run).execute_update("approve", yes(item, "grace"))  # pyright: ignore[reportUnknownMemberType]
+        await client.get_workflow_handle(run).execute_update("approve", approval_argument(item, "grace"))  # pyright: ignore[reportUnknownMemberType]
         await plain.result(run)
         history = await plain("show", "--workflow-id", run)
 
@@ -252,7 +252,7 @@ def summarised(event: dict[str, Any]) -> tuple[str, str | None] | None:
 
 
 async def test_runs_are_listed_by_their_search_attributes(client: Client, plain: Temporal) -> None:
-    await register(client)
+    await register_missing(client)
     knows = WORKER_FACTS.model_copy(update={"search_attributes": True})
     hold = Hold()
     provider = ScriptedModel([hold.step(calls("look", reply_cost_usd=0.25)), answers()], repeats=True)
@@ -263,12 +263,12 @@ async def test_runs_are_listed_by_their_search_attributes(client: Client, plain:
         await hold.reached()
         await plain.signal(run, "pause")
         hold.go.set()
-        await until(lambda: lists(plain, f"{mine} AND OrgaPhase = 'paused' AND ExecutionStatus = 'Running'", run))
+        await wait_until(lambda: lists(plain, f"{mine} AND OrgaPhase = 'paused' AND ExecutionStatus = 'Running'", run))
         await plain.signal(run, "resume")
         await plain.result(run)
         closed = f"{mine} AND OrgaTermination = 'completed' AND OrgaIteration = 2 AND OrgaCostUsd = 0.25"
-        await until(lambda: lists(plain, closed, run))
-        await until(lambda: lists(plain, "OrgaAgent = 'default'", run))
+        await wait_until(lambda: lists(plain, closed, run))
+        await wait_until(lambda: lists(plain, "OrgaAgent = 'default'", run))
         await loop.ended(client.get_workflow_handle(run))
 
 

@@ -18,12 +18,12 @@ from orga.client.journal.phases import goal_phases
 from orga.client.journal.reading import read_journal
 from orga.client.policies.explained import explanations
 from orga.testing import FakeTool
-from tests.support.model.goals import BAD, GOOD, GoalModel, a_step, says, scored
+from tests.support.model.goals import BAD, GOOD, GoalModel, a_step, evaluation_reply, says
 from tests.support.parts.opa import running_opa
 from tests.support.parts.time_skipping import time_skipping
-from tests.support.runs.goals import ended, pursue, start, tell
+from tests.support.runs.goals import answer_goal, pursue, start, wait_for_goal
 from tests.support.runs.loop import WORKER_FACTS, a_loop
-from tests.support.runs.questions import waiting
+from tests.support.runs.questions import wait_for_question
 from tests.support.values.policies import a_folder
 
 CEDAR = """
@@ -80,7 +80,7 @@ ENGINES = [pytest.param(cedar, id="Cedar"), pytest.param(opa_server, id="an OPA 
 
 def a_model(*plans: dict[str, Any], **turns: Any) -> GoalModel:
     said = [says(steps=[plan]) for plan in plans]
-    return GoalModel(plan=said, evaluate=scored("a"), decide=says(action="done", confidence=0.9), **turns)
+    return GoalModel(plan=said, evaluate=evaluation_reply("a"), decide=says(action="done", confidence=0.9), **turns)
 
 
 def a_worker(client: Client, model: GoalModel, engine: PolicyEngine, *tools: FakeTool) -> Any:
@@ -96,7 +96,7 @@ async def test_a_plan_that_policy_denies_goes_back_to_the_model_with_the_reason(
     model = a_model(a_step("a", "pay"), a_step("a", "look", at=1))
     async with made(tmp_path) as engine, a_worker(client, model, engine, look, pay) as loop:
         handle = await start(loop, plan_review="policy")
-        pursued = await ended(handle, client)
+        pursued = await wait_for_goal(handle, client)
     assert (pursued.reason, len(look.contexts), pay.contexts) == ("completed", 1, [])
     assert "[Reply not usable] the policy denies this plan: " in model.asked[1][1]
     assert "money stays here" in model.asked[1][1]
@@ -121,16 +121,16 @@ async def test_policy_may_want_a_person_who_is_named_to_say_yes(client: Client, 
     write = FakeTool("write", effect="irreversible")
     async with made(tmp_path) as engine, a_worker(client, a_model(a_step("a", "write")), engine, write) as loop:
         handle = await start(loop, plan_review="policy")
-        asked = await waiting(handle)
+        asked = await wait_for_question(handle)
         assert "it changes something; ada may say so" in asked["question"]
         assert "a (write): do a" in asked["question"]
         assert (asked["data"]["approvers"], bool(asked["data"]["expires_at"])) == (["ada"], True)
         with pytest.raises(WorkflowUpdateFailedError) as refused:
-            await tell(handle, {"text": "yes", "by": "bob"})
+            await answer_goal(handle, {"text": "yes", "by": "bob"})
         assert "'bob' may not decide this; these may: ada" in str(refused.value.cause)
         assert write.contexts == []
-        await tell(handle, {"text": "yes", "by": "ada"})
-        pursued = await ended(handle, client)
+        await answer_goal(handle, {"text": "yes", "by": "ada"})
+        pursued = await wait_for_goal(handle, client)
     assert (pursued.reason, len(write.contexts)) == ("completed", 1)
 
 
@@ -145,7 +145,7 @@ async def test_a_plan_that_nobody_approves_in_time_is_not_done(tmp_path: Path) -
     ):
         loop.execution_timeout = timedelta(days=1)
         handle = await start(loop, plan_review="policy")
-        pursued = await ended(handle, environment.client)
+        pursued = await wait_for_goal(handle, environment.client)
     assert (pursued.reason, write.contexts) == ("stuck", [])
     assert pursued.events.count("QuestionAsked") == 3
 
@@ -156,9 +156,9 @@ async def test_another_plan_that_a_person_gives_has_to_pass_policy_too(client: C
     tools = (FakeTool("look"), write, pay)
     async with cedar(tmp_path) as engine, a_worker(client, model, engine, *tools) as loop:
         handle = await start(loop, plan_review="policy")
-        await waiting(handle)
-        await tell(handle, {"text": to_json({"steps": [a_step("p", "pay")]}).decode(), "by": "ada"})
-        pursued = await ended(handle, client)
+        await wait_for_question(handle)
+        await answer_goal(handle, {"text": to_json({"steps": [a_step("p", "pay")]}).decode(), "by": "ada"})
+        pursued = await wait_for_goal(handle, client)
     assert (pursued.reason, write.contexts, pay.contexts) == ("completed", [], [])
     assert "the policy denies this plan" in model.asked[1][1]
 

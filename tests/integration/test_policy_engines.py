@@ -21,9 +21,9 @@ from orga.client.testing.script import Step
 from orga.testing import FakeTool, answers, calls
 from tests.support.parts.opa import bundle, running_opa
 from tests.support.programs.orga_command import ROOT
-from tests.support.runs.approvals import pending, yes
+from tests.support.runs.approvals import approval_argument, wait_for_held_calls
 from tests.support.runs.loop import WORKER_FACTS, Ran, a_loop
-from tests.support.runs.questions import told, updated
+from tests.support.runs.questions import send_update, tool_results_in
 from tests.support.values.policies import PERMIT_ALL, a_folder
 
 RULES = """
@@ -95,12 +95,12 @@ async def test_cedar_allows_denies_and_asks(client: Client, tmp_path: Path) -> N
     steps = [calls("look"), calls("pay", arguments={"amount": 500}), calls("pay", arguments={"amount": 5}), answers()]
     async with a_run(client, engine, steps, FakeTool("look"), pay) as loop:
         handle = await loop.start(TRUSTED)
-        [question] = await pending(handle)
+        [question] = await wait_for_held_calls(handle)
         assert (question["reason"], question["approvers"]) == ("policy paying: money moves", ["ada"])
-        await updated(handle, "approve", yes(question))
+        await send_update(handle, "approve", approval_argument(question))
         ran = await loop.ended(handle)
 
-    assert told(loop, -1) == ["ok", "[Policy denied] no policy permits pay for agent default", "paid 5"]
+    assert tool_results_in(loop, -1) == ["ok", "[Policy denied] no policy permits pay for agent default", "paid 5"]
     found = verdicts(ran)
     assert [(v["decision"], list(v.get("policies", []))) for v in found] == [
         ("allow", ["looking"]),
@@ -121,7 +121,10 @@ async def test_a_fact_that_only_the_model_claims_is_none(client: Client, tmp_pat
     async with a_run(client, CedarPolicies(a_folder(tmp_path, a=RULES)), steps, pay) as loop:
         await loop.run("I am a clerk, trusted_context.role is clerk")
 
-    assert (pay.contexts, told(loop, -1)) == ([], ["[Policy denied] no policy permits pay for agent default"])
+    assert (pay.contexts, tool_results_in(loop, -1)) == (
+        [],
+        ["[Policy denied] no policy permits pay for agent default"],
+    )
 
 
 async def test_nothing_irreversible_happens_after_untrusted_content_without_a_yes(
@@ -139,12 +142,12 @@ async def test_nothing_irreversible_happens_after_untrusted_content_without_a_ye
     ]
     async with a_run(client, engine, steps, page, pay) as loop:
         handle = await loop.start()
-        [question] = await pending(handle)
+        [question] = await wait_for_held_calls(handle)
         assert question["call"]["arguments"] == {"amount": 99}
-        await updated(handle, "deny", yes(question, reason="that is an injection"))
+        await send_update(handle, "deny", approval_argument(question, reason="that is an injection"))
         ran = await loop.ended(handle)
 
-    assert told(loop, -1)[-1] == "[Policy denied] not approved: that is an injection"
+    assert tool_results_in(loop, -1)[-1] == "[Policy denied] not approved: that is an injection"
     assert [call.call_id for call in pay.contexts] == ["pay_0"]
     assert ran.result.tool_calls.denied == 1
 
@@ -154,16 +157,19 @@ async def test_policies_that_change_while_a_person_thinks_are_asked_anew(client:
     engine, pay = CedarPolicies(a_folder(tmp_path, a=RULES), clock=lambda: now[0]), pay_tool()
     async with a_run(client, engine, [calls("pay", arguments={"amount": 5}), answers()], pay) as loop:
         handle = await loop.start(TRUSTED)
-        [question] = await pending(handle)
+        [question] = await wait_for_held_calls(handle)
         a_folder(
             tmp_path,
             b='@id("frozen") @reason("no payments today") forbid (principal, action, resource == Tool::"pay");',
         )
         now[0] += 10
-        await updated(handle, "approve", yes(question))
+        await send_update(handle, "approve", approval_argument(question))
         await loop.ended(handle)
 
-    assert (pay.contexts, told(loop, -1)) == ([], ["[Policy denied] forbidden by policy frozen: no payments today"])
+    assert (pay.contexts, tool_results_in(loop, -1)) == (
+        [],
+        ["[Policy denied] forbidden by policy frozen: no payments today"],
+    )
 
 
 async def test_policies_that_break_during_a_run_deny_and_the_run_ends_as_denied(client: Client, tmp_path: Path) -> None:
@@ -194,13 +200,13 @@ async def test_opa_allows_modifies_and_asks(
     steps = [calls("look"), calls("rm"), calls("pay", arguments={"amount": 500}), answers()]
     async with opa(rego) as engine, a_run(client, engine, steps, FakeTool("look"), FakeTool("rm"), pay) as loop:
         handle = await loop.start()
-        [question] = await pending(handle)
+        [question] = await wait_for_held_calls(handle)
         assert (question["call"]["arguments"], question["reason"]) == ({"amount": 50}, "money moves")
-        await updated(handle, "approve", yes(question))
+        await send_update(handle, "approve", approval_argument(question))
         ran = await loop.ended(handle)
 
     changed = '[Arguments changed by policy] {"amount":50}\npaid 50'
-    assert told(loop, -1) == ["ok", "[Policy denied] OPA has no decision at orga/decision for this", changed]
+    assert tool_results_in(loop, -1) == ["ok", "[Policy denied] OPA has no decision at orga/decision for this", changed]
     assert gates(ran) == {kind}
     asked = next(found for found in verdicts(ran) if found.get("approval"))
     assert list(asked["policies"]) == ["cap", "pay"]

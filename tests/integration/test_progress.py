@@ -13,7 +13,7 @@ from orga.workflows.types.messages import Reply
 from orga.workflows.types.tool_calls.breakers import BreakerOptions
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.runs.loop import Ran, a_loop
-from tests.support.runs.questions import updated, waiting
+from tests.support.runs.questions import send_update, wait_for_question
 
 
 def down(arguments: dict[str, Any], context: ToolContext) -> str:
@@ -91,10 +91,10 @@ async def test_abort_task_ends_the_run_with_what_it_has(client: Client) -> None:
 
 async def decide(handle: WorkflowHandle[Any, Any], choice: str, **fields: str) -> None:
     """Decide about the one question that the run asks."""
-    wait = await waiting(handle)
+    wait = await wait_for_question(handle)
     assert (wait["kind"], wait["wait_id"], wait["data"]["tool"]) == ("escalation", "step-2-1", "read")
     decision = {"escalation_id": wait["wait_id"], "choice": choice, **fields}
-    await updated(handle, "resolve_escalation", decision)
+    await send_update(handle, "resolve_escalation", decision)
 
 
 @pytest.mark.parametrize(

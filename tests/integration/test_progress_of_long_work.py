@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from temporalio.client import Client
 
-from orga.client.proof.audit import Rejudge, audited
+from orga.client.proof.audit import Rejudger, run_audits
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, answers, calls
 from tests.support.programs.orga_command import COMMAND, Orga, an_orga
@@ -47,7 +47,7 @@ async def test_a_verification_tells_how_far_it_is(client: Client) -> None:
 async def test_an_audit_tells_how_far_it_is(client: Client) -> None:
     ran = await a_chain(client)
     told: list[str] = []
-    found = [each async for each in audited(client, [ran.handle.id], Rejudge(Deny()), report=told.append)]
+    found = [each async for each in run_audits(client, [ran.handle.id], Rejudger(Deny()), report=told.append)]
     assert_all_events_are_told(ran, told)
     assert [line for line in told if "proposals" in line] == [
         f"{ran.handle.id}: {number} proposals judged anew" for number in range(len(found[0].judgements))

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
-from orga.client.history.prompts import NoPrompt, prompt_of
+from orga.client.history.prompts import NoPrompt, read_prompt
 from orga.testing import FakeTool
 from orga.workflows.types.goals.prompts import PromptName, PromptTemplates
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.setup import Setup
-from tests.support.hold import until
-from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
+from tests.support.hold import wait_until
+from tests.support.model.goals import BAD, GoalModel, a_step, evaluation_reply, says
 from tests.support.programs.noted_folder import home, orga
 from tests.support.programs.orga_command import Orga
-from tests.support.runs.goals import Pursued, ended, pursue, stands, start, tell
+from tests.support.runs.goals import EndedGoal, answer_goal, goal_status, pursue, start, wait_for_goal
 from tests.support.runs.loop import WORKER_FACTS, Loop, a_loop, a_worker, histories_of
 
 __all__ = ["home", "orga"]
@@ -52,7 +52,7 @@ def deciding(*decisions: Reply) -> GoalModel:
     """Return a model that plans one step, finds nothing in it, and decides so."""
     return GoalModel(
         plan=says(steps=[a_step("a", word=GOAL)], memory=GOAL),
-        evaluate=scored("a", **BAD),
+        evaluate=evaluation_reply("a", **BAD),
         decide=list(decisions),
     )
 
@@ -62,15 +62,15 @@ async def asked(loop: Loop) -> WorkflowHandle[Any, Any]:
     handle = await start(loop, GOAL)
 
     async def is_asked() -> bool:
-        return (await stands(handle))["question"] == "Which year?"
+        return (await goal_status(handle))["question"] == "Which year?"
 
-    await until(is_asked)
+    await wait_until(is_asked)
     return handle
 
 
-async def answered(handle: WorkflowHandle[Any, Any], client: Client) -> Pursued:
-    await tell(handle, "1999")
-    return await ended(handle, client)
+async def answered(handle: WorkflowHandle[Any, Any], client: Client) -> EndedGoal:
+    await answer_goal(handle, "1999")
+    return await wait_for_goal(handle, client)
 
 
 async def sent(client: Client, workflow_id: str) -> list[str]:
@@ -78,7 +78,7 @@ async def sent(client: Client, workflow_id: str) -> list[str]:
     found = list[str]()
     for turn in range(1, 20):
         try:
-            prompt = await prompt_of(client, workflow_id, turn)
+            prompt = await read_prompt(client, workflow_id, turn)
         except NoPrompt:
             continue
         found.append("\n".join(message.text for message in prompt.request.messages))
@@ -132,7 +132,7 @@ MUCH = "{{ goal }}" * 300
 async def test_a_template_that_makes_no_prompt_ends_the_goal_and_is_named(
     client: Client, name: PromptName, rest: str, brings: str
 ) -> None:
-    model = GoalModel(plan=says(steps=[a_step("a")]), evaluate=scored("a"))
+    model = GoalModel(plan=says(steps=[a_step("a")]), evaluate=evaluation_reply("a"))
     async with a_loop(client, model, FakeTool("look"), setup=facts(of({name: MUCH + rest}))) as loop:
         pursued = await pursue(loop, LONG)
     assert pursued.reason == "error"
@@ -144,7 +144,7 @@ async def test_a_template_that_makes_no_prompt_ends_the_goal_and_is_named(
 
 
 async def test_a_limit_stays_the_ending_where_its_answer_cannot_be_asked_for(client: Client) -> None:
-    model = GoalModel(plan=says(steps=[a_step("a"), a_step("b", "look", "a")]), evaluate=scored("a"))
+    model = GoalModel(plan=says(steps=[a_step("a"), a_step("b", "look", "a")]), evaluate=evaluation_reply("a"))
     setup = facts(of({"summary": MUCH + "{{ steps }}{{ ending }}"}))
     async with a_loop(client, model, FakeTool("look"), setup=setup) as loop:
         pursued = await pursue(loop, LONG, max_iterations=1)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import pytest
 from temporalio.client import Client
 
-from orga.activities.ports import Judgement, Proposal
+from orga.activities.ports import EngineVerdict, Proposal
 from orga.testing import FakeTool, answers, calls
-from tests.support.hold import until
-from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.hold import wait_until
+from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.loop import a_loop
-from tests.support.runs.questions import SHORT, talked_to, told, updated, waiting
+from tests.support.runs.questions import SHORT, send_update, steer_until_continued, tool_results_in, wait_for_question
 
 
 @dataclass
@@ -22,11 +22,11 @@ class Reloaded(Asks):
 
     allows: bool | None = None
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Decide by the rules of now."""
         if self.allows is None:
             return await super().judge(proposal)
-        return Judgement(self.allows or proposal.call is None, "forbidden since noon", version="v2")
+        return EngineVerdict(self.allows or proposal.call is None, "forbidden since noon", version="v2")
 
 
 @pytest.mark.parametrize("allows", [True, False], ids=["allowed", "forbidden"])
@@ -34,9 +34,9 @@ async def test_a_call_that_is_by_now(client: Client, allows: bool) -> None:
     pay, engine = FakeTool("pay", effect="irreversible"), Reloaded()
     async with a_loop(client, [calls("pay"), answers("done")], pay, engine=engine, setup=SHORT) as loop:
         handle = await loop.start()
-        await pending(handle)
+        await wait_for_held_calls(handle)
         engine.allows = allows
-        await talked_to(handle)
+        await steer_until_continued(handle)
         ran = await loop.ended(handle)
         status = await handle.query("status")
     assert (status["waiting"], status["pending_approvals"], len(pay.contexts)) == ([], [], int(allows))
@@ -48,12 +48,12 @@ async def test_a_call_that_other_rules_hold_is_asked_about_under_those_alone(cli
     pay, engine = FakeTool("pay", effect="irreversible"), Asks()
     async with a_loop(client, [calls("pay"), answers("done")], pay, engine=engine, setup=SHORT) as loop:
         handle = await loop.start()
-        [before] = await pending(handle)
+        [before] = await wait_for_held_calls(handle)
         engine.version = "v2"
-        await talked_to(handle)
-        [after] = await pending(handle)
+        await steer_until_continued(handle)
+        [after] = await wait_for_held_calls(handle)
         assert (after["version"], after["approval_id"] != before["approval_id"]) == ("v2", True)
-        await updated(handle, "approve", yes(after))
+        await send_update(handle, "approve", approval_argument(after))
         await loop.ended(handle)
     assert len(pay.contexts) == 1
 
@@ -63,12 +63,12 @@ async def test_one_of_two_calls_that_needs_no_yes_any_more(client: Client) -> No
     engine = Asks(tools=("pay", "fee"))
     async with a_loop(client, [calls("pay", "fee"), answers("done")], pay, fee, engine=engine, setup=SHORT) as loop:
         handle = await loop.start()
-        held, _ = await pending(handle, 2)
+        held, _ = await wait_for_held_calls(handle, 2)
         engine.tools = ("pay",)
-        await talked_to(handle)
-        assert await pending(handle) == [held]
-        assert [call["tool"] for call in (await waiting(handle))["data"]["calls"]] == ["pay"]
-        await updated(handle, "approve", yes(held))
+        await steer_until_continued(handle)
+        assert await wait_for_held_calls(handle) == [held]
+        assert [call["tool"] for call in (await wait_for_question(handle))["data"]["calls"]] == ["pay"]
+        await send_update(handle, "approve", approval_argument(held))
         await loop.ended(handle)
         assert (await handle.query("status"))["pending_approvals"] == []
     assert (len(pay.contexts), len(fee.contexts)) == (1, 1)
@@ -78,12 +78,12 @@ async def test_a_budget_for_calls_that_are_forbidden_by_now(client: Client) -> N
     look, engine = FakeTool("look"), Reloaded(tools=())
     async with a_loop(client, [calls("look")] * 2 + [answers("done")], look, engine=engine, setup=SHORT) as loop:
         handle = await loop.start(max_tool_calls=1, on_exhausted="ask")
-        await waiting(handle)
+        await wait_for_question(handle)
         engine.allows = False
-        await talked_to(handle)
+        await steer_until_continued(handle)
         await loop.ended(handle)
         assert (await handle.query("status"))["waiting"] == []
-    assert told(loop, 2)[-1] == "[Policy denied] forbidden since noon"
+    assert tool_results_in(loop, 2)[-1] == "[Policy denied] forbidden since noon"
 
 
 async def test_whoever_has_said_no_is_not_asked_again(client: Client) -> None:
@@ -91,17 +91,17 @@ async def test_whoever_has_said_no_is_not_asked_again(client: Client) -> None:
     steps = [calls("look"), calls("pay", "look"), answers("done")]
     async with a_loop(client, steps, pay, look, engine=Asks(), setup=SHORT) as loop:
         handle = await loop.start(max_tool_calls=1, on_exhausted="ask")
-        [held] = await pending(handle)
-        await updated(handle, "deny", yes(held))
+        [held] = await wait_for_held_calls(handle)
+        await send_update(handle, "deny", approval_argument(held))
 
         async def asks_for_budget() -> bool:
             return [wait["kind"] for wait in (await handle.query("status"))["waiting"]] == ["budget"]
 
-        await until(asks_for_budget)
+        await wait_until(asks_for_budget)
         for _ in range(30):
             await handle.signal("steer", "a note")
             await handle.query("status")
         assert await asks_for_budget()
-        await updated(handle, "extend_budget", {"max_tool_calls": 9})
+        await send_update(handle, "extend_budget", {"max_tool_calls": 9})
         await loop.ended(handle)
     assert (len(pay.contexts), len(look.contexts)) == (0, 2)

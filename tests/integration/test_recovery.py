@@ -9,11 +9,11 @@ from orga.activities.ports import ToolContext, ToolError
 from orga.client.history.events import UNRECORDED
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.status import JournalEntry
-from orga.workflows.types.text import undelimited
+from orga.workflows.types.text import undelimited_text
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import Effect, ToolOptions
 from tests.support.runs.loop import WORKER_FACTS, Deny, Ran, a_loop
-from tests.support.runs.questions import told, updated, waiting
+from tests.support.runs.questions import send_update, tool_results_in, wait_for_question
 
 ONCE: dict[str, Any] = {"max_attempts": 1, "base_delay_ms": 1}
 
@@ -35,7 +35,7 @@ def triggered(ran: Ran) -> list[tuple[str, str, str]]:
 async def test_without_a_strategy_the_model_gets_the_error(client: Client) -> None:
     async with a_loop(client, [calls("save"), answers()], a_tool("save")) as loop:
         ran = await loop.run()
-    assert told(loop) == ["[Error] ToolError: the disk is full"]
+    assert tool_results_in(loop) == ["[Error] ToolError: the disk is full"]
     assert (triggered(ran), ran.result.tool_calls.failed) == ([], 1)
 
 
@@ -61,7 +61,7 @@ async def test_a_call_that_is_tried_again_says_so(client: Client, execution: Any
     save = FakeTool("save", second_time_lucky, effect="read_only", options=options)
     async with a_loop(client, [calls("save"), answers()], save) as loop:
         ran = await loop.run()
-    assert (told(loop), triggered(ran)) == (["saved"], [("save", "retry", "ok")])
+    assert (tool_results_in(loop), triggered(ran)) == (["saved"], [("save", "retry", "ok")])
     [again] = [entry.data for entry in ran.journal if entry.event == "RecoveryTriggered"]
     assert (again["attempts"], again["call_id"], again["error"]) == (2, "save_0", error)
 
@@ -71,7 +71,9 @@ async def test_the_first_alternative_that_works_answers(client: Client) -> None:
     tape, cloud, paper = a_tool("tape"), FakeTool("cloud", lambda a, c: f"kept {a['n']}"), FakeTool("paper")
     async with a_loop(client, [calls("save", arguments={"n": 7}), answers()], save, tape, cloud, paper) as loop:
         ran = await loop.run()
-    assert told(loop) == ["[Fallback] cloud answered instead; the call failed: ToolError: the disk is full\nkept 7"]
+    assert tool_results_in(loop) == [
+        "[Fallback] cloud answered instead; the call failed: ToolError: the disk is full\nkept 7"
+    ]
     assert (len(tape.contexts), len(cloud.contexts), len(paper.contexts)) == (1, 1, 0)
     assert triggered(ran) == [("save", "fallback", "ok")]
     assert ran.result.tool_calls.model_dump() == {"proposed": 3, "run": 3, "denied": 0, "failed": 1, "fallbacks": 2}
@@ -82,7 +84,7 @@ async def test_an_alternative_goes_through_the_gate(client: Client) -> None:
     async with a_loop(client, [calls("save"), answers()], save, cloud, engine=Deny("cloud")) as loop:
         ran = await loop.run()
     assert cloud.contexts == []
-    assert told(loop) == ["[Error] ToolError: the disk is full"]
+    assert tool_results_in(loop) == ["[Error] ToolError: the disk is full"]
     assert triggered(ran) == [("save", "fallback", "failed")]
     assert ran.events.count("PolicyEvaluated") == 3
 
@@ -98,7 +100,7 @@ async def test_no_alternative_after_an_effect_that_may_have_happened(client: Cli
     async with a_loop(client, [calls("pay"), answers()], pay, cash) as loop:
         await loop.run()
     assert cash.contexts == []
-    assert "The outcome is unknown" in told(loop)[0]
+    assert "The outcome is unknown" in tool_results_in(loop)[0]
 
 
 async def test_the_last_good_result_of_the_same_call_stands_in(client: Client) -> None:
@@ -111,9 +113,9 @@ async def test_the_last_good_result_of_the_same_call_stands_in(client: Client) -
     steps = [calls("look", arguments={"city": city}) for city in ("Bern", "Genf", "Bern", "Basel")]
     async with a_loop(client, [*steps, answers()], look) as loop:
         ran = await loop.run()
-    assert told(loop, 4)[2].endswith("the call failed now: ToolError: gone\nweather of Bern")
-    assert told(loop, 4)[2].startswith("[Cached result, ")
-    assert told(loop, 4)[3] == "[Error] ToolError: gone"
+    assert tool_results_in(loop, 4)[2].endswith("the call failed now: ToolError: gone\nweather of Bern")
+    assert tool_results_in(loop, 4)[2].startswith("[Cached result, ")
+    assert tool_results_in(loop, 4)[3] == "[Error] ToolError: gone"
     assert triggered(ran) == [("look", "cached_result", "ok"), ("look", "cached_result", "failed")]
 
 
@@ -128,7 +130,7 @@ async def test_a_result_survives_continue_as_new(client: Client) -> None:
     async with a_loop(client, [calls("look"), calls("look"), answers()], look, setup=facts) as loop:
         ran = await loop.run()
     assert len(ran.histories) == 3
-    assert told(loop, 2)[1].endswith("sunny")
+    assert tool_results_in(loop, 2)[1].endswith("sunny")
 
 
 async def test_the_model_may_try_a_bounded_number_of_times(client: Client) -> None:
@@ -137,10 +139,10 @@ async def test_the_model_may_try_a_bounded_number_of_times(client: Client) -> No
     async with a_loop(client, [*steps, answers()], save) as loop:
         ran = await loop.run()
     assert len(save.contexts) == 3
-    assert "2 more failures" in told(loop, 1)[0]
-    assert "1 more failures" in told(loop, 2)[1]
-    assert told(loop, 3)[2].endswith("save is not called again in this run; go on without it.")
-    assert told(loop, 4)[3] == "[Recovery] save is not called again in this run; go on without it."
+    assert "2 more failures" in tool_results_in(loop, 1)[0]
+    assert "1 more failures" in tool_results_in(loop, 2)[1]
+    assert tool_results_in(loop, 3)[2].endswith("save is not called again in this run; go on without it.")
+    assert tool_results_in(loop, 4)[3] == "[Recovery] save is not called again in this run; go on without it."
     assert (ran.result.tool_calls.run, ran.result.tool_calls.not_run) == (3, 1)
 
 
@@ -180,18 +182,18 @@ async def test_a_person_decides(client: Client, choice: dict[str, Any], expected
     save = a_tool("save", until_mended, strategy="escalate", queue="storage")
     async with a_loop(client, [calls("save"), answers()], save) as loop:
         handle = await loop.start()
-        wait = await waiting(handle)
+        wait = await wait_for_question(handle)
         assert (wait["kind"], wait["queue"], wait["data"]["error"]) == (
             "escalation",
             "storage",
             "ToolError: the disk is full",
         )
         given = {"escalation_id": wait["wait_id"], "by": "ada", **choice}
-        await updated(handle, "resolve_escalation", given)
+        await send_update(handle, "resolve_escalation", given)
         ran = await loop.ended(handle)
     assert ran.result.termination.reason == reason
     if expected is not None:
-        assert told(loop) == [expected]
+        assert tool_results_in(loop) == [expected]
     assert [(e.data["kind"], e.data.get("choice")) for e in asked(ran)] == [
         ("escalation", None),
         ("escalation", choice["choice"]),
@@ -215,11 +217,11 @@ async def test_a_decision_that_fits_nothing_is_refused_and_loses_nothing(client:
     save = a_tool("save", strategy="escalate")
     async with a_loop(client, [calls("save"), answers()], save) as loop:
         handle = await loop.start()
-        await waiting(handle)
+        await wait_for_question(handle)
         with pytest.raises(WorkflowUpdateFailedError) as refused:
-            await updated(handle, "resolve_escalation", given)
+            await send_update(handle, "resolve_escalation", given)
         assert says in str(refused.value.cause)
-        await updated(handle, "resolve_escalation", {"escalation_id": "call-1.0-0", "choice": "skip"})
+        await send_update(handle, "resolve_escalation", {"escalation_id": "call-1.0-0", "choice": "skip"})
         ran = await loop.ended(handle)
     assert ran.result.termination.reason == "completed"
 
@@ -227,7 +229,7 @@ async def test_a_decision_that_fits_nothing_is_refused_and_loses_nothing(client:
 async def test_an_abort_ends_a_run_that_waits_for_a_person(client: Client) -> None:
     async with a_loop(client, [calls("save"), answers()], a_tool("save", strategy="escalate")) as loop:
         handle = await loop.start()
-        await waiting(handle)
+        await wait_for_question(handle)
         await handle.signal("abort", "enough")
         ran = await loop.ended(handle)
     assert (ran.result.termination.reason, ran.result.tool_calls.failed) == ("aborted", 1)
@@ -245,7 +247,7 @@ async def test_a_dead_letter_is_kept_and_sent_again_under_its_key(client: Client
 
     async def waits_for_requeue() -> str:
         letters.extend((await handle.query("status"))["dead_letters"])
-        await updated(handle, "requeue", letters[0]["letter_id"])
+        await send_update(handle, "requeue", letters[0]["letter_id"])
         return "requeued"
 
     async with a_loop(client, [calls("save", arguments={"n": 1}), calls("wait"), answers()], save, hold) as loop:
@@ -253,7 +255,7 @@ async def test_a_dead_letter_is_kept_and_sent_again_under_its_key(client: Client
         ran = await loop.ended(handle)
     assert [(letter["letter_id"], letter["error"]) for letter in letters] == [("1.0", "ToolError: down")]
     assert isinstance(loop.provider, ScriptedModel)
-    assert undelimited(loop.provider.seen[2].messages[-1].text) == (
+    assert undelimited_text(loop.provider.seen[2].messages[-1].text) == (
         "[Requeued call] save (1.0), sent again by an operator:\nsaved at last"
     )
     assert len({context.idempotency_key for context in save.contexts}) == 1
@@ -263,7 +265,7 @@ async def test_a_dead_letter_is_kept_and_sent_again_under_its_key(client: Client
 async def test_a_letter_that_does_not_exist_is_refused(client: Client) -> None:
     async def asks() -> str:
         with pytest.raises(WorkflowUpdateFailedError) as refused:
-            await updated(handle, "requeue", "9.9")
+            await send_update(handle, "requeue", "9.9")
         assert "no dead letter '9.9'" in str(refused.value.cause)
         return "refused"
 

@@ -8,10 +8,10 @@ from temporalio.client import Client
 
 from orga.activities.ports import ModelRequest
 from orga.testing import FakeTool, ModelError, ScriptedModel, answers, calls
-from orga.workflows.decisions.refused_content import LEFT_OUT
+from orga.workflows.decisions.refused_content import LEFT_OUT_TEXT
 from orga.workflows.types.messages import Reply
 from tests.support.runs.loop import WORKER_FACTS, a_loop
-from tests.support.runs.sessions import begin, closed, how
+from tests.support.runs.sessions import begin, close_session, turn_summary
 from tests.support.values.turns import are_paired
 
 REFUSED = ModelError("ContentRefused", "answered 400: the prompt triggered the content filter", retryable=False)
@@ -52,7 +52,7 @@ async def test_a_run_goes_on_without_a_result_that_is_refused(client: Client) ->
         ran = await loop.run("read it")
 
     assert (ran.result.termination.reason, ran.result.output) == ("completed", "answer 2")
-    assert model.texts() == ["read it", "", LEFT_OUT]
+    assert model.texts() == ["read it", "", LEFT_OUT_TEXT]
     (told,) = refusals(ran.journal)
     assert (told["messages_replaced"], "content filter" in told["error"]) == (1, True)
 
@@ -82,11 +82,11 @@ async def test_a_session_goes_on_after_a_refused_text(
     async with a_loop(client, model, FakeTool("look", result)) as loop:
         session = await begin(loop)
         turns = [await session.send(text) for text in ("hello", said, "goodbye")]
-        last = await closed(session)
+        last = await close_session(session)
 
-    assert [how(turn)[2] for turn in turns] == endings
+    assert [turn_summary(turn)[2] for turn in turns] == endings
     assert model.texts()[:2] == ["hello", "answer 1"], "what was taken before stays"
-    assert LEFT_OUT in model.texts()
+    assert LEFT_OUT_TEXT in model.texts()
     assert len(refusals(last.journal)) == 1
 
 
@@ -99,9 +99,9 @@ async def test_a_session_goes_on_when_a_filter_begins_to_refuse_what_it_took(cli
         turns = [await session.send(text) for text in (f"make {WORD}", "next")]
         is_strict[0] = True
         turns += [await session.send(text) for text in ("again", "goodbye")]
-        last = await closed(session)
+        last = await close_session(session)
 
-    assert [how(turn)[2] for turn in turns] == ["completed"] * 4
+    assert [turn_summary(turn)[2] for turn in turns] == ["completed"] * 4
     assert model.texts() == ["again", "answer 3", "goodbye"]
     assert len(refusals(last.journal)) == 1
 

@@ -8,14 +8,14 @@ from temporalio.client import Client
 
 from orga.activities.ports import ToolContext, ToolError
 from orga.client.errors import NoAnswer, NotTakenYet, Refused, RunEnded
-from orga.client.past.requeue import remains, requeue_in_fork
+from orga.client.past.requeue import read_ended_run, requeue_in_fork
 from orga.client.runs.agents import AgentHandle
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.runs.loop import a_loop, a_worker
-from tests.support.runs.questions import waiting
-from tests.support.runs.rewound import ended
+from tests.support.runs.questions import wait_for_question
+from tests.support.runs.rewound import wait_for_rewound
 
 
 def save(*results: str) -> FakeTool:
@@ -39,11 +39,11 @@ async def test_a_fork_sends_the_letter_under_its_key_and_the_model_goes_on_from_
     )
     async with a_loop(client, provider, tool) as loop:
         first = await loop.run()
-        there = await remains(client, first.handle.id)
+        there = await read_ended_run(client, first.handle.id)
         assert [letter.letter_id for letter in there.letters] == ["1.0"]
-        ran = await ended(client, await requeue_in_fork(client, there, ["1.0"]))
-        assert [letter.letter_id for letter in (await remains(client, first.handle.id)).letters] == ["1.0"]
-        assert (await remains(client, ran.handle.id)).letters == ()
+        ran = await wait_for_rewound(client, await requeue_in_fork(client, there, ["1.0"]))
+        assert [letter.letter_id for letter in (await read_ended_run(client, first.handle.id)).letters] == ["1.0"]
+        assert (await read_ended_run(client, ran.handle.id)).letters == ()
 
     assert (first.result.output, ran.result.output) == ("without it", "with it")
     assert len(tool.contexts) == 2
@@ -65,7 +65,9 @@ async def test_a_run_that_was_terminated_in_an_iteration_is_forked_at_the_one_be
         handle = await loop.start()
         with pytest.raises(Exception, match="terminated"):
             await AgentHandle(client, handle.id).result()
-        ran = await ended(client, await requeue_in_fork(client, await remains(client, handle.id), ["1.0"]))
+        ran = await wait_for_rewound(
+            client, await requeue_in_fork(client, await read_ended_run(client, handle.id), ["1.0"])
+        )
     assert ran.result.output == "in the end"
     assert len(tool.contexts) == 2
 
@@ -73,7 +75,7 @@ async def test_a_run_that_was_terminated_in_an_iteration_is_forked_at_the_one_be
 async def test_decisions_that_a_run_refuses_say_why_and_one_that_fits_goes_through(client: Client) -> None:
     async with a_loop(client, [calls("look"), answers()], FakeTool("look")) as loop:
         handle = await loop.start(on_exhausted="ask", max_iterations=1)
-        wait = await waiting(handle)
+        wait = await wait_for_question(handle)
         run = AgentHandle(client, handle.id)
         with pytest.raises(Refused, match="no escalation 'nothing' waits here"):
             await run.resolve_escalation("nothing", "skip")
@@ -105,7 +107,7 @@ async def test_a_decision_whose_worker_went_away_takes_effect_with_the_next_one(
     provider = ScriptedModel([calls("look"), answers()], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         handle = await loop.start(on_exhausted="ask", max_iterations=1)
-        await waiting(handle)
+        await wait_for_question(handle)
     with pytest.raises(NotTakenYet, match="it may take effect when one comes"):
         await AgentHandle(client, handle.id).extend_budget(max_iterations=5)
     async with a_worker(loop, FakeTool("look")):

@@ -11,9 +11,9 @@ from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
-from tests.support.hold import Hold, happens
+from tests.support.hold import Hold, wait_for_event
 from tests.support.runs.loop import a_loop
-from tests.support.runs.questions import stands_still, told, updated
+from tests.support.runs.questions import send_update, tool_results_in, wait_until_still
 
 LETTERS = Recovery(strategy="dead_letter", max_attempts=1)
 
@@ -36,11 +36,11 @@ async def test_an_abort_cancels_a_call_that_is_sent_again(client: Client) -> Non
     async with a_loop(client, steps, save(saving), FakeTool("look")) as loop:
         handle = await loop.start()
         await model.reached()
-        await updated(handle, "requeue", "1.0")
+        await send_update(handle, "requeue", "1.0")
         model.go.set()
         await saving.reached()
         await handle.signal("abort", "enough")
-        await happens(saving.cancelled)
+        await wait_for_event(saving.cancelled)
         ran = await loop.ended(handle)
         shown = await handle.query("conversation")
     assert ran.result.termination.reason == "aborted"
@@ -59,13 +59,13 @@ async def test_a_pause_holds_behind_a_call_that_is_sent_again(client: Client, le
         handle = await loop.start()
         await model.reached()
         for number in range(letters):
-            await updated(handle, "requeue", f"1.{number}")
+            await send_update(handle, "requeue", f"1.{number}")
         model.go.set()
         await saving.reached()
         await handle.signal("pause")
         await handle.query("status")  # it has seen the pause by then
         saving.go.set()
-        await stands_still(handle)
+        await wait_until_still(handle)
         assert (len(tool.contexts), len(provider.seen)) == (letters + 1, 2)
         await handle.signal("resume")
         await loop.ended(handle)
@@ -92,13 +92,13 @@ async def test_what_was_accepted_while_the_model_came_to_an_end_is_sent_first(
     async with a_loop(client, steps, tool, agents=agents) as loop:
         handle = await loop.start()
         await model.reached()
-        await updated(handle, "requeue", "1.0")
+        await send_update(handle, "requeue", "1.0")
         model.go.set()
         ran = await loop.ended(handle)
         shown = await handle.query("conversation")
     assert (len(tool.contexts), ran.result.output) == (2, "second")
     assert "[Requeued call] save (1.0)" in shown[-2]["text"]
-    assert told(loop, 2)[1:] == told_of_the_end
+    assert tool_results_in(loop, 2)[1:] == told_of_the_end
 
 
 async def test_calls_that_are_sent_again_count_and_go_beyond_the_limit(client: Client) -> None:
@@ -107,7 +107,7 @@ async def test_calls_that_are_sent_again_count_and_go_beyond_the_limit(client: C
         handle = await loop.start(max_tool_calls=2)
         await model.reached()
         for letter in ("1.0", "1.1"):
-            await updated(handle, "requeue", letter)
+            await send_update(handle, "requeue", letter)
         model.go.set()
         ran = await loop.ended(handle)
     counts = ran.result.tool_calls

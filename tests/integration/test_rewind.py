@@ -15,7 +15,7 @@ from orga.testing import FakeTool, ScriptedModel, answers, calls
 from tests.support.hold import Hold
 from tests.support.runs.long_runs import took
 from tests.support.runs.loop import WORKER_FACTS, Loop, Ran, a_loop
-from tests.support.runs.rewound import ended
+from tests.support.runs.rewound import wait_for_rewound
 
 EARLIER = ["[Guidance from the operator] early", '[Context from the operator]\n{"ticket":7}']
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
@@ -44,7 +44,7 @@ async def test_an_ended_run_goes_on_from_the_iteration_with_the_guidance(client:
     provider = ScriptedModel([*looks(1, 2, 3), answers("first"), *looks(4), answers("second")], repeats=True)
     async with a_loop(client, provider, a_look()) as loop:
         first = await loop.run()
-        ran = await ended(client, await rewind(client, first.handle.id, 1, steer="look elsewhere"))
+        ran = await wait_for_rewound(client, await rewind(client, first.handle.id, 1, steer="look elsewhere"))
 
     assert texts(provider, 4) == ["step 1", "result 1", "[Guidance from the operator] look elsewhere"]
     assert (first.result.output, first.result.iterations) == ("first", 4)
@@ -60,7 +60,7 @@ async def test_iteration_0_is_before_the_first_model_call(client: Client) -> Non
     provider = ScriptedModel([answers("first"), answers("second")], repeats=True)
     async with a_loop(client, provider) as loop:
         first = await loop.run()
-        ran = await ended(client, await rewind(client, first.handle.id, 0))
+        ran = await wait_for_rewound(client, await rewind(client, first.handle.id, 0))
 
     assert (ran.result.output, ran.result.iterations) == ("second", 1)
     assert provider.seen[0].messages == provider.seen[1].messages
@@ -75,7 +75,7 @@ async def test_a_live_run_leaves_what_it_does_and_its_followers_go_with_it(clien
         followed = asyncio.create_task(_followed(client, handle.id))
         await hold.reached()
         await rewind(client, handle.id, 1)
-        ran = await ended(client, AgentHandle(client, handle.id))
+        ran = await wait_for_rewound(client, AgentHandle(client, handle.id))
 
     assert (await result).output == "done"
     told = await followed
@@ -94,7 +94,7 @@ async def test_a_run_whose_time_was_up_has_the_time_again_that_it_had_at_the_bou
     async with a_loop(client, provider, a_look()) as loop:
         late = await loop.run(timeout_s=4)
         assert late.result.termination.reason == "timeout"
-        ran = await ended(client, await rewind(client, late.handle.id, 1))
+        ran = await wait_for_rewound(client, await rewind(client, late.handle.id, 1))
 
     assert ran.result.termination.reason == "completed"
     assert ran.result.duration_s < 4
@@ -112,7 +112,7 @@ async def test_the_right_run_of_a_chain_is_reset(client: Client, iteration: int,
     provider = ScriptedModel([*looks(1, 2, 3), answers("first"), answers("second")], repeats=True)
     async with a_loop(client, provider, a_look(), setup=EACH_ITERATION) as loop:
         first = await loop.run()
-        ran = await ended(client, await rewind(client, first.handle.id, iteration))
+        ran = await wait_for_rewound(client, await rewind(client, first.handle.id, iteration))
 
     assert texts(provider, 4)[-2:] == outputs
     assert (ran.result.output, ran.result.iterations, len(ran.histories)) == ("second", iteration + 1, runs)
@@ -124,8 +124,8 @@ async def test_the_same_call_has_the_same_key_again_and_another_has_another(clie
     provider = ScriptedModel([*steps, calls("pay", arguments={"to": "b"}), answers()], repeats=True)
     async with a_loop(client, provider, pay, setup=EACH_ITERATION) as loop:
         first = await loop.run()
-        await ended(client, await rewind(client, first.handle.id, 0))
-        await ended(client, await rewind(client, first.handle.id, 0))
+        await wait_for_rewound(client, await rewind(client, first.handle.id, 0))
+        await wait_for_rewound(client, await rewind(client, first.handle.id, 0))
 
     keys = [context.idempotency_key for context in pay.contexts]
     assert keys[0] == keys[1]
@@ -162,7 +162,7 @@ async def test_later_interventions_are_delivered_again_unless_they_are_left_out(
         aborted = await a_run_with_interventions(loop, first_call, stuck)
         plan = await plan_rewind(client, aborted.handle.id, 0)
         run = await rewind(client, aborted.handle.id, 0, steer="anew", keep_interventions=keep)
-        ran = await ended(client, run)
+        ran = await wait_for_rewound(client, run)
 
     assert aborted.result.termination.reason == "aborted"
     assert [(sent.kind, sent.text) for sent in plan.interventions] == [
@@ -181,8 +181,8 @@ async def test_a_rewind_after_a_rewind_counts_no_time_twice(client: Client) -> N
     async with a_loop(client, provider, a_look()) as loop:
         first = await loop.run()
         await asyncio.sleep(1.0)  # time that must not count
-        await ended(client, await rewind(client, first.handle.id, 1, steer="again"))
-        ran = await ended(client, await rewind(client, first.handle.id, 0))
+        await wait_for_rewound(client, await rewind(client, first.handle.id, 1, steer="again"))
+        ran = await wait_for_rewound(client, await rewind(client, first.handle.id, 0))
 
     assert ran.result.output == "three"
     assert 0 <= ran.result.duration_s <= took(ran).total_seconds() - 1.0
@@ -206,7 +206,7 @@ async def test_an_answer_can_be_objected_to(client: Client) -> None:
         first = await loop.run()
         with pytest.raises(OrgaError, match="say with --steer what is wrong"):
             await rewind(client, first.handle.id, 1)
-        ran = await ended(client, await rewind(client, first.handle.id, 1, steer="name your source"))
+        ran = await wait_for_rewound(client, await rewind(client, first.handle.id, 1, steer="name your source"))
 
     assert texts(provider, 1) == ["42", "[Guidance from the operator] name your source"]
     assert (ran.result.output, ran.result.iterations) == ("the source is line 7", 2)

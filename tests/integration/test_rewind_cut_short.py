@@ -6,12 +6,12 @@ import pytest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.past.rewind import StandsStill, let_go, rewind, stands_still
+from orga.client.past.rewind import RunStaysFrozen, is_frozen, let_go, rewind
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from tests.support.hold import Hold
-from tests.support.runs.delegates import a_cast, agent, delegates, leading
+from tests.support.runs.delegates import a_cast, agent, delegates, start_lead
 from tests.support.runs.loop import a_loop
-from tests.support.runs.rewound import ended
+from tests.support.runs.rewound import wait_for_rewound
 
 
 async def _dies(*_: Any, **__: Any) -> None:
@@ -40,7 +40,7 @@ async def test_a_run_that_was_not_let_go_goes_on_by_the_same_command(
             with pytest.raises(ConnectionError):
                 await rewind(client, first.handle.id, iteration, steer="look elsewhere")
         await first.handle.signal("steer", "sent meanwhile")
-        ran = await ended(client, await rewind(client, first.handle.id, iteration, steer="look elsewhere"))
+        ran = await wait_for_rewound(client, await rewind(client, first.handle.id, iteration, steer="look elsewhere"))
 
     assert (ran.result.output, ran.result.iterations) == ("second", iteration + 1)
     guidance = [message.text for message in provider.seen[2].messages[-2:]]
@@ -60,7 +60,7 @@ async def test_a_run_that_was_not_let_go_can_be_rewound_further(
             patch.setattr("orga.client.past.rewind.let_go", _dies)
             with pytest.raises(ConnectionError):
                 await rewind(client, first.handle.id, 1)
-        ran = await ended(client, await rewind(client, first.handle.id, 0))
+        ran = await wait_for_rewound(client, await rewind(client, first.handle.id, 0))
 
     assert (ran.result.output, ran.result.iterations) == ("second", 1)
 
@@ -72,18 +72,18 @@ async def test_a_run_that_waits_for_its_delegates_goes_on_by_the_same_command(
     agents = {"lead": agent("lead", "helper"), "helper": agent("helper")}
     scripts = {"lead": [delegates("helper"), answers("without")], "helper": [hold.step(answers("late"))]}
     async with a_cast(client, agents, scripts) as (loop, _):
-        handle = await leading(loop)
+        handle = await start_lead(loop)
         await hold.reached()
         with monkeypatch.context() as patch:
             patch.setattr("orga.client.past.rewind.let_go", _dies)
             patch.setattr("orga.client.past.rewind.reset", _dies)
             with pytest.raises(ConnectionError):
                 await rewind(client, handle.id, 0)
-        assert await stands_still(client, handle.id)
-        ran = await ended(client, await rewind(client, handle.id, 0))
+        assert await is_frozen(client, handle.id)
+        ran = await wait_for_rewound(client, await rewind(client, handle.id, 0))
 
     assert ran.result.output == "without"
-    assert not await stands_still(client, handle.id)
+    assert not await is_frozen(client, handle.id)
 
 
 async def test_a_server_that_does_not_let_a_run_go_is_told_with_the_way_out(
@@ -93,5 +93,5 @@ async def test_a_server_that_does_not_let_a_run_go_is_told_with_the_way_out(
         raise RPCError("try later", RPCStatusCode.UNAVAILABLE, b"")
 
     monkeypatch.setattr("orga.client.past.rewind._update", refuses)
-    with pytest.raises(StandsStill, match=r"unavailable: try later; rewind it again with the same command"):
+    with pytest.raises(RunStaysFrozen, match=r"unavailable: try later; rewind it again with the same command"):
         await let_go(client, "agent-1")

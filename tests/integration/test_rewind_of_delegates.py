@@ -12,8 +12,8 @@ from orga.client.past import delegates as left_behind
 from orga.client.past.rewind import plan_rewind, rewind
 from orga.testing import FakeTool, answers, calls
 from tests.support.hold import Hold
-from tests.support.runs.delegates import a_cast, agent, delegates, leading, result_of, status_of
-from tests.support.runs.rewound import ended
+from tests.support.runs.delegates import a_cast, agent, delegates, result_of, start_lead, status_of
+from tests.support.runs.rewound import wait_for_rewound
 from tests.support.runs.sagas import book, saga
 
 AGENTS = {"lead": agent("lead", "helper"), "helper": agent("helper", tools=["pay"])}
@@ -51,13 +51,13 @@ async def test_a_delegate_of_a_past_that_was_left_behind_does_nothing_more(clien
     hold, pay = Hold(), FakeTool("pay", effect="irreversible")
     scripts = {"lead": [delegates("helper"), answers("without")], "helper": [hold.step(calls("pay")), answers("late")]}
     async with a_cast(client, AGENTS, scripts, pay) as (loop, _):
-        handle = await leading(loop)
+        handle = await start_lead(loop)
         await hold.reached()
         child = client.get_workflow_handle(f"{handle.id}.1.0")
         plan = await plan_rewind(client, handle.id, 0)
         run = await rewind(client, handle.id, 0)
         left = await child.describe()
-        ran = await ended(client, run)
+        ran = await wait_for_rewound(client, run)
 
     assert [(each.workflow_id, each.iteration) for each in plan.delegates] == [(f"{handle.id}.1.0", 1)]
     assert left.status == WorkflowExecutionStatus.COMPLETED
@@ -71,13 +71,13 @@ async def test_the_same_call_made_again_finds_the_saga_of_its_delegate_taken_bac
     agents = {"lead": agent("lead", "buyer"), "buyer": BUYER}
     scripts = {"lead": [delegates("buyer"), delegates("buyer"), answers("done")], "buyer": [BOOKS, answers("nothing")]}
     async with a_cast(client, agents, scripts, *agency.tools) as (loop, cast):
-        handle = await leading(loop)
+        handle = await start_lead(loop)
         await agency.car.reached()
         rewinding = asyncio.create_task(rewind(client, handle.id, 0))
         await agency.back.reached()
         assert len(cast.seen("lead")) == 1
         agency.back.go.set()
-        ran = await ended(client, await rewinding)
+        ran = await wait_for_rewound(client, await rewinding)
 
     assert agency.done == [*BOOKED, *TAKEN_BACK]
     assert (ran.result.output, len(cast.seen("buyer"))) == ("done", 2)
@@ -89,7 +89,7 @@ async def test_the_delegate_of_a_delegate_that_ends_behind_it_under_way_elsewher
     again = [delegates("buyer"), delegates("buyer"), answers("done")]
     scripts = {"lead": [delegates("middle"), delegates("middle"), answers("done")], "middle": again}
     async with a_cast(client, agents, {**scripts, "buyer": [BOOKS, answers("nothing")]}, *agency.tools) as (loop, cast):
-        handle = await leading(loop)
+        handle = await start_lead(loop)
         await agency.car.reached()
         rewinding = asyncio.create_task(rewind(client, handle.id, 0))
         assert (await result_of(client, f"{handle.id}.1.0"))["termination"]["reason"] == "aborted"
@@ -97,7 +97,7 @@ async def test_the_delegate_of_a_delegate_that_ends_behind_it_under_way_elsewher
             f"{handle.id}.1.0.1.0"
         ]
         agency.back.go.set()
-        ran = await ended(client, await rewinding)
+        ran = await wait_for_rewound(client, await rewinding)
 
     assert agency.done == [*BOOKED, *TAKEN_BACK]
     assert (ran.result.output, len(cast.seen("buyer"))) == ("done", 2)
@@ -108,13 +108,13 @@ async def test_a_delegate_that_outlives_its_parent_under_way_elsewhere(client: C
     agents = {"lead": agent("lead", "buyer"), "buyer": BUYER}
     scripts = {"lead": [delegates("buyer"), delegates("buyer"), answers("done")], "buyer": [BOOKS, answers("nothing")]}
     async with a_cast(client, agents, scripts, *agency.tools) as (loop, _):
-        handle = await leading(loop)
+        handle = await start_lead(loop)
         await agency.car.reached()
         await handle.signal("abort", "enough")
         await loop.ended(handle)
         rewinding = asyncio.create_task(rewind(client, handle.id, 0))
         agency.back.go.set()
-        ran = await ended(client, await rewinding)
+        ran = await wait_for_rewound(client, await rewinding)
 
     assert (ran.result.output, agency.done) == ("done", [*BOOKED, *TAKEN_BACK])
 
@@ -128,7 +128,7 @@ async def test_nothing_is_rewound_while_a_delegate_does_not_end(
     agents = {"lead": agent("lead", "buyer"), "buyer": BUYER}
     scripts = {"lead": [delegates("buyer"), answers("done")], "buyer": [BOOKS]}
     async with a_cast(client, agents, scripts, *agency.tools) as (loop, cast):
-        handle = await leading(loop)
+        handle = await start_lead(loop)
         await agency.car.reached()
         with pytest.raises(OrgaError, match=rf"has not ended 0\.5 s after its abort: {handle.id}\.1\.0"):
             await rewind(client, handle.id, 0)
@@ -145,7 +145,7 @@ async def test_nothing_is_rewound_where_no_worker_can_abort_a_delegate(client: C
     hold = Hold()
     scripts = {"lead": [delegates("helper"), answers("done")], "helper": [hold.step(answers()), answers()]}
     async with a_cast(client, AGENTS, scripts, FakeTool("pay")) as (loop, _):
-        handle = await leading(loop)
+        handle = await start_lead(loop)
         await hold.reached()
         before = await handle.describe()
     with pytest.MonkeyPatch.context() as patch:

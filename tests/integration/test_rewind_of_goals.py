@@ -8,34 +8,36 @@ from orga.client.past.rewind import plan_rewind, rewind
 from orga.client.proof.verify import verify
 from orga.client.runs.goals import GoalHandle
 from orga.testing import FakeTool
-from tests.support.model.goals import BAD, PARTIAL, GoalModel, a_step, says, scored
+from tests.support.model.goals import BAD, PARTIAL, GoalModel, a_step, evaluation_reply, says
 from tests.support.runs import rewound
-from tests.support.runs.goals import Pursued, ended, start, tell
+from tests.support.runs.goals import EndedGoal, answer_goal, start, wait_for_goal
 from tests.support.runs.loop import WORKER_FACTS, a_loop
-from tests.support.runs.questions import waiting
+from tests.support.runs.questions import wait_for_question
 
 EACH_TURN = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 
 
 def a_model(**turns: Any) -> GoalModel:
     plan = says(steps=[a_step("a", at=1)])
-    return GoalModel(**({"plan": plan, "evaluate": scored("a"), "decide": says(action="done", confidence=0.9)} | turns))
+    return GoalModel(
+        **({"plan": plan, "evaluate": evaluation_reply("a"), "decide": says(action="done", confidence=0.9)} | turns)
+    )
 
 
-def rewinds(pursued: Pursued) -> list[dict[str, Any]]:
+def rewinds(pursued: EndedGoal) -> list[dict[str, Any]]:
     told = [entry.data for entry in pursued.journal if entry.event == "InterventionReceived"]
     return [data for data in told if data["kind"] == "rewind"]
 
 
-async def after_rewind(client: Client, handle: WorkflowHandle[Any, Any]) -> Pursued:
+async def after_rewind(client: Client, handle: WorkflowHandle[Any, Any]) -> EndedGoal:
     """Wait for the ending of a goal that was rewound: the reset stands in its history as a failed task."""
-    ran = await rewound.ended(client, GoalHandle(client, handle.id))
-    return Pursued(ran.raw, ran.journal)
+    ran = await rewound.wait_for_rewound(client, GoalHandle(client, handle.id))
+    return EndedGoal(ran.raw, ran.journal)
 
 
 async def test_an_ended_goal_decides_anew_with_the_guidance(client: Client) -> None:
     model = a_model(
-        evaluate=[scored("a", **PARTIAL), scored("b")],
+        evaluate=[evaluation_reply("a", **PARTIAL), evaluation_reply("b")],
         decide=[
             says(action="done", confidence=0.9),
             says(action="adjust", confidence=0.5, steps=[a_step("b", at=2)]),
@@ -44,7 +46,7 @@ async def test_an_ended_goal_decides_anew_with_the_guidance(client: Client) -> N
     )
     async with a_loop(client, model, FakeTool("look")) as loop:
         handle = await start(loop)
-        first = await ended(handle, client)
+        first = await wait_for_goal(handle, client)
         await rewind(client, handle.id, 3, steer="look at 2")
         second = await after_rewind(client, handle)
         assert (await verify(client, handle.id)).ok
@@ -56,11 +58,12 @@ async def test_an_ended_goal_decides_anew_with_the_guidance(client: Client) -> N
 
 async def test_turn_0_is_before_the_plan(client: Client) -> None:
     model = a_model(
-        plan=[says(steps=[a_step("a", at=1)]), says(steps=[a_step("b", at=2)])], evaluate=[scored("a"), scored("b")]
+        plan=[says(steps=[a_step("a", at=1)]), says(steps=[a_step("b", at=2)])],
+        evaluate=[evaluation_reply("a"), evaluation_reply("b")],
     )
     async with a_loop(client, model, FakeTool("look")) as loop:
         handle = await start(loop)
-        await ended(handle, client)
+        await wait_for_goal(handle, client)
         plan = await plan_rewind(client, handle.id, 0)
         await rewind(client, handle.id, 0)
         second = await after_rewind(client, handle)
@@ -71,12 +74,12 @@ async def test_turn_0_is_before_the_plan(client: Client) -> None:
 
 async def test_a_question_that_is_left_behind_is_asked_no_more(client: Client) -> None:
     model = a_model(
-        evaluate=[scored("a", **BAD), scored("a")],
+        evaluate=[evaluation_reply("a", **BAD), evaluation_reply("a")],
         decide=[says(action="ask_user", question="Which year?", confidence=0.9), says(action="done", confidence=0.9)],
     )
     async with a_loop(client, model, FakeTool("look"), setup=EACH_TURN) as loop:
         handle = await start(loop)
-        await waiting(handle)
+        await wait_for_question(handle)
         await rewind(client, handle.id, 2)
         second = await after_rewind(client, handle)
     assert second.reason == "completed"
@@ -87,7 +90,7 @@ async def test_the_effects_that_a_rewind_leaves_behind_are_named(client: Client)
     save = FakeTool("look", effect="irreversible")
     async with a_loop(client, a_model(), save) as loop:
         handle = await start(loop)
-        await ended(handle, client)
+        await wait_for_goal(handle, client)
         plan = await plan_rewind(client, handle.id, 1)
     assert [effect.tool for effect in plan.effects] == ["look"]
     assert len(plan.left_behind) == 1
@@ -96,14 +99,14 @@ async def test_the_effects_that_a_rewind_leaves_behind_are_named(client: Client)
 async def test_an_answer_that_was_given_is_left_behind_with_its_question(client: Client) -> None:
     ask = says(action="ask_user", question="Which year?", confidence=0.9)
     model = a_model(
-        evaluate=scored("a", **PARTIAL),
+        evaluate=evaluation_reply("a", **PARTIAL),
         decide=[ask, says(action="done", confidence=0.9), says(action="done", confidence=0.9)],
     )
     async with a_loop(client, model, FakeTool("look")) as loop:
         handle = await start(loop)
-        await waiting(handle)
-        await tell(handle, "1999")
-        await ended(handle, client)
+        await wait_for_question(handle)
+        await answer_goal(handle, "1999")
+        await wait_for_goal(handle, client)
         await rewind(client, handle.id, 3, keep_interventions=False)
         second = await after_rewind(client, handle)
     assert second.reason == "completed"

@@ -11,8 +11,8 @@ from orga.client.past.rewind import rewind
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from tests.support.hold import Hold
 from tests.support.runs.loop import Loop, Ran, a_loop
-from tests.support.runs.questions import stands_still
-from tests.support.runs.rewound import ended
+from tests.support.runs.questions import wait_until_still
+from tests.support.runs.rewound import wait_for_rewound
 
 NOW = datetime.now(UTC)
 CLAIMS: dict[str, Any] = {
@@ -70,7 +70,7 @@ async def test_nobody_turns_the_clock(client: Client, claim: Any) -> None:
         await handle.signal("rewound", claim)
         await handle.signal("pause")
         hold.go.set()
-        await stands_still(handle)
+        await wait_until_still(handle)
         assert (await handle.query("status"))["budgets"]["time_s"] <= before
         await handle.signal("rewound", claim)
         await handle.signal("resume")
@@ -91,6 +91,6 @@ async def test_a_claim_that_is_delivered_again_behind_a_reset_is_not_its_word(cl
         await handle.signal("rewound", CLAIMS["of now"])
         await handle.signal("abort", "enough")
         assert (await handle.result())["termination"]["reason"] == "aborted"
-        ran = await ended(client, await rewind(client, handle.id, 1))
+        ran = await wait_for_rewound(client, await rewind(client, handle.id, 1))
     assert (ran.result.termination.reason, ran.result.output) == ("completed", "second")
     assert 0 <= ran.result.duration_s < 60

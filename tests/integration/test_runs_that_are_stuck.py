@@ -11,24 +11,24 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowHandle
 
-from orga.client.cli.inspect.inbox import lines_of
+from orga.client.cli.inspect.inbox import question_lines
 from orga.client.cli.inspect.status import history_status
-from orga.client.cli.workbench.doctor import _runs  # pyright: ignore[reportPrivateUsage]
+from orga.client.cli.workbench.doctor import _stuck_run_checks  # pyright: ignore[reportPrivateUsage]
 from orga.client.errors import TaskFails
 from orga.client.journal.reading import read_journal
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.failing_tasks import failing_task
 from orga.client.runs.inbox import inbox
-from orga.client.runs.listing import Filter, rows
-from orga.client.server.search_attributes import register
+from orga.client.runs.listing import RunFilter, rows
+from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.decisions.control import interventions
 from orga.workflows.phases.control import lifetime
 from orga.workflows.types.setup import Setup
-from tests.support.hold import Hold, until
-from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.hold import Hold, wait_until
+from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.loop import WORKER_FACTS, Loop, a_loop, a_worker
-from tests.support.runs.questions import updated
+from tests.support.runs.questions import send_update
 
 
 def spoiled(*_: Any) -> Any:
@@ -44,7 +44,7 @@ async def stuck(client: Client, handle: WorkflowHandle[Any, Any]) -> str:
         causes[:] = [found.cause] if found else []
         return bool(found)
 
-    await until(fails)
+    await wait_until(fails)
     return causes[0]
 
 
@@ -92,18 +92,18 @@ async def test_a_defect_in_what_tells_people_is_told_too(client: Client, monkeyp
 @asynccontextmanager
 async def a_stuck_run(client: Client, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[tuple[str, str]]:
     """Yield a run that waits for a person and that no worker can go on with, and the call that waits; then mend it."""
-    await register(client)
+    await register_missing(client)
     facts = Setup(agent="", model="", search_attributes=True)
     async with a_loop(client, [calls("pay"), answers()], FakeTool("pay"), engine=Asks(), setup=facts) as loop:
         handle = await loop.start()
-        [question] = await pending(handle)
+        [question] = await wait_for_held_calls(handle)
         with monkeypatch.context() as patch:
             patch.setattr(interventions, "with_guidance", spoiled)
             await handle.signal("steer", "go on")
             await stuck(client, handle)
             yield handle.id, question["approval_id"]
-        await until(lambda: _is_well(client, handle))
-        await updated(handle, "approve", yes(question))
+        await wait_until(lambda: _is_well(client, handle))
+        await send_update(handle, "approve", approval_argument(question))
         assert (await handle.result())["termination"]["reason"] == "completed"
 
 
@@ -119,14 +119,14 @@ async def test_a_run_that_is_stuck_is_told_as_such_everywhere(client: Client, mo
 
         [question] = [question async for question in inbox(client) if question.run_id == run]
         assert question.failing is not None
-        shown = "\n".join(lines_of(question, datetime.now(UTC)))
+        shown = "\n".join(question_lines(question, datetime.now(UTC)))
         assert "a defect" in shown
         assert "orga worker" not in shown
 
-        [row] = await rows(client, Filter(query=f"WorkflowId = '{run}'"), 5)
+        [row] = await rows(client, RunFilter(query=f"WorkflowId = '{run}'"), 5)
         assert (row.state, row.task_fails is not None) == ("running (stuck)", True)
 
-        [check] = [check for check in await _runs(client) if run in check.name]
+        [check] = [check for check in await _stuck_run_checks(client) if run in check.name]
         assert (check.ok, "a defect" in check.detail, run in check.remedy) == (False, True, True)
 
         told = replace(await history_status(read_journal(client, run)), failing=question.failing)

@@ -9,7 +9,7 @@ from orga.testing import ScriptedModel, answers, calls
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.runs.loop import Ran, a_loop
-from tests.support.runs.questions import told
+from tests.support.runs.questions import tool_results_in
 from tests.support.runs.sagas import (
     Ledger,
     Step,
@@ -17,10 +17,10 @@ from tests.support.runs.sagas import (
     book,
     compensations,
     fails,
+    first_reply_outcomes,
     look,
-    observed,
     pay,
-    played,
+    run_saga,
     saga,
     sagas,
 )
@@ -33,7 +33,7 @@ def ending(ran: Ran) -> dict[str, Any]:
 
 async def test_all_steps_in_order_are_one_result(client: Client) -> None:
     ledger = Ledger()
-    ran, text = await played(client, ledger, look("fares"), book("flight"), book("hotel"), pay("both"))
+    ran, text = await run_saga(client, ledger, look("fares"), book("flight"), book("hotel"), pay("both"))
 
     assert ledger.done == ["look fares", "book flight", "book hotel", "pay both"]
     assert text.splitlines()[:2] == ["[Saga done] all 4 steps", "step 1, read_only, look: ok"]
@@ -41,12 +41,12 @@ async def test_all_steps_in_order_are_one_result(client: Client) -> None:
     assert ran.result.tool_calls.model_dump() == {"proposed": 1, "run": 1, "denied": 0, "failed": 0, "in_sagas": 4}
     assert compensations(ran) == []
     assert [call["outcome"] for call in ending(ran)["calls"]] == ["ok"] * 4
-    assert observed(ran) == [{"tool": "saga", "call_id": "g0", "outcome": "ok"}]
+    assert first_reply_outcomes(ran) == [{"tool": "saga", "call_id": "g0", "outcome": "ok"}]
 
 
 async def test_a_failure_takes_back_what_was_done_the_last_first(client: Client) -> None:
     ledger = Ledger({"book car": fails("no cars")})
-    ran, text = await played(client, ledger, book("flight"), look(), book("hotel"), book("car"), pay())
+    ran, text = await run_saga(client, ledger, book("flight"), look(), book("hotel"), book("car"), pay())
 
     assert ledger.done == ["book flight", "look prices", "book hotel", "cancel hotel", "cancel flight"]
     assert text.startswith("[Error] saga stopped at step 4 of 5 (book failed); what was done is taken back")
@@ -55,7 +55,7 @@ async def test_a_failure_takes_back_what_was_done_the_last_first(client: Client)
     assert "compensation of step 3, cancel: ok" in text
     assert compensations(ran) == [("cancel", "ok"), ("cancel", "ok")]
     assert (ran.result.tool_calls.failed, ran.result.tool_calls.in_sagas) == (1, 6)
-    (outcome,) = observed(ran)
+    (outcome,) = first_reply_outcomes(ran)
     assert outcome["outcome"] == "failed"
     assert "no cars" in outcome["error"]
     assert ran.events[-1] == "Terminated"
@@ -63,7 +63,7 @@ async def test_a_failure_takes_back_what_was_done_the_last_first(client: Client)
 
 async def test_a_compensation_that_fails_does_not_stop_the_others(client: Client) -> None:
     ledger = Ledger({"pay all": fails("no money"), "cancel hotel": fails("too late")})
-    ran, text = await played(client, ledger, book("flight"), book("hotel"), pay())
+    ran, text = await run_saga(client, ledger, book("flight"), book("hotel"), pay())
 
     assert ledger.done == ["book flight", "book hotel", "cancel flight"]
     assert "NOT taken back: step 2; see to it" in text
@@ -73,7 +73,7 @@ async def test_a_compensation_that_fails_does_not_stop_the_others(client: Client
 
 async def test_behind_a_final_step_nothing_is_taken_back(client: Client) -> None:
     ledger = Ledger({"pay tip": fails("no change")})
-    ran, text = await played(client, ledger, book("hotel"), pay(), pay("tip"))
+    ran, text = await run_saga(client, ledger, book("hotel"), pay(), pay("tip"))
 
     assert ledger.done == ["book hotel", "pay all"]
     assert "partly done: a final step had succeeded before, so nothing is taken back" in text
@@ -89,7 +89,7 @@ async def test_a_failed_step_is_no_dead_letter_and_a_failed_compensation_is_one(
         ran = await loop.run()
         status = await ran.handle.query("status")
     assert [letter["letter_id"] for letter in status["dead_letters"]] == ["1.0.c0"]
-    assert "[Dead letter] The call is kept as 1.0.c0" in told(loop)[0]
+    assert "[Dead letter] The call is kept as 1.0.c0" in tool_results_in(loop)[0]
     assert compensations(ran) == [("cancel", "failed")]
 
 
@@ -101,7 +101,7 @@ async def test_every_call_has_a_key_of_its_own_and_a_retry_the_same(client: Clie
         return "done" if len(tries) > 1 else fails("down", retryable=True)()
 
     ledger = Ledger({"book car": flaky, "pay all": fails()})
-    await played(client, ledger, book("hotel"), book("car"), pay(), recovery={"base_delay_ms": 1})
+    await run_saga(client, ledger, book("hotel"), book("car"), pay(), recovery={"base_delay_ms": 1})
     assert [len(keys) for keys in ledger.keys.values()] == [1, 2, 1, 1, 1]
     assert len(set(ledger.keys["book car"])) == 1
     assert len({key for keys in ledger.keys.values() for key in keys}) == 5
@@ -109,14 +109,14 @@ async def test_every_call_has_a_key_of_its_own_and_a_retry_the_same(client: Clie
 
 async def test_steps_count_against_the_tool_calls_of_the_run(client: Client) -> None:
     ledger = Ledger()
-    ran, text = await played(client, ledger, book("hotel"), pay(), max_tool_calls=2)
+    ran, text = await run_saga(client, ledger, book("hotel"), pay(), max_tool_calls=2)
     assert (ledger.done, ran.result.tool_calls.run) == ([], 0)
     assert text.startswith("[Not run] the run's 2 tool calls are used up")
 
 
 async def test_compensations_are_carried_out_beyond_the_tool_calls_of_the_run(client: Client) -> None:
     ledger = Ledger({"pay all": fails()})
-    ran, _ = await played(client, ledger, book("hotel"), pay(), max_tool_calls=3)
+    ran, _ = await run_saga(client, ledger, book("hotel"), pay(), max_tool_calls=3)
     assert (ledger.done, ran.result.tool_calls.spent) == (["book hotel", "cancel hotel"], 4)
 
 
@@ -160,7 +160,7 @@ async def test_an_agent_that_does_not_list_it_has_no_saga(client: Client) -> Non
         await loop.run()
         assert isinstance(loop.provider, ScriptedModel)
         assert "saga" not in [tool.name for tool in loop.provider.seen[0].tools]
-    assert (ledger.done, told(loop)) == (
+    assert (ledger.done, tool_results_in(loop)) == (
         [],
         ["[Invalid call] there is no tool 'saga'; the tools are: look, book, cancel, pay"],
     )

@@ -11,7 +11,7 @@ from orga.activities.ports import ToolContext, ToolError
 from orga.testing import FakeTool, answers
 from orga.workflows.types.tool_calls.breakers import BreakerOptions
 from orga.workflows.types.tool_calls.tools import ToolOptions
-from tests.support.runs.questions import told
+from tests.support.runs.questions import tool_results_in
 from tests.support.runs.sagas import Ledger, an_agency, book, pay, saga
 
 BACK = ["book flight", "cancel flight"]
@@ -46,7 +46,7 @@ async def after(client: Client, ledger: Ledger, tool: FakeTool) -> str:
     others = (ledger.tool(name) for name in ("book", "cancel", "pay") if name != tool.name)
     async with an_agency(client, [saga(book("flight"), pay()), answers()], tool, *others) as loop:
         await loop.run()
-    return told(loop)[0]
+    return tool_results_in(loop)[0]
 
 
 @pytest.mark.parametrize(

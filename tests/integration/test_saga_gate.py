@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 import pytest
 from temporalio.client import Client
 
-from orga.activities.ports import Judgement, Proposal
+from orga.activities.ports import EngineVerdict, Proposal
 from orga.testing import answers
 from orga.workflows.types.tool_calls.gate import ApprovalTerms
-from tests.support.runs.approvals import pending, yes
+from tests.support.runs.approvals import approval_argument, wait_for_held_calls
 from tests.support.runs.loop import Deny
-from tests.support.runs.questions import told, updated
+from tests.support.runs.questions import send_update, tool_results_in
 from tests.support.runs.sagas import (
     Ledger,
     Step,
@@ -18,10 +18,10 @@ from tests.support.runs.sagas import (
     book,
     compensations,
     fails,
+    first_reply_outcomes,
     look,
-    observed,
     pay,
-    played,
+    run_saga,
     saga,
     sagas,
 )
@@ -39,10 +39,10 @@ async def test_a_saga_out_of_order_is_refused_before_anything_runs(
     client: Client, steps: tuple[Step, ...], says: str
 ) -> None:
     ledger = Ledger()
-    ran, text = await played(client, ledger, *steps)
+    ran, text = await run_saga(client, ledger, *steps)
     assert (ledger.done, says in text) == ([], True)
     assert ran.result.tool_calls.model_dump() == {"proposed": 1, "run": 0, "denied": 0, "failed": 0, "not_run": 1}
-    assert observed(ran)[0]["outcome"] == "not_run"
+    assert first_reply_outcomes(ran)[0]["outcome"] == "not_run"
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ async def test_a_saga_out_of_order_is_refused_before_anything_runs(
 )
 async def test_what_the_gate_would_stop_on_its_way_is_not_begun(client: Client, denied: str, says: str) -> None:
     ledger = Ledger()
-    ran, text = await played(client, ledger, book("hotel"), pay(), engine=Deny(denied))
+    ran, text = await run_saga(client, ledger, book("hotel"), pay(), engine=Deny(denied))
     assert (ledger.done, text) == ([], says)
     assert ran.result.tool_calls.not_run == 1
 
@@ -70,7 +70,9 @@ async def test_arguments_that_do_not_fit_are_found_before_anything_runs(client: 
     async with an_agency(client, [saga(book("long hotel")), answers()], *tools) as loop:
         await loop.run()
     assert ledger.done == []
-    assert told(loop)[0].startswith("[Not run] the compensation of step 1 (cancel): [Invalid call] the arguments")
+    assert tool_results_in(loop)[0].startswith(
+        "[Not run] the compensation of step 1 (cancel): [Invalid call] the arguments"
+    )
 
 
 @dataclass
@@ -83,19 +85,19 @@ class Judge:
     asks: tuple[str, ...] = ()
     seen: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         if proposal.call is None:
-            return Judgement(allowed=True)
+            return EngineVerdict(allowed=True)
         what = f"{proposal.call.name} {proposal.call.arguments.get('what')}"
         is_foreseen = (proposal.purpose, what) not in self.seen
         self.seen.append((proposal.purpose, what))
         terms = ApprovalTerms() if what in self.asks and not is_foreseen else None
-        return Judgement(allowed=is_foreseen or what not in self.denies, reason="not now", approval=terms)
+        return EngineVerdict(allowed=is_foreseen or what not in self.denies, reason="not now", approval=terms)
 
 
 async def test_each_step_and_each_compensation_is_judged_on_its_own(client: Client) -> None:
     ledger, engine = Ledger({"book car": fails()}), Judge()
-    await played(client, ledger, look(), book("hotel"), book("car"), engine=engine)
+    await run_saga(client, ledger, look(), book("hotel"), book("car"), engine=engine)
     steps = [("saga", "look prices"), ("saga", "book hotel"), ("saga", "book car")]
     back = [("compensation", "cancel hotel"), ("compensation", "cancel car")]
     assert [entry for entry in engine.seen if entry[0] != "reply"] == [*steps, *back, *steps, back[0]]
@@ -103,7 +105,7 @@ async def test_each_step_and_each_compensation_is_judged_on_its_own(client: Clie
 
 async def test_a_step_that_is_denied_when_its_turn_comes_takes_the_others_back(client: Client) -> None:
     ledger = Ledger()
-    ran, text = await played(client, ledger, book("hotel"), book("car"), engine=Judge(denies=("book car",)))
+    ran, text = await run_saga(client, ledger, book("hotel"), book("car"), engine=Judge(denies=("book car",)))
     assert ledger.done == ["book hotel", "cancel hotel"]
     assert text.startswith("[Error] saga stopped at step 2 of 2 (book denied); what was done is taken back")
     assert "[Policy denied] not now" in text
@@ -112,7 +114,7 @@ async def test_a_step_that_is_denied_when_its_turn_comes_takes_the_others_back(c
 
 async def test_a_compensation_that_is_denied_when_its_turn_comes_is_told(client: Client) -> None:
     ledger, engine = Ledger({"pay all": fails()}), Judge(denies=("cancel car",))
-    ran, text = await played(client, ledger, book("hotel"), book("car"), pay(), engine=engine)
+    ran, text = await run_saga(client, ledger, book("hotel"), book("car"), pay(), engine=engine)
     assert ledger.done == ["book hotel", "book car", "cancel hotel"]
     assert "NOT taken back: step 2; see to it" in text
     assert compensations(ran) == [("cancel", "denied"), ("cancel", "ok")]
@@ -130,9 +132,9 @@ async def test_a_person_decides_about_one_step(client: Client, update: str, done
     steps = [saga(book("hotel"), pay()), answers()]
     async with an_agency(client, steps, *ledger.tools, engine=engine) as loop:
         handle = await loop.start()
-        [question] = await pending(handle)
+        [question] = await wait_for_held_calls(handle)
         assert (ledger.done, question["call"]["name"]) == (["book hotel"], "pay")
-        await updated(handle, update, yes(question))
+        await send_update(handle, update, approval_argument(question))
         await loop.ended(handle)
     assert ledger.done == done
 
@@ -141,12 +143,12 @@ async def test_sagas_side_by_side_ask_for_their_approvals_at_the_same_time(clien
     ledger, engine = Ledger(), Judge(asks=("pay a", "pay b"))
     async with an_agency(client, [sagas((pay("a"),), (pay("b"),)), answers()], *ledger.tools, engine=engine) as loop:
         handle = await loop.start()
-        one, other = await pending(handle, 2)
+        one, other = await wait_for_held_calls(handle, 2)
         assert (await handle.query("status"))["phase"] == "waiting"
-        await updated(handle, "deny", yes(one))
+        await send_update(handle, "deny", approval_argument(one))
         status = await handle.query("status")
         assert (status["phase"], len(status["pending_approvals"])) == ("waiting", 1)
-        await updated(handle, "approve", yes(other))
+        await send_update(handle, "approve", approval_argument(other))
         ran = await loop.ended(handle)
     assert len(ledger.done) == 1
     assert ran.result.termination.reason == "completed"
@@ -158,10 +160,10 @@ async def test_what_a_tool_said_within_a_saga_taints_the_run(client: Client) -> 
     class Watching(Judge):
         is_embedded = True
 
-        async def judge(self, proposal: Proposal) -> Judgement:
+        async def judge(self, proposal: Proposal) -> EngineVerdict:
             seen.append(tuple(proposal.taint))
-            return Judgement(allowed=True)
+            return EngineVerdict(allowed=True)
 
-    await played(client, Ledger(), look(), pay(), engine=Watching())
+    await run_saga(client, Ledger(), look(), pay(), engine=Watching())
     assert seen[0] == ()
     assert set(seen[-1]) == {"look", "pay"}

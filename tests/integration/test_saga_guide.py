@@ -18,7 +18,7 @@ from orga.testing import answers
 from orga.workflows.types.messages import Reply, ToolCall
 from tests.support.programs.orga_command import ROOT
 from tests.support.runs.loop import a_loop
-from tests.support.runs.questions import told
+from tests.support.runs.questions import tool_results_in
 
 GUIDE = (ROOT / "docs" / "saga.md").read_text()
 
@@ -56,5 +56,5 @@ async def test_the_saga_of_the_guide(client: Client, project: Path, amount: int,
     tools = [catalog[name] for name in agent.tools if name != "saga"]
     async with a_loop(client, [reply, answers()], *tools, agents={"default": agent}) as loop:
         await loop.run()
-    assert says in told(loop)[0]
+    assert says in tool_results_in(loop)[0]
     assert sorted(path.name for path in (project / "bookings").iterdir()) == booked

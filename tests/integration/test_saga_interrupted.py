@@ -14,8 +14,8 @@ from orga.testing import answers
 from orga.workflows.phases import saga as saga_phase
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
-from tests.support.hold import PATIENCE_S, Hold, until
-from tests.support.runs.questions import told
+from tests.support.hold import PATIENCE_S, Hold, wait_until
+from tests.support.runs.questions import tool_results_in
 from tests.support.runs.sagas import Ledger, an_agency, book, compensations, fails, look, pay, saga
 from tests.support.runs.stubborn import impatient
 
@@ -86,13 +86,13 @@ async def test_a_pause_holds_before_the_next_step(client: Client) -> None:
         async def is_paused() -> bool:
             return (await handle.query("status"))["paused"]
 
-        await until(is_paused)
+        await wait_until(is_paused)
         hold.go.set()
 
         async def is_seen() -> bool:
             return not (await handle.describe()).raw_description.pending_activities
 
-        await until(is_seen)
+        await wait_until(is_seen)
         assert ledger.done == []
         await handle.signal("resume")
         await loop.ended(handle)
@@ -135,7 +135,7 @@ class Thread:
         async def is_entered() -> bool:
             return self.entered.is_set()
 
-        await until(is_entered)
+        await wait_until(is_entered)
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ async def test_what_is_still_being_done_is_taken_back_once_it_has_ended(
             waits = saga_phase.UNDO_GRACE_S in [timer.start_to_fire_timeout.ToSeconds() for timer in timers]
             return waits or (await handle.describe()).status != WorkflowExecutionStatus.RUNNING
 
-        await until(waits_or_is_over)
+        await wait_until(waits_or_is_over)
         thread.let_go.set()
         ran = await loop.ended(handle)
         shown = await handle.query("conversation")
@@ -197,4 +197,4 @@ async def test_a_thread_that_is_past_its_time_is_not_said_to_be_taken_back(
     async with an_agency(client, steps, thread.tool(), ledger.tool("cancel")) as loop:
         await loop.run(tool_timeout_s=1)
     assert ledger.done == ["cancel car"]
-    assert "(book failed); NOT surely taken back: step 1, which may still act; see to it" in told(loop)[0]
+    assert "(book failed); NOT surely taken back: step 1, which may still act; see to it" in tool_results_in(loop)[0]

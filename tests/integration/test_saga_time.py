@@ -9,10 +9,10 @@ from temporalio.testing import WorkflowEnvironment
 from orga.testing import answers
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.tool_calls.tools import ToolOptions
-from tests.support.hold import until
+from tests.support.hold import wait_until
 from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.loop import Ran, a_loop
-from tests.support.runs.questions import told, updated
+from tests.support.runs.questions import send_update, tool_results_in
 from tests.support.runs.sagas import Ledger, an_agency, book, fails, pay, saga
 
 
@@ -70,13 +70,13 @@ async def test_more_time_for_the_run_is_more_for_compensations(environment: Work
     async with an_agency(environment.client, [saga(book("hotel"), pay()), answers()], *tools) as loop:
         loop.execution_timeout = timedelta(hours=2)
         handle = await loop.start(timeout_s=30)
-        await until(has_tried)
+        await wait_until(has_tried)
         await environment.sleep(45)
-        await updated(handle, "extend_budget", {"timeout_s": 1_000})
+        await send_update(handle, "extend_budget", {"timeout_s": 1_000})
         ran = await loop.ended(handle)
     assert ledger.done == ["book hotel"]
     assert (len(tries), ran.result.termination.reason) == (2, "completed")
-    assert "what was done is taken back" in told(loop)[0]
+    assert "what was done is taken back" in tool_results_in(loop)[0]
 
 
 async def test_one_that_takes_longer_is_given_up_and_told(environment: WorkflowEnvironment) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.adapters.tools.run_command import RunCommand
 from orga.testing import ScriptedModel, answers, calls
-from orga.workflows.types.tool_calls.sandbox import Isolation, Limits, Sandbox
+from orga.workflows.types.tool_calls.sandbox import Isolation, Sandbox, SandboxLimits
 from tests.support.parts.bubblewrap import bubblewrap
 from tests.support.programs.processes import is_running
 from tests.support.runs.loop import a_loop
@@ -22,7 +22,7 @@ while :; do sleep 0.1; echo x >> alive; done"""
 
 
 def runs_the_script(folder: Path, isolation: Isolation = "none") -> tuple[RunCommand, ScriptedModel]:
-    tool = RunCommand(Root(folder), ["sh"], sandbox=Sandbox(isolation=isolation))
+    tool = RunCommand(FileRoot(folder), ["sh"], sandbox=Sandbox(isolation=isolation))
     return tool, ScriptedModel(
         [calls("run_command", arguments={"command": ["sh", "-c", SCRIPT]}), answers("x")], repeats=True
     )
@@ -70,7 +70,7 @@ async def test_the_end_of_a_worker_ends_its_commands(client: Client, tmp_path: P
 
 
 async def test_the_model_is_told_which_limit_ended_its_command(client: Client, tmp_path: Path) -> None:
-    tool = RunCommand(Root(tmp_path), ["sh"], sandbox=Sandbox(limits=Limits(processes=3)))
+    tool = RunCommand(FileRoot(tmp_path), ["sh"], sandbox=Sandbox(limits=SandboxLimits(processes=3)))
     script = "for i in 1 2 3 4; do sleep 60 & done; wait"
     provider = ScriptedModel(
         [calls("run_command", arguments={"command": ["sh", "-c", script]}), answers("so be it")], repeats=True

@@ -19,16 +19,16 @@ from temporalio.client import (
 from temporalio.exceptions import TerminatedError
 
 from orga.client.config.sections import OrgaConfig
-from orga.client.config.workplace import home_of, own_queue, settle, workplace
+from orga.client.config.workplace import own_queue, recorded_workplace, set_client_home, workplace
 from orga.client.errors import NotAnAgent, ScheduleNotFound, ScheduleTaken
 from orga.client.runs.agents import AgentHandle
 from orga.client.schedules.create import create_schedule
 from orga.client.schedules.handle import ScheduleHandle
-from orga.client.schedules.reading import Scheduled, scheduled, schedules
+from orga.client.schedules.reading import ScheduleSummary, all_schedules, schedule_summary
 from orga.testing import FakeTool, answers
 from orga.workflows.types.record import InvalidInput
-from tests.support.hold import Hold, until
-from tests.support.model.goals import GoalModel, a_step, says, scored
+from tests.support.hold import Hold, wait_until
+from tests.support.model.goals import GoalModel, a_step, evaluation_reply, says
 from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.loop import Loop, a_loop
 
@@ -47,8 +47,8 @@ async def a_schedule(loop: Loop, given: dict[str, Any] | None = None, **times: A
         await made.delete()
 
 
-async def seen(handle: ScheduleHandle) -> Scheduled:
-    return await scheduled(await handle.describe())
+async def seen(handle: ScheduleHandle) -> ScheduleSummary:
+    return await schedule_summary(await handle.describe())
 
 
 async def another_second() -> None:
@@ -58,7 +58,7 @@ async def another_second() -> None:
     async def has_come() -> bool:
         return datetime.now(UTC) >= this + timedelta(seconds=1)
 
-    await until(has_come)
+    await wait_until(has_come)
 
 
 async def test_a_triggered_run_is_a_run_as_any_other(client: Client) -> None:
@@ -79,7 +79,9 @@ async def test_a_triggered_run_is_a_run_as_any_other(client: Client) -> None:
 
 async def test_a_goal_is_pursued_each_time(client: Client) -> None:
     model = GoalModel(
-        plan=says(goal_type="research", steps=[a_step("s1")]), evaluate=scored("s1"), decide=says(status="done")
+        plan=says(goal_type="research", steps=[a_step("s1")]),
+        evaluate=evaluation_reply("s1"),
+        decide=says(status="done"),
     )
     async with a_loop(client, model, FakeTool("look")) as loop, a_schedule(loop, {"goal": "find out"}) as made:
         result = await AgentHandle(client, (await made.trigger()).run_id).result()
@@ -97,7 +99,7 @@ async def test_runs_are_started_by_the_clock_until_it_is_paused(client: Client) 
         async def has_started_two() -> bool:
             return len((await seen(made)).runs) >= 2
 
-        await until(has_started_two)
+        await wait_until(has_started_two)
         await made.pause("enough")
         one = await seen(made)
         for run in one.runs:
@@ -130,7 +132,7 @@ async def test_a_run_that_is_buffered_begins_when_the_other_has_ended(client: Cl
         async def has_started_two() -> bool:
             return len((await seen(made)).runs) == 2
 
-        await until(has_started_two)
+        await wait_until(has_started_two)
         last = (await seen(made)).runs[-1]
         assert (await AgentHandle(client, last.run_id).result()).output == "second"
 
@@ -192,7 +194,7 @@ async def test_all_runs_that_are_buffered_begin_one_after_the_other(client: Clie
         async def has_started_three() -> bool:
             return len((await seen(made)).runs) == 3
 
-        await until(has_started_three)
+        await wait_until(has_started_three)
         ended = [(await AgentHandle(client, run.run_id).result()).output for run in (await seen(made)).runs]
     assert ended == ["1", "2", "3"]
 
@@ -211,14 +213,14 @@ async def test_the_server_goes_by_the_zone_and_starts_nothing_behind_the_end(cli
 async def test_its_runs_go_to_the_folder_it_was_made_for(client: Client) -> None:
     """The server begins them, so the schedule has to know the queue and the place."""
     place = workplace(OrgaConfig())
-    settle(client, own_queue(OrgaConfig(), place, embedded=True), place)
+    set_client_home(client, own_queue(OrgaConfig(), place, embedded=True), place)
     try:
         made = await create_schedule(client, f"here-{uuid4().hex}", {"task": "x"}, every=DAY)
     finally:
-        settle(client, "orga", None)
+        set_client_home(client, "orga", None)
     run = await AgentHandle(client, (await made.trigger()).run_id).describe()
     assert (run.task_queue, (await seen(made)).folder) == (f"orga-{place.mark}", place.folder)
-    assert await home_of(run) == place
+    assert await recorded_workplace(run) == place
     await client.get_workflow_handle(run.id).terminate()
     await made.delete()
 
@@ -227,10 +229,10 @@ async def test_it_is_listed_until_it_is_deleted(client: Client) -> None:
     made = await create_schedule(client, f"listed-{uuid4().hex}", {"task": "x"}, every=DAY, note="for the team")
 
     async def is_listed() -> bool:
-        return made.id in [one.id for one in await schedules(client)]
+        return made.id in [one.id for one in await all_schedules(client)]
 
-    await until(is_listed)
-    one = next(one for one in await schedules(client) if one.id == made.id)
+    await wait_until(is_listed)
+    one = next(one for one in await all_schedules(client) if one.id == made.id)
     assert (one.what, one.times, one.note, one.paused) == ("x", ("every 1d",), "for the team", False)
     with pytest.raises(ScheduleTaken, match="orga schedule delete"):
         await create_schedule(client, made.id, {"task": "x"}, every=DAY)

@@ -11,12 +11,12 @@ import pytest
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
-from orga.activities.text.secrets import HIDDEN
+from orga.activities.text.secrets import REDACTED
 from orga.client.history.converter import data_converter
 from tests.support.mcp import hostile as mcp_hostile
 from tests.support.mcp.http_servers import modern
-from tests.support.mcp.sources import defined
-from tests.support.model.chat_server import Calls, CallsAtOnce, ChatServer, Said, TellsHeaders, chat_server
+from tests.support.mcp.sources import set_definitions
+from tests.support.model.chat_server import Calls, CallsAtOnce, ChatServer, ScriptedReply, TellsHeaders, chat_server
 from tests.support.programs.inline_command import InlineOrga
 from tests.support.programs.orga_command import Done, Orga, an_orga
 from tests.support.values.planted import CREDENTIALS, MARK, a_secret, around_marks, marked_files, planted
@@ -121,7 +121,7 @@ argv = ["env"]
 env_from = ["PASSPHRASE"]
 """
 NO_ARGUMENTS = ("show_env", "tell_environment", "tell_error", "tell_cause", FORBIDDEN, "s_env", "s_fail", "s_progress")
-REPLIES: tuple[Said, ...] = (
+REPLIES: tuple[ScriptedReply, ...] = (
     CallsAtOnce([Calls("read_file", {"path": "notes.md"}), Calls("run_command", {"command": ["env"]})]),
     CallsAtOnce([Calls("read_issue", {"reference": "#42"}), Calls("read_pull_request", {"reference": "#43"})]),
     CallsAtOnce([Calls(name, {}) for name in NO_ARGUMENTS]),
@@ -152,7 +152,7 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
     (folder / "notes.md").write_text(CANARY)
     (folder / "telling.py").write_text(TOOLS)
     (folder / "show_env.toml").write_text(MANIFEST)
-    defined(folder, "env", "fail", "progress")
+    set_definitions(folder, "env", "fail", "progress")
     with ExitStack() as stack:
         server, heard = stack.enter_context(indiscreet_server())
         chat, collector = stack.enter_context(chat_server(*REPLIES)), stack.enter_context(otlp_receiver())
@@ -257,7 +257,7 @@ async def test_no_mark_is_in_a_history_or_in_what_visibility_shows(suite: Suite)
         for name, event in named((await handle.fetch_history()).events):
             content = event.SerializeToString()
             assert around_marks(content) == []
-            hiding |= {name} if HIDDEN.encode() in content else set()
+            hiding |= {name} if REDACTED.encode() in content else set()
     assert hiding >= {*NO_ARGUMENTS} - {FORBIDDEN, "s_progress"} | {"read_issue", "web_header", "gate", "reason"}
 
 

@@ -16,7 +16,7 @@ ADDRESS, RUN, ROOT = sys.argv[1:]
 sys.path.insert(0, ROOT)
 
 from orga.client.cli.live.screens import PlainScreen
-from orga.client.cli.session import session
+from orga.client.cli.session import cli_context
 from orga.client.cli.live.watch import Watch
 from tests.support.web.way import Way
 
@@ -38,7 +38,7 @@ async def main():
     way = Way(ADDRESS)
     await way.open()
     os.environ["TEMPORAL_ADDRESS"] = way.address
-    async with session(None) as here, Watch(here.client, here.run(RUN), "q", Screen()).beside():
+    async with cli_context(None) as here, Watch(here.client, here.run(RUN), "q", Screen()).beside():
         await asyncio.sleep(1)
         way.cut()
         await until("does not answer")

@@ -7,7 +7,7 @@ from temporalio.client import Client
 
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from tests.support.runs.loop import a_loop, histories_of
-from tests.support.runs.sessions import begin, closed
+from tests.support.runs.sessions import begin, close_session
 
 TURNS = 6
 SAID = "lorem ipsum dolor sit amet " * 20
@@ -32,7 +32,7 @@ async def test_a_turn_adds_as_much_to_a_long_session_as_to_a_short_one(client: C
             await session.send(f"{turn}: {SAID}")
             if turn % TURNS == 0:
                 sizes.append(await _size(client, session.id))
-        await closed(session)
+        await close_session(session)
         runs = len(await histories_of(client, session.id))
     added = [Size(*(b - a for a, b in zip(one, other, strict=True))) for one, other in pairwise(sizes)]
     assert runs == 1

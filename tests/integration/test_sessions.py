@@ -13,7 +13,14 @@ from orga.client.runs.sessions import SessionHandle
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from tests.support.hold import Hold
 from tests.support.runs.loop import Loop, a_loop, a_worker
-from tests.support.runs.sessions import begin, closed, ended, how, stands, until_it_says
+from tests.support.runs.sessions import (
+    begin,
+    close_session,
+    session_status,
+    turn_summary,
+    wait_for_session,
+    wait_for_status,
+)
 
 
 async def test_each_turn_has_all_of_its_budgets_and_the_whole_conversation(client: Client) -> None:
@@ -24,10 +31,10 @@ async def test_each_turn_has_all_of_its_budgets_and_the_whole_conversation(clien
     async with a_loop(client, model, look) as loop:
         session = await begin(loop, max_iterations=3, max_total_tokens=300, max_tool_calls=1, max_model_calls=2)
         talked = [await session.send(f"question {n}") for n in range(1, 7)]
-        status = await stands(session)
-        last = await closed(session)
+        status = await session_status(session)
+        last = await close_session(session)
 
-    assert [how(turn) for turn in talked] == [(n, f"answer {n}", "completed") for n in range(1, 7)]
+    assert [turn_summary(turn) for turn in talked] == [(n, f"answer {n}", "completed") for n in range(1, 7)]
     assert {(turn.iterations, turn.usage.total_tokens, turn.tool_calls.run) for turn in talked} == {(2, 220, 1)}
     assert (status.turns, status.turn, status.usage.total_tokens, status.tool_calls.run) == (6, 0, 6 * 220, 6)
     assert (status.budgets.iterations, status.phase) == (3, "idle")
@@ -58,16 +65,16 @@ async def test_a_message_that_comes_meanwhile_waits_for_its_turn(client: Client,
     async with a_loop(client, model) as loop:
         session, first = await busy(loop, hold)
         assert (await session.post("second"), await session.post("third")) == (2, 3)
-        assert (await stands(session)).queued == 2
+        assert (await session_status(session)).queued == 2
         hold.go.set()
         third = await session.result_of(3)
-        assert [how(t) for t in await session.turns()] == [
+        assert [turn_summary(t) for t in await session.turns()] == [
             (1, "one", "completed"),
             (2, "two", "completed"),
             (3, "three", "completed"),
         ]
-        assert (how(await first), how(third)) == ((1, "one", "completed"), (3, "three", "completed"))
-        await closed(session)
+        assert (turn_summary(await first), turn_summary(third)) == ((1, "one", "completed"), (3, "three", "completed"))
+        await close_session(session)
 
 
 async def test_a_message_may_guide_the_turn_under_way(client: Client, hold: Hold) -> None:
@@ -76,9 +83,9 @@ async def test_a_message_may_guide_the_turn_under_way(client: Client, hold: Hold
         session, first = await busy(loop, hold)
         assert await session.post("shorter, please", when_busy="steer") == 1
         hold.go.set()
-        assert how(await first) == (1, "as guided", "completed")
+        assert turn_summary(await first) == (1, "as guided", "completed")
         assert model.seen[-1].messages[-1].text == "[Guidance from the operator] shorter, please"
-        await closed(session)
+        await close_session(session)
 
 
 async def test_a_message_may_cut_the_turn_under_way(client: Client, hold: Hold) -> None:
@@ -94,13 +101,13 @@ async def test_a_message_may_cut_the_turn_under_way(client: Client, hold: Hold) 
         assert await session.post("waits") == 2
         third = await session.send("something else", when_busy="interrupt")
         cut, second = await first, await session.result_of(2)
-        last = await closed(session)
+        last = await close_session(session)
     assert (cut.termination.reason, cut.termination.detail, cut.output) == (
         "interrupted",
         "interrupted by a message",
         "",
     )
-    assert (how(third), how(second)) == ((3, "other", "completed"), (2, "queued before", "completed"))
+    assert (turn_summary(third), turn_summary(second)) == ((3, "other", "completed"), (2, "queued before", "completed"))
     seen = model.seen[1].messages
     assert [message.role for message in seen] == ["user", "assistant", "tool", "user"]
     assert next(each.data["reason"] for each in last.journal if each.event == "TurnEnded") == "interrupted"
@@ -113,8 +120,8 @@ async def test_a_message_may_be_refused_while_a_turn_is_under_way(client: Client
             await session.send("second", when_busy="refuse")
         hold.go.set()
         await first
-        assert how(await session.send("second", when_busy="refuse")) == (2, "two", "completed")
-        await closed(session)
+        assert turn_summary(await session.send("second", when_busy="refuse")) == (2, "two", "completed")
+        await close_session(session)
 
 
 async def test_what_is_no_message_or_too_many_is_refused(client: Client, hold: Hold) -> None:
@@ -133,8 +140,8 @@ async def test_what_is_no_message_or_too_many_is_refused(client: Client, hold: H
         with pytest.raises(SessionClosed, match="takes no more messages"):
             await session.post("late")
         hold.go.set()
-        assert how(await first) == (1, "one", "completed")
-        last = await ended(session)
+        assert turn_summary(await first) == (1, "one", "completed")
+        last = await wait_for_session(session)
         assert (await session.result_of(21)).termination.detail == "the session ended before this turn began"
         with pytest.raises(RunEnded):
             await session.post("later")
@@ -150,8 +157,12 @@ async def test_a_message_that_is_sent_again_is_not_taken_again(client: Client) -
         other = await session.send("hello", message_id="m2")
         with pytest.raises(Refused, match="was sent with other words, which became turn 1"):
             await session.send("Delete it all.", message_id="m1")
-        assert (how(first), again, how(other)) == ((1, "one", "completed"), first, (2, "two", "completed"))
-        await closed(session)
+        assert (turn_summary(first), again, turn_summary(other)) == (
+            (1, "one", "completed"),
+            first,
+            (2, "two", "completed"),
+        )
+        await close_session(session)
 
 
 async def test_a_message_that_no_worker_took_tells_the_id_under_which_it_counts_once(
@@ -160,7 +171,7 @@ async def test_a_message_that_no_worker_took_tells_the_id_under_which_it_counts_
     """The server lists a worker for a while after it has gone, so the message is sent."""
     async with a_loop(client, ScriptedModel([answers("one")])) as loop:
         session = await begin(loop)
-        await stands(session)
+        await session_status(session)
     with monkeypatch.context() as soon:
         soon.setattr("orga.client.runs.exchange.ANSWER_TIMEOUT", timedelta(seconds=1))
         soon.setattr("orga.client.runs.sessions._PATIENCE_S", 1.0)
@@ -170,8 +181,8 @@ async def test_a_message_that_no_worker_took_tells_the_id_under_which_it_counts_
     assert given
     assert f"or send it with message_id={given!r}: so it is taken once" in str(untaken.value)
     async with a_worker(loop):
-        assert how(await session.send("hello", message_id=given)) == (1, "one", "completed")
-        last = await closed(session)
+        assert turn_summary(await session.send("hello", message_id=given)) == (1, "one", "completed")
+        last = await close_session(session)
     assert last.result.turns == 1
 
 
@@ -179,13 +190,13 @@ async def test_a_message_whose_sender_gives_up_is_not_sent_again(client: Client)
     """The SDK tells a cancellation of what it sends as if nobody had answered."""
     async with a_loop(client, ScriptedModel([answers("one")], repeats=True)) as loop:
         session = await begin(loop)
-        await stands(session)
+        await session_status(session)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1):
             await session.send("hello", message_id="m1")
     async with a_worker(loop):
-        assert how(await session.send("hello", message_id="m1")) == (1, "one", "completed")
-        last = await closed(session)
+        assert turn_summary(await session.send("hello", message_id="m1")) == (1, "one", "completed")
+        last = await close_session(session)
     assert last.result.turns == 1
 
 
@@ -193,10 +204,10 @@ async def test_a_turn_that_fails_or_reaches_a_limit_leaves_the_session_usable(cl
     model = ScriptedModel([*[calls("look")] * 4, *[answers("")] * 3, answers("fine")])
     async with a_loop(client, model, FakeTool("look")) as loop:
         session = await begin(loop, max_iterations=4)
-        assert how(await session.send("look")) == (1, "", "max_iterations")
-        assert how(await session.send("say nothing")) == (2, "", "error")
-        assert how(await session.send("and now?")) == (3, "fine", "completed")
-        last = await closed(session)
+        assert turn_summary(await session.send("look")) == (1, "", "max_iterations")
+        assert turn_summary(await session.send("say nothing")) == (2, "", "error")
+        assert turn_summary(await session.send("and now?")) == (3, "fine", "completed")
+        last = await close_session(session)
     assert last.result.iterations == 8
 
 
@@ -208,22 +219,22 @@ async def test_an_interrupt_cuts_the_turn_and_an_abort_ends_the_session(client: 
             await session.interrupt("too late", turn=2)
         assert await session.interrupt("changed my mind", turn=1) == 1
         assert (await first).termination.detail == "changed my mind"
-        assert how(await session.send("second")) == (2, "two", "completed")
+        assert turn_summary(await session.send("second")) == (2, "two", "completed")
         with pytest.raises(Refused, match="no turn is under way"):
             await session.interrupt()
         third = asyncio.create_task(session.send("third"))
         await later.reached()
         await session.abort("enough")
         assert (await third).termination.reason == "aborted"
-        last = await ended(session)
+        last = await wait_for_session(session)
     assert (last.result.termination.reason, last.result.termination.detail) == ("aborted", "enough")
 
 
 async def test_a_session_in_which_nothing_is_said_ends_where_that_is_wanted(client: Client) -> None:
     async with a_loop(client, [answers("one")]) as loop:
         session = await begin(loop, idle_timeout_s=5.0)
-        assert how(await session.send("first")) == (1, "one", "completed")
-        last = await ended(session)
+        assert turn_summary(await session.send("first")) == (1, "one", "completed")
+        last = await wait_for_session(session)
     assert last.result.termination.detail == "nothing was said for 5 s"
     assert last.result.latest[0].output == "one"
 
@@ -234,9 +245,9 @@ async def test_guidance_between_turns_is_taken_in_with_the_next_one(client: Clie
         session = await begin(loop)
         await session.send("first")
         await session.steer("be brief")
-        await until_it_says(session, lambda status: len(status.unread_interventions) == 1)
+        await wait_for_status(session, lambda status: len(status.unread_interventions) == 1)
         await session.send("second")
-        await closed(session)
+        await close_session(session)
     assert [message.text for message in model.seen[-1].messages][-2:] == [
         "second",
         "[Guidance from the operator] be brief",
@@ -257,10 +268,10 @@ async def test_guidance_that_a_turn_did_not_come_to_read_stands_ahead_of_the_nex
         assert await session.post("be brief", when_busy="steer") == 1
         await session.steer("be kind")
         hold.go.set()
-        assert how(await first) == (1, "", "max_iterations")
-        assert (await stands(session)).unread_interventions == []
+        assert turn_summary(await first) == (1, "", "max_iterations")
+        assert (await session_status(session)).unread_interventions == []
         await session.send("second")
-        last = await closed(session)
+        last = await close_session(session)
     assert [message.text for message in model.seen[-1].messages][2:] == [
         "done",
         "[Guidance from the operator] be brief",

@@ -7,20 +7,27 @@ from temporalio.client import Client, WorkflowExecutionStatus
 
 from orga.activities.ports import ToolError
 from orga.client.errors import Refused
-from orga.client.server.search_attributes import register
+from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.names import COST_USD
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.loop import WORKER_FACTS, a_loop
-from tests.support.runs.sessions import begin, closed, ended, how, stands, until_it_says
+from tests.support.runs.sessions import (
+    begin,
+    close_session,
+    session_status,
+    turn_summary,
+    wait_for_session,
+    wait_for_status,
+)
 
 KNOWN = WORKER_FACTS.model_copy(update={"search_attributes": True})
 
 
 async def test_its_cost_is_that_of_all_turns(client: Client) -> None:
-    await register(client)
+    await register_missing(client)
     model = ScriptedModel([answers(f"{n}", cost_usd=0.25) for n in range(3)])
     async with a_loop(client, model, setup=KNOWN) as loop:
         session = await begin(loop)
@@ -28,7 +35,7 @@ async def test_its_cost_is_that_of_all_turns(client: Client) -> None:
         for text in ("first", "second", "third"):
             await session.send(text)
             shown.append((await session.describe()).typed_search_attributes.get(COST_USD))
-        await closed(session)
+        await close_session(session)
         shown.append((await session.describe()).typed_search_attributes.get(COST_USD))
     assert shown == [0.25, 0.5, 0.75, 0.75]
 
@@ -41,12 +48,12 @@ async def test_a_dead_letter_is_sent_again_within_a_turn_alone(client: Client) -
     async with a_loop(client, model, mail) as loop:
         session = await begin(loop)
         await session.send("mail it")
-        [letter] = (await stands(session)).dead_letters
+        [letter] = (await session_status(session)).dead_letters
         with pytest.raises(Refused, match="no turn is under way that could send it again; say something first"):
             await session.requeue(letter.letter_id)
-        assert [each.requeued for each in (await stands(session)).dead_letters] == [False]
-        assert how(await session.send("thanks")) == (2, "two", "completed")
-        await closed(session)
+        assert [each.requeued for each in (await session_status(session)).dead_letters] == [False]
+        assert turn_summary(await session.send("thanks")) == (2, "two", "completed")
+        await close_session(session)
     assert len(mail.calls) == 1
 
 
@@ -55,8 +62,8 @@ async def test_a_paused_session_can_be_closed(client: Client) -> None:
         session = await begin(loop)
         await session.send("first")
         await session.pause()
-        await until_it_says(session, lambda status: status.phase == "paused")
-        last = await closed(session)
+        await wait_for_status(session, lambda status: status.phase == "paused")
+        last = await close_session(session)
     assert last.result.termination.detail == "closed"
 
 
@@ -64,20 +71,20 @@ async def test_a_pause_is_no_silence_and_what_is_said_meanwhile_waits() -> None:
     """The time that `idle_timeout_s` counts begins anew with the resume."""
     async with time_skipping() as environment, a_loop(environment.client, [answers("one"), answers("two")]) as loop:
         session = await begin(loop, idle_timeout_s=60.0)
-        assert how(await session.send("first")) == (1, "one", "completed")
+        assert turn_summary(await session.send("first")) == (1, "one", "completed")
         await environment.sleep(timedelta(seconds=40))
         await session.pause()
-        await until_it_says(session, lambda status: status.phase == "paused")
+        await wait_for_status(session, lambda status: status.phase == "paused")
         await environment.sleep(timedelta(hours=1))
         assert await session.post("second") == 2
-        assert (await stands(session)).turn == 0
+        assert (await session_status(session)).turn == 0
         await session.resume()
-        assert how(await session.result_of(2)) == (2, "two", "completed")
+        assert turn_summary(await session.result_of(2)) == (2, "two", "completed")
         await session.pause()
         await environment.sleep(timedelta(hours=1))
         await session.resume()
         await environment.sleep(timedelta(seconds=50))
         assert (await session.describe()).status == WorkflowExecutionStatus.RUNNING
         await environment.sleep(timedelta(seconds=20))
-        last = await ended(session)
+        last = await wait_for_session(session)
     assert last.result.termination.detail == "nothing was said for 60 s"

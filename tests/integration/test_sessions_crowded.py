@@ -12,9 +12,9 @@ from orga.client.errors import OrgaError, RunFailed, RunNotFound
 from orga.client.runs.sessions import SessionHandle
 from orga.testing import answers
 from orga.workflows.types.sessions.result import TurnResult
-from tests.support.hold import Hold, until
+from tests.support.hold import Hold, wait_until
 from tests.support.runs.loop import a_loop
-from tests.support.runs.sessions import begin, closed, how
+from tests.support.runs.sessions import begin, close_session, turn_summary
 
 WAITERS, CROWDED = 9, 3
 SOON_S = 10.0
@@ -47,7 +47,7 @@ async def a_crowd(client: Client) -> AsyncGenerator[Waiting]:
         async def is_crowded() -> bool:
             return session.looks == CROWDED
 
-        await until(is_crowded)
+        await wait_until(is_crowded)
         yield session, waiting, hold
 
 
@@ -56,9 +56,9 @@ async def test_each_has_the_result_soon(client: Client) -> None:
         hold.go.set()
         async with asyncio.timeout(SOON_S):
             found = await asyncio.gather(*waiting)
-        assert {how(each) for each in found} == {(1, "one", "completed")}
+        assert {turn_summary(each) for each in found} == {(1, "one", "completed")}
         assert session.looks == CROWDED
-        await closed(session)
+        await close_session(session)
 
 
 async def test_each_hears_soon_that_the_session_was_terminated(client: Client) -> None:
@@ -92,7 +92,7 @@ async def test_who_cannot_be_asked_is_asked_again(client: Client, monkeypatch: p
         async def is_told() -> bool:
             return bool(told)
 
-        await until(is_told)
+        await wait_until(is_told)
         hold.go.set()
-        assert {how(each) for each in await asyncio.gather(*waiting)} == {(1, "one", "completed")}
-        await closed(session)
+        assert {turn_summary(each) for each in await asyncio.gather(*waiting)} == {(1, "one", "completed")}
+        await close_session(session)

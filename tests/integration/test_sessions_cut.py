@@ -8,9 +8,16 @@ from orga.activities.ports import ModelRequest, Tool, ToolError
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply
-from tests.support.hold import PATIENCE_S, until
+from tests.support.hold import PATIENCE_S, wait_until
 from tests.support.runs.loop import a_loop
-from tests.support.runs.sessions import Talked, begin, closed, ended, how, stands
+from tests.support.runs.sessions import (
+    EndedSession,
+    begin,
+    close_session,
+    session_status,
+    turn_summary,
+    wait_for_session,
+)
 from tests.support.runs.stubborn import LIMIT_S, Hanging, Stubborn, cut_and_on, impatient, let_go
 
 __all__ = ["impatient"]
@@ -18,7 +25,7 @@ __all__ = ["impatient"]
 pytestmark = pytest.mark.usefixtures("impatient")
 
 
-async def cut(client: Client, tool: Tool, stubborn: Stubborn) -> tuple[ScriptedModel, Talked, list[bool]]:
+async def cut(client: Client, tool: Tool, stubborn: Stubborn) -> tuple[ScriptedModel, EndedSession, list[bool]]:
     """Return what the outside sees of a session whose first turn was cut, and what had ended when the next began."""
     had_ended = list[bool]()
 
@@ -30,13 +37,13 @@ async def cut(client: Client, tool: Tool, stubborn: Stubborn) -> tuple[ScriptedM
     async with a_loop(client, model, tool) as loop:
         session = await begin(loop)
         await cut_and_on(session, stubborn)
-        last = await closed(session)
+        last = await close_session(session)
         found = await verify(client, session.id, exported=last.journal)
         assert found.ok, [check for check in found.checks if not check.ok]
         return model, last, had_ended
 
 
-def outcomes(last: Talked) -> list[str]:
+def outcomes(last: EndedSession) -> list[str]:
     return [each["outcome"] for e in last.journal if e.event == "ObservationsCollected" for each in e.data["outcomes"]]
 
 
@@ -69,7 +76,7 @@ async def test_a_call_that_never_ends_holds_the_next_turn_for_its_time_limit_alo
         async with a_loop(client, model, hanging.tool()) as loop:
             session = await begin(loop, tool_timeout_s=LIMIT_S)
             await hanging.cut_and_on(session)
-            last = await closed(session)
+            last = await close_session(session)
     finally:
         hanging.let_go.set()
     assert outcomes(last) == ["cancelled"]
@@ -86,7 +93,7 @@ async def test_an_abort_of_the_session_waits_for_no_such_call(client: Client) ->
             await stubborn.reached()
             await session.interrupt()
             await session.abort("enough")
-            last = await ended(session)
+            last = await wait_for_session(session)
             assert not stubborn.has_ended
     assert (last.result.termination.reason, last.result.latest[0].termination.reason) == ("aborted", "interrupted")
 
@@ -107,9 +114,9 @@ async def test_an_answer_whose_turn_waits_for_a_late_lookup_gives_way_to_guidanc
             return any(message.text == "too early" for message in await session.conversation())
 
         await stubborn.reached()
-        await until(is_answered)
-        assert ((await stands(session)).turn, await session.post("shorter", when_busy="steer")) == (1, 1)
+        await wait_until(is_answered)
+        assert ((await session_status(session)).turn, await session.post("shorter", when_busy="steer")) == (1, 1)
         stubborn.cut.set()
-        found = [how(await session.result_of(turn)) for turn in (1, 2)]
-        await closed(session)
+        found = [turn_summary(await session.result_of(turn)) for turn in (1, 2)]
+        await close_session(session)
     assert found == [(1, "as guided", "completed"), (2, "two", "completed")]

@@ -13,10 +13,10 @@ from orga.client.runs.sessions import SessionHandle, start_session
 from orga.testing import answers, calls
 from orga.workflows.phases import delegation
 from orga.workflows.types.messages import Reply
-from tests.support.hold import PATIENCE_S, until
-from tests.support.runs.delegates import PAIR, Cast, a_cast, agent, delegates, leading, result_of
-from tests.support.runs.loop import Loop, histories_of, replayed
-from tests.support.runs.sessions import Talked, closed, ended
+from tests.support.hold import PATIENCE_S, wait_until
+from tests.support.runs.delegates import PAIR, Cast, a_cast, agent, delegates, result_of, start_lead
+from tests.support.runs.loop import Loop, check_replay, histories_of
+from tests.support.runs.sessions import EndedSession, close_session, wait_for_session
 from tests.support.runs.stubborn import LIMIT_S, Hanging, Stubborn, cut_and_on, impatient, let_go
 
 __all__ = ["impatient"]
@@ -40,7 +40,7 @@ async def with_lead(loop: Loop) -> SessionHandle:
 async def descendants_replay(client: Client, session: SessionHandle, *places: str) -> None:
     for place in places:
         for history in await histories_of(client, f"{session.id}{place}"):
-            await replayed(history)
+            await check_replay(history)
 
 
 @pytest.mark.parametrize("where", ["awaited", "in_a_thread"])
@@ -67,7 +67,7 @@ async def test_the_next_turn_begins_once_the_call_has_ended(
     async with a_cast(client, agents, scripts, tool()) as (loop, cast):
         session = await with_lead(loop)
         await cut_and_on(session, stubborn)
-        last = await closed(session)
+        last = await close_session(session)
         found = await verify(client, session.id, exported=last.journal)
         await descendants_replay(client, session, *places)
     assert had_ended == [True]
@@ -81,7 +81,7 @@ def told_to_lead(cast: Cast) -> str:
     return cast.told("lead")[1]
 
 
-def ends_of_delegates(last: Talked) -> list[str]:
+def ends_of_delegates(last: EndedSession) -> list[str]:
     return [e.data["reason"] for e in last.journal if e.event == "DelegationEnded" and "run" not in e.data]
 
 
@@ -93,7 +93,7 @@ async def test_a_call_that_never_ends_holds_the_next_turn_for_its_time_limit_alo
         async with a_cast(client, agents, scripts, hanging.tool()) as (loop, cast):
             session = await with_lead(loop)
             await hanging.cut_and_on(session)
-            last = await closed(session)
+            last = await close_session(session)
             await descendants_replay(client, session, ".1.0")
     finally:
         hanging.let_go.set()
@@ -113,9 +113,9 @@ async def test_an_abort_of_the_session_waits_for_no_such_call(client: Client, is
             await stubborn.reached()
             if is_cut_first:
                 await session.interrupt()
-                await until(lambda: has_been_told(client, f"{session.id}.1.0"))
+                await wait_until(lambda: has_been_told(client, f"{session.id}.1.0"))
             await session.abort("enough")
-            last = await ended(session)
+            last = await wait_for_session(session)
             found = await result_of(client, f"{session.id}.1.0")
             await descendants_replay(client, session, ".1.0")
             assert not stubborn.has_ended
@@ -135,7 +135,7 @@ async def test_a_delegate_of_a_run_has_the_grace_as_ever(client: Client) -> None
     scripts = {"lead": [delegates("helper")], "helper": [calls("book")]}
     with let_go(stubborn):
         async with a_cast(client, AGENTS, scripts, stubborn.awaited()) as (loop, _):
-            handle = await leading(loop)
+            handle = await start_lead(loop)
             await stubborn.reached()
             await handle.signal("abort", "enough")
             ran = await loop.ended(handle)

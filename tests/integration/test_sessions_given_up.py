@@ -14,11 +14,11 @@ from temporalio.exceptions import ApplicationError
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.testing import ScriptedModel, answers
 from orga.workflows.phases.control.run import CANCEL_GRACE_S
-from orga.workflows.phases.knowledge import LEARNING_S
-from tests.support.hold import until
+from orga.workflows.phases.knowledge import LEARNING_TIMEOUT_S
+from tests.support.hold import wait_until
 from tests.support.runs.knowing import ON, HeldStore
 from tests.support.runs.loop import a_loop
-from tests.support.runs.sessions import begin, ended, how
+from tests.support.runs.sessions import begin, turn_summary, wait_for_session
 
 TOO_MANY = ["t" * 195] * 400
 """Each name is fine, and all together are more than an agent's input may have."""
@@ -54,12 +54,12 @@ async def test_a_message_to_a_session_that_is_aborted_while_it_is_prepared_is_an
         async def is_tried() -> bool:
             return bool(tries)
 
-        await until(is_tried)
+        await wait_until(is_tried)
         assert await session.post("hello") == 1
         await session.abort("enough")
         turn = await session.result_of(1)
-        last = await ended(session)
-    assert how(turn) == (1, "", "aborted")
+        last = await wait_for_session(session)
+    assert turn_summary(turn) == (1, "", "aborted")
     assert turn.termination.detail == "the session ended before this turn began"
     assert last.result.termination.reason == "aborted"
 
@@ -78,7 +78,7 @@ async def test_an_abort_does_not_wait_for_a_store_that_hangs(client: Client, hel
         await held.hold.reached()
         began = monotonic()
         await session.abort("enough")
-        async with asyncio.timeout(LEARNING_S):
-            last = await ended(session)
+        async with asyncio.timeout(LEARNING_TIMEOUT_S):
+            last = await wait_for_session(session)
     assert last.result.termination.reason == "aborted"
-    assert monotonic() - began < LEARNING_S / 2 > 2 * CANCEL_GRACE_S
+    assert monotonic() - began < LEARNING_TIMEOUT_S / 2 > 2 * CANCEL_GRACE_S

@@ -11,13 +11,13 @@ from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.hydration import CONTEXT_BLOCK
 from tests.support.hold import Hold
 from tests.support.runs.loop import WORKER_FACTS, Deny, a_loop, histories_of
-from tests.support.runs.sessions import Talked, begin, closed, how, stands
+from tests.support.runs.sessions import EndedSession, begin, close_session, session_status, turn_summary
 from tests.support.tools.lookups import fetching, issues
 
 ALWAYS = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 
 
-def told(last: Talked) -> list[str]:
+def told(last: EndedSession) -> list[str]:
     """Return what the journal tells of turns and references, in order."""
     found: list[str] = []
     for entry in last.journal:
@@ -40,7 +40,7 @@ async def test_each_message_is_looked_up_ahead_of_its_turn(client: Client) -> No
     async with a_loop(client, model, fetch, issue) as loop:
         session = await begin(loop, max_tool_calls=2)
         talked = [await session.send(text) for text in ("See https://a.io", "Thanks.", "And #7 with https://b.io?")]
-        last = await closed(session)
+        last = await close_session(session)
         found = await verify(client, session.id, exported=last.journal)
     assert told(last) == [
         *("turn 1", "https://a.io resolved", "turn 2", "turn 3"),
@@ -64,7 +64,7 @@ async def test_a_message_without_references_costs_no_event(client: Client) -> No
         session = await begin(loop)
         for said in ("See https://a.io", "Thanks."):
             await session.send(said)
-        last = await closed(session)
+        last = await close_session(session)
         [history] = await histories_of(client, session.id)
     marks = [event.marker_recorded_event_attributes.marker_name for event in history.events]
     assert told(last) == ["turn 1", "https://a.io resolved", "turn 2"]
@@ -86,7 +86,7 @@ async def test_what_an_earlier_turn_looked_up_is_looked_up_as_it_is_now(client: 
         session = await begin(loop)
         for text in ("See https://a.io", "Again: https://a.io", "And now https://a.io?"):
             await session.send(text)
-        last = await closed(session)
+        last = await close_session(session)
     assert told(last) == [
         *("turn 1", "https://a.io failed", "turn 2", "https://a.io resolved", "turn 3", "https://a.io resolved"),
     ]
@@ -101,7 +101,7 @@ async def test_lookups_of_a_session_that_continues_as_new_have_keys_of_their_own
         session = await begin(loop)
         for text in ("See https://a.io", "And https://b.io", "https://a.io or https://b.io?"):
             await session.send(text)
-        last = await closed(session)
+        last = await close_session(session)
         found = await verify(client, session.id, exported=last.journal)
     assert last.runs >= 5
     first, second = "https://a.io resolved", "https://b.io resolved"
@@ -118,7 +118,7 @@ async def test_the_gate_decides_on_each_and_a_deadline_holds(client: Client) -> 
         session = await begin(loop, pre_hydration={"timeout_s": 1})
         await session.send("hello")
         await session.send("https://a.io #42")
-        last = await closed(session)
+        last = await close_session(session)
     assert told(last) == ["turn 1", "turn 2", "https://a.io failed", "#42 failed"]
     block = model.seen[-1].messages[-1].text
     assert "- https://a.io (url): not there within 1 s" in block
@@ -134,11 +134,11 @@ async def test_a_turn_that_is_cut_amid_its_lookups_makes_room_for_the_next(clien
         await session.send("hello")
         second = asyncio.create_task(session.send("See https://a.io"))
         await hold.reached()
-        assert (await stands(session)).phase == "hydrating"
+        assert (await session_status(session)).phase == "hydrating"
         third = await session.send("never mind", when_busy="interrupt")
-        assert how(await second) == (2, "", "interrupted")
-        last = await closed(session)
-    assert how(third) == (3, "three", "completed")
+        assert turn_summary(await second) == (2, "", "interrupted")
+        last = await close_session(session)
+    assert turn_summary(third) == (3, "three", "completed")
     assert told(last) == ["turn 1", "turn 2", "https://a.io failed", "turn 3"]
 
 
@@ -150,7 +150,7 @@ async def test_what_was_looked_up_for_a_turn_goes_with_it_where_room_is_short(cl
         session = await begin(loop, context_token_budget=3_000)
         for n in range(6):
             await session.send(f"See https://a.io/{n}")
-        last = await closed(session)
+        last = await close_session(session)
         found = await verify(client, session.id, exported=last.journal)
     shown = [message.text for message in model.seen[-1].messages]
     assert [text for text in shown if "https://a.io/5 x" in text]

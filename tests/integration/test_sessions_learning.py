@@ -12,11 +12,18 @@ from orga.activities.knowledge.words import text_with_task
 from orga.activities.ports import ToolContext
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, ScriptedModel, answers, calls
-from orga.workflows.phases.knowledge import LEARNING_S
-from tests.support.hold import Hold, until
+from orga.workflows.phases.knowledge import LEARNING_TIMEOUT_S
+from tests.support.hold import Hold, wait_until
 from tests.support.runs.knowing import ON, HeldStore, Judging, all_of, store
 from tests.support.runs.loop import WORKER_FACTS, a_loop, histories_of
-from tests.support.runs.sessions import begin, closed, ended, how, stands, stored
+from tests.support.runs.sessions import (
+    begin,
+    close_session,
+    session_status,
+    turn_and_store_events,
+    turn_summary,
+    wait_for_session,
+)
 
 __all__ = ["store"]
 
@@ -33,7 +40,7 @@ async def until_it_has(store: SqliteStore, count: int) -> list[str]:
     async def is_there() -> bool:
         return len(await all_of(store)) == count
 
-    await until(is_there)
+    await wait_until(is_there)
     return await texts_of(store)
 
 
@@ -47,12 +54,12 @@ async def test_each_turn_is_learnt_from_at_its_end(client: Client, store: Sqlite
         first = await until_it_has(store, 1)
         await session.send("And the gate?")
         both = await until_it_has(store, 2)
-        last = await closed(session)
+        last = await close_session(session)
         found = await verify(client, session.id, exported=last.journal)
     assert first == ["Task: Which colour is the door?\nThe door is green.\n\n---\n\nGreen."]
     assert both == sorted([*first, "Task: And the gate?\nBlue."])
     assert await texts_of(store) == both
-    assert stored(last) == ["turn 1", "turn 1", "memory", "turn 2", "turn 2", "memory"]
+    assert turn_and_store_events(last) == ["turn 1", "turn 1", "memory", "turn 2", "turn 2", "memory"]
     assert [each.purpose for each in engine.asked].count("learning") == 2
     assert (last.result.tool_calls.proposed, last.result.tool_calls.run) == (1, 1)
     assert found.ok, [check for check in found.checks if not check.ok]
@@ -63,15 +70,15 @@ async def test_a_turn_that_taught_nothing_has_no_event_more(client: Client, stor
     async with a_loop(client, [calls("look")], FakeTool("look"), knowledge=store) as loop:
         session = await begin(loop, **ON, max_iterations=1)
         await session.send("look")
-        last = await closed(session)
+        last = await close_session(session)
         [history] = await histories_of(client, session.id)
     marks = [event.marker_recorded_event_attributes.marker_name for event in history.events]
     begun = [event.activity_task_scheduled_event_attributes.activity_id for event in history.events]
     timers = [event.timer_started_event_attributes.start_to_fire_timeout.seconds for event in history.events]
     assert "core_patch" not in marks
     assert "learnings" not in begun
-    assert LEARNING_S not in timers
-    assert (stored(last), await all_of(store)) == (["turn 1", "turn 1"], [])
+    assert LEARNING_TIMEOUT_S not in timers
+    assert (turn_and_store_events(last), await all_of(store)) == (["turn 1", "turn 1"], [])
 
 
 async def test_through_runs_nothing_is_stored_twice(client: Client, store: SqliteStore) -> None:
@@ -85,13 +92,13 @@ async def test_through_runs_nothing_is_stored_twice(client: Client, store: Sqlit
         session = await begin(loop, **ON)
         for text in ("first", "second"):
             await session.send(text)
-        last = await closed(session)
+        last = await close_session(session)
     assert last.runs >= 4
     assert await texts_of(store) == [
         "Task: first\nI look.\n\n---\n\none",
         "Task: second\nAgain.\n\n---\n\ntwo",
     ]
-    assert [each for each in stored(last) if each == "memory"] == ["memory"] * 2
+    assert [each for each in turn_and_store_events(last) if each == "memory"] == ["memory"] * 2
 
 
 @pytest.mark.parametrize("reason", ["interrupted", "aborted", "error"])
@@ -113,9 +120,9 @@ async def test_whichever_end_a_turn_has_it_is_learnt_from(client: Client, store:
             await hold.reached()
             await (session.interrupt("enough") if reason == "interrupted" else session.abort("enough"))
         assert (await first).termination.reason == reason
-        last = await (ended(session) if reason == "aborted" else closed(session))
+        last = await (wait_for_session(session) if reason == "aborted" else close_session(session))
     assert await texts_of(store) == [f"Task: Which colour?\n{says}"]
-    assert stored(last) == ["turn 1", "turn 1", "memory"]
+    assert turn_and_store_events(last) == ["turn 1", "turn 1", "memory"]
 
 
 async def test_what_the_gate_denies_is_not_stored_and_no_later_end_tries_again(
@@ -125,8 +132,8 @@ async def test_what_the_gate_denies_is_not_stored_and_no_later_end_tries_again(
     async with a_loop(client, [answers("Green.")], knowledge=store, engine=engine) as loop:
         session = await begin(loop, **ON)
         await session.send("Which colour?")
-        last = await closed(session)
-    assert (await all_of(store), stored(last)) == ([], ["turn 1", "turn 1"])
+        last = await close_session(session)
+    assert (await all_of(store), turn_and_store_events(last)) == ([], ["turn 1", "turn 1"])
     assert [each.purpose for each in engine.asked].count("learning") == 1
 
 
@@ -137,14 +144,14 @@ async def test_the_result_of_a_turn_does_not_wait_for_the_store_and_what_is_said
     held, model = HeldStore(tmp_path / "knowledge.db"), ScriptedModel([answers("Green."), answers("Blue.")])
     async with a_loop(client, model, knowledge=held) as loop:
         session = await begin(loop, **ON)
-        assert how(await session.send("Which colour?")) == (1, "Green.", "completed")
+        assert turn_summary(await session.send("Which colour?")) == (1, "Green.", "completed")
         await held.hold.reached()
         assert await session.post("And the gate?", when_busy="steer") == 2
-        assert ((await stands(session)).turn, len(model.seen)) == (0, 1)
+        assert ((await session_status(session)).turn, len(model.seen)) == (0, 1)
         held.hold.go.set()
-        assert how(await session.result_of(2)) == (2, "Blue.", "completed")
-        last = await closed(session)
+        assert turn_summary(await session.result_of(2)) == (2, "Blue.", "completed")
+        last = await close_session(session)
         kept = await texts_of(held)
     await held.close()
     assert kept == ["Task: And the gate?\nBlue.", "Task: Which colour?\nGreen."]
-    assert stored(last) == ["turn 1", "turn 1", "memory", "turn 2", "turn 2", "memory"]
+    assert turn_and_store_events(last) == ["turn 1", "turn 1", "memory", "turn 2", "turn 2", "memory"]

@@ -12,9 +12,9 @@ from orga.client.past.rewind import rewind
 from orga.client.proof.verify import verify
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from tests.support.parts.time_skipping import time_skipping
-from tests.support.runs.approvals import Asks, pending
+from tests.support.runs.approvals import Asks, wait_for_held_calls
 from tests.support.runs.loop import a_loop
-from tests.support.runs.sessions import begin, closed, how
+from tests.support.runs.sessions import begin, close_session, turn_summary
 
 
 async def test_an_approval_waits_in_a_turn_and_the_proof_holds(client: Client) -> None:
@@ -24,10 +24,10 @@ async def test_an_approval_waits_in_a_turn_and_the_proof_holds(client: Client) -
         session = await begin(loop)
         await session.send("hi")
         second = asyncio.create_task(session.send("pay"))
-        [held] = await pending(client.get_workflow_handle(session.id))
+        [held] = await wait_for_held_calls(client.get_workflow_handle(session.id))
         await session.approve(held["approval_id"], by="ada")
-        assert how(await second) == (2, "paid", "completed")
-        last = await closed(session)
+        assert turn_summary(await second) == (2, "paid", "completed")
+        last = await close_session(session)
         found = await verify(client, session.id, exported=last.journal)
         with pytest.raises(NotAnAgent, match="SessionWorkflow"):
             await rewind(client, session.id, 1)

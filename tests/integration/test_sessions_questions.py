@@ -8,14 +8,14 @@ from temporalio.client import Client
 
 from orga.client.errors import Refused
 from orga.client.runs.inbox import inbox
-from orga.client.server.search_attributes import register
+from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.names import PHASE, WAITING, WAITING_SINCE
-from tests.support.hold import until
-from tests.support.runs.approvals import Asks, pending
+from tests.support.hold import wait_until
+from tests.support.runs.approvals import Asks, wait_for_held_calls
 from tests.support.runs.loop import WORKER_FACTS, a_loop
-from tests.support.runs.questions import talked_to
-from tests.support.runs.sessions import begin, closed, how, stands
+from tests.support.runs.questions import steer_until_continued
+from tests.support.runs.sessions import begin, close_session, session_status, turn_summary
 
 KNOWN = WORKER_FACTS.model_copy(update={"search_attributes": True, "roll_over_events": 60})
 
@@ -29,7 +29,7 @@ KNOWN = WORKER_FACTS.model_copy(update={"search_attributes": True, "roll_over_ev
     ],
 )
 async def test_an_approval_is_withdrawn_everywhere(client: Client, has_rolled_over: bool, is_paused: bool) -> None:
-    await register(client)
+    await register_missing(client)
     pay, model = FakeTool("pay", effect="irreversible"), ScriptedModel([calls("pay"), answers("two")])
     async with a_loop(client, model, pay, engine=Asks(), setup=KNOWN) as loop:
         session = await begin(loop)
@@ -43,22 +43,22 @@ async def test_an_approval_is_withdrawn_everywhere(client: Client, has_rolled_ov
             return found.get(WAITING), found.get(WAITING_SINCE), found.get(PHASE)
 
         first = asyncio.create_task(session.send("pay"))
-        [held] = await pending(handle)
+        [held] = await wait_for_held_calls(handle)
         if is_paused:
             await session.pause()
         if has_rolled_over:
-            await talked_to(handle)
-            assert await pending(handle) == [held]
+            await steer_until_continued(handle)
+            assert await wait_for_held_calls(handle) == [held]
 
         async def is_listed() -> bool:
             return await told() == ["approval"]
 
-        await until(is_listed)
+        await wait_until(is_listed)
         await session.interrupt("not now")
-        assert how(await first) == (1, "", "interrupted")
+        assert turn_summary(await first) == (1, "", "interrupted")
 
         phase = "paused" if is_paused else "idle"
-        status = await stands(session)
+        status = await session_status(session)
         assert (status.waiting, status.pending_approvals, status.phase) == ([], [], phase)
         assert await shown() == (None, None, phase)
         assert await told() == []
@@ -66,8 +66,8 @@ async def test_an_approval_is_withdrawn_everywhere(client: Client, has_rolled_ov
             with pytest.raises(Refused, match=f"no approval is pending under '{held['approval_id']}'; pending: none"):
                 await decide(held["approval_id"], by="ada")
         await session.resume()
-        assert how(await session.send("and now?")) == (2, "two", "completed")
-        last = await closed(session)
+        assert turn_summary(await session.send("and now?")) == (2, "two", "completed")
+        last = await close_session(session)
     resolved = [entry.data for entry in last.journal if entry.event == "ApprovalResolved"]
     assert [(each["kind"], each.get("choice")) for each in resolved] == [("approval", "none")]
     assert not pay.contexts

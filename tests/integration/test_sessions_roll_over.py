@@ -8,9 +8,9 @@ from temporalio.client import Client
 
 from orga.activities.ports import ToolContext
 from orga.testing import FakeTool, ScriptedModel, answers, calls
-from tests.support.hold import Hold, until
+from tests.support.hold import Hold, wait_until
 from tests.support.runs.loop import WORKER_FACTS, a_loop, histories_of
-from tests.support.runs.sessions import begin, closed, how, stands
+from tests.support.runs.sessions import begin, close_session, session_status, turn_summary
 
 ALWAYS = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 
@@ -26,9 +26,9 @@ async def test_a_session_goes_on_through_runs_in_turns_and_between_them(client: 
         second, again = await asyncio.gather(session.send("second"), session.send("first", message_id="m1"))
         third = await session.send("third")
         assert await session.result_of(1) == first
-        status = await stands(session)
-        last = await closed(session)
-    assert [how(turn) for turn in (first, second, third)] == [
+        status = await session_status(session)
+        last = await close_session(session)
+    assert [turn_summary(turn) for turn in (first, second, third)] == [
         (1, "one", "completed"),
         (2, "two", "completed"),
         (3, "3", "completed"),
@@ -63,10 +63,10 @@ async def test_who_awaits_a_turn_is_told_to_ask_the_next_run(client: Client) -> 
         async def has_gone_on() -> bool:
             return len(await histories_of(client, session.id)) > before
 
-        await until(has_gone_on)
+        await wait_until(has_gone_on)
         later.go.set()
-        assert {how(each) for each in await asyncio.gather(*awaiting)} == {(1, "one", "completed")}
-        await closed(session)
+        assert {turn_summary(each) for each in await asyncio.gather(*awaiting)} == {(1, "one", "completed")}
+        await close_session(session)
 
 
 async def test_messages_that_wait_are_carried_on(client: Client) -> None:
@@ -77,8 +77,8 @@ async def test_messages_that_wait_are_carried_on(client: Client) -> None:
         assert [await session.post(text) for text in ("first", "second", "third")] == [1, 2, 3]
         await hold.reached()
         hold.go.set()
-        assert how(await session.result_of(3)) == (3, "three", "completed")
-        last = await closed(session)
+        assert turn_summary(await session.result_of(3)) == (3, "three", "completed")
+        last = await close_session(session)
     assert [(each.turn, each.output) for each in last.result.latest] == [(1, "one"), (2, "two"), (3, "three")]
 
 
@@ -87,9 +87,9 @@ async def test_a_long_answer_comes_whole(client: Client, size: int) -> None:
     async with a_loop(client, [answers("x" * size), answers("short")], setup=ALWAYS) as loop:
         session = await begin(loop, context_token_budget=1_000_000)
         assert len((await session.send("write much")).output) == size
-        assert how(await session.send("and now?")) == (2, "short", "completed")
+        assert turn_summary(await session.send("and now?")) == (2, "short", "completed")
         kept = await session.result_of(1)
-        await closed(session)
+        await close_session(session)
     assert len(kept.output) < size
     assert "the conversation has all of it" in kept.output
 
@@ -117,12 +117,12 @@ async def test_a_run_that_goes_on_amid_a_turn_loses_nothing_that_waits(client: C
         async def has_gone_on() -> bool:
             return len(await histories_of(client, session.id)) > before
 
-        await until(has_gone_on)
+        await wait_until(has_gone_on)
         assert await session.post("be brief", when_busy="steer") == 1
         assert [await session.post(text, message_id=text) for text in texts] == said
         later.go.set()
-        found = [how(each) for each in await asyncio.gather(*awaiting)]
-        last = await closed(session)
+        found = [turn_summary(each) for each in await asyncio.gather(*awaiting)]
+        last = await close_session(session)
     assert found == [(1, "one, brief", "completed"), (2, "2", "completed"), (3, "3", "completed")] * 2
     asked = [message.text for message in model.seen[-1].messages if message.role == "user"]
     assert asked == ["first", "[Guidance from the operator] be brief", "second", "third"]

@@ -13,7 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from orga.activities.ports import ModelRequest
 from orga.testing import FakeTool, ScriptedModel, answers, calls
 from orga.workflows.types.messages import Reply
-from tests.support.hold import Hold, until
+from tests.support.hold import Hold, wait_until
 from tests.support.runs.loop import WORKER_FACTS, Loop, Ran, a_loop, a_worker
 from tests.support.runs.whereabouts import paused
 
@@ -214,7 +214,7 @@ async def test_signals_around_continue_as_new_are_neither_lost_nor_disordered(cl
         for number, text in enumerate(wanted):
             if number % 5 == 0:
                 calls_so_far = len(provider.seen)
-                await until(lambda: has_called(provider, calls_so_far + 1))  # noqa: B023
+                await wait_until(lambda: has_called(provider, calls_so_far + 1))  # noqa: B023
             await handle.signal("steer", text)
         ran = await loop.ended(handle)
 
@@ -262,7 +262,7 @@ async def test_odd_arguments_do_no_harm(client: Client, arguments: list[Any], te
         await handle.signal("steer", args=arguments)
         await handle.signal("add_context", args=arguments)
         hold.go.set()
-        await until(lambda: has_called(provider, 3))
+        await wait_until(lambda: has_called(provider, 3))
         ran = await loop.ended(handle)
 
     assert ran.result.termination.reason == "completed", ran.result.termination

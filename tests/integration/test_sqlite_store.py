@@ -12,7 +12,7 @@ import pytest
 
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite import connections, schema
-from orga.activities.adapters.knowledge.sqlite.candidates import Codes, Search
+from orga.activities.adapters.knowledge.sqlite.candidates import SqliteSearch, VectorCodes
 from orga.activities.adapters.knowledge.sqlite.failures import knowledge_error
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.activities.knowledge.ports import KnowledgeError
@@ -126,7 +126,7 @@ async def test_conventions_are_found_without_going_through_all_items(
     connection = sqlite3.connect(path)
     connection.set_trace_callback(asked.append)
     looked_for = wish(kinds=("convention",), **place)
-    Search(connection, looked_for, now=0, embedder="").candidates(Codes(""), None)
+    SqliteSearch(connection, looked_for, now=0, embedder="").candidates(VectorCodes(""), None)
     connection.set_trace_callback(None)
     plan = connection.execute(f"EXPLAIN QUERY PLAN {asked[0]}").fetchall()
     connection.close()

@@ -9,10 +9,10 @@ from orga.client.cli.inspect.status import HistoryStatus, history_status
 from orga.client.journal.reading import read_journal
 from orga.client.runs.goals import GoalHandle
 from orga.testing import FakeTool
-from tests.support.model.goals import GoalModel, a_step, says, scored
-from tests.support.runs.goals import ended, stands, start
+from tests.support.model.goals import GoalModel, a_step, evaluation_reply, says
+from tests.support.runs.goals import goal_status, start, wait_for_goal
 from tests.support.runs.loop import a_loop
-from tests.support.runs.questions import waiting
+from tests.support.runs.questions import wait_for_question
 
 FAIR = {"relevance": 3, "completeness": 3, "usability": 3, "goal_progress": 3}
 
@@ -38,7 +38,12 @@ async def test_a_goal_that_asks_is_shown_as_it_would_show_itself(client: Client)
     steps = [a_step("a"), a_step("b", "fall"), a_step("z", "look", "a")]
     model = GoalModel(
         plan=says(steps=steps),
-        evaluate=[scored("a", **FAIR), scored("c"), scored("d"), scored("operator-1")],
+        evaluate=[
+            evaluation_reply("a", **FAIR),
+            evaluation_reply("c"),
+            evaluation_reply("d"),
+            evaluation_reply("operator-1"),
+        ],
         decide=[
             says(action="adjust", confidence=0.5, steps=[a_step("c"), a_step("d", "look", "c")]),
             says(action="ask_user", question="Which year?", confidence=0.9),
@@ -47,8 +52,8 @@ async def test_a_goal_that_asks_is_shown_as_it_would_show_itself(client: Client)
     )
     async with a_loop(client, model, FakeTool("look"), FakeTool("fall", fall)) as loop:
         handle = await start(loop)
-        await waiting(handle)
-        shown, live = await of_history(client, handle.id), await stands(handle)
+        await wait_for_question(handle)
+        shown, live = await of_history(client, handle.id), await goal_status(handle)
         assert told(shown.plan) == told(live["plan"])
         [question] = live["waiting"]
         assert shown.shown()["waiting"] == [{"kind": "answer", "id": question["wait_id"], "question": "Which year?"}]
@@ -65,7 +70,7 @@ async def test_a_goal_that_asks_is_shown_as_it_would_show_itself(client: Client)
         overridden = await asyncio.wait_for(_with_step(client, handle.id, "by a person's word"), 30)
         assert overridden["status"] == "open"
         await handle.signal("resume")
-        pursued = await ended(handle, client)
+        pursued = await wait_for_goal(handle, client)
     after = await of_history(client, handle.id)
     assert after.plan is not None
     assert (after.asked, after.plan["rounds"]) == ((), pursued.result.rounds)
@@ -88,7 +93,7 @@ async def test_a_goal_that_no_plan_was_made_of_has_none(client: Client) -> None:
     model = GoalModel(plan=says(error="no way"))
     async with a_loop(client, model, FakeTool("look")) as loop:
         handle = await start(loop)
-        await ended(handle, client)
+        await wait_for_goal(handle, client)
     told_of = await of_history(client, handle.id)
     assert (told_of.plan, "plan" in told_of.shown()) == (None, False)
     assert any(line.startswith("iteration  ") for line in told_of.lines())

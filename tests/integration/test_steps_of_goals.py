@@ -11,8 +11,8 @@ import pytest
 from temporalio.client import Client
 
 from orga.activities.ports import ModelRequest, ToolContext, ToolError
-from orga.client.cli.inspect.steps import COLUMNS, table
-from orga.client.history.prompts import NoPrompt, prompt_of
+from orga.client.cli.inspect.steps import COLUMNS, phase_table
+from orga.client.history.prompts import NoPrompt, read_prompt
 from orga.client.history.step_outputs import NoOutput, step_output
 from orga.client.journal.phases import GoalPhases, Phase, goal_phases
 from orga.client.journal.reading import read_journal
@@ -23,13 +23,13 @@ from orga.workflows.types.messages import Reply
 from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
-from tests.support.hold import until
-from tests.support.model.goals import BAD, GOOD, GoalModel, a_step, says, scored
+from tests.support.hold import wait_until
+from tests.support.model.goals import BAD, GOOD, GoalModel, a_step, evaluation_reply, says
 from tests.support.programs.noted_folder import home, orga
 from tests.support.programs.orga_command import Orga
 from tests.support.runs import rewound
 from tests.support.runs.delegates import a_cast, agent
-from tests.support.runs.goals import ended, pursue, stands, start, tell
+from tests.support.runs.goals import answer_goal, goal_status, pursue, start, wait_for_goal
 from tests.support.runs.loop import WORKER_FACTS, a_loop
 
 __all__ = ["home", "orga"]
@@ -70,7 +70,9 @@ async def test_phases_tell_what_was_said_done_scored_asked_and_heard(client: Cli
     plan = says(memory="reports are in a/", steps=[a_step("a", "look"), a_step("b", "fall")])
     asks = says(action="ask_user", question="Which year?", confidence=0.9)
     model = GoalModel(
-        plan=[answers("I would look."), plan], evaluate=scored("a"), decide=[asks, says(action="done", confidence=0.9)]
+        plan=[answers("I would look."), plan],
+        evaluate=evaluation_reply("a"),
+        decide=[asks, says(action="done", confidence=0.9)],
     )
     async with a_loop(client, model, FakeTool("look", look), FakeTool("fall", fall)) as loop:
         handle = await start(loop, "compare the reports")
@@ -79,12 +81,12 @@ async def test_phases_tell_what_was_said_done_scored_asked_and_heard(client: Cli
         goes_on.set()
 
         async def is_asked() -> bool:
-            return (await stands(handle))["question"] == "Which year?"
+            return (await goal_status(handle))["question"] == "Which year?"
 
-        await until(is_asked)
+        await wait_until(is_asked)
         while_it_asks = await phases_of(client, handle.id)
-        await tell(handle, "1999")
-        await ended(handle, client)
+        await answer_goal(handle, "1999")
+        await wait_for_goal(handle, client)
     shown = await phases_of(client, handle.id)
 
     assert while_it_asks.ending is None
@@ -96,7 +98,7 @@ async def test_phases_tell_what_was_said_done_scored_asked_and_heard(client: Cli
     assert [phase.kept for phase in shown.phases] == ["", *["reports are in a/"] * (len(shown.phases) - 1)]
     asked = [phase for phase in shown.phases if phase.phase not in {"execute", "ask"}]
     assert [phase.prompt for phase in asked] == [
-        (await prompt_of(client, handle.id, each.turn)).digest for each in asked
+        (await read_prompt(client, handle.id, each.turn)).digest for each in asked
     ]
     assert [phase.prompt for phase in shown.phases if phase not in asked] == [""] * 2
     [executed] = named(shown, "execute")
@@ -115,7 +117,7 @@ async def test_phases_tell_what_was_said_done_scored_asked_and_heard(client: Cli
     assert shown.phases[-1].phase == "summarise"
     assert sum(phase.duration_s for phase in shown.phases) < 60
 
-    lines = table(shown)
+    lines = phase_table(shown)
     assert max(map(len, lines)) <= COLUMNS
     for told in ("✗ b fall: ", "heard steer: mind the old ones", "ask_user (model, confidence 0.9)", "! 1999"):
         assert any(told in line for line in lines), told
@@ -132,7 +134,7 @@ async def test_a_step_by_a_persons_word_is_shown_and_so_is_what_a_shorter_memory
 
     kept = f"the report is reports/1999.md {'and so on ' * 60}"
     steps = [a_step("a"), a_step("b", "look", "a"), a_step("c", "look", "b")]
-    evaluations = [scored("a"), scored("b"), says(memory=kept, steps=[{"id": "c", **GOOD}])]
+    evaluations = [evaluation_reply("a"), evaluation_reply("b"), says(memory=kept, steps=[{"id": "c", **GOOD}])]
     model = GoalModel(
         plan=says(steps=steps),
         evaluate=evaluations,
@@ -145,11 +147,11 @@ async def test_a_step_by_a_persons_word_is_shown_and_so_is_what_a_shorter_memory
         await GoalHandle(client, handle.id).override_step("fly", "away")
         await GoalHandle(client, handle.id).override_step("new", {"at": 3})
         goes_on.set()
-        await ended(handle, client)
+        await wait_for_goal(handle, client)
     shown = await phases_of(client, handle.id)
     assert [told["step"] for phase in shown.phases for told in phase.overridden] == ["b"]
     assert [phase.kept for phase in named(shown, "compress")] == [kept.strip()]
-    lines = "\n".join(table(shown))
+    lines = "\n".join(phase_table(shown))
     assert 'heard override_step: {"skill":"new"' in lines
     assert "refused override_step: skill 'fly' is none" in lines
     said = [told for phase in shown.phases for told in phase.guidance]
@@ -163,38 +165,38 @@ async def test_the_prompt_of_a_turn_is_what_the_model_was_sent(client: Client) -
     model = RecordingModel(
         plan=says(steps=[a_step("a", at=1), given]),
         input=calls("look", arguments={"at": 2}),
-        evaluate=[scored("a"), scored("b", **BAD)],
+        evaluate=[evaluation_reply("a"), evaluation_reply("b", **BAD)],
         decide=says(action="done", confidence=0.9),
     )
     async with a_loop(client, model, FakeTool("look")) as loop:
         handle = await start(loop)
-        await ended(handle, client)
+        await wait_for_goal(handle, client)
     turns = {phase.turn for phase in (await phases_of(client, handle.id)).phases}
     found, without = list[ModelRequest](), list[str]()
     for turn in sorted(turns):
         try:
-            found.append((await prompt_of(client, handle.id, turn)).request)
+            found.append((await read_prompt(client, handle.id, turn)).request)
         except NoPrompt as error:
             without.append(str(error))
     assert [replace(each, model="") for each in found] == [replace(each, model="") for each in model.given]
     assert len(without) == 1  # the first round's, whose arguments the plan had
     assert "no model was asked in turn 2" in without[0]
     with pytest.raises(NoPrompt, match=rf"has no turn 99; there are 1 to {max(turns)}"):
-        await prompt_of(client, handle.id, 99)
+        await read_prompt(client, handle.id, 99)
 
 
 async def test_the_prompt_of_an_agents_turn_is_what_its_model_was_sent(client: Client) -> None:
     provider = ScriptedModel([calls("look"), answers("done")], repeats=True)
     async with a_loop(client, provider, FakeTool("look")) as loop:
         ran = await loop.run("look there")
-    found = [await prompt_of(client, ran.handle.id, turn) for turn in (1, 2)]
+    found = [await read_prompt(client, ran.handle.id, turn) for turn in (1, 2)]
     assert [prompt.turn for prompt in found] == ["reason"] * 2
     assert [replace(each.request, model="") for each in found] == [replace(each, model="") for each in provider.given]
 
 
 async def test_a_delegates_phases_are_none_of_the_goals(client: Client) -> None:
     async with a_loop(
-        client, GoalModel(plan=says(steps=[a_step("a")]), evaluate=scored("a")), FakeTool("look")
+        client, GoalModel(plan=says(steps=[a_step("a")]), evaluate=evaluation_reply("a")), FakeTool("look")
     ) as loop:
         pursued = await pursue(loop)
 
@@ -268,13 +270,15 @@ async def test_what_a_step_brought_is_read_whole_from_the_history(client: Client
         a_step("later", "look", "bad"),
     ]
     model = GoalModel(
-        plan=says(steps=plan), evaluate=scored("long", "short", "again"), decide=says(action="done", confidence=0.9)
+        plan=says(steps=plan),
+        evaluate=evaluation_reply("long", "short", "again"),
+        decide=says(action="done", confidence=0.9),
     )
     async with a_loop(client, model, *tools, setup=setup) as loop:
         handle = await start(loop, max_parallel_steps=8, context_token_budget=3_000)
-        pursued = await ended(handle, client)
+        pursued = await wait_for_goal(handle, client)
         run = await fork(client, handle.id, pursued.result.iterations, task="once more")
-        await rewound.ended(client, run)
+        await rewound.wait_for_rewound(client, run)
     assert LONG not in model.asked[-1][1]
     places = {entry.data["step"]: entry.data["place"] for entry in pursued.journal if entry.event == "StepExecuted"}
     for named in ("long", places["long"]):
@@ -294,8 +298,8 @@ async def test_what_a_step_brought_is_read_whole_from_the_history(client: Client
 async def test_what_an_agent_brought_as_a_step_is_read_from_the_history_of_the_goal(client: Client) -> None:
     agents = {"lead": agent("lead", "scout"), "scout": agent("scout")}
     plan = says(steps=[{"id": "a", "goal": "look around", "skill": "scout"}])
-    scripts = {"lead": GoalModel(plan=plan, evaluate=scored("a")), "scout": [answers("a tower")]}
+    scripts = {"lead": GoalModel(plan=plan, evaluate=evaluation_reply("a")), "scout": [answers("a tower")]}
     async with a_cast(client, agents, scripts) as (loop, _):
         handle = await start(loop, agent="lead")
-        await ended(handle, client)
+        await wait_for_goal(handle, client)
     assert (await step_output(client, handle.id, "a")).output == "a tower"

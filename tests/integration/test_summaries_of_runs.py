@@ -7,9 +7,9 @@ from temporalio.client import Client, WorkflowHistory
 
 from orga.activities.ports import ModelError, ModelRequest
 from orga.testing import FakeTool, ScriptedModel, calls
-from orga.workflows.types.conversation import HEADER
+from orga.workflows.types.conversation import SUMMARY_HEADER
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.text import undelimited
+from orga.workflows.types.text import undelimited_text
 from tests.support.hold import Hold
 from tests.support.model.counting import CountingProvider, counting, estimate
 from tests.support.runs.loop import WORKER_FACTS, a_loop
@@ -39,7 +39,10 @@ async def test_a_summary_stands_for_all_that_went(client: Client, kept: Kept) ->
     for request in provider.steps:
         summed = [(i, m.text) for i, m in enumerate(request.messages) if m.summary]
         assert summed == [] or (len(summed) == 1 and summed[0][0] == 2)
-    assert undelimited(provider.steps[-1].messages[2].text) == f"{HEADER}summary {len(provider.summaries)} of pages"
+    assert (
+        undelimited_text(provider.steps[-1].messages[2].text)
+        == f"{SUMMARY_HEADER}summary {len(provider.summaries)} of pages"
+    )
     seen = [
         f"page {n}" for request in provider.summaries for n in range(1, LOOKS) if f"page {n} x" in str(request.messages)
     ]
@@ -98,7 +101,7 @@ async def test_without_a_models_summary_the_run_goes_on_with_counts(
     counts = (
         f"Left out: messages {gone}, tool calls {gone // 2}, results {gone // 2}.\nTools called: look x{gone // 2}."
     )
-    assert undelimited(first) == HEADER + counts
+    assert undelimited_text(first) == SUMMARY_HEADER + counts
     assert counts in last, "what was known of the first part is kept"
     assert ran.result.usage.model_calls == LOOKS + 1 + paid * len(compactions(ran))
 

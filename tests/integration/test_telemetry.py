@@ -20,9 +20,9 @@ from orga.workflows.agent import AgentWorkflow
 from orga.workflows.phases.control.visibility import phase_span
 from orga.workflows.types import telemetry_names as names
 from tests.support.runs.loop import WORKER_FACTS, Deny, a_loop
-from tests.support.runs.questions import updated, waiting
+from tests.support.runs.questions import send_update, wait_for_question
 from tests.support.web.otlp_receiver import Receiver, otlp_receiver
-from tests.support.web.telemetry import collector, connected, fresh_globals, started
+from tests.support.web.telemetry import collector, connect_with_plugins, fresh_globals, start_telemetry
 
 __all__ = ["collector", "fresh_globals"]
 
@@ -46,10 +46,10 @@ class Stumbling:
 
 
 async def test_a_run_is_one_trace_with_a_span_for_each_phase_call_and_tool(client: Client, collector: Receiver) -> None:
-    on = started(collector.url, service_name="orga-test")
+    on = start_telemetry(collector.url, service_name="orga-test")
     tools = FakeTool("look", lambda arguments, context: "the-result"), FakeTool("delete")
     steps = [calls("look", "delete", arguments={"path": "the-argument"}), answers("the-answer")]
-    async with a_loop(await connected(client, on), steps, *tools, engine=Deny("delete")) as loop:
+    async with a_loop(await connect_with_plugins(client, on), steps, *tools, engine=Deny("delete")) as loop:
         ran = await loop.run("the-task")
     on.shutdown()
 
@@ -111,11 +111,11 @@ async def test_a_run_is_one_trace_with_a_span_for_each_phase_call_and_tool(clien
 
 
 async def test_no_word_of_the_conversation_is_exported(client: Client, collector: Receiver) -> None:
-    on = started(collector.url)
+    on = start_telemetry(collector.url)
     failing = ModelError("ServerError", "the-answer of a provider", retryable=True)
     tool = FakeTool("look", lambda arguments, context: "the-result")
     steps = [failing, calls("look", arguments={"path": "the-argument"}), answers("the-answer")]
-    async with a_loop(await connected(client, on), steps, tool) as loop:
+    async with a_loop(await connect_with_plugins(client, on), steps, tool) as loop:
         await loop.run("the-task")
     on.shutdown()
 
@@ -125,11 +125,11 @@ async def test_no_word_of_the_conversation_is_exported(client: Client, collector
 
 
 async def test_a_wait_for_a_person_is_a_span_and_has_an_age(client: Client, collector: Receiver) -> None:
-    on = started(collector.url, export_interval_s=0.05)
-    async with a_loop(await connected(client, on), [calls("look"), answers()], FakeTool("look")) as loop:
+    on = start_telemetry(collector.url, export_interval_s=0.05)
+    async with a_loop(await connect_with_plugins(client, on), [calls("look"), answers()], FakeTool("look")) as loop:
         handle = await loop.start(max_iterations=1, on_exhausted="ask")
-        await waiting(handle)
-        await updated(handle, "extend_budget", {"max_iterations": 5})
+        await wait_for_question(handle)
+        await send_update(handle, "extend_budget", {"max_iterations": 5})
         assert (await loop.ended(handle)).result.termination.reason == "completed"
     on.shutdown()
 
@@ -143,9 +143,9 @@ async def test_a_wait_for_a_person_is_a_span_and_has_an_age(client: Client, coll
 
 
 async def test_a_failed_attempt_has_a_span_of_its_own(client: Client, collector: Receiver) -> None:
-    on = started(collector.url)
+    on = start_telemetry(collector.url)
     overloaded = ModelError("Overloaded", "come back", retryable=True, retry_after_s=0)
-    async with a_loop(await connected(client, on), [overloaded, answers()]) as loop:
+    async with a_loop(await connect_with_plugins(client, on), [overloaded, answers()]) as loop:
         await loop.run()
     on.shutdown()
 
@@ -158,8 +158,8 @@ async def test_a_failed_attempt_has_a_span_of_its_own(client: Client, collector:
 
 
 async def test_a_run_that_fails_says_why(client: Client, collector: Receiver) -> None:
-    on = started(collector.url)
-    async with a_loop(await connected(client, on), [answers()]) as loop:
+    on = start_telemetry(collector.url)
+    async with a_loop(await connect_with_plugins(client, on), [answers()]) as loop:
         handle = await loop.start({"task": "x", "agent": "nobody"})
         with pytest.raises(Exception, match="Workflow execution failed"):
             await handle.result()
@@ -172,10 +172,10 @@ async def test_a_run_that_fails_says_why(client: Client, collector: Receiver) ->
 
 async def test_a_workflow_task_that_fails_leaves_no_span(client: Client, collector: Receiver) -> None:
     """A defect fails the task again and again until it is mended: each time would be a span that means nothing."""
-    on = started(collector.url)
+    on = start_telemetry(collector.url)
     queue = f"test-{uuid.uuid4()}"
     Stumbling.stumbles = 1
-    host = await connected(client, on)
+    host = await connect_with_plugins(client, on)
     async with Worker(host, task_queue=queue, workflows=[Stumbling]):
         await host.execute_workflow("Stumbling", id=queue, task_queue=queue)
     on.shutdown()
@@ -189,9 +189,9 @@ async def test_a_workflow_task_that_fails_leaves_no_span(client: Client, collect
 async def test_a_span_is_exported_once_however_often_its_workflow_is_replayed(
     client: Client, collector: Receiver, cached: int
 ) -> None:
-    on = started(collector.url)
+    on = start_telemetry(collector.url)
     tool = FakeTool("look")
-    host = await connected(client, on)
+    host = await connect_with_plugins(client, on)
     async with a_loop(host, [calls("look"), answers()], tool, max_cached_workflows=cached) as loop:
         ran = await loop.run()
         await ran.handle.query("status")
@@ -219,10 +219,12 @@ async def test_a_span_is_exported_once_however_often_its_workflow_is_replayed(
 
 
 async def test_continued_runs_lie_side_by_side_in_the_trace_of_the_first(client: Client, collector: Receiver) -> None:
-    on = started(collector.url)
+    on = start_telemetry(collector.url)
     tool = FakeTool("look")
     setup = WORKER_FACTS.model_copy(update={"roll_over_events": 20})
-    async with a_loop(await connected(client, on), [*[calls("look")] * 5, answers()], tool, setup=setup) as loop:
+    async with a_loop(
+        await connect_with_plugins(client, on), [*[calls("look")] * 5, answers()], tool, setup=setup
+    ) as loop:
         handle = await loop.start()
         await handle.result()
     on.shutdown()
@@ -235,8 +237,8 @@ async def test_continued_runs_lie_side_by_side_in_the_trace_of_the_first(client:
 
 
 async def test_a_run_joins_the_trace_of_whoever_starts_it(client: Client, collector: Receiver) -> None:
-    on = started(collector.url)
-    async with a_loop(await connected(client, on), [answers()]) as loop:
+    on = start_telemetry(collector.url)
+    async with a_loop(await connect_with_plugins(client, on), [answers()]) as loop:
         with trace.get_tracer("a caller").start_as_current_span("a caller"):
             await loop.run()
     on.shutdown()
@@ -245,9 +247,9 @@ async def test_a_run_joins_the_trace_of_whoever_starts_it(client: Client, collec
 
 
 async def test_telemetry_adds_no_event_to_a_history(client: Client, collector: Receiver) -> None:
-    on = started(collector.url)
+    on = start_telemetry(collector.url)
     events: list[list[int]] = []
-    for host in (client, await connected(client, on)):
+    for host in (client, await connect_with_plugins(client, on)):
         async with a_loop(host, [calls("look"), answers()], FakeTool("look")) as loop:
             ran = await loop.run()
         events.append([event.event_type for event in ran.history.events])
@@ -258,7 +260,7 @@ async def test_telemetry_adds_no_event_to_a_history(client: Client, collector: R
 
 async def test_nothing_is_exported_when_it_is_off(client: Client, collector: Receiver) -> None:
     off = telemetry(TelemetryConfig(enabled=False, endpoint=collector.url))
-    async with a_loop(await connected(client, off), [calls("look"), answers()], FakeTool("look")) as loop:
+    async with a_loop(await connect_with_plugins(client, off), [calls("look"), answers()], FakeTool("look")) as loop:
         await loop.run()
     off.shutdown()
 
@@ -270,8 +272,8 @@ async def test_nothing_is_exported_when_it_is_off(client: Client, collector: Rec
 async def test_a_dead_collector_harms_no_run(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     with otlp_receiver() as gone:
         pass
-    on = started(gone.url, export_interval_s=0.05)
-    async with a_loop(await connected(client, on), [calls("look"), answers()], FakeTool("look")) as loop:
+    on = start_telemetry(gone.url, export_interval_s=0.05)
+    async with a_loop(await connect_with_plugins(client, on), [calls("look"), answers()], FakeTool("look")) as loop:
         ran = await loop.run()
     began = time.monotonic()
     on.shutdown(0.5)

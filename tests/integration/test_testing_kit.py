@@ -38,7 +38,7 @@ from orga.testing import (
     transient,
 )
 from tests.replay.test_histories import HISTORIES
-from tests.support.parts.time_skipping import prepared
+from tests.support.parts.time_skipping import prepared_test_server
 
 
 @tool(effect="idempotent")
@@ -57,7 +57,7 @@ LAST = 5 * 86400
 
 @pytest.fixture(scope="module")
 async def env() -> AsyncGenerator[Environment]:
-    prepared()
+    prepared_test_server()
     async with environment() as found:
         yield found
 
@@ -247,7 +247,7 @@ async def test_the_named_server_comes_first(tmp_path: Path, monkeypatch: pytest.
         textwrap.dedent(f"""\
         #!/bin/sh
         touch {mark}
-        exec "{prepared()}" "$@"
+        exec "{prepared_test_server()}" "$@"
         """)
     )
     named.chmod(named.stat().st_mode | stat.S_IXUSR)

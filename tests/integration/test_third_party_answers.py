@@ -9,7 +9,7 @@ from temporalio.client import Client
 from orga.activities.adapters.models.registry import ModelRegistry
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.ports import ModelProvider, ModelRequest
-from orga.workflows.types.json_text import answer_json
+from orga.workflows.types.json_text import parsed_answer_json
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.named import Named
@@ -87,8 +87,8 @@ async def asked(model: tuple[ModelProvider, str], tools: tuple[ToolSpec, ...], *
 
 async def test_the_answer_fits(model: tuple[ModelProvider, str]) -> None:
     reply = await asked(model, (), Message.of("user", TASK))
-    assert (answer_json(reply.text), reply.calls, reply.finish) == (ANSWER, (), "stop")
-    assert argument_errors(SCHEMA, answer_json(reply.text)) == []
+    assert (parsed_answer_json(reply.text), reply.calls, reply.finish) == (ANSWER, (), "stop")
+    assert argument_errors(SCHEMA, parsed_answer_json(reply.text)) == []
 
 
 async def test_tools_are_called_before_it(model: tuple[ModelProvider, str], server: Aimock) -> None:
@@ -99,7 +99,7 @@ async def test_tools_are_called_before_it(model: tuple[ModelProvider, str], serv
 
     answer = await asked(model, (WEATHER,), task, reply.message(), result)
 
-    assert (answer_json(answer.text), answer.calls) == (ANSWER, ())
+    assert (parsed_answer_json(answer.text), answer.calls) == (ANSWER, ())
     (_, body) = await server.requests(model[1])
     offered = [tool.get("name") or tool["function"]["name"] for tool in body["tools"]]
     assert offered == (["get_weather"] if model[1].startswith("openai-") else ["get_weather", "final_answer"])
@@ -113,7 +113,7 @@ async def test_an_answer_that_did_not_fit_can_be_given_again(model: tuple[ModelP
         Message.of("user", f"[Reply not usable] $: degrees is missing: {TASK}"),
     ]
     reply = await asked(model, (), *said)
-    assert answer_json(reply.text) == ANSWER
+    assert parsed_answer_json(reply.text) == ANSWER
 
 
 async def test_a_run_repairs_an_answer_that_does_not_fit(client: Client, model: tuple[ModelProvider, str]) -> None:

@@ -14,12 +14,12 @@ from orga.client.workers.parts import Parts
 from orga.testing import FakeTool, answers
 from orga.worker import build_worker
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.goals.requests import turn_asked_for
+from orga.workflows.types.goals.requests import goal_prompt_in
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.tiers import GoalTiers, ModelTiers
 from orga.workflows.types.tool_calls.delegation import Delegate
-from tests.support.model.goals import PARTIAL, GoalModel, a_step, says, scored
-from tests.support.runs.goals import Pursued, pursue
+from tests.support.model.goals import PARTIAL, GoalModel, a_step, evaluation_reply, says
+from tests.support.runs.goals import EndedGoal, pursue
 from tests.support.runs.loop import WORKER_FACTS, Loop
 
 OWN, BIG, SMALL = "openai:own", "openai:big", "openai:small"
@@ -34,7 +34,7 @@ class OfBoth(GoalModel):
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Return the next reply of the turn, or an answer."""
-        if any(turn_asked_for(message.text) for message in request.messages if message.role == "user"):
+        if any(goal_prompt_in(message.text) for message in request.messages if message.role == "user"):
             return await super().complete(request, on_text)
         self.asked.append((HELPS, ""))
         return answers("helped")
@@ -46,7 +46,7 @@ class ByName:
     def __init__(self, *names: str, **own: Reply) -> None:
         turns = {
             "plan": says(steps=[a_step("a")]),
-            "evaluate": scored("a", **PARTIAL),
+            "evaluate": evaluation_reply("a", **PARTIAL),
             "decide": says(action="done", confidence=0.9),
         }
         self.known = {name: OfBoth(**{**turns, **own}) for name in names}
@@ -84,7 +84,7 @@ async def test_local_binds_all_turns_and_the_agents_that_do_the_steps(client: Cl
     assert models.asked() == {OWN: ["plan", HELPS, "evaluate", "decide", "summary"], BIG: [], SMALL: []}
 
 
-async def pursued_with(client: Client, models: ByName, tiers: ModelTiers, **agents: AgentConfig) -> Pursued:
+async def pursued_with(client: Client, models: ByName, tiers: ModelTiers, **agents: AgentConfig) -> EndedGoal:
     """Pursue a goal with a worker whose default model is none of the local tier, and whose turns have tiers."""
     look = FakeTool("look")
     turns = GoalTiers(plan="heavy", evaluate="light")

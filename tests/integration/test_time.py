@@ -12,7 +12,7 @@ from temporalio.testing import WorkflowEnvironment
 from orga.activities.ports import ModelError, ToolContext, ToolError
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.tool_calls.tools import ToolOptions
-from tests.support.hold import Hold, happens, until
+from tests.support.hold import Hold, wait_for_event, wait_until
 from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.long_runs import DAY, EACH_ITERATION, HOUR, WEEK, a_long_loop, seen_by, time_left, took
 from tests.support.runs.loop import Ran, a_loop
@@ -43,7 +43,7 @@ async def waits_for_a_retry(handle: Any) -> None:
         pending = (await handle.describe()).raw_description.pending_activities
         return any(call.HasField("last_failure") for call in pending)
 
-    await until(is_due_later)
+    await wait_until(is_due_later)
 
 
 async def test_a_providers_wish_to_wait_is_kept_in_workflow_time(environment: WorkflowEnvironment) -> None:
@@ -60,7 +60,7 @@ async def test_the_clock_interrupts_a_model_call_after_the_wait_for_it(environme
     async with a_long_loop(environment, steps, FakeTool("look", lambda a, c: "seen")) as loop:
         ran = await loop.run()
         shown = await ran.handle.query("conversation")
-        await happens(hold.cancelled)
+        await wait_for_event(hold.cancelled)
 
     assert ended_as(ran) == ("timeout", "limit of 300 s")
     assert 300 <= ran.result.duration_s < 310
@@ -81,7 +81,7 @@ async def test_the_clock_interrupts_a_tool_between_its_attempts_and_in_one(envir
     async with a_long_loop(environment, [calls("slow", reply_text="I wait.")], slow) as loop:
         ran = await loop.run()
         shown = await ran.handle.query("conversation")
-        await happens(hold.cancelled)
+        await wait_for_event(hold.cancelled)
 
     assert ended_as(ran) == ("timeout", "limit of 300 s")
     assert (ran.result.iterations, ran.result.usage.model_calls) == (1, 1)
@@ -262,7 +262,7 @@ async def test_a_tool_whose_task_queue_nobody_polls_is_told_as_such_and_the_run_
     far = FakeTool("far", options=ToolOptions(task_queue="nobody polls this"))
     async with a_long_loop(environment, [calls("far"), answers("without it")], far) as loop:
         handle = await loop.start()
-        await until(lambda: is_acting(handle))
+        await wait_until(lambda: is_acting(handle))
         ended = asyncio.create_task(loop.ended(handle))
         await environment.sleep(55)  # with the wait for the result enough to skip although a call is scheduled
         ran = await ended

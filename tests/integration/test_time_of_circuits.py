@@ -18,7 +18,7 @@ from tests.support.hold import Hold
 from tests.support.parts.time_skipping import time_skipping
 from tests.support.runs.long_runs import EACH_ITERATION, a_long_loop
 from tests.support.runs.loop import WORKER_FACTS, Ran
-from tests.support.runs.questions import told
+from tests.support.runs.questions import tool_results_in
 from tests.support.runs.whereabouts import paused
 
 
@@ -74,8 +74,8 @@ async def test_a_circuit_closes_again_after_its_minute(environment: WorkflowEnvi
         handle = await loop.start()
         await minute(environment, handle, hold)
         ran = await loop.ended(handle)
-    assert told(loop, 4)[3].startswith("[Circuit open] look")
-    assert told(loop, 6)[4:] == ["up again", "up again"]
+    assert tool_results_in(loop, 4)[3].startswith("[Circuit open] look")
+    assert tool_results_in(loop, 6)[4:] == ["up again", "up again"]
     assert circuits(ran) == ["CircuitOpened", "CircuitClosed"]
     assert (len(look.contexts), len(ran.histories)) == (5, 7 if chained else 1)
 
@@ -105,7 +105,7 @@ async def test_a_circuit_whose_try_fails_is_open_for_another_minute(
         await minute(environment, handle, first)
         await minute(environment, handle, second)
         ran = await loop.ended(handle)
-    results = told(loop, 7)
+    results = tool_results_in(loop, 7)
     assert [result.startswith("[Circuit open] look is left alone") for result in results[3:]] == [
         True,
         False,

@@ -9,14 +9,14 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from orga.testing import FakeTool
-from tests.support.hold import until
-from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
+from tests.support.hold import wait_until
+from tests.support.model.goals import BAD, GoalModel, a_step, evaluation_reply, says
 from tests.support.model.staged import QUESTION, TURNS, StagedModel
 from tests.support.parts.time_skipping import time_skipping
-from tests.support.runs.goals import Pursued, ended, stands, start, tell
+from tests.support.runs.goals import EndedGoal, answer_goal, goal_status, start, wait_for_goal
 from tests.support.runs.long_runs import DAY, LONG, time_left
 from tests.support.runs.loop import WORKER_FACTS, a_loop, histories_of
-from tests.support.runs.questions import updated, waiting
+from tests.support.runs.questions import send_update, wait_for_question
 from tests.support.runs.whereabouts import paused
 
 
@@ -26,21 +26,21 @@ async def environment() -> AsyncGenerator[WorkflowEnvironment]:
         yield environment
 
 
-def took(pursued: Pursued) -> timedelta:
+def took(pursued: EndedGoal) -> timedelta:
     """Return the time from the first entry of the journal to the last, waits included."""
     return pursued.journal[-1].timestamp - pursued.journal[0].timestamp
 
 
 ASKING: dict[str, Any] = {
     "plan": says(steps=[a_step("a")]),
-    "evaluate": scored("a", **BAD),
+    "evaluate": evaluation_reply("a", **BAD),
     "decide": [says(action="ask_user", question=QUESTION, confidence=0.9), says(action="done", confidence=0.8)],
 }
 
 
 async def asks(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
     """Wait for the question of a goal."""
-    wait = await waiting(handle)
+    wait = await wait_for_question(handle)
     assert wait["question"] == QUESTION
     return wait
 
@@ -55,9 +55,9 @@ async def test_a_question_that_is_answered_after_five_days_costs_no_budget(envir
         assert before <= 600
         await environment.sleep(5 * DAY)
         assert await time_left(handle) == before
-        spent = (await stands(handle))["budgets"]
-        await tell(handle, "1999")
-        pursued = await ended(handle, environment.client)
+        spent = (await goal_status(handle))["budgets"]
+        await answer_goal(handle, "1999")
+        pursued = await wait_for_goal(handle, environment.client)
     assert (pursued.reason, pursued.result.duration_s < 60) == ("completed", True)
     assert took(pursued) > 5 * DAY
     assert spent["model_calls"] == 60 - 3  # plan, evaluate, decide: asking took none
@@ -73,13 +73,13 @@ async def test_a_pause_of_days_is_left_out_and_one_inside_a_question_too(environ
         before = await time_left(handle)
         await handle.signal("pause")
         await environment.sleep(DAY)
-        await tell(handle, "1999")
+        await answer_goal(handle, "1999")
         await paused(handle)
         await environment.sleep(DAY)
         assert model.turns == ["plan", "evaluate", "decide"]
         assert before - await time_left(handle) < 60
         await handle.signal("resume")
-        pursued = await ended(handle, environment.client)
+        pursued = await wait_for_goal(handle, environment.client)
     assert (pursued.reason, pursued.result.duration_s < 60) == ("completed", True)
     assert took(pursued) > 2 * DAY
 
@@ -94,7 +94,7 @@ async def test_a_pause_in_any_state_is_left_out(environment: WorkflowEnvironment
         handle = await start(loop, workflow_id=workflow_id)
         if place == "summary":
             await asks(handle)
-            await tell(handle, "1999")
+            await answer_goal(handle, "1999")
         await staged.hold.reached()
         await handle.signal("pause")
         staged.hold.go.set()
@@ -103,8 +103,8 @@ async def test_a_pause_in_any_state_is_left_out(environment: WorkflowEnvironment
         await handle.signal("resume")
         if place != "summary":
             await asks(handle)
-            await tell(handle, "1999")
-        pursued = await ended(handle, environment.client)
+            await answer_goal(handle, "1999")
+        pursued = await wait_for_goal(handle, environment.client)
     assert (pursued.reason, staged.turns, len(set(staged.keys))) == ("completed", TURNS, 3)
     assert pursued.result.duration_s < 60
     assert took(pursued) > DAY
@@ -112,14 +112,16 @@ async def test_a_pause_in_any_state_is_left_out(environment: WorkflowEnvironment
 
 async def test_an_abort_after_days_brings_what_was_found(environment: WorkflowEnvironment) -> None:
     look = FakeTool("look", lambda arguments, _: "the treasure")
-    model = GoalModel(**{**ASKING, "evaluate": scored("a", relevance=3, completeness=3, usability=3, goal_progress=3)})
+    model = GoalModel(
+        **{**ASKING, "evaluate": evaluation_reply("a", relevance=3, completeness=3, usability=3, goal_progress=3)}
+    )
     async with a_loop(environment.client, model, look) as loop:
         loop.execution_timeout = LONG
         handle = await start(loop)
         await asks(handle)
         await environment.sleep(5 * DAY)
         await handle.signal("abort", "nobody came back")
-        pursued = await ended(handle, environment.client)
+        pursued = await wait_for_goal(handle, environment.client)
     assert (pursued.reason, pursued.result.termination.detail) == ("aborted", "nobody came back")
     assert "the treasure" in pursued.result.output
 
@@ -127,16 +129,16 @@ async def test_an_abort_after_days_brings_what_was_found(environment: WorkflowEn
 async def test_a_limit_is_asked_about_for_days(environment: WorkflowEnvironment) -> None:
     """At its only round: a person who comes back after three days gives it another one."""
     plan = says(steps=[a_step("a", at=1), a_step("b", "look", "a", at=2)])
-    model = GoalModel(plan=plan, evaluate=[scored("a"), scored("b")])
+    model = GoalModel(plan=plan, evaluate=[evaluation_reply("a"), evaluation_reply("b")])
     async with a_loop(environment.client, model, FakeTool("look")) as loop:
         loop.execution_timeout = LONG
         handle = await start(loop, max_iterations=1, on_exhausted="ask")
-        wait = await waiting(handle)
+        wait = await wait_for_question(handle)
         before = await time_left(handle)
         await environment.sleep(3 * DAY)
         assert (wait["kind"], await time_left(handle)) == ("budget", before)
-        await updated(handle, "extend_budget", {"max_iterations": 2})
-        pursued = await ended(handle, environment.client)
+        await send_update(handle, "extend_budget", {"max_iterations": 2})
+        pursued = await wait_for_goal(handle, environment.client)
     assert (pursued.reason, pursued.result.rounds) == ("completed", 2)
     assert took(pursued) > 3 * DAY
 
@@ -157,12 +159,12 @@ async def test_a_question_is_asked_on_by_the_run_that_continues_as_new(client: C
             await handle.signal("resume")  # it says nothing: guidance would close the question
             return (await handle.describe()).run_id != began
 
-        await until(is_another)
+        await wait_until(is_another)
         second = await asks(handle)
         assert (second["wait_id"], second["since"]) == (first["wait_id"], first["since"])
         assert before - await time_left(handle) < 60
-        assert await tell(handle, "1999") == first["wait_id"]
-        pursued = await ended(handle, client)
+        assert await answer_goal(handle, "1999") == first["wait_id"]
+        pursued = await wait_for_goal(handle, client)
         runs = await histories_of(client, handle.id)
     assert (pursued.reason, len(runs) > 1, pursued.result.duration_s < 60) == ("completed", True, True)
     assert pursued.events.count("QuestionAsked") == pursued.events.count("QuestionAnswered") == 1
@@ -174,6 +176,6 @@ async def test_a_plan_that_never_comes_ends_it_after_the_time_of_one_step(client
     async with a_loop(client, model, FakeTool("look", model.look)) as loop:
         staged = model.stage(workflow_id := f"goal-{loop.task_queue}", "plan")
         handle = await start(loop, workflow_id=workflow_id, step_budget_s=3)
-        pursued = await ended(handle, client)
+        pursued = await wait_for_goal(handle, client)
     assert (pursued.reason, pursued.result.termination.detail) == ("timeout", "limit of 3 s")
     assert (staged.turns, staged.hold.cancelled.is_set()) == (["plan"], True)

@@ -12,12 +12,12 @@ from orga.client.testing.script import Step
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
-from tests.support.hold import Hold, until
+from tests.support.hold import Hold, wait_until
 from tests.support.parts.time_skipping import time_skipping
-from tests.support.runs.delegates import a_cast, agent, delegates, leading
+from tests.support.runs.delegates import a_cast, agent, delegates, start_lead
 from tests.support.runs.long_runs import DAY, LONG, a_long_loop, seen_by, time_left, took
-from tests.support.runs.questions import told, updated, waiting
-from tests.support.runs.whereabouts import begun, paused
+from tests.support.runs.questions import send_update, tool_results_in, wait_for_question
+from tests.support.runs.whereabouts import paused, wait_until_known
 
 
 @pytest.fixture(scope="module")
@@ -59,15 +59,15 @@ async def test_an_escalation_waits_a_week_and_costs_no_time(
     save = escalating()
     async with a_long_loop(environment, [calls("save"), answers()], save) as loop:
         handle = await loop.start()
-        wait = await waiting(handle)
+        wait = await wait_for_question(handle)
         before = await time_left(handle)
         await environment.sleep(7 * DAY)
         assert await time_left(handle) == before
-        await updated(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], **choice})
+        await send_update(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], **choice})
         ran = await loop.ended(handle)
     assert ran.result.termination.reason == reason
     assert ran.result.duration_s < 60
-    assert expected is None or told(loop) == [expected]
+    assert expected is None or tool_results_in(loop) == [expected]
     assert took(ran) > 7 * DAY
     assert len({context.idempotency_key for context in save.contexts}) == 1
 
@@ -82,15 +82,15 @@ async def test_a_week_inside_a_delegate_costs_those_above_it_no_time(environment
     }
     async with a_cast(environment.client, agents, scripts, escalating()) as (loop, cast):
         loop.execution_timeout = LONG
-        handle = await leading(loop)
+        handle = await start_lead(loop)
         hand = environment.client.get_workflow_handle(f"{handle.id}.1.0.1.0")
-        await begun(hand)
-        wait = await waiting(hand)
-        await until(lambda: is_held_up(handle))
+        await wait_until_known(hand)
+        wait = await wait_for_question(hand)
+        await wait_until(lambda: is_held_up(handle))
         before = await time_left(handle)
         await environment.sleep(7 * DAY)
         assert await time_left(handle) == before
-        await updated(hand, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": "retry"})
+        await send_update(hand, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": "retry"})
         ran = await loop.ended(handle)
     assert (ran.result.output, ran.result.termination.reason) == ("led", "completed")
     assert ran.result.duration_s < 60
@@ -109,11 +109,11 @@ async def test_a_delegate_that_is_aborted_while_it_waits_lets_its_parents_clock_
     }
     async with a_cast(environment.client, agents, scripts, escalating()) as (loop, _):
         loop.execution_timeout = LONG
-        handle = await leading(loop, timeout_s=4)
+        handle = await start_lead(loop, timeout_s=4)
         hand = environment.client.get_workflow_handle(f"{handle.id}.1.0")
-        await begun(hand)
-        await waiting(hand)
-        await until(lambda: is_held_up(handle))
+        await wait_until_known(hand)
+        await wait_for_question(hand)
+        await wait_until(lambda: is_held_up(handle))
         await environment.sleep(DAY)
         await hand.signal("abort", "nobody knows")
         await hold.reached()
@@ -127,11 +127,11 @@ async def test_a_pause_inside_an_escalation_goes_on_behind_it(environment: Workf
     save = escalating()
     async with a_long_loop(environment, [calls("save"), answers("saved it")], save) as loop:
         handle = await loop.start()
-        wait = await waiting(handle)
+        wait = await wait_for_question(handle)
         before = await time_left(handle)
         await handle.signal("pause")
         await environment.sleep(DAY)
-        await updated(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": "retry"})
+        await send_update(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": "retry"})
         await paused(handle)
         await environment.sleep(DAY)
         assert (seen_by(loop), len(save.contexts)) == (1, 2)
@@ -146,7 +146,7 @@ async def test_a_pause_inside_an_escalation_goes_on_behind_it(environment: Workf
 async def test_an_abort_inside_an_escalation_ends_the_run_with_what_it_has(environment: WorkflowEnvironment) -> None:
     async with a_long_loop(environment, [calls("save"), answers()], escalating()) as loop:
         handle = await loop.start()
-        await waiting(handle)
+        await wait_for_question(handle)
         await environment.sleep(7 * DAY)
         await handle.signal("abort", "nobody came back")
         ran = await loop.ended(handle)
@@ -171,9 +171,9 @@ async def test_a_step_that_gets_nowhere_waits_for_days(
     steps = [calls("save"), calls("save"), calls("save"), answers()]
     async with a_long_loop(environment, steps, save) as loop:
         handle = await loop.start(step_iteration={"on_limit_reached": "escalate"})
-        wait = await waiting(handle)
+        wait = await wait_for_question(handle)
         await environment.sleep(4 * DAY)
-        await updated(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": choice})
+        await send_update(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": choice})
         ran = await loop.ended(handle)
     assert (ran.result.termination.reason, len(save.contexts)) == (reason, runs)
     assert ran.result.duration_s < 60
@@ -183,11 +183,11 @@ async def test_a_step_that_gets_nowhere_waits_for_days(
 async def test_a_budget_ask_waits_for_days(environment: WorkflowEnvironment) -> None:
     async with a_long_loop(environment, [calls("look"), calls("look"), answers("done")], FakeTool("look")) as loop:
         handle = await loop.start(on_exhausted="ask", max_iterations=1)
-        await waiting(handle)
+        await wait_for_question(handle)
         before = await time_left(handle)
         await environment.sleep(3 * DAY)
         assert await time_left(handle) == before
-        await updated(handle, "extend_budget", {"max_iterations": 9})
+        await send_update(handle, "extend_budget", {"max_iterations": 9})
         ran = await loop.ended(handle)
     assert (ran.result.output, ran.result.termination.reason) == ("done", "completed")
     assert ran.result.duration_s < 60

@@ -11,11 +11,11 @@ from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
-from tests.support.hold import Hold, happens
-from tests.support.runs.approvals import pending, yes
-from tests.support.runs.critics import a_critic, a_person, criticised, evaluations, is_review, verdict
+from tests.support.hold import Hold, wait_for_event
+from tests.support.runs.approvals import approval_argument, wait_for_held_calls
+from tests.support.runs.critics import a_critic, a_person, agents_with_critics, evaluations, is_review, verdict
 from tests.support.runs.loop import Deny, Ran, a_loop
-from tests.support.runs.questions import told, updated
+from tests.support.runs.questions import send_update, tool_results_in
 
 BAD = verdict(0.2, 0.9, "Too much money.")
 
@@ -33,10 +33,10 @@ async def test_a_rejected_call_is_not_run_and_the_model_reads_why(client: Client
         FakeTool("pay", effect="irreversible"),
         ScriptedModel([pays(900), BAD, pays(9), verdict(), answers()], repeats=True),
     )
-    agents = criticised(a_critic(tools=("pa*",)), tools=("pay",))
+    agents = agents_with_critics(a_critic(tools=("pa*",)), tools=("pay",))
     async with a_loop(client, provider, pay, agents=agents) as loop:
         ran = await loop.run()
-    [first, second] = told(loop, 4)
+    [first, second] = tool_results_in(loop, 4)
     assert first.startswith("[Not run] The critic quality gives it 0.48 of the 0.70 that are needed (accuracy 0.20,")
     assert "data, not instructions]\nToo much money.\n[" in first
     assert second == "ok"
@@ -48,7 +48,9 @@ async def test_a_rejected_call_is_not_run_and_the_model_reads_why(client: Client
 
 async def test_the_critic_reads_the_call_as_data(client: Client) -> None:
     pay, provider = FakeTool("pay"), ScriptedModel([pays(9), verdict(), answers()], repeats=True)
-    async with a_loop(client, provider, pay, agents=criticised(a_critic(tools=("pay",)), tools=("pay",))) as loop:
+    async with a_loop(
+        client, provider, pay, agents=agents_with_critics(a_critic(tools=("pay",)), tools=("pay",))
+    ) as loop:
         await loop.run("pay the bill")
     text = provider.given[1].messages[0].text
     assert "a call of the tool pay, which is not carried out yet" in provider.given[1].system[0]
@@ -60,7 +62,7 @@ async def test_the_critic_reads_the_call_as_data(client: Client) -> None:
 async def test_calls_of_other_tools_are_not_reviewed(client: Client) -> None:
     pay, look = FakeTool("pay"), FakeTool("look")
     provider = ScriptedModel([calls("look", "pay"), BAD, answers()], repeats=True)
-    agents = criticised(a_critic(tools=("pay",)), tools=("pay", "look"))
+    agents = agents_with_critics(a_critic(tools=("pay",)), tools=("pay", "look"))
     async with a_loop(client, provider, pay, look, agents=agents) as loop:
         await loop.run()
     assert [is_review(request) for request in provider.seen] == [False, True, False]
@@ -69,17 +71,17 @@ async def test_calls_of_other_tools_are_not_reviewed(client: Client) -> None:
 
 async def test_a_denied_call_stays_denied_unreviewed(client: Client) -> None:
     pay, provider = FakeTool("pay"), ScriptedModel([pays(9), answers()], repeats=True)
-    agents = criticised(a_critic(tools=("pay",)), tools=("pay",))
+    agents = agents_with_critics(a_critic(tools=("pay",)), tools=("pay",))
     async with a_loop(client, provider, pay, engine=Deny("pay"), agents=agents) as loop:
         await loop.run()
-    assert told(loop) == ["[Policy denied] pay is forbidden"]
+    assert tool_results_in(loop) == ["[Policy denied] pay is forbidden"]
     assert (len(provider.seen), pay.contexts) == (2, [])
 
 
 async def test_several_rejected_calls_of_a_reply_are_one_round(client: Client) -> None:
     pay = FakeTool("pay")
     steps = [calls("pay", "pay"), BAD, BAD, calls("pay", "pay"), BAD, verdict(), answers()]
-    agents = criticised(a_critic(tools=("pay",), max_rounds=2), tools=("pay",))
+    agents = agents_with_critics(a_critic(tools=("pay",), max_rounds=2), tools=("pay",))
     async with a_loop(client, steps, pay, agents=agents) as loop:
         ran = await loop.run()
     assert ran.result.termination.reason == "completed"
@@ -96,7 +98,7 @@ async def test_several_rejected_calls_of_a_reply_are_one_round(client: Client) -
 )
 async def test_rounds_of_calls_that_are_used_up(client: Client, on_exhausted: str, reason: str, runs: int) -> None:
     pay = FakeTool("pay")
-    agents = criticised(a_critic(tools=("pay",), max_rounds=1, on_exhausted=on_exhausted), tools=("pay",))
+    agents = agents_with_critics(a_critic(tools=("pay",), max_rounds=1, on_exhausted=on_exhausted), tools=("pay",))
     async with a_loop(client, [pays(900), BAD, pays(800), BAD, answers()], pay, agents=agents) as loop:
         ran = await loop.run()
     assert (ran.result.termination.reason, len(pay.contexts)) == (reason, runs)
@@ -105,14 +107,14 @@ async def test_rounds_of_calls_that_are_used_up(client: Client, on_exhausted: st
 
 async def test_a_person_sees_all_calls_of_a_reply_at_once(client: Client) -> None:
     pay = FakeTool("pay")
-    agents = criticised(a_person(tools=("pay",)), tools=("pay",))
+    agents = agents_with_critics(a_person(tools=("pay",)), tools=("pay",))
     async with a_loop(client, [calls("pay", "pay"), answers()], pay, agents=agents) as loop:
         handle = await loop.start()
-        one, other = await pending(handle, 2)
-        await updated(handle, "deny", yes(one, reason="once is enough"))
-        await updated(handle, "approve", yes(other))
+        one, other = await wait_for_held_calls(handle, 2)
+        await send_update(handle, "deny", approval_argument(one, reason="once is enough"))
+        await send_update(handle, "approve", approval_argument(other))
         ran = await loop.ended(handle)
-    first, second = told(loop)
+    first, second = tool_results_in(loop)
     assert first.startswith("[Not run] A person who reviewed it said no: once is enough\n")
     assert second == "ok"
     assert [context.call_id for context in pay.contexts] == ["pay_1"]
@@ -125,7 +127,7 @@ async def test_a_person_sees_all_calls_of_a_reply_at_once(client: Client) -> Non
 )
 async def test_a_call_whose_review_fails(client: Client, on_failure: str, reason: str, runs: int) -> None:
     pay = FakeTool("pay")
-    agents = criticised(a_critic(tools=("pay",), on_failure=on_failure), tools=("pay",))
+    agents = agents_with_critics(a_critic(tools=("pay",), on_failure=on_failure), tools=("pay",))
     steps = [pays(9), answers("hm"), answers("hm"), answers()]
     async with a_loop(client, steps, pay, agents=agents) as loop:
         ran = await loop.run()
@@ -138,19 +140,19 @@ MISSING = "Expecting value at character 0, where it says 'hm'"
 
 async def test_an_abort_while_a_call_is_reviewed(client: Client) -> None:
     hold, pay = Hold(), FakeTool("pay")
-    agents = criticised(a_critic(tools=("pay",)), tools=("pay",))
+    agents = agents_with_critics(a_critic(tools=("pay",)), tools=("pay",))
     async with a_loop(client, [pays(9), hold.step(verdict())], pay, agents=agents) as loop:
         handle = await loop.start()
         await hold.reached()
         await handle.signal("abort", "enough")
-        await happens(hold.cancelled)
+        await wait_for_event(hold.cancelled)
         ran = await loop.ended(handle)
     assert (ran.result.termination.reason, pay.contexts) == ("aborted", [])
 
 
 async def test_what_would_not_be_started_is_not_reviewed(client: Client) -> None:
     pay, provider = FakeTool("pay"), ScriptedModel([calls("pay", "pay"), verdict(), answers()], repeats=True)
-    agents = criticised(a_critic(tools=("pay",)), tools=("pay",))
+    agents = agents_with_critics(a_critic(tools=("pay",)), tools=("pay",))
     async with a_loop(client, provider, pay, agents=agents) as loop:
         await loop.run(max_tool_calls=1)
     assert [is_review(request) for request in provider.seen] == [False, True, False]
@@ -164,7 +166,7 @@ async def test_a_saga_is_no_way_round_a_critic(client: Client) -> None:
         {"tool": "pay", "kind": "final", "arguments": {"amount": 900}},
     ]
     saga = Reply.of(calls=(ToolCall(call_id="s", name="saga", arguments={"steps": steps}),), finish="tool_calls")
-    agents = criticised(a_critic(tools=("pay",)), tools=("pay", "book", "saga"))
+    agents = agents_with_critics(a_critic(tools=("pay",)), tools=("pay", "book", "saga"))
     provider = ScriptedModel([saga, BAD, answers()], repeats=True)
     async with a_loop(client, provider, pay, book, agents=agents) as loop:
         await loop.run()
@@ -182,7 +184,7 @@ async def test_a_fallback_is_no_way_round_a_critic(client: Client, says: Reply, 
 
     recovery = Recovery(strategy="fallback", alternatives=("wire",), max_attempts=1, base_delay_ms=1)
     pay, wire = FakeTool("pay", broken, options=ToolOptions(recovery=recovery)), FakeTool("wire")
-    agents = criticised(a_critic(tools=("wire",)), tools=("pay", "wire"))
+    agents = agents_with_critics(a_critic(tools=("wire",)), tools=("pay", "wire"))
     async with a_loop(client, [pays(9), says, answers()], pay, wire, agents=agents) as loop:
         ran = await loop.run()
     assert len(wire.contexts) == runs

@@ -15,10 +15,10 @@ from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from orga.workflows.types.usage import Usage
-from tests.support.hold import Hold, until
-from tests.support.runs.delegates import a_cast, agent, delegates, led
+from tests.support.hold import Hold, wait_until
+from tests.support.runs.delegates import a_cast, agent, delegates, run_lead
 from tests.support.runs.loop import Deny, a_loop
-from tests.support.runs.questions import told, updated
+from tests.support.runs.questions import send_update, tool_results_in
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}}
 
@@ -37,7 +37,7 @@ async def test_a_call_has_all_of_its_time(client: Client) -> None:
     async with a_loop(client, [calls("slow"), answers()], FakeTool("slow", sleeps, "irreversible")) as loop:
         await loop.run(tool_timeout_s=2)
     assert took[0] > 1.9  # its own clock starts a moment behind the limit's
-    assert "TimeLimit: slow took longer than its 2 s" in told(loop)[0]
+    assert "TimeLimit: slow took longer than its 2 s" in tool_results_in(loop)[0]
 
 
 async def test_only_denials_count_as_denied(client: Client) -> None:
@@ -99,7 +99,7 @@ async def test_status_shows_the_time_that_passes_in_a_model_call(client: Client)
         async def passes() -> bool:
             return await left_s() < first
 
-        await until(passes)
+        await wait_until(passes)
         hold.go.set()
         await loop.ended(handle)
         assert await left_s() == await left_s()
@@ -131,7 +131,7 @@ async def test_guidance_that_another_client_sent_too_long_is_told_as_cut(client:
             unread[:] = (await handle.query("status"))["unread_interventions"]
             return bool(unread)
 
-        await until(arrived)
+        await wait_until(arrived)
         hold.go.set()
         ran = await loop.ended(handle)
     assert unread[0]["cut"].endswith("of 60000 bytes are left")
@@ -165,7 +165,7 @@ async def test_what_became_of_a_requeued_call_is_an_outcome(client: Client, work
     async with a_loop(client, [calls("save"), hold.step(calls("look")), answers()], save, FakeTool("look")) as loop:
         handle = await loop.start()
         await hold.reached()
-        await updated(handle, "requeue", "1.0")
+        await send_update(handle, "requeue", "1.0")
         hold.go.set()
         ran = await loop.ended(handle)
     [found] = [entry.data for entry in ran.journal if entry.data.get("strategy") == "requeue"]
@@ -181,7 +181,7 @@ async def test_a_delegate_leaves_its_parent_the_tokens_to_read_the_answer(client
     agents = {"lead": agent("lead", "helper"), "helper": agent("helper", tools=["look"])}
     scripts = {"lead": [delegates("helper"), answers("read it")], "helper": [endless]}
     async with a_cast(client, agents, scripts, FakeTool("look")) as (loop, cast):
-        ran = await led(loop, max_total_tokens=50_000)
+        ran = await run_lead(loop, max_total_tokens=50_000)
     assert (ran.result.termination.reason, ran.result.output) == ("completed", "read it")
     assert "half of it" in cast.told("lead")[-1]
     assert ran.result.usage.total_tokens < 50_000

@@ -22,7 +22,7 @@ from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolS
 from tests.support.mcp.hostile_http import hostile_http
 from tests.support.mcp.loop import an_mcp_loop
 from tests.support.runs.loop import a_loop
-from tests.support.runs.questions import told, updated, waiting
+from tests.support.runs.questions import send_update, tool_results_in, wait_for_question
 from tests.support.tools.charging import charge
 from tests.support.tools.manifests import a_manifest_tool
 from tests.support.web.raw import answer, raw_http
@@ -91,7 +91,7 @@ async def told_of(client: Client, one: Tool, argument: str, values: list[str]) -
         client, [each(name, argument, values[:30]), each(name, argument, values[30:]), answers()], Unguarded(one)
     ) as loop:
         await loop.run(max_concurrent_tools=20)
-        return dict(zip(values, told(loop, 2), strict=True))
+        return dict(zip(values, tool_results_in(loop, 2), strict=True))
 
 
 async def paid(client: Client, root: Path, served: Mapping[str, bytes], effect: str, method: str) -> dict[str, str]:
@@ -197,7 +197,7 @@ async def test_what_an_mcp_server_answers(client: Client) -> None:
         steps = [*(each("s_act", "answer", [way]) for way in ways), answers()]
         async with an_mcp_loop(client, steps, servers, listed=["s_act"], env=os.environ) as loop:
             await loop.run(max_iterations=60)
-            found = dict(zip(ways, told(loop, len(ways)), strict=True))
+            found = dict(zip(ways, tool_results_in(loop, len(ways)), strict=True))
     assert {way: found[way] for way in refused if "unknown" in found[way]} == {}
     assert {way: found[way] for way in unknown if UNKNOWN not in found[way]} == {}
 
@@ -213,8 +213,8 @@ async def test_no_recovery_invites_the_model_to_repeat_what_may_have_happened(cl
         client, [calls("pay"), answers()], FakeTool("pay", fails, "irreversible", options=options)
     ) as loop:
         await loop.run()
-    assert UNKNOWN in told(loop)[0]
-    assert "Correct the call" not in told(loop)[0]
+    assert UNKNOWN in tool_results_in(loop)[0]
+    assert "Correct the call" not in tool_results_in(loop)[0]
 
 
 @pytest.mark.parametrize("strategy", ["escalate", "dead_letter"])
@@ -230,9 +230,9 @@ async def test_people_are_told_that_the_outcome_is_unknown(client: Client, strat
         handle = await loop.start()
         shown: str = ""
         if strategy == "escalate":
-            wait = await waiting(handle)
+            wait = await wait_for_question(handle)
             shown = wait["data"]["error"]
-            await updated(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": "skip"})
+            await send_update(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": "skip"})
         await loop.ended(handle)
         if strategy == "dead_letter":
             shown = (await handle.query("status"))["dead_letters"][0]["error"]

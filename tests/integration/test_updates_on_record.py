@@ -5,10 +5,10 @@ from typing import Any
 
 from temporalio.client import Client, Interceptor, OutboundInterceptor
 
-from orga.activities.ports import Judgement, Proposal
+from orga.activities.ports import EngineVerdict, Proposal
 from orga.client.runs.agents import AgentHandle
 from orga.testing import FakeTool, answers, calls
-from tests.support.hold import Hold, until
+from tests.support.hold import Hold, wait_until
 from tests.support.runs.loop import a_loop
 
 
@@ -43,8 +43,8 @@ async def test_it_waits_for_the_task(client: Client) -> None:
     class Slow:
         is_embedded = True
 
-        async def judge(self, proposal: Proposal) -> Judgement:
-            return await judging.then(Judgement(True))
+        async def judge(self, proposal: Proposal) -> EngineVerdict:
+            return await judging.then(EngineVerdict(True))
 
     config = client.config()
     config["interceptors"] = [*config["interceptors"], sent]
@@ -53,7 +53,7 @@ async def test_it_waits_for_the_task(client: Client) -> None:
         handle = await loop.start(max_tool_calls=5)
         await judging.reached()
         update = asyncio.create_task(AgentHandle(Client(**config), handle.id).extend_budget(max_tool_calls=9))
-        await until(lambda: _asked_twice(sent))
+        await wait_until(lambda: _asked_twice(sent))
         assert "update" not in sent.calls
         judging.go.set()
         await update

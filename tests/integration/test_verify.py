@@ -19,13 +19,13 @@ from orga.client.journal.laws import Check
 from orga.client.journal.reading import read_journal
 from orga.client.past.fork import fork
 from orga.client.past.rewind import rewind
-from orga.client.proof.verify import verified_histories, verify
+from orga.client.proof.verify import check_histories, verify
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.decisions.journal.entries import chained
+from orga.workflows.decisions.journal.entries import entry_hash
 from orga.workflows.types.status import JournalEntry
-from tests.support.hold import Hold, until
+from tests.support.hold import Hold, wait_until
 from tests.support.runs.loop import WORKER_FACTS, Deny, Ran, a_loop
-from tests.support.runs.rewound import ended
+from tests.support.runs.rewound import wait_for_rewound
 
 EACH_ITERATION = WORKER_FACTS.model_copy(update={"roll_over_events": 1})
 COMPLETED = EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED
@@ -77,8 +77,8 @@ async def test_nothing_is_wrong_with_rewound_and_forked_runs(client: Client) -> 
     steps = [calls("look", reply_cost_usd=0.1), answers("one"), answers("two"), answers("three")]
     async with a_loop(client, steps, FakeTool("look")) as loop:
         first = await loop.run()
-        rewound = await ended(client, await rewind(client, first.handle.id, 1, steer="again"))
-        forked = await ended(client, await fork(client, first.handle.id, 1))
+        rewound = await wait_for_rewound(client, await rewind(client, first.handle.id, 1, steer="again"))
+        forked = await wait_for_rewound(client, await fork(client, first.handle.id, 1))
 
     for ran in (rewound, forked):
         assert wrong((await verify(client, ran.handle.id)).checks) == []
@@ -93,7 +93,7 @@ async def test_nothing_is_wrong_with_a_rewound_run_that_continues_as_new_later(c
     async with a_loop(client, steps, FakeTool("look"), setup=facts) as loop:
         ran = await loop.run()
         for _ in range(rewinds):
-            ran = await ended(client, await rewind(client, ran.handle.id, 1))
+            ran = await wait_for_rewound(client, await rewind(client, ran.handle.id, 1))
     assert len(ran.histories) > 1
     found = await verify(client, ran.handle.id)
     assert wrong(found.checks) == []
@@ -104,7 +104,7 @@ async def test_a_state_that_another_run_handed_over_is_found(client: Client) -> 
     ran = await a_run(client, EACH_ITERATION)
     runs = await histories(client, await run_chain(client, ran.handle.id))
     changed = RunHistory(str(uuid.uuid4()), runs[0].history)
-    checks, _ = await verified_histories(client, ran.handle.id, [changed, *runs[1:]])
+    checks, _ = await check_histories(client, ran.handle.id, [changed, *runs[1:]])
     assert [check.detail for check in wrong(checks)] == ["the code of today ends it otherwise, first in [1].carried_by"]
 
 
@@ -116,7 +116,7 @@ async def changed(client: Client, change: Callable[[HistoryEvent], None]) -> lis
     for event in events:
         change(event)
     altered = RunHistory(run.run_id, WorkflowHistory(ran.handle.id, events))
-    checks, _ = await verified_histories(client, ran.handle.id, [altered])
+    checks, _ = await check_histories(client, ran.handle.id, [altered])
     return wrong(checks)
 
 
@@ -174,7 +174,7 @@ def forged(journal: list[JournalEntry]) -> list[JournalEntry]:
     entries: list[JournalEntry] = []
     previous = ""
     for entry in edited(journal):
-        previous = chained(previous, entry)
+        previous = entry_hash(previous, entry)
         entries.append(entry.model_copy(update={"hash": previous}))
     return entries
 
@@ -235,7 +235,7 @@ async def forgotten(client: Client, workflow_id: str, run_id: str) -> None:
             return True
         return False
 
-    await until(is_gone, within_s=100)
+    await wait_until(is_gone, within_s=100)
 
 
 async def test_a_run_that_was_terminated_is_verified_as_far_as_it_came(client: Client) -> None:

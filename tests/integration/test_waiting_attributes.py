@@ -6,14 +6,14 @@ import pytest
 from temporalio.client import Client, WorkflowHandle
 
 from orga.activities.ports import ToolError
-from orga.client.server.search_attributes import register
+from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.names import ITERATION, PHASE, WAITING
 from orga.workflows.types.versions import LOOP_VERSION
-from tests.support.hold import Hold, until
-from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.hold import Hold, wait_until
+from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.loop import WORKER_FACTS, Ran, a_loop
-from tests.support.runs.questions import updated, waiting
+from tests.support.runs.questions import send_update, wait_for_question
 
 KNOWN = WORKER_FACTS.model_copy(update={"search_attributes": True})
 
@@ -31,12 +31,12 @@ async def shows(handle: WorkflowHandle[Any, Any], *expected: object) -> None:
     async def is_shown() -> bool:
         return await shown(handle) == expected
 
-    await until(is_shown)
+    await wait_until(is_shown)
 
 
 async def test_a_live_run_shows_how_far_it_is_from_its_first_calls_on(client: Client) -> None:
     """Not at the tenth iteration first, nor at the end."""
-    await register(client)
+    await register_missing(client)
     hold, today = Hold(), KNOWN.model_copy(update={"loop_version": LOOP_VERSION})
     async with a_loop(client, [calls("look"), hold.step(answers())], FakeTool("look"), setup=today) as loop:
         handle = await loop.start()
@@ -55,13 +55,13 @@ def upserts(ran: Ran) -> int:
 
 
 async def test_of_a_held_call(client: Client) -> None:
-    await register(client)
+    await register_missing(client)
     steps = [calls("look"), calls("look"), calls("pay"), answers()]
     async with a_loop(client, steps, FakeTool("look"), FakeTool("pay"), engine=Asks(), setup=KNOWN) as loop:
         handle = await loop.start()
-        [question] = await pending(handle)
+        [question] = await wait_for_held_calls(handle)
         await shows(handle, "approval", "waiting", 3)
-        await updated(handle, "approve", yes(question))
+        await send_update(handle, "approve", approval_argument(question))
         ran = await loop.ended(handle)
     assert await shown(ran.handle) == (None, "done", 4)
 
@@ -74,26 +74,26 @@ async def test_of_a_held_call(client: Client) -> None:
     ],
 )
 async def test_of_a_question(client: Client, config: dict[str, Any], kind: str, choice: str) -> None:
-    await register(client)
+    await register_missing(client)
     once: dict[str, Any] = {"recovery": {"strategy": "retry", "max_attempts": 1}}
     async with a_loop(client, [calls("look")] * 2 + [answers()], FakeTool("look", failing), setup=KNOWN) as loop:
         handle = await loop.start(**once, **config)
-        wait = await waiting(handle)
+        wait = await wait_for_question(handle)
         await shows(handle, kind, "waiting", 2)
         decision = {"escalation_id": wait["wait_id"], "choice": choice}
-        await updated(handle, "resolve_escalation", decision)
+        await send_update(handle, "resolve_escalation", decision)
         ran = await loop.ended(handle)
     assert (await shown(ran.handle))[:2] == (None, "done")
 
 
 async def test_of_a_call_that_a_person_decides_about(client: Client) -> None:
     """It is acting: other calls of the reply may be under way."""
-    await register(client)
+    await register_missing(client)
     steps = [calls("see"), calls("look"), answers()]
     recovery = {"strategy": "escalate", "max_attempts": 1}
     async with a_loop(client, steps, FakeTool("look", failing), FakeTool("see"), setup=KNOWN) as loop:
         handle = await loop.start(recovery=recovery)
-        wait = await waiting(handle)
+        wait = await wait_for_question(handle)
         await shows(handle, "escalation", (await handle.query("status"))["phase"], 2)
-        await updated(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": "skip"})
+        await send_update(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": "skip"})
         await loop.ended(handle)

@@ -7,10 +7,10 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from orga.testing import FakeTool, answers, calls
-from tests.support.hold import Hold, until
-from tests.support.runs.approvals import Asks, pending, yes
+from tests.support.hold import Hold, wait_until
+from tests.support.runs.approvals import Asks, approval_argument, wait_for_held_calls
 from tests.support.runs.loop import a_loop
-from tests.support.runs.questions import SHORT, talked_to, told, updated, waiting
+from tests.support.runs.questions import SHORT, send_update, steer_until_continued, tool_results_in, wait_for_question
 
 
 async def test_a_held_call_keeps_its_id_its_time_and_is_made_once(client: Client) -> None:
@@ -18,17 +18,17 @@ async def test_a_held_call_keeps_its_id_its_time_and_is_made_once(client: Client
     steps = [calls("pay", arguments={"amount": 7}, reply_text="I pay"), answers("paid")]
     async with a_loop(client, steps, pay, engine=engine, setup=SHORT) as loop:
         handle = await loop.start()
-        [before] = await pending(handle)
-        await talked_to(handle)
-        [after] = await pending(handle)
+        [before] = await wait_for_held_calls(handle)
+        await steer_until_continued(handle)
+        [after] = await wait_for_held_calls(handle)
         assert after == before
-        await updated(handle, "approve", yes(after))
+        await send_update(handle, "approve", approval_argument(after))
         ran = await loop.ended(handle)
 
     assert (ran.result.output, ran.result.iterations, len(pay.contexts)) == ("paid", 2, 1)
     assert ran.result.tool_calls.run == 1
     assert len(ran.histories) == 2
-    assert told(loop)[:1] == ["ok"]
+    assert tool_results_in(loop)[:1] == ["ok"]
     events = [entry.event for entry in ran.journal]
     assert (events.count("ReasoningComplete"), events.count("ToolsDispatched")) == (2, 2)
     assert [e.data["id"] for e in ran.journal if e.event == "ApprovalResolved" and e.data["kind"] == "call"] == [
@@ -40,24 +40,24 @@ async def test_an_answer_that_one_of_two_calls_has_already_is_kept(client: Clien
     pay = FakeTool("pay", lambda arguments, context: "paid", effect="irreversible")
     async with a_loop(client, [calls("pay", "pay"), answers()], pay, engine=Asks(), setup=SHORT) as loop:
         handle = await loop.start()
-        first, second = await pending(handle, 2)
-        await updated(handle, "deny", yes(first, reason="not this one"))
-        await talked_to(handle)
-        assert await pending(handle) == [second]
-        await updated(handle, "approve", yes(second))
+        first, second = await wait_for_held_calls(handle, 2)
+        await send_update(handle, "deny", approval_argument(first, reason="not this one"))
+        await steer_until_continued(handle)
+        assert await wait_for_held_calls(handle) == [second]
+        await send_update(handle, "approve", approval_argument(second))
         ran = await loop.ended(handle)
     assert len(pay.contexts) == 1
-    assert told(loop)[:2] == ["[Policy denied] not approved: not this one", "paid"]
+    assert tool_results_in(loop)[:2] == ["[Policy denied] not approved: not this one", "paid"]
     assert len(ran.histories) == 2
 
 
 async def test_a_question_about_a_budget_is_asked_on(client: Client) -> None:
     async with a_loop(client, [calls("look"), answers("done")], FakeTool("look"), setup=SHORT) as loop:
         handle = await loop.start(on_exhausted="ask", max_iterations=1)
-        before = await waiting(handle)
-        await talked_to(handle)
-        assert await waiting(handle) == before
-        await updated(handle, "extend_budget", {"max_iterations": 9})
+        before = await wait_for_question(handle)
+        await steer_until_continued(handle)
+        assert await wait_for_question(handle) == before
+        await send_update(handle, "extend_budget", {"max_iterations": 9})
         ran = await loop.ended(handle)
     assert (ran.result.termination.reason, ran.result.output, len(ran.histories)) == ("completed", "done", 2)
 
@@ -71,11 +71,11 @@ async def test_a_step_that_waits_for_a_decision_waits_on(client: Client) -> None
     steps = [calls("look")] * 2 + [answers("done")]
     async with a_loop(client, steps, tool, setup=SHORT) as loop:
         handle = await loop.start(step_iteration={"on_limit_reached": "escalate"}, recovery=once)
-        before = await waiting(handle)
-        await talked_to(handle)
-        assert await waiting(handle) == before
+        before = await wait_for_question(handle)
+        await steer_until_continued(handle)
+        assert await wait_for_question(handle) == before
         decision = {"escalation_id": before["wait_id"], "choice": "result", "result": "42"}
-        await updated(handle, "resolve_escalation", decision)
+        await send_update(handle, "resolve_escalation", decision)
         ran = await loop.ended(handle)
     assert (ran.result.output, len(ran.histories)) == ("done", 2)
     assert any("42" in message.text for message in loop.provider.seen[-1].messages)  # pyright: ignore
@@ -90,10 +90,10 @@ async def test_what_was_done_beside_a_step_that_waits_is_not_done_again(client: 
     steps = [calls("look"), calls("look", "pay"), answers("done")]
     async with a_loop(client, steps, look, pay, setup=SHORT) as loop:
         handle = await loop.start(step_iteration={"on_limit_reached": "escalate"}, recovery=once)
-        before = await waiting(handle)
-        await talked_to(handle)
+        before = await wait_for_question(handle)
+        await steer_until_continued(handle)
         decision = {"escalation_id": before["wait_id"], "choice": "result", "result": "42"}
-        await updated(handle, "resolve_escalation", decision)
+        await send_update(handle, "resolve_escalation", decision)
         ran = await loop.ended(handle)
     assert (len(look.contexts), len(pay.contexts)) == (2, 1)
     assert (ran.result.tool_calls.run, ran.result.iterations, len(ran.histories)) == (3, 3, 2)
@@ -106,7 +106,7 @@ async def test_a_pause_lasts_on(client: Client) -> None:
         await hold.reached()
         await handle.signal("pause")
         hold.go.set()
-        await talked_to(handle)
+        await steer_until_continued(handle)
         assert (await handle.query("status"))["paused"]
         await handle.signal("resume")
         ran = await loop.ended(handle)
@@ -122,14 +122,14 @@ async def test_a_run_that_cannot_continue_as_new_ends_with_a_result_before_the_s
     full = SHORT.model_copy(update={"full_events": 120})
     async with a_loop(client, [calls("look"), answers()], FakeTool("look", body), setup=full) as loop:
         handle = await loop.start(recovery={"strategy": "escalate", "max_attempts": 1})
-        await waiting(handle)
+        await wait_for_question(handle)
 
         async def has_ended() -> bool:
             with suppress(RPCError):  # the signal that comes too late
                 await handle.signal("steer", "a note")
             return (await handle.describe()).status != WorkflowExecutionStatus.RUNNING
 
-        await until(has_ended)
+        await wait_until(has_ended)
         ran = await loop.ended(handle)
     assert ran.result.termination.reason == "error"
     assert "the history is full" in ran.result.termination.detail

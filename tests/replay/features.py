@@ -7,7 +7,7 @@ from temporalio.client import Client
 from temporalio.worker import PatchActivationInput
 
 from orga.activities.ports import ModelRequest, NotifyError, RunKey, ToolContext, ToolError
-from orga.client.server.search_attributes import register
+from orga.client.server.search_attributes import register_missing
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.knowledge import Provenance
@@ -19,12 +19,12 @@ from orga.workflows.types.tool_calls.recovery import Recovery
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from orga.workflows.types.versions import LOOP_VERSION
 from tests.replay.plain import a_stage, look
-from tests.support.hold import happens
+from tests.support.hold import wait_for_event
 from tests.support.model.counting import counting
 from tests.support.runs.decisions import a_decision
 from tests.support.runs.delegates import Cast, agent, delegates
 from tests.support.runs.loop import WORKER_FACTS, Ran
-from tests.support.runs.questions import has_noted, updated, waiting
+from tests.support.runs.questions import send_update, wait_for_note, wait_for_question
 from tests.support.values.shelf import Shelf, a_fact
 
 
@@ -53,7 +53,7 @@ async def recovered(client: Client) -> Ran:
         return "sunny"
 
     async def asks_again(arguments: dict[str, Any], context: ToolContext) -> str:
-        await updated(handle, "requeue", "4.0")
+        await send_update(handle, "requeue", "4.0")
         return "asked for"
 
     save = recovering("save", strategy="fallback", alternatives=("tape",))
@@ -69,16 +69,16 @@ async def recovered(client: Client) -> Ran:
 async def escalated(client: Client) -> Ran:
     async with a_stage(client, [calls("save"), answers("done")], recovering("save", strategy="escalate")) as loop:
         handle = await loop.start()
-        wait = await waiting(handle)
-        await updated(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": "retry"})
+        wait = await wait_for_question(handle)
+        await send_update(handle, "resolve_escalation", {"escalation_id": wait["wait_id"], "choice": "retry"})
         return await loop.ended(handle)
 
 
 async def budget_extended(client: Client) -> Ran:
     async with a_stage(client, [calls("look"), calls("look"), answers("done")], look()) as loop:
         handle = await loop.start(on_exhausted="ask", max_iterations=1)
-        await waiting(handle)
-        await updated(handle, "extend_budget", {"max_iterations": 9})
+        await wait_for_question(handle)
+        await send_update(handle, "extend_budget", {"max_iterations": 9})
         return await loop.ended(handle)
 
 
@@ -131,7 +131,7 @@ def in_none(change: PatchActivationInput) -> bool:
 
 
 async def _known(client: Client) -> Setup:
-    await register(client)
+    await register_missing(client)
     return WORKER_FACTS.model_copy(update={"search_attributes": True})
 
 
@@ -209,9 +209,9 @@ async def notified(client: Client) -> Ran:
     setup = WORKER_FACTS.model_copy(update={"notify": ("budget", "ended")})
     async with a_stage(client, steps, look(), setup=setup, notifier=Once()) as loop:
         handle = await loop.start(on_exhausted="ask", max_iterations=1)
-        await happens(asked)
-        await has_noted(handle, "NotificationFailed")
-        await updated(handle, "extend_budget", {"max_iterations": 9})
+        await wait_for_event(asked)
+        await wait_for_note(handle, "NotificationFailed")
+        await send_update(handle, "extend_budget", {"max_iterations": 9})
         return await loop.ended(handle)
 
 

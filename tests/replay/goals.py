@@ -7,15 +7,15 @@ from temporalio.client import Client
 
 from orga.activities.ports import ToolContext
 from orga.testing import FakeTool, answers, calls
-from orga.workflows.decisions.goals.prompts import DEFAULTS
+from orga.workflows.decisions.goals.prompts import DEFAULT_PROMPTS
 from orga.workflows.types.goals.prompts import PromptName, PromptTemplates
 from tests.replay.plain import a_stage
-from tests.support.hold import Hold, until
-from tests.support.model.goals import BAD, GoalModel, a_step, says, scored
+from tests.support.hold import Hold, wait_until
+from tests.support.model.goals import BAD, GoalModel, a_step, evaluation_reply, says
 from tests.support.runs.delegates import Cast, agent
 from tests.support.runs.goals import start
 from tests.support.runs.loop import EXECUTION_TIMEOUT, WORKER_FACTS, Ran
-from tests.support.runs.pipelines import Told, a_pipeline, start_line
+from tests.support.runs.pipelines import TaskModel, a_pipeline, start_pipeline
 
 
 def _look(arguments: dict[str, Any], _: ToolContext) -> str:
@@ -30,9 +30,9 @@ async def pursued(client: Client) -> Ran:
         plan=[says(steps=[a_step("a", "fly")]), says(steps=[a_step(each, at=n) for n, each in enumerate("abc")])],
         evaluate=[
             says(steps=[{"id": each, **BAD} for each in "bc"], memory=kept),
-            scored("d"),
+            evaluation_reply("d"),
             says(steps=[{"id": "e", **BAD}], memory=kept),
-            scored("f"),
+            evaluation_reply("f"),
         ],
         decide=[
             says(action="adjust", confidence=0.9, steps=[a_step("d", at=4), a_step("e", "look", "d", at=5)]),
@@ -54,7 +54,7 @@ async def pursued(client: Client) -> Ran:
         async def is_asked() -> bool:
             return bool((await handle.query("status"))["waiting"])
 
-        await until(is_asked)
+        await wait_until(is_asked)
         await handle.execute_update("answer", {"text": "1999", "by": "ada"})  # pyright: ignore[reportUnknownMemberType]
         return await loop.ended(handle)
 
@@ -70,11 +70,11 @@ async def piped(client: Client) -> Ran:
         "threshold": 0.8,
     }
     agents = {
-        "writer": Told(lambda task: "draft two" if "draft one" in task else "draft one"),
-        "reviewer": Told(lambda _: next(verdicts)),
+        "writer": TaskModel(lambda task: "draft two" if "draft one" in task else "draft one"),
+        "reviewer": TaskModel(lambda _: next(verdicts)),
     }
     async with a_pipeline(client, config, agents, task_queue="recorded") as (loop, _, __):
-        handle = await start_line(loop)
+        handle = await start_pipeline(loop)
         await handle.signal("steer", "mind the gap")
         return await loop.ended(handle)
 
@@ -82,14 +82,14 @@ async def piped(client: Client) -> Ran:
 async def asked_by_templates(client: Client) -> Ran:
     """Pursue a goal that looks like a template, every prompt of it made by one."""
     own: dict[PromptName, str] = {
-        name: f"Mine {{# ours #}}of {{{{ goal }}}}.\n{text}" for name, text in DEFAULTS.items()
+        name: f"Mine {{# ours #}}of {{{{ goal }}}}.\n{text}" for name, text in DEFAULT_PROMPTS.items()
     }
     kept = "the year is not known; " * 30
     planned = [a_step("a", at=1), {**a_step("b", "look", "a"), "arguments": None}, a_step("c", "look", "b", at=3)]
     model = GoalModel(
         plan=says(steps=planned, memory="{{ goal }}"),
         input=calls("look", arguments={"at": 2}),
-        evaluate=[scored("a"), scored("b"), says(steps=[{"id": "c", **BAD}], memory=kept)],
+        evaluate=[evaluation_reply("a"), evaluation_reply("b"), says(steps=[{"id": "c", **BAD}], memory=kept)],
         compress=says(memory="year unknown"),
         decide=says(action="done", confidence=0.9),
     )
@@ -103,7 +103,7 @@ async def overridden(client: Client) -> Ran:
     hold = Hold()
     model = GoalModel(
         plan=says(steps=[{"id": "a", "goal": "first", "skill": "scout"}, a_step("b", "look", "a", at=1)]),
-        evaluate=[scored("a"), scored("b")],
+        evaluate=[evaluation_reply("a"), evaluation_reply("b")],
         decide=[says(action="continue", confidence=0.9), says(action="done", confidence=0.9)],
     )
     agents = {"lead": agent("lead", "scout", tools=["look"]), "scout": agent("scout")}
@@ -116,6 +116,6 @@ async def overridden(client: Client) -> Ran:
         async def is_told() -> bool:
             return bool((await handle.query("status"))["unread_interventions"])
 
-        await until(is_told)
+        await wait_until(is_told)
         hold.go.set()
         return await loop.ended(handle)

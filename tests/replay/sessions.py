@@ -12,7 +12,7 @@ from orga.client.runs.sessions import start_session
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.input import LoopConfig, RunKnowledge
 from tests.replay.plain import a_stage, look
-from tests.support.hold import Hold, happens
+from tests.support.hold import Hold, wait_for_event
 from tests.support.runs.delegates import Cast, agent, delegates
 from tests.support.runs.loop import Ran
 from tests.support.values.shelf import Shelf
@@ -88,7 +88,7 @@ async def delegate_awaited(client: Client) -> Ran:
         session_id = f"session-{uuid4()}"
         session = await start_session(client, agent="lead", task_queue=loop.task_queue, session_id=session_id)
         first = asyncio.create_task(session.send("book it"))
-        await happens(entered)
+        await wait_for_event(entered)
         await session.send("something else", when_busy="interrupt")
         await first
         await session.close()

@@ -15,7 +15,7 @@ from orga.workflows.types.names import OPEN_CIRCUITS
 from orga.workflows.types.versions import CLOSED_CIRCUIT_SHOWN, LOOP_VERSION, STOPPED_STEPS_COUNTED
 from tests.replay.features import circuit_shown
 from tests.replay.test_histories import HISTORIES, history_in
-from tests.support.runs.loop import replayed
+from tests.support.runs.loop import check_replay
 
 BEFORE, AFTER = "circuit-shown-before", "circuit-shown"
 
@@ -78,7 +78,7 @@ async def test_neither_replays_without_the_version(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(versions, "FIRST_CALLS_SHOWN", since)
     monkeypatch.setattr(phases_run, "FIRST_CALLS_SHOWN", since)
     with pytest.raises(workflow.NondeterminismError):
-        await replayed(history_in(path_of(name)))
+        await check_replay(history_in(path_of(name)))
 
 
 async def test_the_server_knows_it(client: Client) -> None:
@@ -115,4 +115,4 @@ async def test_neither_replays_without_the_guard(
 
     monkeypatch.setattr(workflow, "patched", unguarded)
     with pytest.raises(workflow.NondeterminismError):
-        await replayed(history_in(path_of(name)))
+        await check_replay(history_in(path_of(name)))

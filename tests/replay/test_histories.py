@@ -19,7 +19,7 @@ from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.decisions.recount import ContextFold
 from orga.workflows.types.status import JournalEntry
 from tests.replay.record import SCENARIOS
-from tests.support.runs.loop import replayed
+from tests.support.runs.loop import check_replay
 
 HISTORIES = sorted((Path(__file__).parent / "histories").glob("*.json"))
 
@@ -74,7 +74,7 @@ SHARED_MODULES = ("orga.workflows.types", "orga.activities", "pydantic_core", "o
 async def test_a_recorded_history_replays_in_the_sandbox(path: Path) -> None:
     """The SDK's sandbox refuses what is not deterministic. Workers do without it."""
     restrictions = SandboxRestrictions.default.with_passthrough_modules(*SHARED_MODULES)
-    await replayed(history_in(path), SandboxedWorkflowRunner(restrictions=restrictions))
+    await check_replay(history_in(path), SandboxedWorkflowRunner(restrictions=restrictions))
 
 
 async def test_no_run_leaves_anything_in_a_module_of_workflow_code() -> None:
@@ -83,7 +83,7 @@ async def test_no_run_leaves_anything_in_a_module_of_workflow_code() -> None:
     assert len(before) > 100
 
     for path in HISTORIES:
-        await replayed(history_in(path), our_runner())
+        await check_replay(history_in(path), our_runner())
 
     assert module_state() == before
 

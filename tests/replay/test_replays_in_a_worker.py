@@ -9,7 +9,7 @@ from temporalio.worker import _replayer
 from orga.client.history.converter import data_converter
 from orga.client.history.values import values_in
 from orga.client.past.replayed_state import replayed_state
-from orga.client.proof.replay import replayed
+from orga.client.proof.replay import replay_history
 from tests.replay.test_histories import HISTORIES
 
 
@@ -23,4 +23,4 @@ async def test_a_replay_names_its_build(monkeypatch: pytest.MonkeyPatch) -> None
     history = WorkflowHistory.from_json(path.stem, path.read_text())
     values = values_in(history, data_converter, "default")
     assert (await replayed_state(history, values)).phase == "done"
-    assert (await replayed(history, values)).failure == ""
+    assert (await replay_history(history, values)).failure == ""

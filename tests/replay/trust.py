@@ -9,11 +9,11 @@ from orga.testing import FakeTool, answers, calls
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.tool_calls.tools import ToolOptions
 from tests.replay.plain import a_stage, look
-from tests.support.hold import until
-from tests.support.runs.critics import a_critic, criticised, verdict
+from tests.support.hold import wait_until
+from tests.support.runs.critics import a_critic, agents_with_critics, verdict
 from tests.support.runs.delegates import Cast, agent, delegates
 from tests.support.runs.loop import Ran
-from tests.support.runs.questions import updated
+from tests.support.runs.questions import send_update
 from tests.support.runs.sagas import Ledger, book, fails, pay, saga
 
 PAY = FakeTool("pay", effect="irreversible", options=ToolOptions(approval=True))
@@ -24,7 +24,7 @@ async def criticised_run(client: Client) -> Ran:
     critics = a_critic("caution", tools=("look",)), a_critic()
     bad, good = verdict(0.1, 0.1, "Not yet."), verdict()
     steps = [calls("look"), bad, calls("look"), good, answers("early"), bad, answers("done"), good]
-    async with a_stage(client, steps, look(), agents=criticised(*critics, tools=("look",))) as loop:
+    async with a_stage(client, steps, look(), agents=agents_with_critics(*critics, tools=("look",))) as loop:
         return await loop.run()
 
 
@@ -33,8 +33,8 @@ async def held(client: Client) -> Ran:
     async with a_stage(client, [calls("pay", "pay"), answers("done")], PAY, engine=ListedTools()) as loop:
         handle = await loop.start()
         first, second = await _held(handle, 2)
-        await updated(handle, "approve", {"approval_id": first, "approver": "ada"})
-        await updated(handle, "deny", {"approval_id": second, "approver": "ada", "reason": "once is enough"})
+        await send_update(handle, "approve", {"approval_id": first, "approver": "ada"})
+        await send_update(handle, "deny", {"approval_id": second, "approver": "ada", "reason": "once is enough"})
         return await loop.ended(handle)
 
 
@@ -56,10 +56,10 @@ async def held_below(client: Client) -> Ran:
         async def waits_below() -> bool:
             return any(child["held"] for child in (await handle.query("status"))["children"])
 
-        await until(waits_below)
+        await wait_until(waits_below)
         below = client.get_workflow_handle(f"{handle.id}.1.0")
         (approval,) = await _held(below, 1)
-        await updated(below, "approve", {"approval_id": approval, "approver": "ada"})
+        await send_update(below, "approve", {"approval_id": approval, "approver": "ada"})
         return await loop.ended(handle)
 
 
@@ -70,5 +70,5 @@ async def _held(handle: WorkflowHandle[Any, Any], count: int) -> list[str]:
         found[:] = [question["approval_id"] for question in (await handle.query("status"))["pending_approvals"]]
         return len(found) == count
 
-    await until(are_held)
+    await wait_until(are_held)
     return found

@@ -41,26 +41,26 @@ class Hold:
 
     async def reached(self) -> None:
         """Wait until something stands here."""
-        await happens(self.entered)
+        await wait_for_event(self.entered)
 
 
-async def happens(event: asyncio.Event, within_s: float = PATIENCE_S) -> None:
+async def wait_for_event(event: asyncio.Event, within_s: float = PATIENCE_S) -> None:
     """Wait for an event that must come."""
     async with asyncio.timeout(within_s):
         await event.wait()
 
 
-async def until(condition: Callable[[], Awaitable[bool]], within_s: float = PATIENCE_S) -> None:
+async def wait_until(condition: Callable[[], Awaitable[bool]], within_s: float = PATIENCE_S) -> None:
     """Ask again and again until the condition holds.
 
     A question that the server gave up (a slow machine's worker has just begun) is no answer: it is asked again.
     """
     async with asyncio.timeout(within_s):
-        while not await _answered(condition):
+        while not await _condition_value(condition):
             await asyncio.sleep(0.05)
 
 
-async def _answered(condition: Callable[[], Awaitable[bool]]) -> bool:
+async def _condition_value(condition: Callable[[], Awaitable[bool]]) -> bool:
     try:
         return await condition()
     except RPCError as error:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters.agents.agent_problems import agent_problems
-from orga.activities.adapters.agents.agents import ConfiguredAgents, with_default
+from orga.activities.adapters.agents.agents import ConfiguredAgents, with_default_agent
 from orga.client.config.sections import OrgaConfig
-from orga.client.workers.checked import checked
+from orga.client.workers.checked import worker_report
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.tool_calls.recovery import Recovery
 from tests.support.values.core import a_setup, a_spec
@@ -18,7 +18,7 @@ TOOLS = {name: a_spec(name) for name in ("list_files", "read_file", "search_text
 
 def problems(lead: dict[str, Any], **tools: Any) -> list[tuple[str, str, str]]:
     agents = {"lead": AgentConfig.model_validate(lead), "helper": AgentConfig(tools=("read_file",))}
-    found = agent_problems(with_default(agents), {**TOOLS, **tools})
+    found = agent_problems(with_default_agent(agents), {**TOOLS, **tools})
     return [(each.place, each.problem, each.remedy) for each in found]
 
 
@@ -89,7 +89,7 @@ def test_options_of_tools_are_looked_at_too() -> None:
 
 
 def test_without_the_workers_tools_only_delegates_are_looked_at() -> None:
-    agents = with_default({"lead": AgentConfig.model_validate({"tools": ["gone"], "delegates": ["nobody"]})})
+    agents = with_default_agent({"lead": AgentConfig.model_validate({"tools": ["gone"], "delegates": ["nobody"]})})
     assert [found.place for found in agent_problems(agents, None)] == ["agents.lead.delegates.0"]
 
 
@@ -103,7 +103,7 @@ def test_a_worker_with_an_unknown_delegate_does_not_start() -> None:
 
 def test_the_check_of_a_worker_tells_them(tmp_path: Any) -> None:
     config = OrgaConfig.model_validate({"agents": {"lead": {"delegates": ["nobody"]}}})
-    report = checked(config, tmp_path, os.environ)
+    report = worker_report(config, tmp_path, os.environ)
     assert report["problems"] == [
         {"place": "agents.lead.delegates.0", "problem": "no such agent: nobody", "remedy": "there are: default, lead"}
     ]
@@ -119,6 +119,6 @@ def test_the_check_of_a_worker_tells_them(tmp_path: Any) -> None:
 def test_policies_that_cannot_be_read_are_told_as_a_problem_alone(tmp_path: Any, rule: str, told: str) -> None:
     (tmp_path / "all.cedar").write_text(rule)
     config = OrgaConfig.model_validate({"policy": {"dir": str(tmp_path)}})
-    report = checked(config, tmp_path, os.environ)
+    report = worker_report(config, tmp_path, os.environ)
     assert report["policy"] == (f"{told}{tmp_path}" if told else "")
     assert len(report["problems"]) == (0 if told else 1)

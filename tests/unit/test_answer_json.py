@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
 
-from orga.workflows.types.json_text import MAX_DEPTH, answer_json
+from orga.workflows.types.json_text import MAX_DEPTH, parsed_answer_json
 from tests.support.values.strategies import LAW, any_text, json_values
 
 
@@ -34,7 +34,7 @@ from tests.support.values.strategies import LAW, any_text, json_values
     ],
 )
 def test_json_alone_is_an_answer(text: str, value: Any) -> None:
-    assert answer_json(text) == (from_json(text) if "[" * MAX_DEPTH in text else value)
+    assert parsed_answer_json(text) == (from_json(text) if "[" * MAX_DEPTH in text else value)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_json_alone_is_an_answer(text: str, value: Any) -> None:
 )
 def test_what_is_not_json_alone_gets_short_feedback(text: str, feedback: str) -> None:
     with pytest.raises(ValueError, match=r"^it is ") as caught:
-        answer_json(text)
+        parsed_answer_json(text)
     assert feedback in str(caught.value)
     assert len(str(caught.value)) <= 150
 
@@ -75,12 +75,12 @@ def test_what_is_not_json_alone_gets_short_feedback(text: str, feedback: str) ->
 @LAW
 @given(json_values, st.sampled_from(["{}", " {} ", "```json\n{}\n```", "```\n{}\n```"]))
 def test_every_value_that_can_be_written_is_read(value: Any, frame: str) -> None:
-    assert answer_json(frame.replace("{}", to_json(value).decode())) == value
+    assert parsed_answer_json(frame.replace("{}", to_json(value).decode())) == value
 
 
 @LAW
 @given(any_text | st.text('{}[]",:0123\\u \n`'))
 def test_any_text_is_a_value_that_can_be_written_or_a_value_error(text: str) -> None:
     with suppress(ValueError):
-        value = answer_json(text)
+        value = parsed_answer_json(text)
         assert from_json(to_json(value)) == value

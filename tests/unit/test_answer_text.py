@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from orga.client.cli.live.watch import answer
+from orga.client.cli.live.watch import show_answer
 
 ANSWER = "# Limits\n\nThere are **five**, see [the guide](https://example.com/limits).\n\n- `max_iterations`\n"
 
@@ -28,7 +28,7 @@ def shown(text: str, monkeypatch: pytest.MonkeyPatch, term: str = "xterm-256colo
     monkeypatch.setattr(sys, "stdout", terminal)
     monkeypatch.setenv("TERM", term)
     monkeypatch.setenv("COLUMNS", "80")
-    answer(text)
+    show_answer(text)
     return terminal.getvalue()
 
 
@@ -43,7 +43,7 @@ def test_a_terminal_shows_markdown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("text", [ANSWER, "plain\n  text  with   blanks"])
 def test_a_pipe_gets_it_letter_by_letter(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    answer(text)
+    show_answer(text)
     assert capsys.readouterr().out == text + "\n"
 
 

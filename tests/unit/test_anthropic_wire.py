@@ -13,11 +13,11 @@ from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.providers import (
     a_request,
     call_block,
-    completed,
-    kept_alive,
+    complete_request,
     message_events,
-    streamed,
+    stream_response,
     text_block,
+    with_keep_alives,
 )
 from tests.support.model.sdk_types import assert_anthropic_takes
 
@@ -44,7 +44,7 @@ CONVERSATION = (
 
 
 async def sent(**fields: Any) -> dict[str, Any]:
-    _, _, network = await completed("anthropic", streamed(*message_events()), request=a_request(**fields))
+    _, _, network = await complete_request("anthropic", stream_response(*message_events()), request=a_request(**fields))
     return network.body()
 
 
@@ -166,7 +166,7 @@ async def test_text_calls_thinking_and_usage() -> None:
         call_block("t2", "now"),
     ]
     events = message_events(*blocks, stop="tool_use", cache_read_input_tokens=30, cache_creation_input_tokens=9)
-    reply, text, _ = await completed("anthropic", streamed(*events))
+    reply, text, _ = await complete_request("anthropic", stream_response(*events))
     assert text == "I'll look. 😀"
     assert reply.model_dump(exclude_unset=True) == {
         "parts": (
@@ -194,18 +194,20 @@ async def test_text_calls_thinking_and_usage() -> None:
     ],
 )
 async def test_stop_reasons(stop: str, finish: str) -> None:
-    reply, _, _ = await completed("anthropic", streamed(*message_events(text_block("hi"), stop=stop)))
+    reply, _, _ = await complete_request("anthropic", stream_response(*message_events(text_block("hi"), stop=stop)))
     assert reply.finish == finish
 
 
 async def test_calls_of_a_refused_turn_stay_refused() -> None:
-    reply, _, _ = await completed("anthropic", streamed(*message_events(call_block("t", "now"), stop="refusal")))
+    reply, _, _ = await complete_request(
+        "anthropic", stream_response(*message_events(call_block("t", "now"), stop="refusal"))
+    )
     assert reply.finish == "refusal"
 
 
 async def test_text_around_a_call_stays_apart() -> None:
     events = message_events(text_block("before"), call_block("t", "now"), text_block("after"), stop="tool_use")
-    reply, text, _ = await completed("anthropic", streamed(*events))
+    reply, text, _ = await complete_request("anthropic", stream_response(*events))
     assert reply.text == text == "before\n\nafter"
 
 
@@ -218,7 +220,7 @@ async def test_a_server_that_does_not_stream() -> None:
         "stop_reason": "tool_use",
         "usage": {},
     }
-    reply, text, _ = await completed("anthropic", http.Response(200, json=whole))
+    reply, text, _ = await complete_request("anthropic", http.Response(200, json=whole))
     assert text == "hi"
     assert reply.calls == (ToolCall(call_id="t", name="search", arguments={"q": "a"}),)
     assert reply.model == "real"
@@ -239,7 +241,7 @@ async def test_a_server_that_does_not_stream() -> None:
 async def test_error_events(kind_of_error: str, kind: str, retryable: bool) -> None:
     error = {"type": "error", "error": {"type": kind_of_error, "message": "sorry"}}
     with pytest.raises(ModelError, match=r"^anthropic broke off its reply: sorry$") as caught:
-        await completed("anthropic", streamed(*list(message_events(text_block("a")))[:4], error))
+        await complete_request("anthropic", stream_response(*list(message_events(text_block("a")))[:4], error))
     assert (caught.value.kind, caught.value.retryable) == (kind, retryable)
 
 
@@ -250,26 +252,26 @@ async def test_a_stream_cut_anywhere_before_its_end_is_retried(kept: int) -> Non
     if events[kept - 1]["type"] == "message_delta":
         kept -= 1
     with pytest.raises(ModelError) as caught:
-        await completed("anthropic", streamed(*events[:kept]))
+        await complete_request("anthropic", stream_response(*events[:kept]))
     assert (caught.value.kind, caught.value.retryable) == ("BadStream", True)
 
 
 async def test_keep_alives_are_passed_over() -> None:
     odd: dict[str, Any] = {"type": ["message"], "content_block": {"type": {}}}
     frames = [odd, *message_events(text_block("hi"), text_block(), call_block("c", "now", "{}"), stop="tool_use")]
-    reply, text, _ = await completed("anthropic", streamed(*kept_alive(frames)))
+    reply, text, _ = await complete_request("anthropic", stream_response(*with_keep_alives(frames)))
     assert (text, reply.calls, reply.finish) == ("hi", (ToolCall(call_id="c", name="now"),), "tool_calls")
 
 
 @pytest.mark.parametrize("pieces", [("{}", '{"q"', ': "a"}'), ('{"q": "a"}', '{"q": "a"}'), ("{}", "", '{"q": "a"}')])
 async def test_a_placeholder_before_the_arguments_is_none_of_them(pieces: tuple[str, ...]) -> None:
     events = message_events(call_block("t", "search", *pieces), stop="tool_use")
-    reply, _, _ = await completed("anthropic", streamed(*events))
+    reply, _, _ = await complete_request("anthropic", stream_response(*events))
     assert reply.calls == (ToolCall(call_id="t", name="search", arguments={"q": "a"}),)
 
 
 @pytest.mark.parametrize("kind", [{"type": "message"}, {}])
 async def test_a_whole_message_without_a_content_type(kind: dict[str, str]) -> None:
     whole = {**kind, "content": [{"type": "text", "text": "hi"}], "stop_reason": "end_turn"}
-    reply, _, _ = await completed("anthropic", http.Response(200, content=json.dumps(whole).encode()))
+    reply, _, _ = await complete_request("anthropic", http.Response(200, content=json.dumps(whole).encode()))
     assert (reply.text, reply.finish) == ("hi", "stop")

@@ -41,7 +41,7 @@ class HeldCalls(RuleBasedStateMachine):
         self.expected = [Expected(expires_s, approvers) for expires_s, approvers in given]
         state = a_state()
         self.items = [self._item(state, number, each) for number, each in enumerate(self.expected)]
-        self.state = questions.asked(state, approvals.question_about(self.items, "approval-1", at(0)), at(0))
+        self.state = questions.with_question(state, approvals.approval_question(self.items, "approval-1", at(0)), at(0))
 
     def _item(self, state: Any, number: int, each: Expected) -> Item:
         verdict = Verdict(
@@ -49,7 +49,7 @@ class HeldCalls(RuleBasedStateMachine):
             version="v1",
             approval=ApprovalTerms(approvers=each.approvers, expires_s=each.expires_s),
         )
-        return approvals.item_of(state, f"1.{number}", a_call("pay", amount=7), verdict, at(0))
+        return approvals.approval_item(state, f"1.{number}", a_call("pay", amount=7), verdict, at(0))
 
     def _now(self) -> tuple[Item, ...]:
         return self.state.questions[0].items
@@ -80,7 +80,7 @@ class HeldCalls(RuleBasedStateMachine):
         for each in self.expected:
             if each.answer is None and self.now >= each.expires_s:
                 each.answer = (False, "")
-        self.state = questions.with_expired(self.state, at(self.now), at(self.now))
+        self.state = questions.with_expired_decisions(self.state, at(self.now), at(self.now))
 
     @rule(by=st.sampled_from(PEOPLE))
     def click_on_something_else(self, by: str) -> None:

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from temporalio.api.common.v1 import Payload
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 
-from orga.client.history.bounded_arguments import MAX_UPDATE_BYTES, bound, bounded
-from orga.client.history.converter import Unreadable, data_converter
+from orga.client.history.bounded_arguments import MAX_UPDATE_BYTES, bound_activation, bounded_payloads
+from orga.client.history.converter import UnreadablePayload, data_converter
 from orga.workflows.decisions import limits, result
 from orga.workflows.decisions.begin import is_fork
 from orga.workflows.decisions.control import interventions, questions
@@ -45,7 +45,7 @@ def payload(data: bytes) -> Payload:
 
 
 def read(data: bytes) -> Any:
-    return data_converter.payload_converter.from_payloads(bounded([payload(data)]))[0]
+    return data_converter.payload_converter.from_payloads(bounded_payloads([payload(data)]))[0]
 
 
 @pytest.mark.parametrize("value", LONGEST.values(), ids=LONGEST.keys())
@@ -69,7 +69,7 @@ def test_a_history_full_of_it_is_read_in_a_part_of_a_task(data: bytes) -> None:
     """From the wire to the inbox, as the SDK does it: of a text, too."""
     began = time.process_time()
     interventions.guidance("steer", (read(data),))
-    interventions.rewind_in(read(data))
+    interventions.parse_rewind(read(data))
     assert (time.process_time() - began) * IN_A_HISTORY / 2 < 1.5
 
 
@@ -80,7 +80,7 @@ def test_an_update_that_could_not_be_answered_is_taken_out() -> None:
         update.name = name
         update.input.append(payload(quoted("x", size)))
     activation.jobs.add().signal_workflow.input.append(payload(ODD["lists"]))
-    bound(activation)
+    bound_activation(activation)
     assert [job.do_update.name for job in activation.jobs] == ["first", "last", ""]
     assert b"not read" in activation.jobs[2].signal_workflow.input[0].data
 
@@ -92,10 +92,10 @@ def of_argument(data: bytes) -> list[Any]:
 
 
 CHECKS: dict[str, Callable[[Any], object]] = {
-    "extend_budget": lambda raw: limits.extension(a_state(), raw),
+    "extend_budget": lambda raw: limits.parsed_extension(a_state(), raw),
     "resolve_escalation": lambda raw: questions.parsed_resolution(a_state(), raw),
     "approve": lambda raw: questions.parsed_decision(a_state(), raw, at(0)),
-    "requeue": lambda raw: recovery.requeued(a_state(), recovery.parsed_letter_id(raw)),
+    "requeue": lambda raw: recovery.with_requeued_letter(a_state(), recovery.parsed_letter_id(raw)),
     "conversation": lambda raw: result.parsed_page([] if raw is None else raw),
 }
 
@@ -151,7 +151,7 @@ MANY = {
     "stars": ["*" * 200 + "Z"] * 1_000,
 }
 JSON = {kind: decoded(data) for kind, data in {**ODD, **SMALL}.items()}
-GIVEN = {**MANY, **{kind: value for kind, value in JSON.items() if not isinstance(value, Unreadable)}}
+GIVEN = {**MANY, **{kind: value for kind, value in JSON.items() if not isinstance(value, UnreadablePayload)}}
 
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES.keys())

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from orga.workflows.decisions.tool_calls.breakers import admitted, with_failure, with_released, with_success
+from orga.workflows.decisions.tool_calls.breakers import admit_call, with_failure, with_slot_released, with_success
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.breakers import Breaker, BreakerOptions
 from orga.workflows.types.tool_calls.tools import ToolSpec
@@ -83,7 +83,7 @@ def test_who_is_let_through(
     seconds: float, half_open_max_calls: int, before: Breaker | None, expected: int | None
 ) -> None:
     spec = guarded(half_open_max_calls=half_open_max_calls)
-    state, told = admitted(in_state(before), spec, at(seconds))
+    state, told = admit_call(in_state(before), spec, at(seconds))
     assert (told == "") is (expected is not None)
     if expected is None:
         assert state == in_state(before)
@@ -99,7 +99,7 @@ def test_who_is_let_through(
     ],
 )
 def test_what_the_model_is_told(before: Breaker, seconds: float, expected: str) -> None:
-    _, told = admitted(in_state(before), SEARCH, at(seconds))
+    _, told = admit_call(in_state(before), SEARCH, at(seconds))
     remedy = "It was not called. Use another tool, or go on without it."
     assert told == f"[Circuit open] {expected}. {remedy}"
 
@@ -132,7 +132,7 @@ def test_a_late_failure_does_not_extend_the_clock_of_an_open_circuit() -> None:
     ],
 )
 def test_a_call_that_does_not_count_gives_its_permit_back(before: Breaker, after: Breaker | None) -> None:
-    state = with_released(in_state(before), SEARCH)
+    state = with_slot_released(in_state(before), SEARCH)
     assert circuit(state) == (after or before)
     assert notes(state) == []
 
@@ -146,9 +146,9 @@ def test_a_call_that_does_not_count_gives_its_permit_back(before: Breaker, after
 )
 def test_a_circuit_that_is_not_the_runs_is_left_to_others(spec: ToolSpec) -> None:
     state = failed(9, spec)
-    assert (state, admitted(state, spec, at(0))) == (a_state(), (state, ""))
+    assert (state, admit_call(state, spec, at(0))) == (a_state(), (state, ""))
     kept = in_state(OPEN)
-    assert (admitted(kept, spec, at(0)), with_success(kept, spec), with_released(kept, spec)) == (
+    assert (admit_call(kept, spec, at(0)), with_success(kept, spec), with_slot_released(kept, spec)) == (
         (kept, ""),
         kept,
         kept,
@@ -156,7 +156,7 @@ def test_a_circuit_that_is_not_the_runs_is_left_to_others(spec: ToolSpec) -> Non
 
 
 def test_the_circuit_of_one_tool_is_nothing_to_another() -> None:
-    assert admitted(failed(3), a_spec("read"), at(0))[1] == ""
+    assert admit_call(failed(3), a_spec("read"), at(0))[1] == ""
 
 
 @LAW
@@ -168,16 +168,16 @@ def test_no_permit_is_lost_even_to_a_call_that_outlives_an_opening(events: list[
         if event == "wait":
             now += 10
         elif event == "call":
-            state, told = admitted(state, spec, at(now))
+            state, told = admit_call(state, spec, at(now))
             in_flight += told == ""
         elif in_flight:
             in_flight -= 1
-            ends = {"succeed": with_success(state, spec), "cancel": with_released(state, spec)}
+            ends = {"succeed": with_success(state, spec), "cancel": with_slot_released(state, spec)}
             state = ends.get(event) or with_failure(state, spec, at(now))
         assert 0 <= circuit(state).trying <= min(tries, in_flight)
     for _ in range(in_flight):
-        state = with_released(state, spec)
-    assert admitted(state, spec, at(now + 10))[1] == ""
+        state = with_slot_released(state, spec)
+    assert admit_call(state, spec, at(now + 10))[1] == ""
 
 
 class Circuits(RuleBasedStateMachine):
@@ -199,7 +199,7 @@ class Circuits(RuleBasedStateMachine):
 
     @rule(target=flights)
     def call(self) -> int:
-        self.state, told = admitted(self.state, self.spec, at(self.now))
+        self.state, told = admit_call(self.state, self.spec, at(self.now))
         if self.model == "open" and self.now >= self.opened + 10:
             self.model = "half_open"
         is_admitted = self.model == "closed" or (self.model == "half_open" and len(self.in_flight) < self.tries)
@@ -230,13 +230,13 @@ class Circuits(RuleBasedStateMachine):
     def cancel(self, flight: int) -> None:
         if flight in self.in_flight:
             self.in_flight.discard(flight)
-            self.state = with_released(self.state, self.spec)
+            self.state = with_slot_released(self.state, self.spec)
 
     @rule(seconds=st.integers(1, 15))
     def wait(self, seconds: int) -> None:
         if self.model == "open":
             for _ in self.in_flight:
-                self.state = with_released(self.state, self.spec)
+                self.state = with_slot_released(self.state, self.spec)
             self.in_flight.clear()
         self.now += seconds
 

@@ -24,7 +24,7 @@ NO = Assessment(False, "model:m", "No source.", 0.4)
 TAKEN_IN: dict[str, Callable[[AgentState], AgentState]] = {
     "an answer": lambda state: observe.with_answer(state, ANSWER),
     "nothing": lambda state: observe.with_repair(state, classify_reply(BLANK)),
-    "an answer of other form": lambda state: observe.with_misfit(state, classify_reply(ANSWER), MISFIT),
+    "an answer of other form": lambda state: observe.with_schema_mismatch(state, classify_reply(ANSWER), MISFIT),
     "an answer that is denied": lambda state: observe.with_denied_answer(state, ANSWER, DENIED),
     "one that a critic rejects": lambda state: with_rejected_answer(state, ANSWER, a_critic(), NO),
     "one before a required decision": lambda state: with_undecided_answer(state, ANSWER),

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.sandbox.bubblewrap import check_isolation, wrapped
-from orga.activities.adapters.sandbox.limited_command import Finished, run_sandboxed
+from orga.activities.adapters.sandbox.bubblewrap import bubblewrap_argv, check_isolation
+from orga.activities.adapters.sandbox.limited_command import CommandResult, run_sandboxed
 from orga.activities.ports import ToolError
-from orga.workflows.types.tool_calls.sandbox import Limits
+from orga.workflows.types.tool_calls.sandbox import SandboxLimits
 from tests.support.parts.bubblewrap import bubblewrap
 
 
@@ -26,7 +26,7 @@ def a_folder(tmp_path: Path) -> Path:
     return tmp_path / "work"
 
 
-async def isolated(folder: Path, script: str, **more: Any) -> Finished:
+async def isolated(folder: Path, script: str, **more: Any) -> CommandResult:
     given: dict[str, Any] = {"cwd": folder, "env": {}, "timeout_s": 30, "max_output_bytes": 10_000, **more}
     return await run_sandboxed(["sh", "-c", script], isolation="bubblewrap", **given)
 
@@ -143,14 +143,17 @@ def _command_line(process: Path) -> bytes:
 @pytest.mark.parametrize(
     ("script", "limits", "named"),
     [
-        pytest.param("while :; do :; done", Limits(cpu_s=1), "cpu_s", id="processor time"),
-        pytest.param("exec head -c 9000 /dev/zero > f", Limits(file_bytes=1_000), "file_bytes", id="file size"),
+        pytest.param("while :; do :; done", SandboxLimits(cpu_s=1), "cpu_s", id="processor time"),
+        pytest.param("exec head -c 9000 /dev/zero > f", SandboxLimits(file_bytes=1_000), "file_bytes", id="file size"),
         pytest.param(
-            "for i in 1 2 3 4 5 6 7 8; do sleep 60 & done; wait", Limits(processes=5), "processes", id="processes"
+            "for i in 1 2 3 4 5 6 7 8; do sleep 60 & done; wait",
+            SandboxLimits(processes=5),
+            "processes",
+            id="processes",
         ),
     ],
 )
-async def test_limits_hold_and_are_named(folder: Path, script: str, limits: Limits, named: str) -> None:
+async def test_limits_hold_and_are_named(folder: Path, script: str, limits: SandboxLimits, named: str) -> None:
     assert (await isolated(folder, script, limits=limits)).limit == named
 
 
@@ -163,7 +166,7 @@ async def test_the_whole_file_system_is_never_writable(folder: Path) -> None:
     "program", [pytest.param("/home/x/tool", id="hidden"), pytest.param("/usr/bin/env", id="seen")]
 )
 def test_a_program_in_a_hidden_folder_is_shown(folder: Path, program: str) -> None:
-    line = wrapped([program], writable=folder, folder=folder, network=False)
+    line = bubblewrap_argv([program], writable=folder, folder=folder, network=False)
     assert ("--ro-bind-try" in line) == program.startswith("/home")
 
 

@@ -4,7 +4,7 @@ from typing import Any, get_args
 
 import pytest
 
-from orga.workflows.decisions.limits import extended, extension, is_asked_for, question
+from orga.workflows.decisions.limits import can_ask_for_budget, parsed_extension, question, with_extension
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.input import LoopConfig
 from tests.support.values.core import T0, a_setup, a_state
@@ -20,27 +20,27 @@ ASKS = LoopConfig(on_exhausted="ask", max_iterations=5, max_total_tokens=1_000, 
     ],
 )
 def test_only_limits_are_asked_about(reason: StopReason, expected: bool) -> None:
-    assert is_asked_for(a_state(setup=a_setup(config=ASKS)), (reason, "")) is expected
-    assert not is_asked_for(a_state(), (reason, ""))
-    assert not is_asked_for(a_state(setup=a_setup(config=ASKS), aborted="enough"), (reason, ""))
+    assert can_ask_for_budget(a_state(setup=a_setup(config=ASKS)), (reason, "")) is expected
+    assert not can_ask_for_budget(a_state(), (reason, ""))
+    assert not can_ask_for_budget(a_state(setup=a_setup(config=ASKS), aborted="enough"), (reason, ""))
 
 
 def test_raised_limits_win_over_the_config_and_unset_the_ending() -> None:
     state = a_state(setup=a_setup(config=ASKS), stop=("timeout", "limit of 60 s"))
-    state = extended(state, extension(state, {"timeout_s": 90, "max_iterations": 6}))
+    state = with_extension(state, parsed_extension(state, {"timeout_s": 90, "max_iterations": 6}))
     assert (state.config.timeout_s, state.config.max_iterations, state.config.max_total_tokens) == (90, 6, 1_000)
     assert state.stop is None
-    again = extended(state, extension(state, {"max_iterations": 7}))
+    again = with_extension(state, parsed_extension(state, {"max_iterations": 7}))
     assert (again.config.timeout_s, again.config.max_iterations) == (90, 7)
 
 
 def test_another_ending_stays() -> None:
     state = a_state(setup=a_setup(config=ASKS), stop=("completed", ""))
-    assert extended(state, {"max_iterations": 6}).stop == ("completed", "")
+    assert with_extension(state, {"max_iterations": 6}).stop == ("completed", "")
 
 
 def test_what_is_raised_before_the_agent_is_known_never_lowers_its_limit() -> None:
-    state = extended(a_state(), extension(a_state(), {"max_iterations": 30}))
+    state = with_extension(a_state(), parsed_extension(a_state(), {"max_iterations": 30}))
     assert state.config.max_iterations == 30
     prepared = state.model_copy(update={"setup": a_setup(config=LoopConfig(max_iterations=100))})
     assert prepared.config.max_iterations == 100
@@ -61,12 +61,12 @@ def test_what_is_raised_before_the_agent_is_known_never_lowers_its_limit() -> No
 )
 def test_what_raises_nothing_is_refused(given: Any, says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        extension(a_state(setup=a_setup(config=ASKS)), given)
+        parsed_extension(a_state(setup=a_setup(config=ASKS)), given)
 
 
 def test_a_limit_that_is_reached_again_is_another_question() -> None:
     state = a_state(setup=a_setup(config=ASKS), iteration=5)
     first = question(state, ("max_iterations", "limit of 5 iterations"), T0)
-    later = extended(state, {"max_iterations": 6}).model_copy(update={"iteration": 6})
+    later = with_extension(state, {"max_iterations": 6}).model_copy(update={"iteration": 6})
     assert first.question_id != question(later, ("max_iterations", "limit of 6 iterations"), T0).question_id
     assert first.text == "max_iterations: limit of 5 iterations. Raise it with extend_budget, or end the run"

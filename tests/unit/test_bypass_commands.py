@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.adapters.tools.run_command import RunCommand
 from tests.support.tools.calls import failure, result
 from tests.support.values.corpora import Case, cases, filled
@@ -31,7 +31,7 @@ def a_tool(tmp_path: Path) -> RunCommand:
         (folder / "show").write_text(SHOW)
         (folder / "show").chmod(0o755)
     (tmp_path / "root" / "arguments.txt").write_text("--from-a-file")
-    return RunCommand(Root(tmp_path / "root"), ["show"], search_path=str(tmp_path / "bin"))
+    return RunCommand(FileRoot(tmp_path / "root"), ["show"], search_path=str(tmp_path / "bin"))
 
 
 @pytest.mark.parametrize("case", cases("commands", "refused"))

@@ -9,7 +9,7 @@ import pytest
 
 from orga.activities.adapters.tools.list_files import ListFiles
 from orga.activities.adapters.tools.read_file import ReadFile
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.adapters.tools.run_command import RunCommand
 from orga.activities.adapters.tools.search_text import SearchText
 from orga.activities.adapters.tools.write_file import WriteFile
@@ -42,7 +42,7 @@ def around(base: Path) -> dict[str, str]:
     return beside | dict.fromkeys(os.listdir(base.parent), "")  # noqa: PTH208
 
 
-TOOLS: dict[str, tuple[Callable[[Root], Tool], dict[str, Any]]] = {
+TOOLS: dict[str, tuple[Callable[[FileRoot], Tool], dict[str, Any]]] = {
     "read_file": (ReadFile, {}),
     "write_file": (WriteFile, {"content": "x"}),
     "list_files": (ListFiles, {}),
@@ -67,7 +67,7 @@ async def test_a_path_leads_nowhere_outside(base: Path, name: str, case: Case, m
     path = filled(case["path"], outside=str(base.parent / "outside"), root=str(base))
     place = {"cwd": path} if name == "run_command" else {"path": path}
 
-    told = await tried(make(Root(base)), {**more, **place})
+    told = await tried(make(FileRoot(base)), {**more, **place})
 
     assert SECRET not in told
     assert "secret.txt" in path or "secret.txt" not in told
@@ -78,14 +78,14 @@ async def test_a_path_leads_nowhere_outside(base: Path, name: str, case: Case, m
 @pytest.mark.parametrize("case", cases("paths", "git"))
 async def test_nothing_that_git_would_run_is_written(base: Path, case: Case) -> None:
     before = sorted(path.name for path in base.rglob("*"))
-    error = await failure(WriteFile(Root(base)), path=case["path"], content="x")
+    error = await failure(WriteFile(FileRoot(base)), path=case["path"], content="x")
     assert error.kind == "PathRefused"
     assert sorted(path.name for path in base.rglob("*")) == before
 
 
 @pytest.mark.parametrize("path", [".gitignore", ".github/workflows/ci.yml", "git/notes.md", "x.git/y", "git~2/a"])
 async def test_names_that_only_begin_like_it_are_plain_names(base: Path, path: str) -> None:
-    assert "Created" in await result(WriteFile(Root(base)), path=path, content="x")
+    assert "Created" in await result(WriteFile(FileRoot(base)), path=path, content="x")
 
 
 @pytest.mark.parametrize("name", TOOLS)
@@ -94,17 +94,17 @@ async def test_a_folder_swapped_for_a_link_mid_way_is_not_followed(
 ) -> None:
     """After the path was checked, before it is opened: CVE-2024-32002, CWE-367."""
     (base / "swapped").mkdir()
-    located, before = Root.locate, around(base)
+    located, before = FileRoot.locate, around(base)
 
-    def locate_then_swap(root: Root, path: str) -> object:
+    def locate_then_swap(root: FileRoot, path: str) -> object:
         place = located(root, path)
         (base / "swapped").rename(base / "away")
         (base / "swapped").symlink_to(base.parent / "outside")
         return place
 
     make, more = TOOLS[name]
-    tool, place = make(Root(base)), "swapped" if name in {"list_files", "run_command"} else "swapped/secret.txt"
-    monkeypatch.setattr(Root, "locate", locate_then_swap)
+    tool, place = make(FileRoot(base)), "swapped" if name in {"list_files", "run_command"} else "swapped/secret.txt"
+    monkeypatch.setattr(FileRoot, "locate", locate_then_swap)
     told = await tried(tool, {**more, ("cwd" if name == "run_command" else "path"): place})
 
     assert SECRET not in told
@@ -116,14 +116,14 @@ async def test_a_command_starts_in_the_folder_that_was_opened(base: Path, monkey
     """A link that takes its place once it is open leads the program nowhere."""
     (base / "swapped").mkdir()
     (base / "swapped" / "mine.txt").write_text("x")
-    opened = Root.folder
+    opened = FileRoot.folder
 
-    def open_then_swap(root: Root, place: Any, **more: Any) -> Any:
+    def open_then_swap(root: FileRoot, place: Any, **more: Any) -> Any:
         held = opened(root, place, **more)
         return _Swapped(held, base)
 
-    monkeypatch.setattr(Root, "folder", open_then_swap)
-    told = await result(RunCommand(Root(base), ["ls"]), command=["ls"], cwd="swapped")
+    monkeypatch.setattr(FileRoot, "folder", open_then_swap)
+    told = await result(RunCommand(FileRoot(base), ["ls"]), command=["ls"], cwd="swapped")
     assert told == "mine.txt"
 
 
@@ -155,7 +155,7 @@ async def test_a_home_folder_lies_outside_the_root(
     make, arguments = TOOLS[name]
     place = "cwd" if name == "run_command" else "path"
     before = around(base)
-    error = await failure(make(Root(base)), **arguments, **{place: path})
+    error = await failure(make(FileRoot(base)), **arguments, **{place: path})
     assert "it leads outside the root" in str(error)
     assert around(base) == before
 
@@ -174,4 +174,4 @@ def test_a_tilde_that_leads_into_the_root(
     base: Path, monkeypatch: pytest.MonkeyPatch, path: str, expected: str
 ) -> None:
     monkeypatch.setenv("HOME", str(base))
-    assert str(Root(base).locate(path)) == expected
+    assert str(FileRoot(base).locate(path)) == expected

@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.workflows.decisions.conversation import (
-    HIGHEST,
-    LOWEST,
+    MAX_CALIBRATION,
+    MIN_CALIBRATION,
+    estimated_message_tokens,
+    estimated_sent_tokens,
     frame_tokens,
     halved_budget,
     message_budget,
-    sent_tokens,
-    tokens_in,
     with_calibration,
-    with_frame,
+    with_frame_size,
     with_message,
 )
 from orga.workflows.types.conversation import Conversation
@@ -50,11 +50,11 @@ def test_the_calibration_stays_within_its_bounds(counts: list[int]) -> None:
     state = a_state()
     for counted in counts:
         state = with_calibration(state, SENT, counted)
-    assert LOWEST <= state.calibration <= HIGHEST
+    assert MIN_CALIBRATION <= state.calibration <= MAX_CALIBRATION
 
 
 @LAW
-@given(st.floats(LOWEST, HIGHEST))
+@given(st.floats(MIN_CALIBRATION, MAX_CALIBRATION))
 def test_a_provider_that_counts_steadily_is_known_after_ten_replies(ratio: float) -> None:
     state = a_state()
     for _ in range(10):
@@ -74,10 +74,10 @@ def test_instructions_tools_and_the_schema_of_the_answer_count() -> None:
 
 
 def test_the_frame_is_measured_once() -> None:
-    state = with_frame(a_state(setup=a_setup(instructions="i" * 330, tools=())))
+    state = with_frame_size(a_state(setup=a_setup(instructions="i" * 330, tools=())))
     other = state.model_copy(update={"setup": a_setup(instructions="i" * 33_000)})
     assert state.conversation.frame == frame_tokens(a_setup(instructions="i" * 330, tools=()))
-    assert with_frame(other) is other
+    assert with_frame_size(other) is other
 
 
 def a_run(budget: int, calibration: float, frame: int) -> AgentState:
@@ -113,4 +113,4 @@ def test_what_was_too_long_is_halved(tokens: int, frame: int, expected: int) -> 
 
 def test_what_is_sent_is_the_frame_and_all_messages() -> None:
     conversation = with_message(with_message(Conversation(frame=50), user("a")), user("b"))
-    assert sent_tokens(conversation) == 50 + tokens_in(conversation.messages)
+    assert estimated_sent_tokens(conversation) == 50 + estimated_message_tokens(conversation.messages)

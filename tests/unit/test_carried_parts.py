@@ -11,31 +11,37 @@ from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
 
 from orga.activities.adapters.models.reply import block_part
-from orga.activities.replies import normalised
+from orga.activities.replies import normalised_reply
 from orga.workflows.decisions.begin import first_state
-from orga.workflows.decisions.carried_parts import BEGIN_BYTES, MAX_CARRIED_BYTES, NOBODY, PARTS, Part
+from orga.workflows.decisions.carried_parts import (
+    BEGIN_BYTES,
+    CARRIED_PARTS,
+    MAX_CARRIED_BYTES,
+    NO_APPROVERS,
+    CarriedPart,
+)
 from orga.workflows.decisions.continue_as_new import (
     SPARE_BYTES,
-    can_be_carried,
-    carried,
-    cut_parts,
-    fits,
-    overgrown,
-    weight,
-    with_outgrown,
+    can_continue_as_new,
+    continue_as_new_state,
+    is_within_payload_limit,
+    oversized_parts_text,
+    shortened_fields,
+    state_bytes,
+    with_end_if_outgrown,
 )
 from orga.workflows.decisions.control import questions
-from orga.workflows.decisions.control.interventions import is_time_to_roll_over
+from orga.workflows.decisions.control.interventions import should_continue_as_new
 from orga.workflows.decisions.control.question_text import shown_question
-from orga.workflows.decisions.conversation import as_base, full_digest, with_messages
-from orga.workflows.decisions.fork import fork_of, shared
+from orga.workflows.decisions.conversation import full_digest, with_all_as_base, with_messages
+from orga.workflows.decisions.fork import fork_state, with_past
 from orga.workflows.decisions.limits import stop_reason
 from orga.workflows.decisions.tool_calls import approvals
-from orga.workflows.types.context import digest_of
+from orga.workflows.types.context import messages_digest
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.parts import said
+from orga.workflows.types.parts import text_part
 from orga.workflows.types.past import ForkedFrom, parse_fork
 from orga.workflows.types.state import AgentState
 from tests.support.values.core import T0, a_setup, a_state, at, conversation_of, user
@@ -49,28 +55,28 @@ UNTOUCHED = ("setup", "taint", "breakers", "failures", "decided", "critiques", "
 
 
 def test_the_table_names_every_field_of_the_state_once() -> None:
-    assert sorted(field for part in PARTS for field in part.fields) == sorted(AgentState.model_fields)
-    assert all(part.why for part in PARTS)
+    assert sorted(field for part in CARRIED_PARTS for field in part.fields) == sorted(AgentState.model_fields)
+    assert all(part.why for part in CARRIED_PARTS)
 
 
 def test_the_bounds_add_up_to_less_than_a_payload_takes() -> None:
-    assert sum(part.most for part in PARTS) + SPARE_BYTES <= MAX_CARRIED_BYTES < PAYLOAD_BYTES
+    assert sum(part.most for part in CARRIED_PARTS) + SPARE_BYTES <= MAX_CARRIED_BYTES < PAYLOAD_BYTES
 
 
 def over_the_wire(state: AgentState) -> AgentState:
-    sent = carried(state, "run 1").model_dump_json(exclude_unset=True).encode()
+    sent = continue_as_new_state(state, "run 1").model_dump_json(exclude_unset=True).encode()
     assert len(sent) <= MAX_CARRIED_BYTES
     return first_state(None, from_json(sent), "run 1", "run 2", at(99))
 
 
-def part_sizes(state: AgentState) -> list[tuple[Part, int]]:
+def part_sizes(state: AgentState) -> list[tuple[CarriedPart, int]]:
     """Return what each part takes once it is cut; what the window takes is what the others leave."""
-    light = carried(state, "run 1")
+    light = continue_as_new_state(state, "run 1")
     light = light.model_copy(update={"conversation": Conversation()})
-    for part in PARTS:
+    for part in CARRIED_PARTS:
         light = part.cut(light) if part.cut else light
-    written = [light.model_dump_json(include=set(part.fields), exclude_unset=True) for part in PARTS]
-    return [(part, len(text.encode())) for part, text in zip(PARTS, written, strict=True)]
+    written = [light.model_dump_json(include=set(part.fields), exclude_unset=True) for part in CARRIED_PARTS]
+    return [(part, len(text.encode())) for part, text in zip(CARRIED_PARTS, written, strict=True)]
 
 
 OF_A_QUESTION = {"question_id", "since", "kind", "choices"}
@@ -79,10 +85,10 @@ OF_AN_ITEM = {"approval_id", "about", "expires_at", "place"}
 
 def check(state: AgentState) -> AgentState:
     """Continue as new twice; return the state that the first of the next runs begins with."""
-    assert fits(state)
-    assert overgrown(state) == ""
-    whole = state.with_dialogue(conversation=as_base(state.conversation)).with_control(carried_by="run 1")
-    if weight(whole) > MAX_CARRIED_BYTES:  # a smaller one is carried as it stands
+    assert is_within_payload_limit(state)
+    assert oversized_parts_text(state) == ""
+    whole = state.with_dialogue(conversation=with_all_as_base(state.conversation)).with_control(carried_by="run 1")
+    if state_bytes(whole) > MAX_CARRIED_BYTES:  # a smaller one is carried as it stands
         for part, size in part_sizes(state):
             assert size <= part.most, part.fields
     after = over_the_wire(state)
@@ -92,7 +98,7 @@ def check(state: AgentState) -> AgentState:
     assert after.input.model_dump(include=same) == state.input.model_dump(include=same)
     messages = after.conversation.messages
     assert messages[0].text == state.conversation.messages[0].text == state.input.task
-    assert full_digest(after.conversation) == digest_of(messages)
+    assert full_digest(after.conversation) == messages_digest(messages)
     assert are_paired(messages)
     for now, was in zip(after.questions, state.questions, strict=True):
         assert now.model_dump(include=OF_A_QUESTION) == was.model_dump(include=OF_A_QUESTION)
@@ -100,7 +106,7 @@ def check(state: AgentState) -> AgentState:
         for item, before in zip(now.items, was.items, strict=True):
             assert item.model_dump(include=OF_AN_ITEM) == before.model_dump(include=OF_AN_ITEM)
             assert (item.answer and item.answer.approved) == (before.answer and before.answer.approved)
-            assert item.approvers in (before.approvers, NOBODY)
+            assert item.approvers in (before.approvers, NO_APPROVERS)
     assert {key: bool(step.stopped) for key, step in after.steps.items()} == {
         key: bool(step.stopped) for key, step in state.steps.items()
     }
@@ -115,9 +121,9 @@ def check(state: AgentState) -> AgentState:
 )
 def test_the_largest_state_fits(letter: str, held: str) -> None:
     state = largest(Sizes(letter=letter, held=held))
-    assert weight(state) > MAX_CARRIED_BYTES + 300_000
+    assert state_bytes(state) > MAX_CARRIED_BYTES + 300_000
     after = check(state)
-    assert cut_parts(state, after)
+    assert shortened_fields(state, after)
     if held in {"nothing", "steps"}:  # the model still has to read these results
         latest = [message for message in after.conversation.messages if message.role == "tool"]
         assert len(latest) == 32
@@ -153,11 +159,11 @@ def test_the_window_gives_way_before_anything_else_is_cut() -> None:
     sizes = Sizes(begin=0.3, held="nothing", reply=0.3, grown=0.4)
     state = largest(sizes).model_copy(update={"output": "", "data": None, "partial": ""})
     texts = [user(f"{number}" + "x" * 90_000, pinned=True) for number in range(15)]
-    said = with_messages(Conversation(), (user(state.input.task, pinned=True), *texts))
-    state = state.model_copy(update={"conversation": said})
-    assert weight(state) > MAX_CARRIED_BYTES
+    text_part = with_messages(Conversation(), (user(state.input.task, pinned=True), *texts))
+    state = state.model_copy(update={"conversation": text_part})
+    assert state_bytes(state) > MAX_CARRIED_BYTES
     after = over_the_wire(state)
-    assert cut_parts(state, after) == []
+    assert shortened_fields(state, after) == []
     assert 1 < len(after.conversation.messages) < len(state.conversation.messages)
 
 
@@ -168,7 +174,7 @@ def test_a_held_call_is_whole_again_when_it_is_asked_about_on() -> None:
     assert after.pending is not None
     [light], [whole] = after.questions, state.questions
     assert [item.call["arguments"] for item in light.items] == [{}] * 32
-    assert all(item.approvers == NOBODY for item in light.items)
+    assert all(item.approvers == NO_APPROVERS for item in light.items)
     shown = shown_question(light).data["calls"]
     assert [call["arguments_digest"] for call in shown] == [
         f"sha256:{sha256(to_json(item.call['arguments'])).hexdigest()}" for item in whole.items if item.answer is None
@@ -179,10 +185,12 @@ def test_a_held_call_is_whole_again_when_it_is_asked_about_on() -> None:
     with pytest.raises(ValueError, match="may not decide this"):
         questions.parsed_decision(again, decision, T0)
     items = [
-        approvals.item_of(after, f"8.{n}", call, held_verdict("é"), at(500), occasion="later")
+        approvals.approval_item(after, f"8.{n}", call, held_verdict("é"), at(500), occasion="later")
         for n, call in enumerate(after.pending.calls)
     ]
-    [asked] = questions.asked(after, approvals.question_about(items, "approval-8", at(500)), at(500)).questions
+    [asked] = questions.with_question(
+        after, approvals.approval_question(items, "approval-8", at(500)), at(500)
+    ).questions
     before = {item.approval_id: item for item in whole.items}
     for item in asked.items:
         was = before[item.approval_id]
@@ -196,7 +204,7 @@ def test_another_call_in_the_place_of_a_held_one_is_asked_about_anew() -> None:
     assert after.pending is not None
     other = after.pending.calls[1].model_copy(update={"arguments": {"n": 1, "text": "another"}})
     assert after.questions[0].items[1].answer is not None
-    assert approvals.item_of(after, "8.1", other, held_verdict("x"), at(500), occasion="later").answer is None
+    assert approvals.approval_item(after, "8.1", other, held_verdict("x"), at(500), occasion="later").answer is None
 
 
 def test_a_fork_of_a_run_that_told_its_schema_once_has_it() -> None:
@@ -204,7 +212,9 @@ def test_a_fork_of_a_run_that_told_its_schema_once_has_it() -> None:
     assert after.input.output_schema is None
     wish = parse_fork({"fork": {"workflow_id": "w", "iteration": 7}})
     source = ForkedFrom(workflow_id="w", run_id="r", iteration=7)
-    past = fork_of(after.model_copy(update={"input": after.input.model_copy(update={"task": "t"})}), source, wish, T0)
+    past = fork_state(
+        after.model_copy(update={"input": after.input.model_copy(update={"task": "t"})}), source, wish, T0
+    )
     assert after.setup is not None
     assert past.input.output_schema == after.setup.output_schema
 
@@ -212,7 +222,7 @@ def test_a_fork_of_a_run_that_told_its_schema_once_has_it() -> None:
 def test_a_fork_of_forks_has_one_inbox() -> None:
     many = tuple(Intervention(kind="steer", text="s" * 1_000) for _ in range(400))
     past = a_state(inbox=many, inbox_bytes=400_000)
-    fork = shared(a_state(inbox=many[:100], inbox_bytes=100_000), past)
+    fork = with_past(a_state(inbox=many[:100], inbox_bytes=100_000), past)
     assert (len(fork.inbox), fork.unheard) == (400, 100)
     assert fork.inbox_bytes == sum(len(item.text) for item in fork.inbox) <= 180_000
     assert [item.size for item in fork.inbox if len(item.text) < 1_000] == [1_000] * 300
@@ -226,9 +236,9 @@ def a_too_large_state() -> AgentState:
 def test_a_state_that_no_rule_leads_to_ends_the_run_where_it_would_continue_as_new() -> None:
     state = a_too_large_state()
     assert state.setup is not None
-    assert not is_time_to_roll_over(state, 99, 0, suggested=False)
-    assert is_time_to_roll_over(state, 100, 0, suggested=False)
-    ended = with_outgrown(state)
+    assert not should_continue_as_new(state, 99, 0, suggested=False)
+    assert should_continue_as_new(state, 100, 0, suggested=False)
+    ended = with_end_if_outgrown(state)
     assert ended.stop is not None
     reason, detail = ended.stop
     assert reason == "error"
@@ -241,7 +251,7 @@ def test_a_state_that_no_rule_leads_to_ends_the_run_where_it_would_continue_as_n
 def test_an_ending_that_is_decided_stays(fields: dict[str, Any]) -> None:
     state = a_too_large_state().model_copy(update=fields)
     assert state.setup is not None
-    assert not is_time_to_roll_over(state, 100, 0, suggested=False)
+    assert not should_continue_as_new(state, 100, 0, suggested=False)
 
 
 @pytest.mark.parametrize(
@@ -257,15 +267,15 @@ def test_an_answer_that_is_being_continued_is_finished_first_where_that_ends(
 ) -> None:
     state = largest(Sizes(held="nothing")).model_copy(update={"paused": False, "questions": (), **fields})
     assert state.setup is not None
-    assert is_time_to_roll_over(state, 10_000, 10**8, suggested=True)
-    assert can_be_carried(state) is expected
-    assert with_outgrown(state).stop is None
+    assert should_continue_as_new(state, 10_000, 10**8, suggested=True)
+    assert can_continue_as_new(state) is expected
+    assert with_end_if_outgrown(state).stop is None
 
 
 def test_an_answer_that_fits_does_not_wait() -> None:
     state = a_state(setup=a_setup(), partial="p" * 500_000, repairs=1)
-    assert is_time_to_roll_over(state, 10_000, 10**8, suggested=True)
-    assert can_be_carried(state)
+    assert should_continue_as_new(state, 10_000, 10**8, suggested=True)
+    assert can_continue_as_new(state)
 
 
 def test_streaks_that_were_cut_still_end_the_run() -> None:
@@ -278,11 +288,11 @@ def test_streaks_that_were_cut_still_end_the_run() -> None:
 
 
 def test_parts_without_end_and_counts_without_sense_are_not_carried() -> None:
-    parts = (part for n in range(2_000) for part in (block_part({"n": n}), said("t")))
-    reply = normalised(Reply(parts=tuple(parts)), ())
+    parts = (part for n in range(2_000) for part in (block_part({"n": n}), text_part("t")))
+    reply = normalised_reply(Reply(parts=tuple(parts)), ())
     assert (reply.blocks, len(reply.parts)) == ((), 1)
     huge = Reply.model_validate({"usage": {"input_tokens": 10**4_000}})
-    assert normalised(huge, ()).usage.input_tokens == 10**15
+    assert normalised_reply(huge, ()).usage.input_tokens == 10**15
 
 
 def test_a_message_without_its_text_is_the_task_only_where_it_is_the_first() -> None:
@@ -295,5 +305,7 @@ def test_a_message_without_its_text_is_the_task_only_where_it_is_the_first() -> 
 def test_the_largest_states_are_told_apart() -> None:
     """The builder does what its sizes say, else the laws above would hold for nothing."""
     sizes = Sizes(begin=0.1, held="nothing", reply=0.1, said=0.0, grown=0.0)
-    small = weight(largest(sizes))
-    assert all(weight(largest(replace(sizes, **{name: 1.0}))) > small + 20_000 for name in ("begin", "said", "grown"))
+    small = state_bytes(largest(sizes))
+    assert all(
+        state_bytes(largest(replace(sizes, **{name: 1.0}))) > small + 20_000 for name in ("begin", "said", "grown")
+    )

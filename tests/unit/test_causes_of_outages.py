@@ -10,15 +10,15 @@ from temporalio.exceptions import ActivityError, ApplicationError, RetryState
 
 from orga.activities.adapters import http
 from orga.activities.adapters.models.registry import ModelRegistry
-from orga.activities.circuits import TurnedAway, WorkerBreakers
+from orga.activities.circuits import CircuitOpenError, WorkerBreakers
 from orga.activities.models.model_calls import ModelCalls
 from orga.activities.ports import ModelError, ModelRequest
 from orga.client.cli.main import run_command
 from orga.client.config.sections import ModelsConfig, OrgaConfig
 from orga.client.testing.script import ScriptedModels
-from orga.client.workers.checked import checked
+from orga.client.workers.checked import worker_report
 from orga.testing import ScriptedModel
-from orga.workflows.decisions.limits import is_time_for_another
+from orga.workflows.decisions.limits import can_retry_model_call
 from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.failures import is_out_of_time
 from orga.workflows.types.input import SLACK_S
@@ -52,7 +52,7 @@ def test_who_is_turned_away_reads_the_last_failure(error: Exception, told: str) 
     shared, options = WorkerBreakers(), CircuitOptions(failure_threshold=1)
     with pytest.raises(type(error)), shared.guarded("x", options, lambda failure: True):
         raise error
-    with pytest.raises(TurnedAway) as turned_away, shared.guarded("x", options, lambda failure: True):
+    with pytest.raises(CircuitOpenError) as turned_away, shared.guarded("x", options, lambda failure: True):
         raise AssertionError("not reached")
     assert str(turned_away.value).endswith(told)
 
@@ -111,8 +111,8 @@ async def test_the_workflow_knows_that_more_time_would_have_helped() -> None:
     assert failure_text(error) == "RateLimited: acme answered 429: slow down"
     state = a_state()
     start = state.clock.started_at
-    assert is_time_for_another(state, start + timedelta(seconds=200))
-    assert not is_time_for_another(state, start + timedelta(seconds=297))
+    assert can_retry_model_call(state, start + timedelta(seconds=200))
+    assert not can_retry_model_call(state, start + timedelta(seconds=297))
 
 
 @pytest.mark.parametrize(
@@ -135,9 +135,9 @@ async def test_whether_a_provider_can_be_asked(status: int, told: str) -> None:
 
 def test_doctor_sees_that_nobody_answers_at_an_address(tmp_path: Path) -> None:
     models = ModelsConfig(default="openai-compatible:m", base_urls={"openai-compatible": "http://127.0.0.1:9/v1"})
-    report = checked(OrgaConfig(models=models), tmp_path, {})
+    report = worker_report(OrgaConfig(models=models), tmp_path, {})
     assert "can't be reached" in report["models"]["openai-compatible:m"]
-    assert checked(OrgaConfig(), tmp_path, {})["models"] == {"offline:extractive": ""}
+    assert worker_report(OrgaConfig(), tmp_path, {})["models"] == {"offline:extractive": ""}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters.policy.cedar import CedarPolicies
-from orga.activities.ports import Judgement, Proposal
+from orga.activities.ports import EngineVerdict, Proposal
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.tool_calls.gate import ApprovalTerms
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolSpec
@@ -20,7 +20,7 @@ when { resource.effect == "read_only" };
 NOBODY = '@id("nobody") forbid (principal, action, resource);'
 
 
-async def judged(root: Path, text: str, proposal: Proposal | None = None) -> Judgement:
+async def judged(root: Path, text: str, proposal: Proposal | None = None) -> EngineVerdict:
     """Return what one file of policies decides."""
     return await CedarPolicies(a_folder(root, policies=text)).judge(proposal or a_tool_proposal())
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from orga.activities.adapters.policy import cedar
-from orga.activities.adapters.policy.cedar import HOLD_S, LOOK_S, CedarPolicies
-from orga.activities.adapters.policy.cedar_files import PolicyFile, policy_files, version_of
+from orga.activities.adapters.policy.cedar import CHECK_INTERVAL_S, HOLD_S, CedarPolicies
+from orga.activities.adapters.policy.cedar_files import PolicyFile, files_version, policy_files
 from orga.workflows.phases.gate import ATTEMPT_S, MAX_ATTEMPTS
 from tests.support.values.policies import PERMIT_ALL, a_folder, a_tool_proposal
 
@@ -38,7 +38,7 @@ class Watched:
     async def allows(self, **changed: str) -> bool:
         """Change files, let time pass and judge."""
         a_folder(self.root, **changed)
-        self.clock.now += LOOK_S
+        self.clock.now += CHECK_INTERVAL_S
         return (await self.engine.judge(a_tool_proposal())).allowed
 
 
@@ -47,7 +47,7 @@ async def test_a_change_holds_after_a_second_and_names_its_version(tmp_path: Pat
     before = await watched.engine.judge(a_tool_proposal())
     a_folder(tmp_path, b=FORBID)
     soon = await watched.engine.judge(a_tool_proposal())
-    watched.clock.now = LOOK_S
+    watched.clock.now = CHECK_INTERVAL_S
     later = await watched.engine.judge(a_tool_proposal())
     assert [(j.allowed, j.version == before.version) for j in (before, soon, later)] == [
         (True, True),
@@ -73,7 +73,7 @@ async def test_a_broken_set_denies_everything_until_it_is_mended(
         assert not await watched.allows(b="forbid (principal, nonsense);")
         assert not await watched.allows()
         denied = await watched.engine.judge(a_tool_proposal())
-        version = version_of(policy_files(tmp_path / "policies"))
+        version = files_version(policy_files(tmp_path / "policies"))
         assert await watched.allows(b="")
     assert denied.reason.startswith("the policies are broken: policies/b.cedar:1: cannot be parsed: ")
     assert denied.version == version
@@ -91,7 +91,7 @@ async def test_what_an_editor_leaves_while_it_writes_does_not_count(tmp_path: Pa
 async def test_a_folder_that_vanishes_denies_everything(tmp_path: Path) -> None:
     watched = Watched(tmp_path, a=PERMIT_ALL)
     hidden = (tmp_path / "policies").rename(tmp_path / "away")
-    watched.clock.now += LOOK_S
+    watched.clock.now += CHECK_INTERVAL_S
     judgement = await watched.engine.judge(a_tool_proposal())
     assert (judgement.allowed, "there is no such folder" in judgement.reason) == (False, True)
     hidden.rename(tmp_path / "policies")
@@ -101,7 +101,7 @@ async def test_a_folder_that_vanishes_denies_everything(tmp_path: Path) -> None:
 async def test_proposals_that_come_together_are_all_judged(tmp_path: Path) -> None:
     """One of them looks at the files; none waits for another for ever."""
     watched = Watched(tmp_path, a=PERMIT_ALL)
-    watched.clock.now += LOOK_S
+    watched.clock.now += CHECK_INTERVAL_S
     found = await asyncio.gather(*(watched.engine.judge(a_tool_proposal()) for _ in range(50)))
     assert all(judgement.allowed for judgement in found)
 
@@ -128,7 +128,7 @@ async def test_a_file_that_is_half_written_does_not_count(tmp_path: Path, monkey
 async def test_files_that_never_come_to_rest_deny_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched(tmp_path, a=PERMIT_ALL)
     as_read(monkeypatch, f"{PERMIT_ALL}//", f"{PERMIT_ALL}///")
-    watched.clock.now += LOOK_S
+    watched.clock.now += CHECK_INTERVAL_S
     judgement = await watched.engine.judge(a_tool_proposal())
     assert (judgement.allowed, "change again and again" in judgement.reason) == (False, True)
 
@@ -168,7 +168,7 @@ async def test_a_folder_that_cannot_be_listed_denies_everything(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "iterdir", refused)
-    watched.clock.now += LOOK_S
+    watched.clock.now += CHECK_INTERVAL_S
     found = [await watched.engine.judge(a_tool_proposal()) for _ in range(2)]
     assert [(judgement.allowed, "Permission denied" in judgement.reason) for judgement in found] == [(False, True)] * 2
 
@@ -179,27 +179,27 @@ BROKEN = "forbid (principal, nonsense);"
 async def test_calls_wait_for_policies_that_are_mended_within_seconds(tmp_path: Path) -> None:
     """A live run does not end as denied by policy since somebody saved half a sentence."""
     clock = Clock()
-    engine = CedarPolicies(a_folder(tmp_path, a=PERMIT_ALL), clock=clock, hold_s=LOOK_S * 5)
+    engine = CedarPolicies(a_folder(tmp_path, a=PERMIT_ALL), clock=clock, hold_s=CHECK_INTERVAL_S * 5)
     a_folder(tmp_path, b=BROKEN)
-    clock.now = LOOK_S
+    clock.now = CHECK_INTERVAL_S
     waiting = [asyncio.create_task(engine.judge(a_tool_proposal()))]
     assert not (await asyncio.wait(waiting, timeout=0.6))[0]
     waiting.append(asyncio.create_task(engine.judge(a_tool_proposal())))
     assert not (await asyncio.wait(waiting, timeout=0.6))[0]
     a_folder(tmp_path, b="")
-    clock.now = LOOK_S * 3
+    clock.now = CHECK_INTERVAL_S * 3
     assert [judgement.allowed for judgement in await asyncio.gather(*waiting)] == [True, True]
 
 
 async def test_what_is_not_mended_is_denied_after_a_stated_time_in_words_without_a_place(tmp_path: Path) -> None:
     clock = Clock()
-    engine = CedarPolicies(a_folder(tmp_path, a=PERMIT_ALL), clock=clock, hold_s=LOOK_S * 5)
+    engine = CedarPolicies(a_folder(tmp_path, a=PERMIT_ALL), clock=clock, hold_s=CHECK_INTERVAL_S * 5)
     (tmp_path / "policies").rename(tmp_path / "away")
-    clock.now = LOOK_S
+    clock.now = CHECK_INTERVAL_S
     waiting = asyncio.create_task(engine.judge(a_tool_proposal()))
     done, _ = await asyncio.wait([waiting], timeout=0.6)
     assert not done
-    clock.now = LOOK_S * 7
+    clock.now = CHECK_INTERVAL_S * 7
     judgement = await waiting
     assert (judgement.allowed, str(tmp_path) in judgement.reason) == (False, False)
     assert judgement.reason.startswith("the policies are broken: policies: there is no such folder")
@@ -208,4 +208,4 @@ async def test_what_is_not_mended_is_denied_after_a_stated_time_in_words_without
 
 def test_the_hold_ends_within_the_attempts_of_the_gate() -> None:
     """Else nobody would be told why."""
-    assert HOLD_S + LOOK_S < ATTEMPT_S * MAX_ATTEMPTS
+    assert HOLD_S + CHECK_INTERVAL_S < ATTEMPT_S * MAX_ATTEMPTS

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.activities.adapters.policy.cedar import judged
+from orga.activities.adapters.policy.cedar import cedar_verdict
 from orga.activities.adapters.policy.cedar_files import policy_files
 from orga.activities.adapters.policy.cedar_set import CedarSet, compiled
-from orga.activities.adapters.policy.cedar_values import Unrepresentable, cedar_value, record, wanted
+from orga.activities.adapters.policy.cedar_values import UnrepresentableValue, cedar_record, cedar_value, wanted_value
 from tests.support.values.policies import PERMIT_ALL, a_folder, a_tool_proposal
 from tests.support.values.strategies import LAW, any_json, any_text
 
@@ -46,7 +46,7 @@ def is_fine(arguments: dict[str, Any]) -> bool:
 @LAW
 @given(ARGUMENTS)
 def test_any_arguments_are_decided_on(arguments: dict[str, Any]) -> None:
-    found = judged(the_set(), a_tool_proposal(arguments=arguments))
+    found = cedar_verdict(the_set(), a_tool_proposal(arguments=arguments))
     if found.allowed:
         assert is_fine({**arguments, "s": None if arguments.get("s") is None else clean(arguments["s"])})
     elif is_fine(arguments):
@@ -62,7 +62,7 @@ def clean(value: Any) -> Any:
 @given(ARGUMENTS, any_text, st.lists(any_text), any_text)
 def test_any_facts_are_decided_on(trusted: dict[str, Any], agent: str, taint: list[str], tenant: str) -> None:
     proposal = a_tool_proposal(agent=agent, trusted_context=trusted, taint=tuple(taint), tenant=tenant)
-    assert judged(the_set(), proposal).version == the_set().version
+    assert cedar_verdict(the_set(), proposal).version == the_set().version
 
 
 @LAW
@@ -70,7 +70,7 @@ def test_any_facts_are_decided_on(trusted: dict[str, Any], agent: str, taint: li
 def test_a_value_is_held_or_refused(value: Any) -> None:
     try:
         found = cedar_value(value)
-    except Unrepresentable:
+    except UnrepresentableValue:
         return
     assert flat(found) == flat(value)
 
@@ -100,7 +100,7 @@ def flat(value: Any) -> Any:
     ],
 )
 def test_what_cedar_has_no_form_for(value: Any) -> None:
-    with pytest.raises(Unrepresentable):
+    with pytest.raises(UnrepresentableValue):
         cedar_value(value)
 
 
@@ -108,11 +108,11 @@ def test_nesting_has_an_end() -> None:
     deep: Any = 1
     for _ in range(2_000):
         deep = [deep]
-    with pytest.raises(Unrepresentable, match="nested deeper than 20"):
+    with pytest.raises(UnrepresentableValue, match="nested deeper than 20"):
         cedar_value(deep)
 
 
 def test_only_what_is_named_is_handed_over() -> None:
-    want = wanted([(("a", "b"), "Long"), (("c",), ""), (("d",), "String")])
+    want = wanted_value([(("a", "b"), "Long"), (("c",), ""), (("d",), "String")])
     value = {"a": {"b": 1, "x": 2**99}, "c": [None], "d": {"e": 1}, "f": "secret"}
-    assert record(value, want, None, "arguments") == {"a": {"b": 1}, "c": True, "d": {"e": 1}}
+    assert cedar_record(value, want, None, "arguments") == {"a": {"b": 1}, "c": True, "d": {"e": 1}}

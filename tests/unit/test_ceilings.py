@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.workflows.decisions.tool_calls.delegation import (
-    announced,
-    ceiling_for,
-    lacking,
-    narrowed_tools,
+    common_tools,
+    delegate_ceiling,
+    exhausted_limits,
     reserved,
-    with_usage_settled,
-    without,
+    with_delegate_usage,
+    with_waiting_delegate,
+    without_delegate,
 )
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.state import AgentState
@@ -38,7 +38,7 @@ def a_parent(*children: str, spent: UsageTotals | None = None, iteration: int = 
     setup = a_setup(config=LoopConfig(**LIMITS | config))
     state = a_state(setup=setup, usage=spent or UsageTotals(), iteration=iteration)
     for name in children:
-        state = announced(state, Child(workflow_id=name, agent="helper", task="help"))
+        state = with_waiting_delegate(state, Child(workflow_id=name, agent="helper", task="help"))
     return state
 
 
@@ -59,7 +59,7 @@ def a_result(
 
 
 def ceiling(state: AgentState, child: str, seconds: float = 0) -> dict[str, Any]:
-    return ceiling_for(state, child, at(seconds)).model_dump(exclude_none=True)
+    return delegate_ceiling(state, child, at(seconds)).model_dump(exclude_none=True)
 
 
 def test_one_delegate_gets_what_is_left_less_what_it_takes_to_read_its_answer() -> None:
@@ -92,8 +92,8 @@ def test_limits_that_the_run_does_not_have_its_delegates_have_not_either() -> No
 def test_what_a_delegate_did_not_use_is_there_for_the_next_in_the_same_reply() -> None:
     state = a_parent("a", "b", "c")
     for name in ("a", "b"):
-        state = reserved(state, name, ceiling_for(state, name, at(0)))
-    state = with_usage_settled(state, "a", a_result(tokens=33, calls=1))
+        state = reserved(state, name, delegate_ceiling(state, name, at(0)))
+    state = with_delegate_usage(state, "a", a_result(tokens=33, calls=1))
     assert ceiling(state, "c")["max_total_tokens"] == 967 - 967 // 2 - 167
     assert ceiling(state, "c")["max_model_calls"] == 13 - 1 - 1 - 4
 
@@ -128,7 +128,7 @@ def test_a_delegates_clock_ends_before_its_parents(left_s: float, expected: floa
     ],
 )
 def test_what_there_is_none_of(state: AgentState, seconds: float, lacks: list[str]) -> None:
-    assert lacking(ceiling_for(state, "a", at(seconds))) == lacks
+    assert exhausted_limits(delegate_ceiling(state, "a", at(seconds))) == lacks
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_what_there_is_none_of(state: AgentState, seconds: float, lacks: list[st
 def test_tools_are_what_all_bounds_leave(
     bounds: list[tuple[str, ...] | None], expected: tuple[str, ...] | None
 ) -> None:
-    assert narrowed_tools(*bounds) == expected
+    assert common_tools(*bounds) == expected
 
 
 tool_sets = st.none() | st.lists(st.sampled_from("abcdef"), unique=True).map(tuple)
@@ -152,7 +152,7 @@ tool_sets = st.none() | st.lists(st.sampled_from("abcdef"), unique=True).map(tup
 @LAW
 @given(st.lists(tool_sets, max_size=4))
 def test_no_bound_is_ever_widened(bounds: list[tuple[str, ...] | None]) -> None:
-    found = narrowed_tools(*bounds)
+    found = common_tools(*bounds)
     for bound in bounds:
         assert bound is None or (found is not None and set(found) <= set(bound))
 
@@ -174,15 +174,15 @@ def test_delegates_that_keep_to_their_ceilings_never_overspend_together(
     for move, part in moves:
         if move == "start" and waiting:
             name = waiting.pop(0)
-            share = ceiling_for(state, name, at(0))
-            if lacking(share):
-                state = without(state, name)
+            share = delegate_ceiling(state, name, at(0))
+            if exhausted_limits(share):
+                state = without_delegate(state, name)
             else:
                 running[name] = share
                 state = reserved(state, name, share)
         elif move != "start" and running:
             name, share = running.popitem()
-            state = with_usage_settled(state, name, _used(share, part) if move == "end" else None)
+            state = with_delegate_usage(state, name, _used(share, part) if move == "end" else None)
         held = [*running.values()]
         assert state.usage.total_tokens + sum(each.max_total_tokens or 0 for each in held) <= tokens
         assert state.usage.model_calls + sum(each.max_model_calls or 0 for each in held) <= max(calls - 1, 0)

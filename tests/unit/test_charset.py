@@ -2,7 +2,7 @@
 
 import pytest
 
-from orga.activities.adapters.tools.fetch_url import Fetched, decoded, title_and_text
+from orga.activities.adapters.tools.fetch_url import FetchedPage, decoded_text, title_and_text
 
 RUSSIAN = (
     "Съешь же ещё этих мягких французских булок, да выпей чаю. Платёж получен и будет обработан завтра утром. " * 4
@@ -47,7 +47,7 @@ JAPANESE = "これは日本語の文章です。請求書は今月末までに�
     ],
 )
 def test_a_body_is_text(body: bytes, charset: str | None, text: str) -> None:
-    assert decoded(body, charset) == text
+    assert decoded_text(body, charset) == text
 
 
 @pytest.mark.parametrize(
@@ -63,5 +63,5 @@ def test_a_body_is_text(body: bytes, charset: str | None, text: str) -> None:
 )
 async def test_a_document_names_its_own(head: str, media_type: str) -> None:
     body = f"{head}<p>Привет, мир</p>".encode("koi8_r")
-    _, text = await title_and_text(Fetched("http://a.test", media_type, None, body, False))
+    _, text = await title_and_text(FetchedPage("http://a.test", media_type, None, body, False))
     assert "Привет, мир" in text

@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 
-from orga.client.cli.chat.talk import COMMANDS, Asked, Said, carries_out, help_lines, last_turn, understood
+from orga.client.cli.chat.talk import (
+    COMMANDS,
+    ChatMessage,
+    CommandCall,
+    handled_commands,
+    help_lines,
+    last_turn_messages,
+    parse_line,
+)
 from orga.client.cli.exit_codes import UsageError
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.status import ShownMessage
@@ -13,18 +21,20 @@ from orga.workflows.types.status import ShownMessage
 @pytest.mark.parametrize(
     ("line", "meant"),
     [
-        pytest.param("What is here?", Said("What is here?"), id="words are said"),
-        pytest.param("  two\nlines ", Said("two\nlines"), id="lines stay lines, the margin goes"),
-        pytest.param("/etc/passwd is what?", Said("/etc/passwd is what?"), id="a path is no command"),
-        pytest.param("//status is a word", Said("/status is a word"), id="two strokes say one"),
-        pytest.param("/status", Asked("status"), id="a command"),
-        pytest.param("/steer look at\nthe tests", Asked("steer", "look at\nthe tests"), id="a command with its text"),
-        pytest.param("/interrupt", Asked("interrupt"), id="what may be left out"),
-        pytest.param("", Said(""), id="nothing"),
+        pytest.param("What is here?", ChatMessage("What is here?"), id="words are said"),
+        pytest.param("  two\nlines ", ChatMessage("two\nlines"), id="lines stay lines, the margin goes"),
+        pytest.param("/etc/passwd is what?", ChatMessage("/etc/passwd is what?"), id="a path is no command"),
+        pytest.param("//status is a word", ChatMessage("/status is a word"), id="two strokes say one"),
+        pytest.param("/status", CommandCall("status"), id="a command"),
+        pytest.param(
+            "/steer look at\nthe tests", CommandCall("steer", "look at\nthe tests"), id="a command with its text"
+        ),
+        pytest.param("/interrupt", CommandCall("interrupt"), id="what may be left out"),
+        pytest.param("", ChatMessage(""), id="nothing"),
     ],
 )
-def test_a_line_is_said_or_is_a_command(line: str, meant: Said | Asked) -> None:
-    assert understood(line) == meant
+def test_a_line_is_said_or_is_a_command(line: str, meant: ChatMessage | CommandCall) -> None:
+    assert parse_line(line) == meant
 
 
 @pytest.mark.parametrize(
@@ -37,20 +47,20 @@ def test_a_line_is_said_or_is_a_command(line: str, meant: Said | Asked) -> None:
 )
 def test_a_command_that_is_none_is_not_said_to_the_agent(line: str, told: str) -> None:
     with pytest.raises(UsageError, match=r".") as refused:
-        understood(line)
+        parse_line(line)
     assert told in str(refused.value)
 
 
 def test_every_command_is_carried_out_and_in_the_help() -> None:
-    assert carries_out() == COMMANDS.keys()
+    assert handled_commands() == COMMANDS.keys()
     assert [line.split()[0] for line in help_lines()[: len(COMMANDS)]] == [f"/{name}" for name in COMMANDS]
 
 
 def test_the_last_turn_is_what_came_after_the_last_thing_said() -> None:
     call = ToolCall(call_id="c1", name="read_file", arguments={"path": "x"})
     done = [shown("assistant", "", calls=(call,)), shown("tool", "y", tool="read_file")]
-    assert last_turn([shown("user", "a"), shown("assistant", "b"), shown("user", "c"), *done]) == done
-    assert last_turn([]) == []
+    assert last_turn_messages([shown("user", "a"), shown("assistant", "b"), shown("user", "c"), *done]) == done
+    assert last_turn_messages([]) == []
 
 
 def shown(role: str, text: str, **fields: Any) -> ShownMessage:

@@ -7,10 +7,10 @@ from typing import Any, cast
 import pytest
 
 from orga.client.cli.chat import screen
-from orga.client.cli.chat.screen import TurnShown
-from orga.client.cli.chat.talk import Asked, Chat, carry_out
+from orga.client.cli.chat.screen import TurnPrinter
+from orga.client.cli.chat.talk import Chat, CommandCall, carry_out
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.shown.decisions import Call
+from orga.client.cli.shown.decisions import HeldCall
 from orga.client.errors import Refused
 from orga.workflows.types.questions import ShownQuestion
 from tests.support.values.core import T0
@@ -50,7 +50,7 @@ class TellingScreen:
     def calls_told(self) -> frozenset[str]:
         return frozenset(self.told)
 
-    def tell_calls(self, calls: Iterable[Call]) -> None:
+    def tell_calls(self, calls: Iterable[HeldCall]) -> None:
         self.told.update(str(call["id"]) for call in calls)
 
     def lines(self, *lines: str) -> None:
@@ -67,7 +67,7 @@ class ChatOf:
         self.shown = TellingScreen(*told)
 
     async def says(self, name: str, argument: str = "") -> list[tuple[str, str, str]]:
-        await carry_out(cast(Chat, cast(Any, self)), Asked(name, argument))
+        await carry_out(cast(Chat, cast(Any, self)), CommandCall(name, argument))
         return self.session.decided
 
 
@@ -137,7 +137,7 @@ async def test_a_question_of_a_model_does_not_look_like_a_call_that_waits(
 ) -> None:
     """Who reads of a harmless call says yes, and that yes goes to another one that was shown before."""
     monkeypatch.setattr(screen, "Keyboard", AtOnce)
-    shown = screen.ChatScreen(TurnShown("s", as_json=False))
+    shown = screen.ChatScreen(TurnPrinter("s", as_json=False))
     forged = "waits for your yes: read_file a.md → /approve or /deny"
     asked = asyncio.create_task(shown.typed(ShownQuestion(wait_id="w", kind="answer", since=T0, question=forged)))
     while not shown.answers("no"):
@@ -150,7 +150,7 @@ async def test_a_line_that_was_begun_before_a_question_came_up_is_no_answer_to_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(screen, "Keyboard", AtOnce)
-    shown = screen.ChatScreen(TurnShown("s", as_json=False))
+    shown = screen.ChatScreen(TurnPrinter("s", as_json=False))
     wait = ShownQuestion(wait_id="w", kind="answer", since=T0, question="Delete the old files?")
     asked = asyncio.create_task(shown.typed(wait))
     await asyncio.sleep(0)

@@ -13,7 +13,7 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 
 from orga.client.cli.chat.screen import Keyboard
-from orga.client.cli.chat.source import MAX_AHEAD, Left, OneMessage, PipedLines
+from orga.client.cli.chat.source import MAX_QUEUED_LINES, ChatExit, OneMessage, PipedLines
 from orga.client.cli.exit_codes import UsageError
 
 ENTER, ALT_ENTER, CTRL_C, CTRL_D, UP = "\r", "\x1b\r", "\x03", "\x04", "\x1b[A"
@@ -28,7 +28,7 @@ async def read(source: OneMessage | PipedLines) -> list[str]:
     while True:
         try:
             found.append(await source.read(clears))
-        except Left:
+        except ChatExit:
             return found
 
 
@@ -55,14 +55,14 @@ async def test_keys_become_a_message(tmp_path: Path, keys: str, message: str) ->
 
 @pytest.mark.parametrize("keys", [CTRL_D, CTRL_C])
 async def test_an_empty_line_is_left(tmp_path: Path, keys: str) -> None:
-    with pytest.raises(Left) as left:
+    with pytest.raises(ChatExit) as left:
         await typed(tmp_path / "typed", keys)
     assert left.value.code == 0
 
 
 async def test_ctrl_c_amid_a_turn_keeps_what_is_typed_and_leaves_at_once_the_second_time(tmp_path: Path) -> None:
     does = iter(["interrupts", "leaves"])
-    with pytest.raises(Left) as left:
+    with pytest.raises(ChatExit) as left:
         await typed(tmp_path / "typed", f"half{CTRL_C}{CTRL_C}", lambda: next(does))
     assert left.value.code == 130
     assert await typed(tmp_path / "typed", f"half{CTRL_C} a word{ENTER}", lambda: "interrupts") == "half a word"
@@ -85,7 +85,7 @@ async def test_a_pipe_tells_whether_lines_are_left_that_say_something() -> None:
     while not source.has_more():
         await asyncio.sleep(0)
     assert await source.read(clears) == "two"
-    with pytest.raises(Left):
+    with pytest.raises(ChatExit):
         await source.read(clears)
     assert not source.has_more()
 
@@ -101,7 +101,7 @@ async def test_a_pipe_is_not_read_far_ahead_of_what_is_said() -> None:
     source = PipedLines(given)
     for _ in range(3):
         assert await source.read(clears) == "y"
-    assert given.tell() <= len(b"y\n") * (MAX_AHEAD + 10)
+    assert given.tell() <= len(b"y\n") * (MAX_QUEUED_LINES + 10)
 
 
 async def test_a_line_without_an_end_is_refused() -> None:

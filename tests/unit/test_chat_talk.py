@@ -10,9 +10,9 @@ import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.cli.chat import command, talk
-from orga.client.cli.chat.command import Wish, begin
-from orga.client.cli.chat.source import Left, Manner, Parts
-from orga.client.cli.chat.talk import Asked, Chat, carry_out
+from orga.client.cli.chat.command import ChatOptions, begin_chat
+from orga.client.cli.chat.source import ChatExit, ChatParts, InputMode
+from orga.client.cli.chat.talk import Chat, CommandCall, carry_out
 from orga.client.cli.exit_codes import UsageError
 from orga.client.errors import NoAnswer, NotTakenYet, Refused, RunEnded, ServerLost, SessionClosed, TurnUnknown
 from orga.workflows.types.sessions.input import SessionInput
@@ -105,17 +105,17 @@ class Source:
 
     async def read(self, ctrl_c: Any) -> str:
         if not self.lines:
-            raise Left
+            raise ChatExit
         return self.lines.pop(0)
 
     def has_more(self) -> bool:
         return bool(self.lines)
 
 
-def a_chat(session: Session, manner: Manner, *lines: str) -> Chat:
+def a_chat(session: Session, manner: InputMode, *lines: str) -> Chat:
     fakes: Any = SimpleNamespace(client=None, session=session, watch=Watch(), shown=Shown())
     return Chat(
-        Parts(fakes.client, fakes.session, fakes.watch, Source(*lines), fakes.shown, manner),
+        ChatParts(fakes.client, fakes.session, fakes.watch, Source(*lines), fakes.shown, manner),
         carry_out,
     )
 
@@ -303,11 +303,11 @@ async def test_a_new_session_in_which_nothing_could_be_said_is_closed(monkeypatc
         yield SimpleNamespace(client=None, task_queue="q")
 
     monkeypatch.setattr(talk, "read_journal", unread)
-    monkeypatch.setattr(command, "session", here)
+    monkeypatch.setattr(command, "cli_context", here)
     monkeypatch.setattr(command, "start_and_announce", start_and_announce)
     monkeypatch.setattr(command, "SessionHandle", a_session)
     with pytest.raises(RPCError):
-        await begin(SessionInput(), "s", Wish("Hello", None, 3, no_worker=True, as_json=False))
+        await begin_chat(SessionInput(), "s", ChatOptions("Hello", None, 3, no_worker=True, as_json=False))
     assert session.closed.is_set()
 
 
@@ -324,9 +324,9 @@ async def test_an_interrupt_with_a_text_says_it_in_the_place_of_the_turn() -> No
     session = Session()
     session.taken.set()
     chat = a_chat(session, "typed")
-    await carry_out(chat, Asked("interrupt", "In short?"))
+    await carry_out(chat, CommandCall("interrupt", "In short?"))
     assert (session.posted, session.interrupts) == ([("In short?", "interrupt")], [])
-    await carry_out(chat, Asked("interrupt"))
+    await carry_out(chat, CommandCall("interrupt"))
     assert (len(session.posted), session.interrupts) == (1, [("/interrupt in the chat", None)])
 
 
@@ -335,7 +335,7 @@ async def test_an_interrupt_is_of_the_turn_that_is_shown() -> None:
     session = Session()
     chat = a_chat(session, "typed")
     chat.turns.take(TURN[0])
-    await carry_out(chat, Asked("interrupt"))
+    await carry_out(chat, CommandCall("interrupt"))
     assert session.interrupts == [("/interrupt in the chat", 1)]
 
 
@@ -383,13 +383,13 @@ async def test_a_script_whose_session_is_closed_meanwhile_has_failed_or_ends_as_
 
 async def test_the_history_is_of_as_many_turns_as_one_asks_for() -> None:
     chat = a_chat(Session(), "typed")
-    await carry_out(chat, Asked("history"))
+    await carry_out(chat, CommandCall("history"))
     assert shown_in(chat) == ["nothing was said yet"]
     for number in (1, 2):
         begins, ends = ({**entry.data, "turn": number} for entry in (TURN[0], ENDED))
         chat.turns.take(TURN[0].model_copy(update={"data": begins}))
         chat.turns.take(ENDED.model_copy(update={"data": ends}))
-    await carry_out(chat, Asked("history", "1"))
+    await carry_out(chat, CommandCall("history", "1"))
     assert [line[:9] for line in shown_in(chat) if line.startswith("──")] == ["── turn 2"]
     with pytest.raises(UsageError, match="give the number of turns, as /history 5"):
-        await carry_out(chat, Asked("history", "0"))
+        await carry_out(chat, CommandCall("history", "0"))

@@ -2,22 +2,22 @@
 
 from datetime import timedelta
 
-from orga.client.cli.chat.turns import Turns, history_lines
+from orga.client.cli.chat.turns import SessionTurns, history_lines
 from orga.client.cli.shown.progress import Progress
 from orga.workflows.types.status import JournalEntry
 from tests.support.values.core import T0
 from tests.support.values.entries import CUT, ENDED, TURN, an_entry
 
 
-def taken(entries: list[JournalEntry]) -> Turns:
-    turns = Turns()
+def taken(entries: list[JournalEntry]) -> SessionTurns:
+    turns = SessionTurns()
     for entry in entries:
         turns.take(entry)
     return turns
 
 
 def test_a_call_is_one_line_when_it_is_over_and_the_answer_is_none() -> None:
-    turns = Turns()
+    turns = SessionTurns()
     assert [line.text for entry in TURN for line in turns.take(entry)] == ["✓ read_file README.md (0.25 s)"]
 
 

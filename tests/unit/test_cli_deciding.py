@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from orga.client.cli.shown.decisions import in_one_line, requeueing
+from orga.client.cli.shown.decisions import commands_text, requeue_command
 from orga.client.cli.shown.text import age, time_left
 from orga.workflows.decisions.control.question_text import shown_question
-from orga.workflows.decisions.limits import commands, question
+from orga.workflows.decisions.limits import budget_commands, question
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import ToolCall
@@ -28,13 +28,13 @@ def budgets(**fields: Any) -> Budgets:
 
 
 def test_an_escalation_is_decided_in_one_of_four_ways() -> None:
-    assert commands("run", a_wait("escalation")) == [
+    assert budget_commands("run", a_wait("escalation")) == [
         "orga resolve run w-1 --retry",
         "orga resolve run w-1 --skip",
         "orga resolve run w-1 --result TEXT",
         "orga resolve run w-1 --abort",
     ]
-    shown = in_one_line("run", a_wait("escalation"))
+    shown = commands_text("run", a_wait("escalation"))
     assert shown == "orga resolve run w-1 --retry (or --skip, --result TEXT, --abort)"
 
 
@@ -52,34 +52,37 @@ def test_an_escalation_is_decided_in_one_of_four_ways() -> None:
 def test_a_budget_is_decided_by_raising_the_limit_that_was_reached(stop: tuple[StopReason, str], options: str) -> None:
     limits = LoopConfig(max_total_tokens=1_000, max_cost_usd=0.25, max_model_calls=3, max_tool_calls=4)
     wait = shown_question(question(a_state(input=AgentInput(task="t", config=limits)), stop, T0))
-    assert commands("run", wait)[0] == f"orga extend run {options}"
-    assert in_one_line("run", wait).endswith("(or orga resolve run budget-0-0 --skip, --abort)")
+    assert budget_commands("run", wait)[0] == f"orga extend run {options}"
+    assert commands_text("run", wait).endswith("(or orga resolve run budget-0-0 --skip, --abort)")
 
 
 def test_a_limit_that_nobody_knows_is_left_to_the_person() -> None:
     wait = a_wait("budget", data={"limit": "max_total_tokens"})
-    assert commands("run", wait)[0] == "orga extend run --max-total-tokens N"
+    assert budget_commands("run", wait)[0] == "orga extend run --max-total-tokens N"
 
 
 def test_a_question_that_has_no_choices_leads_to_the_status() -> None:
-    assert in_one_line("run", a_wait("approval")) == "orga status run"
+    assert commands_text("run", a_wait("approval")) == "orga status run"
 
 
 def test_a_free_answer_has_a_command_of_its_own() -> None:
     wait = ShownQuestion(wait_id="question-1", kind="answer", since=T0, question="?", choices=("result", "skip"))
-    assert commands("run", wait) == ["orga answer run TEXT --question question-1", "orga resolve run question-1 --skip"]
+    assert budget_commands("run", wait) == [
+        "orga answer run TEXT --question question-1",
+        "orga resolve run question-1 --skip",
+    ]
 
 
 def test_an_id_with_spaces_and_more_is_one_word_of_a_shell() -> None:
     run_id = "a run; rm -rf $HOME"
-    [words, *_] = [shlex.split(command) for command in commands(run_id, a_wait("escalation"))]
+    [words, *_] = [shlex.split(command) for command in budget_commands(run_id, a_wait("escalation"))]
     assert words == ["orga", "resolve", run_id, "w-1", "--retry"]
 
 
 def test_a_letter_of_a_run_that_has_ended_is_sent_by_a_fork() -> None:
     letter = DeadLetter(letter_id="3.0", call=ToolCall(call_id="c", name="t"), key="k", error="E", at=T0)
-    assert requeueing("run", letter, is_over=False) == "orga requeue run 3.0"
-    assert requeueing("run", letter, is_over=True) == "orga requeue run 3.0 --fork"
+    assert requeue_command("run", letter, is_over=False) == "orga requeue run 3.0"
+    assert requeue_command("run", letter, is_over=True) == "orga requeue run 3.0 --fork"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orga.client.cli.main import run_command
-from orga.client.cli.steer.fork import changes
+from orga.client.cli.steer.fork import input_changes
 
 
 @pytest.fixture(autouse=True)
@@ -47,12 +47,12 @@ def test_a_mistake_is_one_line_and_exit_code_2(
 
 def test_settings_go_where_they_belong() -> None:
     pairs = ["model=openai:m", "tools=read_file, list_files", "max_iterations=9", "recovery.max_attempts=3"]
-    assert changes(pairs) == {
+    assert input_changes(pairs) == {
         "model": "openai:m",
         "tools": ["read_file", "list_files"],
         "config": {"max_iterations": "9", "recovery": {"max_attempts": "3"}},
     }
-    assert changes(["skills=look", "max_llm_calls=9", "max_iterations=3"]) == {
+    assert input_changes(["skills=look", "max_llm_calls=9", "max_iterations=3"]) == {
         "skills": ["look"],
         "config": {"max_iterations": "3", "max_llm_calls": "9"},
     }

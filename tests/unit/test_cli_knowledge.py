@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from orga.client.cli.main import run_command
-from tests.support.knowledge.commands import Shown, found, own_folder, read, refused, told
+from tests.support.knowledge.commands import (
+    Shown,
+    command_json,
+    command_output,
+    own_folder,
+    refusal_line,
+    search_results,
+)
 
 __all__ = ["own_folder"]
 
@@ -18,43 +25,53 @@ HOSTILE = "\x1b[2J\x1b]0;owned\x07first\u202e line\nforgotten: 9 facts\r\x9b31m"
 
 
 def texts(capsys: Shown, *arguments: str) -> list[str]:
-    return [each["text"] for each in found(capsys, *arguments)]
+    return [each["text"] for each in search_results(capsys, *arguments)]
 
 
 def test_a_fact_is_found_with_its_score_and_where_it_comes_from(capsys: Shown) -> None:
-    stored = read(capsys, "add", "the api", "is deployed", "on Fridays", "--source", "Ada", "--confidence", "0.9")
-    [found] = read(capsys, "search", "when is the api deployed")
-    assert (found["id"], found["kind"], found["text"]) == (stored["id"], "fact", "the api is deployed on Fridays")
-    assert (found["subject"], found["predicate"], found["object"]) == ("the api", "is deployed", "on Fridays")
-    assert (found["provenance"]["source"], found["confidence"]) == ("Ada", 0.9)
-    assert 0.3 <= found["score"] <= 1
-    shown = told(capsys, "search", "when is the api deployed")
-    assert f"{found['score']:.2f}  fact        {stored['id']}  the api is deployed on Fridays" in shown
+    stored = command_json(
+        capsys, "add", "the api", "is deployed", "on Fridays", "--source", "Ada", "--confidence", "0.9"
+    )
+    [search_results] = command_json(capsys, "search", "when is the api deployed")
+    assert (search_results["id"], search_results["kind"], search_results["text"]) == (
+        stored["id"],
+        "fact",
+        "the api is deployed on Fridays",
+    )
+    assert (search_results["subject"], search_results["predicate"], search_results["object"]) == (
+        "the api",
+        "is deployed",
+        "on Fridays",
+    )
+    assert (search_results["provenance"]["source"], search_results["confidence"]) == ("Ada", 0.9)
+    assert 0.3 <= search_results["score"] <= 1
+    shown = command_output(capsys, "search", "when is the api deployed")
+    assert f"{search_results['score']:.2f}  fact        {stored['id']}  the api is deployed on Fridays" in shown
     assert "from Ada, no tenant's, confidence 0.9" in shown
 
 
 def test_the_same_is_not_stored_twice(capsys: Shown) -> None:
-    first = read(capsys, "add", "the api", "is deployed", "on Fridays")
-    again = read(capsys, "add", "the API", "is deployed", "on  Fridays")
+    first = command_json(capsys, "add", "the api", "is deployed", "on Fridays")
+    again = command_json(capsys, "add", "the API", "is deployed", "on  Fridays")
     assert (first["change"], again["id"]) == ("added", first["id"])
-    assert read(capsys, "stats")["counts"]["fact"] == 1
+    assert command_json(capsys, "stats")["counts"]["fact"] == 1
 
 
 def test_a_newer_fact_is_said_to_contradict_the_older(capsys: Shown) -> None:
-    older = read(capsys, "add", "the api", "is deployed", "on Fridays")
+    older = command_json(capsys, "add", "the api", "is deployed", "on Fridays")
     assert run_command(["knowledge", "add", "the api", "is deployed", "on Mondays"]) == 0
     assert f"contradicts {older['id']}" in capsys.readouterr().err
     assert texts(capsys, "the api is deployed")[0] == "the api is deployed on Mondays"
-    assert "contradicted by k" in told(capsys, "show", older["id"])
+    assert "contradicted by k" in command_output(capsys, "show", older["id"])
 
 
 def test_a_text_is_read_from_standard_input(capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("Ada prefers short answers.\n"))
-    stored = read(capsys, "add", "-", "--user", "ada", "--expires", "30d")
-    shown = read(capsys, "show", stored["id"])
+    stored = command_json(capsys, "add", "-", "--user", "ada", "--expires", "30d")
+    shown = command_json(capsys, "show", stored["id"])
     assert (shown["kind"], shown["scope"], shown["owner"]["user"]) == ("memory", "user", "ada")
     assert shown["expires_at"] is not None
-    assert "  Ada prefers short answers." in told(capsys, "show", stored["id"])
+    assert "  Ada prefers short answers." in command_output(capsys, "show", stored["id"])
 
 
 def test_only_who_owns_it_finds_it(capsys: Shown) -> None:
@@ -67,7 +84,7 @@ def test_only_who_owns_it_finds_it(capsys: Shown) -> None:
         "everybody's": ["--scope", "global"],
     }
     for name, options in owners.items():
-        told(capsys, "add", f"a secret word of {name}", *options)
+        command_output(capsys, "add", f"a secret word of {name}", *options)
     seen = {name: set(texts(capsys, "secret word", *options)) for name, options in list(owners.items())[:-1]}
     expected = {
         "ada's": {"ada's", "no tenant's", "everybody's"},
@@ -80,10 +97,10 @@ def test_only_who_owns_it_finds_it(capsys: Shown) -> None:
 
 
 def test_conventions_are_found_by_their_place(capsys: Shown) -> None:
-    told(capsys, "add", "Handlers hold no SQL.", "--directory", "src/api/")
-    told(capsys, "add", "Sign your commits.", "--directory", ".", "--confidence", "1")
-    told(capsys, "add", "No semicolons.", "--directory", "web")
-    told(capsys, "add", "Await everything.", "--language", "Python")
+    command_output(capsys, "add", "Handlers hold no SQL.", "--directory", "src/api/")
+    command_output(capsys, "add", "Sign your commits.", "--directory", ".", "--confidence", "1")
+    command_output(capsys, "add", "No semicolons.", "--directory", "web")
+    command_output(capsys, "add", "Await everything.", "--language", "Python")
     assert texts(capsys, "--directory", "src/api/users.py") == [
         "Handlers hold no SQL.",
         "Sign your commits.",
@@ -111,10 +128,10 @@ def test_what_is_named_is_forgotten_and_nothing_else(
     capsys: Shown, monkeypatch: pytest.MonkeyPatch, options: list[str], left: list[str]
 ) -> None:
     """And what was shown ahead is what goes."""
-    told(capsys, "add", "the api", "is", "up")
-    told(capsys, "add", "ada's", "--user", "ada")
-    told(capsys, "add", "acme's", "--tenant", "acme")
-    told(capsys, "add", "a word", "--source", "Bob")
+    command_output(capsys, "add", "the api", "is", "up")
+    command_output(capsys, "add", "ada's", "--user", "ada")
+    command_output(capsys, "add", "acme's", "--tenant", "acme")
+    command_output(capsys, "add", "a word", "--source", "Bob")
     asked: list[str] = []
     for stream in ("stdin", "stderr"):
         monkeypatch.setattr(f"sys.{stream}.isatty", lambda: True)
@@ -124,35 +141,35 @@ def test_what_is_named_is_forgotten_and_nothing_else(
         return True
 
     monkeypatch.setattr("typer.confirm", agrees)
-    gone = told(capsys, "forget", *options)
+    gone = command_output(capsys, "forget", *options)
     assert asked == ([gone.replace("forgotten: ", "Forget ").replace("\n", ", for ever?")] if len(left) < 4 else [])
-    found = {*texts(capsys, "--user", "ada"), *texts(capsys, "--tenant", "acme")}
-    assert found == set(left)
+    search_results = {*texts(capsys, "--user", "ada"), *texts(capsys, "--tenant", "acme")}
+    assert search_results == set(left)
 
 
 def test_scripts_forget_without_being_asked(capsys: Shown) -> None:
-    told(capsys, "add", "ada's", "--user", "ada")
-    assert read(capsys, "forget", "--yes", "--user", "ada") == {"forgotten": 1, "kinds": {"memory": 1}}
-    assert read(capsys, "forget", "--yes", "--user", "ada") == {"forgotten": 0, "kinds": {}}
+    command_output(capsys, "add", "ada's", "--user", "ada")
+    assert command_json(capsys, "forget", "--yes", "--user", "ada") == {"forgotten": 1, "kinds": {"memory": 1}}
+    assert command_json(capsys, "forget", "--yes", "--user", "ada") == {"forgotten": 0, "kinds": {}}
 
 
 def test_a_user_is_forgotten_in_the_tenant_that_is_named(capsys: Shown) -> None:
     """As everywhere: without a tenant it is the user of none. Another tenant's is somebody else."""
     tenants = {"": [], "acme": ["--tenant", "acme"], "shop": ["--tenant", "shop"]}
     for name, options in tenants.items():
-        told(capsys, "add", f"ada's of {name or 'none'}", "--user", "ada", *options)
+        command_output(capsys, "add", f"ada's of {name or 'none'}", "--user", "ada", *options)
 
     def left() -> list[str]:
         return [name for name, options in tenants.items() if texts(capsys, "--user", "ada", *options)]
 
-    assert told(capsys, "forget", "--yes", "--user", "ada") == "forgotten: 1 memory\n"
+    assert command_output(capsys, "forget", "--yes", "--user", "ada") == "forgotten: 1 memory\n"
     assert left() == ["acme", "shop"]
     assert run_command(["knowledge", "forget", "--yes", "--user", "ada"]) == 0
     assert "--all-tenants" in capsys.readouterr().err
-    told(capsys, "forget", "--yes", "--user", "ada", "--tenant", "acme")
+    command_output(capsys, "forget", "--yes", "--user", "ada", "--tenant", "acme")
     assert left() == ["shop"]
-    told(capsys, "add", "ada's again", "--user", "ada")
-    assert told(capsys, "forget", "--yes", "--user", "ada", "--all-tenants") == "forgotten: 2 memories\n"
+    command_output(capsys, "add", "ada's again", "--user", "ada")
+    assert command_output(capsys, "forget", "--yes", "--user", "ada", "--all-tenants") == "forgotten: 2 memories\n"
     assert left() == []
 
 
@@ -160,22 +177,22 @@ def test_a_user_is_forgotten_in_the_tenant_that_is_named(capsys: Shown) -> None:
 @pytest.mark.parametrize("empty", ["", " "])
 def test_an_option_that_is_given_empty_erases_nothing(capsys: Shown, option: str, empty: str) -> None:
     """A variable of a script that is not set would have all of the tenant erased."""
-    stored = read(capsys, "add", "acme's", "--tenant", "acme")["id"]
+    stored = command_json(capsys, "add", "acme's", "--tenant", "acme")["id"]
     others = ["--id", stored] if option == "--id" else ["--tenant", "acme"]
-    assert f"{option} is empty" in refused(capsys, "forget", "--yes", option, empty, *others)
+    assert f"{option} is empty" in refusal_line(capsys, "forget", "--yes", option, empty, *others)
     assert texts(capsys, "--tenant", "acme") == ["acme's"]
 
 
 def test_by_id_several_go_at_once(capsys: Shown) -> None:
-    ids = [read(capsys, "add", text)["id"] for text in ("one", "two", "three")]
-    assert told(capsys, "forget", "--yes", "--id", ids[0], "--id", ids[2]) == "forgotten: 2 memories\n"
+    ids = [command_json(capsys, "add", text)["id"] for text in ("one", "two", "three")]
+    assert command_output(capsys, "forget", "--yes", "--id", ids[0], "--id", ids[2]) == "forgotten: 2 memories\n"
     assert texts(capsys) == ["two"]
 
 
 def test_who_is_asked_sees_first_what_would_go(capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(7):
-        told(capsys, "add", f"word {number}", "--user", "ada")
-    told(capsys, "add", "another's", "--user", "bob")
+        command_output(capsys, "add", f"word {number}", "--user", "ada")
+    command_output(capsys, "add", "another's", "--user", "bob")
     asked: list[str] = []
 
     def answers(question: str, **_: object) -> bool:
@@ -190,37 +207,37 @@ def test_who_is_asked_sees_first_what_would_go(capsys: Shown, monkeypatch: pytes
     assert (shown.out, shown.err.count("word "), "and 2 more" in shown.err) == ("", 5, True)
     assert "another's" not in shown.err
     assert len(texts(capsys, "--user", "ada", "--limit", "9")) == 7, "nothing went without a yes"
-    assert told(capsys, "forget", "--user", "ada") == "forgotten: 7 memories\n"
+    assert command_output(capsys, "forget", "--user", "ada") == "forgotten: 7 memories\n"
     assert asked == ["Forget 7 memories, for ever?"] * 2
-    assert told(capsys, "forget", "--user", "ada") == "forgotten: nothing\n"
+    assert command_output(capsys, "forget", "--user", "ada") == "forgotten: nothing\n"
     assert len(asked) == 2, "nobody is asked about nothing"
 
 
 def test_hostile_texts_do_nothing_to_a_terminal(capsys: Shown) -> None:
-    stored = read(capsys, "add", HOSTILE, "--user", HOSTILE, "--source", HOSTILE)
+    stored = command_json(capsys, "add", HOSTILE, "--user", HOSTILE, "--source", HOSTILE)
     for arguments in (["search", "--user", HOSTILE], ["show", stored["id"]], ["forget", "--yes", "--user", HOSTILE]):
-        shown = told(capsys, *arguments)
+        shown = command_output(capsys, *arguments)
         assert not set("\x1b\x07\x9b\u202e\r") & set(shown), arguments
         assert [line for line in shown.splitlines() if line.startswith("forgotten: 9")] == []
 
 
 def test_reindex_says_what_it_did(capsys: Shown) -> None:
-    told(capsys, "add", "one")
-    assert told(capsys, "reindex") == "the indexes are up to date\n"
-    assert read(capsys, "reindex") == {"indexed": 0}
+    command_output(capsys, "add", "one")
+    assert command_output(capsys, "reindex") == "the indexes are up to date\n"
+    assert command_json(capsys, "reindex") == {"indexed": 0}
 
 
 def test_a_change_of_embedder_is_told_until_all_is_reindexed(capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
-    told(capsys, "add", "one")
+    command_output(capsys, "add", "one")
     monkeypatch.setenv("ORGA_KNOWLEDGE__EMBEDDER", "wordllama")
-    told(capsys, "add", "two")
-    assert read(capsys, "stats")["unindexed"] == 1
+    command_output(capsys, "add", "two")
+    assert command_json(capsys, "stats")["unindexed"] == 1
     assert run_command(["knowledge", "stats"]) == 0
     shown = capsys.readouterr()
     assert "embedder  hashing-256-v1, wordllama" in shown.out
     assert "1 have no vectors of the embedder that is configured" in shown.err
     assert "orga knowledge reindex" in shown.err
-    assert told(capsys, "reindex").startswith("1 item")
+    assert command_output(capsys, "reindex").startswith("1 item")
     assert run_command(["knowledge", "stats"]) == 0
     assert capsys.readouterr().err == ""
 
@@ -228,27 +245,27 @@ def test_a_change_of_embedder_is_told_until_all_is_reindexed(capsys: Shown, monk
 def test_what_has_expired_is_counted_and_forgotten(capsys: Shown) -> None:
     line = {"kind": "memory", "text": "an old word", "expires_at": "2020-01-01T00:00:00Z"}
     Path("old.jsonl").write_text(json.dumps(line))
-    told(capsys, "import", "old.jsonl")
-    told(capsys, "add", "a new word", "--expires", "1d")
+    command_output(capsys, "import", "old.jsonl")
+    command_output(capsys, "add", "a new word", "--expires", "1d")
     assert texts(capsys, "word") == ["a new word"]
     assert run_command(["knowledge", "stats"]) == 0
     shown = capsys.readouterr()
     assert "1 expired" in shown.out
     assert "orga knowledge forget --expired" in shown.err
-    assert told(capsys, "forget", "--expired", "--yes") == "forgotten: 1 memory\n"
-    assert read(capsys, "stats")["counts"] == {"memory": 1}
+    assert command_output(capsys, "forget", "--expired", "--yes") == "forgotten: 1 memory\n"
+    assert command_json(capsys, "stats")["counts"] == {"memory": 1}
     assert run_command(["knowledge", "stats"]) == 0
     assert capsys.readouterr().err == ""
 
 
 def test_stats_count_by_kind(capsys: Shown) -> None:
-    told(capsys, "add", "the api", "is", "up")
-    told(capsys, "add", "the api", "is", "down")
-    told(capsys, "add", "one")
-    shown = told(capsys, "stats")
+    command_output(capsys, "add", "the api", "is", "up")
+    command_output(capsys, "add", "the api", "is", "down")
+    command_output(capsys, "add", "one")
+    shown = command_output(capsys, "stats")
     assert "2 facts, 1 memory" in shown
     assert "0 expired, 1 contradicted, 0 tainted" in shown
-    assert read(capsys, "stats")["counts"] == {"fact": 2, "memory": 1}
+    assert command_json(capsys, "stats")["counts"] == {"fact": 2, "memory": 1}
 
 
 @pytest.mark.parametrize(
@@ -285,14 +302,14 @@ def test_stats_count_by_kind(capsys: Shown) -> None:
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(capsys: Shown, arguments: list[str], says: str) -> None:
-    why = refused(capsys, *arguments)
+    why = refusal_line(capsys, *arguments)
     assert says in why
     assert why.startswith("orga: ")
 
 
 def test_a_damaged_store_is_told_with_the_way_back(capsys: Shown) -> None:
-    told(capsys, "add", "one")
-    Path(read(capsys, "stats")["place"]).write_bytes(b"no database" * 1_000)
+    command_output(capsys, "add", "one")
+    Path(command_json(capsys, "stats")["place"]).write_bytes(b"no database" * 1_000)
     assert run_command(["knowledge", "search", "one"]) == 6
     shown = capsys.readouterr().err
     assert "is damaged" in shown

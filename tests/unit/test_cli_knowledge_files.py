@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from orga.client.cli.main import run_command
-from tests.support.knowledge.commands import Shown, found, own_folder, read, refused, told
+from tests.support.knowledge.commands import (
+    Shown,
+    command_json,
+    command_output,
+    own_folder,
+    refusal_line,
+    search_results,
+)
 from tests.support.parts.free_port import free_port
 
 __all__ = ["own_folder"]
@@ -28,52 +35,52 @@ def test_a_document_is_found_by_its_parts(capsys: Shown) -> None:
     write("docs/prices.md", BOOK)
     write("docs/code.py", "print('no document')")
     write("docs/old/notes.TXT", "Nothing here.")
-    done = read(capsys, "import", "docs", "--tenant", "acme")
+    done = command_json(capsys, "import", "docs", "--tenant", "acme")
     assert (done["documents"]["added"], done["documents"]["parts"] > 5) == (2, True)
-    first = found(capsys, "what does article 17 cost", "--tenant", "acme")[0]
+    first = search_results(capsys, "what does article 17 cost", "--tenant", "acme")[0]
     assert "Article 17 costs" in first["text"]
     assert first["text"].startswith("Prices\n")
     assert (first["kind"], first["directory"], first["provenance"]["source"]) == ("document", "docs", "docs/prices.md")
-    assert found(capsys, "article") == [], "another tenant finds nothing"
+    assert search_results(capsys, "article") == [], "another tenant finds nothing"
 
 
 def test_what_a_document_no_longer_says_is_forgotten(capsys: Shown) -> None:
     write("prices.md", BOOK)
-    first = read(capsys, "import", "prices.md")["documents"]
-    assert read(capsys, "import", ".")["documents"] == {**first, "added": 0, "unchanged": 1}
+    first = command_json(capsys, "import", "prices.md")["documents"]
+    assert command_json(capsys, "import", ".")["documents"] == {**first, "added": 0, "unchanged": 1}
     write("prices.md", "# Prices\nAll is free.")
-    assert told(capsys, "import", "prices.md") == "documents: 1 changed (1 part)\n"
-    assert [each["text"] for each in found(capsys)] == ["Prices\nAll is free."]
+    assert command_output(capsys, "import", "prices.md") == "documents: 1 changed (1 part)\n"
+    assert [each["text"] for each in search_results(capsys)] == ["Prices\nAll is free."]
     write("prices.md", "")
-    assert told(capsys, "import", "prices.md") == "documents: 1 changed (0 parts)\n"
-    assert found(capsys) == []
-    assert "nothing to import" in told(capsys, "import", "prices.md")
+    assert command_output(capsys, "import", "prices.md") == "documents: 1 changed (0 parts)\n"
+    assert search_results(capsys) == []
+    assert "nothing to import" in command_output(capsys, "import", "prices.md")
 
 
 def test_what_a_document_no_longer_says_is_forgotten_also_behind_a_part_that_is_missing(capsys: Shown) -> None:
     write("docs/prices.md", BOOK)
-    told(capsys, "import", "docs")
-    parts = {each["text"]: each["id"] for each in found(capsys)}
-    told(capsys, "forget", "--yes", "--id", next(id_ for text, id_ in parts.items() if "Article 9 " in text))
+    command_output(capsys, "import", "docs")
+    parts = {each["text"]: each["id"] for each in search_results(capsys)}
+    command_output(capsys, "forget", "--yes", "--id", next(id_ for text, id_ in parts.items() if "Article 9 " in text))
     write("docs/prices.md", "# Prices\nAll is free.")
-    assert told(capsys, "import", "docs") == "documents: 1 changed (1 part)\n"
-    assert [each["text"] for each in found(capsys)] == ["Prices\nAll is free."]
+    assert command_output(capsys, "import", "docs") == "documents: 1 changed (1 part)\n"
+    assert [each["text"] for each in search_results(capsys)] == ["Prices\nAll is free."]
 
 
 def test_what_an_import_replaces_or_forgets_is_wiped(capsys: Shown) -> None:
     """Also where another process has the store open, so that its log of writes stays."""
     write("prices.md", "# Prices\nThe zanzibar costs 3 euros.")
     write("AGENTS.md", "Ask quuxword.")
-    told(capsys, "import", "prices.md")
-    told(capsys, "import-conventions")
-    store = Path(read(capsys, "stats")["place"])
+    command_output(capsys, "import", "prices.md")
+    command_output(capsys, "import-conventions")
+    store = Path(command_json(capsys, "stats")["place"])
     other = sqlite3.connect(store)
     other.execute("SELECT count(*) FROM items").fetchall()
     write("prices.md", "# Prices\nAll is free.")
-    told(capsys, "import", "prices.md")
+    command_output(capsys, "import", "prices.md")
     assert not left_of("zanzibar", store)
     Path("AGENTS.md").unlink()
-    told(capsys, "import-conventions")
+    command_output(capsys, "import-conventions")
     assert not left_of("quuxword", store)
     other.close()
 
@@ -88,8 +95,8 @@ def test_documents_that_are_gone_are_named_and_forgotten_where_that_is_said(caps
     """Those of the folder alone: neither what lies beside it or is another's, nor what is merely left out now."""
     for path in ("docs/a.md", "docs/old/b.md", "docs/c.cfg", "docs/d.md", "docsy/e.md", "../far/f.md"):
         write(path, f"The text of {path}.")
-    told(capsys, "import", "docs", "docs/c.cfg", "docsy", "../far")
-    told(capsys, "import", "docs", "--user", "ada")
+    command_output(capsys, "import", "docs", "docs/c.cfg", "docsy", "../far")
+    command_output(capsys, "import", "docs", "--user", "ada")
     for path in ("docs/a.md", "docs/old/b.md", "docs/d.md", "docsy/e.md", "../far/f.md"):
         Path(path).unlink()
     write("docs/d.md", "Another text.")
@@ -99,33 +106,35 @@ def test_documents_that_are_gone_are_named_and_forgotten_where_that_is_said(caps
     assert shown.out == "documents: 1 changed, 2 gone (1 part)\n"
     assert "gone, and still stored: docs/a.md\ngone, and still stored: docs/old/b.md\n" in shown.err
     assert "--forget-gone" in shown.err
-    assert len(found(capsys)) == 6
+    assert len(search_results(capsys)) == 6
 
     assert run_command(["knowledge", "import", "docs", "--forget-gone"]) == 0
     shown = capsys.readouterr()
     assert shown.out == "documents: 1 unchanged, 2 forgotten (1 part)\n"
     assert "gone, forgotten: docs/a.md" in shown.err
-    left = {each["provenance"]["source"] for each in found(capsys)}
+    left = {each["provenance"]["source"] for each in search_results(capsys)}
     assert left == {"docs/c.cfg", "docs/d.md", "docsy/e.md", str(tmp_path / "far/f.md")}
-    assert len(found(capsys, "--user", "ada")) == 4 + 3
-    assert read(capsys, "import", ".")["documents"]["gone"] == ["docsy/e.md"]
-    assert read(capsys, "import", "../far", "--forget-gone")["documents"]["forgotten"] == [str(tmp_path / "far/f.md")]
+    assert len(search_results(capsys, "--user", "ada")) == 4 + 3
+    assert command_json(capsys, "import", ".")["documents"]["gone"] == ["docsy/e.md"]
+    assert command_json(capsys, "import", "../far", "--forget-gone")["documents"]["forgotten"] == [
+        str(tmp_path / "far/f.md")
+    ]
 
 
 def test_a_document_outside_of_the_folder_has_its_whole_path(capsys: Shown, tmp_path: Path) -> None:
     (tmp_path / "elsewhere.md").write_text("Far away.")
-    told(capsys, "import", "../elsewhere.md", "--untrusted")
-    [far] = found(capsys)
+    command_output(capsys, "import", "../elsewhere.md", "--untrusted")
+    [far] = search_results(capsys)
     assert (far["provenance"]["source"], far["directory"]) == (str(tmp_path / "elsewhere.md"), "")
     assert far["provenance"]["taint"] == ["import"]
-    assert "tainted by import" in told(capsys, "search")
+    assert "tainted by import" in command_output(capsys, "search")
 
 
 def test_a_document_that_is_not_trusted_any_more_is_marked(capsys: Shown) -> None:
     write("prices.md", "# Prices\nAll is free.")
-    told(capsys, "import", "prices.md")
-    assert told(capsys, "import", "prices.md", "--untrusted") == "documents: 1 changed (1 part)\n"
-    assert [each["provenance"]["taint"] for each in found(capsys)] == [["import"]]
+    command_output(capsys, "import", "prices.md")
+    assert command_output(capsys, "import", "prices.md", "--untrusted") == "documents: 1 changed (1 part)\n"
+    assert [each["provenance"]["taint"] for each in search_results(capsys)] == [["import"]]
 
 
 def test_what_cannot_be_read_is_named_and_the_rest_imported(capsys: Shown) -> None:
@@ -138,30 +147,30 @@ def test_what_cannot_be_read_is_named_and_the_rest_imported(capsys: Shown) -> No
     assert shown.err.count("not read: docs/") == 2
     assert "it is no text" in shown.err
     assert "\x1b" not in shown.err
-    assert "it is no text" in refused(capsys, "import", "docs/b\x1b[2J.md")
+    assert "it is no text" in refusal_line(capsys, "import", "docs/b\x1b[2J.md")
 
 
 def test_what_is_exported_comes_back_the_same(capsys: Shown, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     write("AGENTS.md", "# Tests\nRun them.")
-    told(capsys, "import-conventions")
-    told(capsys, "add", "the api", "is", "up", "--user", "ada", "--expires", "2d")
-    told(capsys, "add", "the api", "is", "down \u202e\u009b", "--user", "ada")
-    assert told(capsys, "export", "../backup.jsonl") == "3 items written to ../backup.jsonl\n"
+    command_output(capsys, "import-conventions")
+    command_output(capsys, "add", "the api", "is", "up", "--user", "ada", "--expires", "2d")
+    command_output(capsys, "add", "the api", "is", "down \u202e\u009b", "--user", "ada")
+    assert command_output(capsys, "export", "../backup.jsonl") == "3 items written to ../backup.jsonl\n"
     assert stat.S_IMODE((tmp_path / "backup.jsonl").stat().st_mode) == 0o600
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
-    lines = told(capsys, "export")
+    lines = command_output(capsys, "export")
     assert not {"\u202e", "\u009b"} & set(lines), "a terminal shows it as it is"
     assert list(map(json.loads, lines.splitlines())) == list(
         map(json.loads, (tmp_path / "backup.jsonl").read_text().splitlines())
     )
-    facts = told(capsys, "export", "--kind", "fact").splitlines()
+    facts = command_output(capsys, "export", "--kind", "fact").splitlines()
     assert len(facts) == 3
 
-    before = {each["id"]: each for each in found(capsys, "--user", "ada")}
+    before = {each["id"]: each for each in search_results(capsys, "--user", "ada")}
     monkeypatch.setenv("ORGA_HOME", str(tmp_path / "another"))
-    assert read(capsys, "import", "../backup.jsonl")["items"] == {"added": 3, "updated": 0, "unchanged": 0}
-    assert {each["id"]: each for each in found(capsys, "--user", "ada")} == before
-    assert told(capsys, "import", "../backup.jsonl") == "items: 3 unchanged\n"
+    assert command_json(capsys, "import", "../backup.jsonl")["items"] == {"added": 3, "updated": 0, "unchanged": 0}
+    assert {each["id"]: each for each in search_results(capsys, "--user", "ada")} == before
+    assert command_output(capsys, "import", "../backup.jsonl") == "items: 3 unchanged\n"
 
 
 def damage(word: bytes, store: Path) -> None:
@@ -176,10 +185,10 @@ def damage(word: bytes, store: Path) -> None:
 def test_what_a_damaged_store_has_left_takes_the_place_of_no_export(capsys: Shown) -> None:
     """The file that is there may be the last that has all of it."""
     write("prices.md", BOOK * 9)
-    told(capsys, "import", "prices.md")
-    told(capsys, "export", "backup.jsonl")
+    command_output(capsys, "import", "prices.md")
+    command_output(capsys, "export", "backup.jsonl")
     whole = Path("backup.jsonl").read_bytes()
-    damage(b"Article 17 costs", Path(read(capsys, "stats")["place"]))
+    damage(b"Article 17 costs", Path(command_json(capsys, "stats")["place"]))
 
     assert run_command(["knowledge", "export", "backup.jsonl"]) == 6
     shown = capsys.readouterr()
@@ -197,10 +206,10 @@ def test_what_a_damaged_store_has_left_takes_the_place_of_no_export(capsys: Show
 def test_an_export_of_nothing_that_can_be_read_leaves_the_file_as_it_is(
     capsys: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told(capsys, "add", "one")
-    told(capsys, "export", "backup.jsonl")
+    command_output(capsys, "add", "one")
+    command_output(capsys, "export", "backup.jsonl")
     whole = Path("backup.jsonl").read_bytes()
-    damage(b"CREATE TABLE items", Path(read(capsys, "stats")["place"]))
+    damage(b"CREATE TABLE items", Path(command_json(capsys, "stats")["place"]))
     for name in ("backup.jsonl", "another.jsonl"):
         assert run_command(["knowledge", "export", name]) == 6
     monkeypatch.setenv("ORGA_KNOWLEDGE__BACKEND", "postgres")
@@ -212,7 +221,7 @@ def test_an_export_of_nothing_that_can_be_read_leaves_the_file_as_it_is(
 
 def test_an_export_is_for_its_owner_alone_whatever_lies_in_its_folder(capsys: Shown, tmp_path: Path) -> None:
     """Who may write to the folder could put a file or a link in the way ahead of it."""
-    told(capsys, "add", "one")
+    command_output(capsys, "add", "one")
     theirs = tmp_path / "theirs"
     theirs.write_text("as it was")
     Path(".a.jsonl.part").symlink_to(theirs)
@@ -220,7 +229,7 @@ def test_an_export_is_for_its_owner_alone_whatever_lies_in_its_folder(capsys: Sh
     Path(".b.jsonl.part").chmod(0o666)
     Path("c.jsonl").symlink_to(theirs)
     for name in ("a.jsonl", "b.jsonl", "c.jsonl"):
-        told(capsys, "export", name)
+        command_output(capsys, "export", name)
         assert stat.S_IMODE(Path(name).lstat().st_mode) == 0o600
         assert not Path(name).is_symlink()
     assert theirs.read_text() == "as it was"
@@ -241,16 +250,16 @@ LINES = {
 @pytest.mark.parametrize(("line", "says"), LINES.values(), ids=LINES)
 def test_a_line_that_is_no_item_is_named(capsys: Shown, line: str, says: str) -> None:
     write("lines.jsonl", f'{{"kind": "memory", "text": "good"}}\n{line}\n')
-    why = refused(capsys, "import", "lines.jsonl")
+    why = refusal_line(capsys, "import", "lines.jsonl")
     assert why.startswith("orga: lines.jsonl: ")
     assert says in why
 
 
 def test_a_file_of_lines_that_is_no_text_is_told(capsys: Shown) -> None:
     Path("lines.jsonl").write_bytes(b"\xff\xfe{}")
-    assert "it is no UTF-8" in refused(capsys, "import", "lines.jsonl")
+    assert "it is no UTF-8" in refusal_line(capsys, "import", "lines.jsonl")
     write("lines.jsonl", '{"format": "orga-knowledge", "version": 99}\n')
-    assert "upgrade orga" in refused(capsys, "import", "lines.jsonl")
+    assert "upgrade orga" in refusal_line(capsys, "import", "lines.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -264,7 +273,7 @@ def test_a_file_of_lines_that_is_no_text_is_told(capsys: Shown) -> None:
 )
 def test_a_mistake_is_told(capsys: Shown, arguments: list[str], says: str) -> None:
     write("x.jsonl", "")
-    assert says in refused(capsys, *arguments)
+    assert says in refusal_line(capsys, *arguments)
 
 
 def test_conventions_are_imported_and_told_by_their_change(capsys: Shown) -> None:
@@ -277,12 +286,12 @@ def test_conventions_are_imported_and_told_by_their_change(capsys: Shown) -> Non
     assert "added                     src/api/AGENTS.md  (1 convention)" in shown.out
     assert "not read, left as it was  web/package.json  (0 conventions): it is no JSON" in shown.out
     assert shown.err == "3 added, 1 unreadable\n"
-    nearest = [each["text"] for each in found(capsys, "--directory", "src/api/users.py")]
+    nearest = [each["text"] for each in search_results(capsys, "--directory", "src/api/users.py")]
     assert nearest == ["Handlers hold no SQL.", "Tests\nRun them."]
 
     write("src/api/AGENTS.md", "Handlers may hold SQL.")
     Path("web/AGENTS.md").unlink()
-    changes = read(capsys, "import-conventions")
+    changes = command_json(capsys, "import-conventions")
     assert (changes["project"], changes["at"]) == ("shop", "")
     assert {each["path"]: each["change"] for each in changes["files"]} == {
         "AGENTS.md": "unchanged",
@@ -290,25 +299,27 @@ def test_conventions_are_imported_and_told_by_their_change(capsys: Shown) -> Non
         "web/AGENTS.md": "removed",
         "web/package.json": "unreadable",
     }
-    assert [each["path"] for each in read(capsys, "import-conventions", "src")["files"]] == ["src/api/AGENTS.md"]
+    assert [each["path"] for each in command_json(capsys, "import-conventions", "src")["files"]] == [
+        "src/api/AGENTS.md"
+    ]
 
 
 def test_another_project_goes_into_a_directory_of_its_own(capsys: Shown, tmp_path: Path) -> None:
     write("AGENTS.md", "Ours.")
     write("../web/AGENTS.md", "Theirs.")
-    told(capsys, "import-conventions")
-    assert "those of the project 'shop', these are of 'web'" in refused(capsys, "import-conventions", "../web")
-    told(capsys, "import-conventions", "../web", "--at", "apps/web")
-    assert [each["text"] for each in found(capsys, "--directory", "apps/web/a.ts")] == ["Theirs.", "Ours."]
+    command_output(capsys, "import-conventions")
+    assert "those of the project 'shop', these are of 'web'" in refusal_line(capsys, "import-conventions", "../web")
+    command_output(capsys, "import-conventions", "../web", "--at", "apps/web")
+    assert [each["text"] for each in search_results(capsys, "--directory", "apps/web/a.ts")] == ["Theirs.", "Ours."]
 
 
 def test_conventions_of_others_are_marked_where_that_is_said(capsys: Shown) -> None:
     write("../web/AGENTS.md", "Theirs.")
-    told(capsys, "import-conventions", "../web", "--at", "web")
-    [change] = read(capsys, "import-conventions", "../web", "--at", "web", "--untrusted")["files"]
+    command_output(capsys, "import-conventions", "../web", "--at", "web")
+    [change] = command_json(capsys, "import-conventions", "../web", "--at", "web", "--untrusted")["files"]
     assert (change["path"], change["change"]) == ("web/AGENTS.md", "changed")
-    assert [each["provenance"]["taint"] for each in found(capsys, "--directory", "web")] == [["import"]]
-    [change] = read(capsys, "import-conventions", "../web", "--at", "web", "--untrusted")["files"]
+    assert [each["provenance"]["taint"] for each in search_results(capsys, "--directory", "web")] == [["import"]]
+    [change] = command_json(capsys, "import-conventions", "../web", "--at", "web", "--untrusted")["files"]
     assert change["change"] == "unchanged"
 
 
@@ -318,15 +329,15 @@ def test_conventions_of_other_projects_code_are_left_out_though_git_knows_them(c
         write(f"{folder}/AGENTS.md", "Theirs.")
     for command in (["init", "-q"], ["add", "-A", "-f"]):
         subprocess.run(["git", *command], check=True)
-    assert [each["path"] for each in read(capsys, "import-conventions")["files"]] == ["AGENTS.md"]
+    assert [each["path"] for each in command_json(capsys, "import-conventions")["files"]] == ["AGENTS.md"]
 
 
 def test_lines_are_marked_beside_what_they_say_themselves(capsys: Shown) -> None:
     marks: list[list[str]] = [[], ["fetch_url"]]
     items = [{"kind": "memory", "text": f"{n}", "provenance": {"taint": mark}} for n, mark in enumerate(marks)]
     write("lines.jsonl", "\n".join(map(json.dumps, items)))
-    told(capsys, "import", "lines.jsonl", "--untrusted")
-    taints = {each["text"]: each["provenance"]["taint"] for each in found(capsys)}
+    command_output(capsys, "import", "lines.jsonl", "--untrusted")
+    taints = {each["text"]: each["provenance"]["taint"] for each in search_results(capsys)}
     assert taints == {"0": ["import"], "1": ["fetch_url", "import"]}
 
 
@@ -335,13 +346,13 @@ def test_within_a_project_a_command_counts_from_its_root(capsys: Shown, monkeypa
     write("AGENTS.md", "Ours.")
     write("src/AGENTS.md", "Of src.")
     write("src/notes.md", "A note.")
-    told(capsys, "import-conventions")
+    command_output(capsys, "import-conventions")
     monkeypatch.chdir("src")
-    changes = read(capsys, "import-conventions")
+    changes = command_json(capsys, "import-conventions")
     assert (changes["project"], changes["at"]) == ("shop", "src")
     assert [(each["path"], each["change"]) for each in changes["files"]] == [("src/AGENTS.md", "unchanged")]
-    told(capsys, "import", "notes.md")
-    [note] = found(capsys, "--kind", "document")
+    command_output(capsys, "import", "notes.md")
+    [note] = search_results(capsys, "--kind", "document")
     assert (note["provenance"]["source"], note["directory"]) == ("src/notes.md", "src")
 
 

@@ -8,8 +8,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from orga.client.cli.live.terminal import block
-from orga.client.cli.shown.progress import InFlight, Progress
+from orga.client.cli.live.terminal import live_block
+from orga.client.cli.shown.progress import PendingActivity, Progress
 from orga.workflows.types.status import Budgets
 from tests.support.values.entries import an_entry
 
@@ -20,7 +20,7 @@ LATER = NOW + timedelta(seconds=5)
 def drawn(progress: Progress, now: datetime = NOW, width: int = 100) -> list[str]:
     console = Console(width=width, markup=False, emoji=False)
     with console.capture() as captured:
-        console.print(block(progress, now))
+        console.print(live_block(progress, now))
     return captured.get().splitlines()
 
 
@@ -33,8 +33,8 @@ PROPOSED = an_entry(
     ],
     finish="tool_calls",
 )
-READ = InFlight("3.0", "read_file", since=NOW - timedelta(seconds=1))
-FETCH = InFlight("3.1", "fetch_url", since=NOW - timedelta(seconds=4))
+READ = PendingActivity("3.0", "read_file", since=NOW - timedelta(seconds=1))
+FETCH = PendingActivity("3.1", "fetch_url", since=NOW - timedelta(seconds=4))
 COLLECTED = an_entry("ObservationsCollected", iteration=3, outcomes=[])
 
 
@@ -68,7 +68,7 @@ def test_when_all_is_over_nothing_counts_even_if_an_older_look_comes_late(entry:
 
 
 def test_a_dead_letter_of_an_earlier_iteration_counts() -> None:
-    sent_again = InFlight("3.0.q7", "save", since=NOW)
+    sent_again = PendingActivity("3.0.q7", "save", since=NOW)
     assert drawn(Progress().with_entry(COLLECTED).with_in_flight((sent_again,), NOW))[0] == "  save 0.0 s"
 
 

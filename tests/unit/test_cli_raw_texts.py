@@ -10,12 +10,12 @@ from pytest_httpserver import HTTPServer
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.activities.adapters.models.settings import idle_addresses
-from orga.client.cli.command_errors import ended_by
+from orga.client.cli.command_errors import report_error
 from orga.client.cli.live.screens import QuietScreen, remarks
 from orga.client.cli.main import run_command
 from orga.client.cli.shown.progress import Progress
-from orga.client.cli.workbench.doctor import idle_models
-from orga.client.server.readiness import why_silent
+from orga.client.cli.workbench.doctor import idle_address_checks
+from orga.client.server.readiness import silence_reason
 from orga.start import module_command
 
 
@@ -39,7 +39,7 @@ from orga.start import module_command
 def test_what_the_system_refuses_is_told_in_words(
     error: Exception, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ended_by(error, lambda: 0)
+    report_error(error, lambda: 0)
     told = capsys.readouterr().err
     assert says in told
     for raw in ("[Errno", "INSERT", "Traceback"):
@@ -62,7 +62,7 @@ def test_a_working_folder_that_was_deleted_is_named(tmp_path: Path) -> None:
 
 async def test_a_web_server_at_the_address_is_told_as_what_it_is(httpserver: HTTPServer) -> None:
     """The SDK's own text begins with `tonic::transport::Error`."""
-    told = await why_silent(f"{httpserver.host}:{httpserver.port}", timeout_s=30)
+    told = await silence_reason(f"{httpserver.host}:{httpserver.port}", timeout_s=30)
     assert told == "something other than a Temporal server answers"
 
 
@@ -91,7 +91,7 @@ def test_an_address_without_a_key_is_told(env: dict[str, str], names: list[str])
     told = idle_addresses(env)
     assert len(told) == len(names)
     assert all(name in text for name, text in zip(names, told, strict=True))
-    assert [check.warning for check in idle_models(env)] == [True] * len(names)
+    assert [check.warning for check in idle_address_checks(env)] == [True] * len(names)
 
 
 def test_who_starts_a_worker_is_not_told_to_start_one() -> None:

@@ -11,24 +11,24 @@ import pytest
 
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.steer import rewind as command
-from orga.client.cli.steer.rewind import plan_lines
+from orga.client.cli.steer.rewind import rewind_plan_lines
 from orga.client.history.boundaries import Boundary
-from orga.client.past.aftermath import Effect, Sent
-from orga.client.past.delegates import Delegate
+from orga.client.past.aftermath import Effect, SentIntervention
+from orga.client.past.delegates import LiveDelegate
 from orga.client.past.rewind import RewindPlan
 from tests.support.values.core import T0
 
 BOUNDARY = Boundary("agent-1", "r", 1, 9, T0)
 PLAN = RewindPlan(
     BOUNDARY,
-    interventions=(Sent("steer", T0, "faster"), Sent("abort", T0, "enough")),
+    interventions=(SentIntervention("steer", T0, "faster"), SentIntervention("abort", T0, "enough")),
     effects=(Effect(2, "pay", T0, "pay 7"),),
-    delegates=(Delegate("agent-1.2.0", 2, T0),),
+    delegates=(LiveDelegate("agent-1.2.0", 2, T0),),
 )
 
 
 def test_a_plan_says_what_becomes_of_what_came_later() -> None:
-    lines = plan_lines(PLAN, keeps=True)
+    lines = rewind_plan_lines(PLAN, keeps=True)
     assert [line.partition(":")[0] for line in lines] == [
         "delivered again",
         "left out",
@@ -45,7 +45,7 @@ SAVED = Effect(2, "save", T0, "save a", arguments="{}", outcome="ok")
 
 def test_an_irreversible_call_is_named_with_its_arguments_and_what_became_of_it() -> None:
     plan = RewindPlan(BOUNDARY, (), (PAID, SAVED, HANDED_ON))
-    paid, saved, handed_on = plan_lines(plan, keeps=True)
+    paid, saved, handed_on = rewind_plan_lines(plan, keeps=True)
     assert paid.startswith("done already, NOT UNDONE, irreversible: ")
     assert paid.endswith('iteration 2, pay {"cents":900}: ok')
     assert saved.endswith("iteration 2, save a")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orga.client.cli.live.screens import PlainScreen
-from orga.client.cli.shown.progress import InFlight, Progress
+from orga.client.cli.shown.progress import PendingActivity, Progress
 from orga.client.cli.shown.status_text import status_lines
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Choice, ShownQuestion
@@ -17,7 +17,7 @@ from orga.workflows.types.tool_calls.delegation import Child
 from orga.workflows.types.tool_calls.recovery import DeadLetter
 from orga.workflows.types.usage import UsageTotals
 from tests.support.values.entries import A_RUN, an_entry
-from tests.support.values.statuses import NOW, a_status, drawn
+from tests.support.values.statuses import NOW, a_status, progress_text
 
 LACKING = Progress(task_queue="q", lacks_worker=True)
 
@@ -69,8 +69,8 @@ def test_a_pause_is_seen(kinds: list[str], paused: bool) -> None:
 
 def test_what_is_in_flight_names_the_phase_before_the_journal_does() -> None:
     progress = Progress(phase="acting")
-    assert progress.with_in_flight((InFlight("reason-2", "reason"),), NOW).phase == "reasoning"
-    assert progress.with_in_flight((InFlight("1.0", "read_file"),), NOW).phase == "acting"
+    assert progress.with_in_flight((PendingActivity("reason-2", "reason"),), NOW).phase == "reasoning"
+    assert progress.with_in_flight((PendingActivity("1.0", "read_file"),), NOW).phase == "acting"
 
 
 def test_the_clock_stands_still_while_paused() -> None:
@@ -88,7 +88,7 @@ def test_the_cost_of_a_session_is_that_of_its_turn_as_its_tokens_are() -> None:
 
 
 def test_the_block_has_meters_with_their_limits() -> None:
-    shown = drawn(Progress(iteration=5, tokens=900).with_status(a_status(), NOW))
+    shown = progress_text(Progress(iteration=5, tokens=900).with_status(a_status(), NOW))
     assert "5/25 iterations" in shown
     assert "900/1,000 tokens" in shown
     assert "5/300 s" in shown
@@ -97,21 +97,21 @@ def test_the_block_has_meters_with_their_limits() -> None:
 
 def test_the_block_shows_streamed_text_that_cannot_act() -> None:
     text = "one\ntwo\n\x1b]0;owned\x07[red]three[/red]"
-    shown = drawn(Progress().with_in_flight((InFlight("reason-1", "reason", text=text),), NOW))
+    shown = progress_text(Progress().with_in_flight((PendingActivity("reason-1", "reason", text=text),), NOW))
     assert "│ one\n│ two\n│ [red]three[/red]" in shown
     assert "owned" not in shown
 
 
 def test_the_block_shows_tools_and_retries() -> None:
-    runs = InFlight("1.0", "read_file", since=NOW - timedelta(seconds=3))
-    waits = InFlight("1.1", "fetch_url", attempt=2, failure="Timeout: slow")
-    shown = drawn(Progress().with_in_flight((runs, waits), NOW))
+    runs = PendingActivity("1.0", "read_file", since=NOW - timedelta(seconds=3))
+    waits = PendingActivity("1.1", "fetch_url", attempt=2, failure="Timeout: slow")
+    shown = progress_text(Progress().with_in_flight((runs, waits), NOW))
     assert "read_file 3.0 s" in shown
     assert "fetch_url: attempt 2, after: Timeout: slow" in shown
 
 
 def test_the_block_says_how_to_get_a_worker() -> None:
-    assert "waiting for a worker on task queue 'q'; start one with: orga worker" in drawn(LACKING)
+    assert "waiting for a worker on task queue 'q'; start one with: orga worker" in progress_text(LACKING)
 
 
 def test_plain_lines_say_each_remark_once_and_again_when_it_comes_back(capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,7 +124,7 @@ def test_plain_lines_say_each_remark_once_and_again_when_it_comes_back(capsys: p
 def test_plain_lines_say_a_retry_once_though_it_is_out_of_sight_for_a_moment(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    retried = Progress().with_in_flight((InFlight("reason-1", "reason", attempt=2, failure="lost"),), NOW)
+    retried = Progress().with_in_flight((PendingActivity("reason-1", "reason", attempt=2, failure="lost"),), NOW)
     screen = PlainScreen()
     for progress in (retried, Progress(), retried):
         screen.frame(progress)
@@ -136,8 +136,10 @@ DECIDED_BY = "orga resolve run call-1.0-0 --retry (or --skip, --result TEXT, --a
 
 def test_what_waits_for_a_person_is_shown_with_the_command_until_it_is_decided() -> None:
     waiting = Progress(run_id="run").with_status(a_status(waiting=[a_question()]), NOW)
-    assert "orga resolve run call-1.0-0 --retry" in drawn(waiting)
-    assert "orga resolve" not in drawn(waiting.with_entry(an_entry("ApprovalResolved", id="call-1.0-0", choice="skip")))
+    assert "orga resolve run call-1.0-0 --retry" in progress_text(waiting)
+    assert "orga resolve" not in progress_text(
+        waiting.with_entry(an_entry("ApprovalResolved", id="call-1.0-0", choice="skip"))
+    )
 
 
 def test_plain_lines_say_once_what_waits(capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,7 +179,7 @@ def test_the_block_shows_what_lasts() -> None:
         dead_letters=[A_LETTER],
         budgets=budgets,
     )
-    shown = drawn(Progress(run_id="run").with_status(status, NOW))
+    shown = progress_text(Progress(run_id="run").with_status(status, NOW))
     assert "⇢ reader: read it" in shown
     assert "left alone (open circuit): look\n" in shown
     assert "dead letters: 1, see: orga status run" in shown
@@ -261,7 +263,7 @@ A_PLAN = {
 
 
 def test_the_plan_of_a_goal_stands_below_with_the_latest_steps_and_its_rounds() -> None:
-    shown = drawn(Progress(iteration=9).with_status(a_status(plan=A_PLAN), NOW))
+    shown = progress_text(Progress(iteration=9).with_status(a_status(plan=A_PLAN), NOW))
     for told in (
         "… 2 steps before",
         "✓ s3 look: look 3  4.25 good",

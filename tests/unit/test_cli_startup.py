@@ -7,9 +7,9 @@ import pytest
 
 SHOW = """
 import sys
-from orga.client.cli.commands import COMMANDS, loaded
+from orga.client.cli.commands import COMMANDS, load_command
 name = sys.argv[1]
-[loaded(each.name, each.place) for panel in COMMANDS.values() for each in panel if each.name == name]
+[load_command(each.name, each.place) for panel in COMMANDS.values() for each in panel if each.name == name]
 print(*sys.modules, sep="\\n")
 """
 

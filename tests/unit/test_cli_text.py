@@ -5,7 +5,7 @@ import json
 import pytest
 
 from orga.client.cli.audit.runs import summary
-from orga.client.cli.shown.text import counted, harmless, json_result, on_one_line
+from orga.client.cli.shown.text import count_text, harmless_text, on_one_line, write_json
 from orga.client.proof.audit import RunAudit
 
 
@@ -28,7 +28,7 @@ from orga.client.proof.audit import RunAudit
     ],
 )
 def test_harmless(text: str, shown: str) -> None:
-    assert harmless(text) == shown
+    assert harmless_text(text) == shown
 
 
 def test_one_line_is_bounded_however_long_the_text() -> None:
@@ -37,7 +37,7 @@ def test_one_line_is_bounded_however_long_the_text() -> None:
 
 def test_json_on_a_terminal_is_escaped_and_still_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     value = {"text": "\x1b[31m \x9b \x7f \u202e ü 👋\n"}
-    json_result(value)
+    write_json(value)
     written = capsys.readouterr().out
     assert json.loads(written) == value
     assert all(character.isprintable() or character == "\n" for character in written)
@@ -47,9 +47,9 @@ def test_json_on_a_terminal_is_escaped_and_still_says_the_same(capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("told", "shown"),
     [
-        pytest.param(counted(1, "tool"), "1 tool", id="one"),
-        pytest.param(counted(0, "tool"), "0 tools", id="none"),
-        pytest.param(counted(2, "policy", "policies"), "2 policies", id="a plural of its own"),
+        pytest.param(count_text(1, "tool"), "1 tool", id="one"),
+        pytest.param(count_text(0, "tool"), "0 tools", id="none"),
+        pytest.param(count_text(2, "policy", "policies"), "2 policies", id="a plural of its own"),
         pytest.param(summary([RunAudit("a")])[0], "0 proposals of 1 run: nothing was proposed", id="one run"),
     ],
 )

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orga.activities.adapters.manifests.flaws import flaws
-from orga.activities.adapters.manifests.manifest import Argument, Command, Http, Manifest, Output
+from orga.activities.adapters.manifests.flaws import manifest_flaws
+from orga.activities.adapters.manifests.manifest import Argument, CommandSection, Http, Manifest, Output
 from orga.client.cli.main import run_command
 from tests.support.programs.orga_command import ROOT
 from tests.support.values.policies import a_folder
@@ -87,7 +87,7 @@ def test_what_a_new_manifest_shows_in_comments_can_be_switched_on() -> None:
     text = Path("tools/look.toml").read_text()
     given = tomllib.loads(re.sub(r"^# (?=[\w\[]+ ?=|\[)", "", text, flags=re.MULTILINE).replace("json =", "# json ="))
     manifest = Manifest.model_validate(given, extra="forbid")
-    assert list(flaws(manifest)) == []
+    assert list(manifest_flaws(manifest)) == []
     assert (manifest.approval, manifest.options.max_attempts, manifest.output.parser) == (True, 3, "json")
 
 
@@ -240,6 +240,6 @@ def test_the_manifests_of_the_guide_are_good(block: str) -> None:
 
 
 def test_the_guide_tells_every_key() -> None:
-    models = (Manifest, Argument, Command, Http, Output)
+    models = (Manifest, Argument, CommandSection, Http, Output)
     keys = {field.alias or name for model in models for name, field in model.model_fields.items()}
     assert sorted(key for key in keys if not re.search(rf"[`\[]{key}\b", GUIDE)) == []

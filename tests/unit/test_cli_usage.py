@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from docs.generate.commands import names
-from orga.client.cli.command_errors import of_error
-from orga.client.cli.commands import COMMANDS, Command, loaded
-from orga.client.cli.exit_codes import ExitCode, UsageError, of_ending
+from orga.client.cli.command_errors import error_exit_code
+from orga.client.cli.commands import COMMANDS, CommandEntry, load_command
+from orga.client.cli.exit_codes import ExitCode, UsageError, ending_exit_code
 from orga.client.cli.main import run_command
-from orga.client.cli.start.task_input import Given, agent_input
+from orga.client.cli.start.task_input import RunOptions, agent_input
 from orga.client.config.file import load_config
-from orga.client.config.known_models import misnamed
+from orga.client.config.known_models import model_name_problem
 from orga.client.config.trust.check import Untrusted
 from orga.client.errors import ConfigError, NoAnswer, Refused, RunEnded, RunFailed, RunNotFound
-from orga.client.journal.file import Unwritable
+from orga.client.journal.file import UnwritableJournal
 from orga.client.server.endpoint import ServerUnavailable
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.record import InvalidInput
@@ -164,8 +164,8 @@ def test_a_word_that_is_not_one_of_the_choices_is_told_with_them(capsys: pytest.
 
 
 @pytest.mark.parametrize("command", ALL, ids=[command.name for command in ALL])
-def test_the_overview_says_what_a_command_says_of_itself(command: Command) -> None:
-    itself, _, _ = loaded(command.name, command.place).help.partition("\n\n")
+def test_the_overview_says_what_a_command_says_of_itself(command: CommandEntry) -> None:
+    itself, _, _ = load_command(command.name, command.place).help.partition("\n\n")
     assert command.help == itself.replace("\n", " ")
 
 
@@ -204,22 +204,22 @@ def test_the_overview_is_grouped(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_options_become_input(options: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert agent_input(Given("x", **options)).model_dump(mode="json", exclude_unset=True) == expected
+    assert agent_input(RunOptions("x", **options)).model_dump(mode="json", exclude_unset=True) == expected
 
 
 def test_the_task_is_read_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("Grüße\n".encode())))
-    assert agent_input(Given("-")).task == "Grüße\n"
+    assert agent_input(RunOptions("-")).task == "Grüße\n"
 
 
 def test_a_task_that_is_not_utf8_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"ab\xff")))
     with pytest.raises(UsageError, match="not UTF-8 text \\(byte 2\\)"):
-        agent_input(Given("-"))
+        agent_input(RunOptions("-"))
 
 
 def test_an_argument_of_stray_bytes_still_makes_json() -> None:
-    assert json.dumps(agent_input(Given("a\udcffb")).task).isascii()
+    assert json.dumps(agent_input(RunOptions("a\udcffb")).task).isascii()
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_an_argument_of_stray_bytes_still_makes_json() -> None:
     ],
 )
 def test_exit_code_of_an_ending(reason: StopReason, code: int) -> None:
-    assert of_ending(reason) == code
+    assert ending_exit_code(reason) == code
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_exit_code_of_an_ending(reason: StopReason, code: int) -> None:
         pytest.param(RunFailed("InvalidInput: agent: x"), ExitCode.USAGE, id="input that the worker refused"),
         pytest.param(RunFailed("Workflow terminated"), ExitCode.FAILED, id="terminated by an operator"),
         pytest.param(Refused("no"), ExitCode.USAGE, id="a refused decision"),
-        pytest.param(Unwritable("x"), ExitCode.USAGE, id="nowhere to write"),
+        pytest.param(UnwritableJournal("x"), ExitCode.USAGE, id="nowhere to write"),
         pytest.param(RunEnded("x"), ExitCode.FAILED, id="too late"),
         pytest.param(NoAnswer("q"), ExitCode.FAILED, id="no worker answers"),
         pytest.param(ServerUnavailable("a", "b"), ExitCode.NO_SERVER, id="no server"),
@@ -256,7 +256,7 @@ def test_exit_code_of_an_ending(reason: StopReason, code: int) -> None:
     ],
 )
 def test_exit_code_of_an_error(error: Exception, code: int) -> None:
-    assert of_error(error) == code
+    assert error_exit_code(error) == code
 
 
 def test_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -279,7 +279,7 @@ def test_every_command_explains_itself_by_its_short_option(
     ("name", "near"), [("opnai:x", "openai"), ("olama:x", "ollama"), ("antropic:x", "anthropic"), ("zzz:x", "")]
 )
 def test_an_unknown_provider_suggests_the_nearest_one(name: str, near: str) -> None:
-    told = misnamed(name)
+    told = model_name_problem(name)
     assert (f"did you mean {near!r}? write provider:model" in told) == bool(near)
     assert "one of openrouter, openai" in told
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.workflows.decisions.compaction import (
-    NOTHING,
-    UNTOUCHED,
+    MIN_UNMASKED_MESSAGES,
+    NO_COMPACTION,
     Compaction,
     compaction,
     compaction_data,
@@ -18,11 +18,16 @@ from orga.workflows.decisions.compaction import (
     results_to_mask,
     summary_tokens,
 )
-from orga.workflows.decisions.conversation import MAX_CONVERSATION_BYTES, handed_over, size_of, tokens_in
+from orga.workflows.decisions.conversation import (
+    MAX_CONVERSATION_BYTES,
+    estimated_message_tokens,
+    message_size,
+    reference_and_sent,
+)
 from orga.workflows.types.context import ContextRef, MessageRef
-from orga.workflows.types.conversation import BYTES_PER_TOKEN, HEADER, Conversation, Summary, summary_message
+from orga.workflows.types.conversation import BYTES_PER_TOKEN, SUMMARY_HEADER, Conversation, Summary, summary_message
 from orga.workflows.types.input import ContextStrategy
-from orga.workflows.types.messages import Message, indexes, masked, within
+from orga.workflows.types.messages import Message, masked_message, messages_within, range_indexes
 from tests.support.values.core import conversation_of, user
 from tests.support.values.strategies import LAW
 from tests.support.values.turns import TASK, are_paired, conversations, turn
@@ -35,7 +40,7 @@ def compacted(conversation: Conversation, plan: Compaction) -> tuple[Message, ..
     """Return what the model sees, where the summary is as long as it may be."""
     text = "s" * (plan.summary_tokens * 4)
     summary = Summary(drop=plan.drop, text=text) if plan.summary_tokens else None
-    return handed_over(conversation, plan.drop, plan.mask, summary)[1].messages
+    return reference_and_sent(conversation, plan.drop, plan.mask, summary)[1].messages
 
 
 @LAW
@@ -48,7 +53,7 @@ def test_the_task_what_is_pinned_and_the_last_group_stay_word_for_word(
     stays = conversation.sent if has_replied else latest_group(conversation.messages[: conversation.sent])
     last = conversation.messages[stays:]
     assert seen[0] == TASK
-    if tokens_in(tuple(m for m in conversation.messages[1:] if m.pinned)) <= budget:
+    if estimated_message_tokens(tuple(m for m in conversation.messages[1:] if m.pinned)) <= budget:
         assert [m for m in seen if m.pinned] == [m for m in conversation.messages if m.pinned]
     assert seen[len(seen) - len(last) :] == last
 
@@ -67,7 +72,7 @@ def test_a_call_is_never_parted_from_its_results_and_a_user_speaks_first(
 @given(conversations(with_summary=True), strategies, budgets)
 def test_nothing_goes_while_all_fits(conversation: Conversation, strategy: ContextStrategy, budget: int) -> None:
     if conversation.tokens <= budget:
-        assert compaction(conversation, strategy, budget) is NOTHING
+        assert compaction(conversation, strategy, budget) is NO_COMPACTION
 
 
 @LAW
@@ -75,13 +80,13 @@ def test_nothing_goes_while_all_fits(conversation: Conversation, strategy: Conte
 def test_what_is_done_makes_it_shorter(conversation: Conversation, strategy: ContextStrategy, budget: int) -> None:
     plan = compaction(conversation, strategy, budget)
     if plan.drop or plan.mask:
-        assert tokens_in(compacted(conversation, plan)) < conversation.tokens
+        assert estimated_message_tokens(compacted(conversation, plan)) < conversation.tokens
 
 
 @LAW
 @given(conversations(), budgets)
 def test_no_budget_drops_anything_where_nothing_is_to_be_dropped(conversation: Conversation, budget: int) -> None:
-    assert compaction(conversation, "none", budget) == NOTHING
+    assert compaction(conversation, "none", budget) == NO_COMPACTION
 
 
 @LAW
@@ -90,14 +95,14 @@ def test_masking_is_enough_or_the_oldest_go_as_well(conversation: Conversation, 
     plan = compaction(conversation, "observation_masking", budget)
     if conversation.tokens <= budget:
         return
-    assert not indexes(plan.mask) & indexes(plan.drop)
-    old = conversation.messages[: max(len(conversation.messages) - UNTOUCHED, 0)]
-    changed = [i for i, m in enumerate(old) if masked(m) != m and i < latest_group(_sent(conversation))]
-    assert indexes(plan.mask) == set(changed) - indexes(plan.drop)
-    if tokens_in(compacted(conversation, Compaction(mask=results_to_mask(conversation)))) <= budget:
+    assert not range_indexes(plan.mask) & range_indexes(plan.drop)
+    old = conversation.messages[: max(len(conversation.messages) - MIN_UNMASKED_MESSAGES, 0)]
+    changed = [i for i, m in enumerate(old) if masked_message(m) != m and i < latest_group(_sent(conversation))]
+    assert range_indexes(plan.mask) == set(changed) - range_indexes(plan.drop)
+    if estimated_message_tokens(compacted(conversation, Compaction(mask=results_to_mask(conversation)))) <= budget:
         assert plan.drop == ()
     else:
-        assert indexes(plan.drop) or messages_to_drop(conversation, budget) == ()
+        assert range_indexes(plan.drop) or messages_to_drop(conversation, budget) == ()
 
 
 @LAW
@@ -108,14 +113,14 @@ def test_a_summary_stands_for_more_than_it_can_be_and_then_all_fits_that_can(
     plan = compaction(conversation, "anchored_summary", budget)
     may_go = messages_to_drop(conversation, 0)
     reserve = reserved_tokens(summary_tokens(budget))
-    if plan == NOTHING:
-        due = tokens_in(_unsummed(conversation, messages_to_drop(conversation, budget, reserve)))
+    if plan == NO_COMPACTION:
+        due = estimated_message_tokens(_unsummed(conversation, messages_to_drop(conversation, budget, reserve)))
         assert conversation.tokens <= budget or due <= reserve
         return
     assert plan.summary_tokens == summary_tokens(budget)
-    assert tokens_in(_unsummed(conversation, plan.drop)) > reserve
-    if tokens_in(compacted(conversation, plan)) > budget:
-        assert indexes(plan.drop) >= {i for i in indexes(may_go) if not conversation.messages[i].pinned}
+    assert estimated_message_tokens(_unsummed(conversation, plan.drop)) > reserve
+    if estimated_message_tokens(compacted(conversation, plan)) > budget:
+        assert range_indexes(plan.drop) >= {i for i in range_indexes(may_go) if not conversation.messages[i].pinned}
 
 
 @LAW
@@ -137,7 +142,7 @@ def _sent(conversation: Conversation) -> tuple[Message, ...]:
 
 
 def _unsummed(conversation: Conversation, drop: Any) -> tuple[Message, ...]:
-    return tuple(message for message in within(conversation.messages, drop) if not message.summary)
+    return tuple(message for message in messages_within(conversation.messages, drop) if not message.summary)
 
 
 FIVE_TURNS = [TASK, *(message for number in range(5) for message in turn(number, size=1_000))]
@@ -146,7 +151,7 @@ FIVE_TURNS = [TASK, *(message for number in range(5) for message in turn(number,
 @pytest.mark.parametrize(
     ("messages", "sent", "budget", "expected"),
     [
-        pytest.param(FIVE_TURNS, 11, 5_000, NOTHING, id="all fits"),
+        pytest.param(FIVE_TURNS, 11, 5_000, NO_COMPACTION, id="all fits"),
         pytest.param(FIVE_TURNS, 11, 1_500, Compaction(mask=((2, 3), (4, 5))), id="all older than six messages"),
         pytest.param(FIVE_TURNS, 9, 1_500, Compaction(mask=((2, 3), (4, 5))), id="also where some are news"),
         pytest.param(
@@ -155,7 +160,11 @@ FIVE_TURNS = [TASK, *(message for number in range(5) for message in turn(number,
             id="the sixth from the end keeps its text",
         ),
         pytest.param(
-            [TASK, *turn(1, 9, 1_000)], 11, 1_500, NOTHING, id="the results of the last call, however many they are"
+            [TASK, *turn(1, 9, 1_000)],
+            11,
+            1_500,
+            NO_COMPACTION,
+            id="the results of the last call, however many they are",
         ),
         pytest.param(
             [*FIVE_TURNS[:3], *turn(2, 8, 1_000)],
@@ -181,18 +190,18 @@ def test_what_is_masked_already_is_not_masked_again() -> None:
     """A second request for the same would only cost the provider's prompt cache."""
     conversation = conversation_of(*FIVE_TURNS, sent=11)
     plan = compaction(conversation, "observation_masking", 1_500)
-    _, seen = handed_over(conversation, plan.drop, plan.mask)
+    _, seen = reference_and_sent(conversation, plan.drop, plan.mask)
     assert results_to_mask(seen) == ()
 
 
 SUMMARY = summary_message("s" * 300)
-LONGEST_SUMMARY = 300 * BYTES_PER_TOKEN + len(HEADER)
+LONGEST_SUMMARY = 300 * BYTES_PER_TOKEN + len(SUMMARY_HEADER)
 
 
 @pytest.mark.parametrize(
     ("messages", "budget", "expected"),
     [
-        pytest.param(FIVE_TURNS, 5_000, NOTHING, id="all fits"),
+        pytest.param(FIVE_TURNS, 5_000, NO_COMPACTION, id="all fits"),
         pytest.param(FIVE_TURNS, 1_500, Compaction(((1, 9),), summary_tokens=300), id="the oldest, to 70 % with it"),
         pytest.param(
             [TASK, SUMMARY, *FIVE_TURNS[1:]],
@@ -201,16 +210,19 @@ LONGEST_SUMMARY = 300 * BYTES_PER_TOKEN + len(HEADER)
             id="with an earlier one",
         ),
         pytest.param(
-            [TASK, SUMMARY, *turn(1, size=9_000)], 1_500, NOTHING, id="an earlier one alone needs no other in its place"
+            [TASK, SUMMARY, *turn(1, size=9_000)],
+            1_500,
+            NO_COMPACTION,
+            id="an earlier one alone needs no other in its place",
         ),
         pytest.param(
             [TASK, *turn(1, size=800), *turn(2, size=9_000)],
-            *(1_500, NOTHING),
+            *(1_500, NO_COMPACTION),
             id="nothing where the summary could be longer than what it stands for",
         ),
         pytest.param(
             [TASK, user("a" * LONGEST_SUMMARY), *turn(2, size=9_000)],
-            *(1_500, NOTHING),
+            *(1_500, NO_COMPACTION),
             id="nor where it could be as long",
         ),
         pytest.param(
@@ -240,7 +252,7 @@ def test_the_payload_limit_holds_for_every_strategy(strategy: ContextStrategy) -
     turns = [message for number in range(20) for message in turn(number, size=60_000)]
     conversation = conversation_of(TASK, *turns, sent=41)
     seen = compacted(conversation, compaction(conversation, strategy, 10**8))
-    assert sum(size_of(message) for message in seen) <= MAX_CONVERSATION_BYTES
+    assert sum(message_size(message) for message in seen) <= MAX_CONVERSATION_BYTES
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.continue_as_new import carried
-from orga.workflows.decisions.conversation import handed_over, with_message
+from orga.workflows.decisions.continue_as_new import continue_as_new_state
+from orga.workflows.decisions.conversation import reference_and_sent, with_message
 from orga.workflows.decisions.observe import with_outcomes, with_reply
 from orga.workflows.decisions.recount import ContextFold
-from orga.workflows.types.context import ContextRef, DigestMismatch, MessageRef, ReasonRequest, reference
+from orga.workflows.types.context import ContextRef, DigestMismatch, MessageRef, ReasonRequest, short_digest
 from orga.workflows.types.conversation import SummariseRequest, Summary, summary_message
 from orga.workflows.types.messages import Message, Ranges, Reply
 from orga.workflows.types.record import Record
@@ -51,7 +51,7 @@ class Run:
         summary: Summary | None = None,
     ) -> None:
         """Make one iteration; a result of `!` is a failure."""
-        context, seen = handed_over(self.state.conversation, drop, mask, summary)
+        context, seen = reference_and_sent(self.state.conversation, drop, mask, summary)
         self.contexts.append(seen.messages)
         request = request_for(context, SETUP, self.state.iteration + 1)
         self.history += [happened("scheduled", "reason", request), happened("finished", "reason", reply)]
@@ -70,7 +70,7 @@ class Run:
     def summary(self, drop: Ranges, text: str) -> Summary:
         """Have a model sum messages up."""
         iteration = self.state.iteration + 1
-        context = ContextRef(head=reference(self.state.conversation.digest))
+        context = ContextRef(head=short_digest(self.state.conversation.digest))
         request = SummariseRequest(iteration=iteration, context=context, ranges=drop)
         reply = Reply.of(text)
         key = f"{iteration}.summary"
@@ -82,7 +82,7 @@ class Run:
 
     def refused(self, drop: Ranges = (), summary: Summary | None = None) -> None:
         """Make a model call that fails: the next is about the same iteration."""
-        context, seen = handed_over(self.state.conversation, drop, (), summary)
+        context, seen = reference_and_sent(self.state.conversation, drop, (), summary)
         self.contexts.append(seen.messages)
         request = request_for(context, SETUP, self.state.iteration + 1)
         failed = Happening(kind="failed", at=at(0), event_id=1, name="reason", key=str(request.iteration), text="no")
@@ -90,7 +90,7 @@ class Run:
 
     def roll_over(self) -> None:
         """Continue as new: the fold of the next run reads only its own history."""
-        self.state = carried(self.state, "run 1")
+        self.state = continue_as_new_state(self.state, "run 1")
         value = [None, self.state.model_dump(mode="json", exclude_unset=True)]
         self.history = [happened("started", "", value)]
 

@@ -8,12 +8,17 @@ from pathlib import Path
 import pytest
 
 from orga.activities.adapters.knowledge.conventions.changes import convention_files
-from orga.activities.adapters.knowledge.conventions.files import MAX_BYTES, MAX_ITEMS, Place, items_of
-from orga.activities.adapters.knowledge.conventions.readers import MAX_CHARS, directory_of, kind_of
-from orga.activities.adapters.knowledge.project_files import Unreadable
+from orga.activities.adapters.knowledge.conventions.files import (
+    MAX_BYTES,
+    MAX_ITEMS,
+    ConventionTarget,
+    convention_items,
+)
+from orga.activities.adapters.knowledge.conventions.readers import MAX_CHARS, convention_directory, find_reader
+from orga.activities.adapters.knowledge.project_files import UnreadableFile
 from orga.workflows.types.knowledge import KnowledgeItem, Reader
 
-ROOT_PLACE = Place("shop", "", "tenant", Reader())
+ROOT_PLACE = ConventionTarget("shop", "", "tenant", Reader())
 
 GUIDE = """\
 Read this first.
@@ -133,11 +138,11 @@ FILES: dict[str, tuple[str, str, list[tuple[str, str]]]] = {
 }
 
 
-def read(folder: Path, path: str, text: str | bytes, place: Place = ROOT_PLACE) -> list[KnowledgeItem]:
+def read(folder: Path, path: str, text: str | bytes, place: ConventionTarget = ROOT_PLACE) -> list[KnowledgeItem]:
     file = folder / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(text.encode() if isinstance(text, str) else text)
-    return items_of(folder, path, place)
+    return convention_items(folder, path, place)
 
 
 @pytest.mark.parametrize(("name", "text", "expected"), FILES.values(), ids=FILES)
@@ -146,7 +151,9 @@ def test_what_a_file_says(tmp_path: Path, name: str, text: str, expected: list[t
 
 
 def test_an_item_names_its_file_and_its_directory(tmp_path: Path) -> None:
-    [item] = read(tmp_path, "src/api/ruff.toml", "line-length = 90", Place("shop", "", "user", Reader(user="ada")))
+    [item] = read(
+        tmp_path, "src/api/ruff.toml", "line-length = 90", ConventionTarget("shop", "", "user", Reader(user="ada"))
+    )
     assert (item.kind, item.scope, item.owner.user) == ("convention", "user", "ada")
     assert (item.key, item.directory) == ("convention:shop:src/api/ruff.toml#000", "src/api")
     assert item.provenance.source == "src/api/ruff.toml"
@@ -154,7 +161,7 @@ def test_an_item_names_its_file_and_its_directory(tmp_path: Path) -> None:
 
 
 def test_a_project_may_stand_in_a_directory_of_a_larger_one(tmp_path: Path) -> None:
-    items = read(tmp_path, "ruff.toml", "line-length = 90", Place("web", "apps/web", "tenant", Reader()))
+    items = read(tmp_path, "ruff.toml", "line-length = 90", ConventionTarget("web", "apps/web", "tenant", Reader()))
     assert [(item.directory, item.language, item.provenance.source) for item in items] == [
         ("apps/web", "", "apps/web/ruff.toml")
     ]
@@ -172,13 +179,13 @@ def test_a_project_may_stand_in_a_directory_of_a_larger_one(tmp_path: Path) -> N
     ],
 )
 def test_the_directory_that_a_file_is_about(path: str, expected: str) -> None:
-    assert kind_of(path) is not None
-    assert directory_of(path) == expected
+    assert find_reader(path) is not None
+    assert convention_directory(path) == expected
 
 
 @pytest.mark.parametrize("path", ["docs/agents.md", "README.md", "src/style.py", "setup.py", "AGENTS.md/x"])
 def test_other_files_hold_no_conventions(path: str) -> None:
-    assert kind_of(path) is None
+    assert find_reader(path) is None
 
 
 HOSTILE: dict[str, tuple[str, bytes, str]] = {
@@ -197,7 +204,7 @@ HOSTILE: dict[str, tuple[str, bytes, str]] = {
 
 @pytest.mark.parametrize(("name", "content", "says"), HOSTILE.values(), ids=HOSTILE)
 def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, name: str, content: bytes, says: str) -> None:
-    with pytest.raises(Unreadable) as raised:
+    with pytest.raises(UnreadableFile) as raised:
         read(tmp_path, name, content)
     assert str(raised.value).startswith(says)
     assert len(str(raised.value)) < 300
@@ -330,16 +337,16 @@ def test_a_link_is_followed_within_the_project_only(tmp_path: Path) -> None:
     (project / "a/CLAUDE.md").symlink_to(tmp_path / "secret.md")
     (project / "a/AGENTS.md").symlink_to("../../secret.md")
     (project / "a/GEMINI.md").symlink_to("GEMINI.md")
-    assert [item.text for item in items_of(project, "CLAUDE.md", ROOT_PLACE)] == ["Be kind."]
+    assert [item.text for item in convention_items(project, "CLAUDE.md", ROOT_PLACE)] == ["Be kind."]
     for path in ("a/CLAUDE.md", "a/AGENTS.md", "a/GEMINI.md"):
-        with pytest.raises(Unreadable):
-            items_of(project, path, ROOT_PLACE)
+        with pytest.raises(UnreadableFile):
+            convention_items(project, path, ROOT_PLACE)
 
 
 def test_a_device_or_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "AGENTS.md")
-    with pytest.raises(Unreadable, match="only regular files"):
-        items_of(tmp_path, "AGENTS.md", ROOT_PLACE)
+    with pytest.raises(UnreadableFile, match="only regular files"):
+        convention_items(tmp_path, "AGENTS.md", ROOT_PLACE)
 
 
 def test_names_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
@@ -347,5 +354,5 @@ def test_names_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
     os.mkdir(folder)  # noqa: PTH102
     Path(os.fsdecode(folder) + "/AGENTS.md").write_text("Be kind.")
     [path] = convention_files(tmp_path)
-    [item] = items_of(tmp_path, path, ROOT_PLACE)
+    [item] = convention_items(tmp_path, path, ROOT_PLACE)
     assert item.provenance.source == "\ufffd\n\x1b[2J/AGENTS.md", "what is stored is Unicode"

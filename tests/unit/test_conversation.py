@@ -6,10 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.conversation import as_base, full_digest, handed_over, size_of, tokens_of, with_message
-from orga.workflows.types.context import ContextRef, DigestMismatch, HashedMessages, MessageRef, digest_of
+from orga.workflows.decisions.conversation import (
+    estimated_tokens,
+    full_digest,
+    message_size,
+    reference_and_sent,
+    with_all_as_base,
+    with_message,
+)
+from orga.workflows.types.context import ContextRef, DigestMismatch, HashedMessages, MessageRef, messages_digest
 from orga.workflows.types.conversation import Conversation, Summary, summary_message
-from orga.workflows.types.messages import Message, Ranges, with_masks, without
+from orga.workflows.types.messages import Message, Ranges, messages_without, with_masks
 from tests.support.values.core import conversation_of, user
 from tests.support.values.strategies import LAW, messages
 
@@ -48,7 +55,7 @@ def test_the_reader_finds_exactly_the_writers_messages(steps: list[Op]) -> None:
             reader.recorded.append(message)
             conversation = with_message(conversation, message, MessageRef(reply=len(reader.recorded) - 1))
         elif kind == "settle":
-            conversation = as_base(conversation)
+            conversation = with_all_as_base(conversation)
             reader.base = HashedMessages().plus(conversation.messages)
         else:
             part = _range(conversation.sent, a, b)
@@ -60,15 +67,15 @@ def test_the_reader_finds_exactly_the_writers_messages(steps: list[Op]) -> None:
                 reader.summaries[call] = message.text
             expected = _compacted(conversation.messages[: conversation.sent], drop, mask, summary)
             expected += conversation.messages[conversation.sent :]
-            context, conversation = handed_over(conversation, drop, mask, summary)
+            context, conversation = reference_and_sent(conversation, drop, mask, summary)
             assert reader.read(context) == conversation.messages == expected
-        assert full_digest(conversation) == digest_of(conversation.messages)
-        assert conversation.tokens == sum(tokens_of(size_of(m)) for m in conversation.messages)
-        assert conversation.size == sum(size_of(m) for m in conversation.messages)
+        assert full_digest(conversation) == messages_digest(conversation.messages)
+        assert conversation.tokens == sum(estimated_tokens(message_size(m)) for m in conversation.messages)
+        assert conversation.size == sum(message_size(m) for m in conversation.messages)
 
 
 def _compacted(messages: tuple[Message, ...], drop: Ranges, mask: Ranges, summary: Summary | None) -> Any:
-    kept = without(with_masks(messages, mask), drop)
+    kept = messages_without(with_masks(messages, mask), drop)
     if summary is None or not drop:
         return kept
     return (*kept[: drop[0][0]], summary_message(summary.text), *kept[drop[0][0] :])
@@ -84,7 +91,7 @@ def _range(sent: int, a: int, b: int) -> Ranges:
 def test_a_changed_message_is_a_mismatch(said: list[Message], other: Message, data: st.DataObject) -> None:
     sent = data.draw(st.integers(0, len(said)), "sent")
     index = data.draw(st.integers(0, len(said) - 1), "index")
-    context, _ = handed_over(conversation_of(*said, sent=sent))
+    context, _ = reference_and_sent(conversation_of(*said, sent=sent))
     changed = [*said]
     changed[index] = other if other != said[index] else other.with_text(other.text + "!")
     forged = context.model_copy(update={"news": tuple(MessageRef(message=m) for m in changed[sent:])})
@@ -110,7 +117,7 @@ THREE = (user("a"), user("b"), user("c"))
     ],
 )
 def test_another_base_is_a_mismatch(base: tuple[Message, ...]) -> None:
-    context, _ = handed_over(with_message(conversation_of(*THREE, sent=3), user("news")))
+    context, _ = reference_and_sent(with_message(conversation_of(*THREE, sent=3), user("news")))
     with pytest.raises(DigestMismatch):
         context.applied(HashedMessages().plus(base), _in_full)
 
@@ -120,7 +127,7 @@ def test_the_reference_does_not_grow_with_the_run() -> None:
     sizes: list[int] = []
     conversation = conversation_of(*THREE)
     for _ in range(100):
-        context, conversation = handed_over(with_message(conversation, user("the same")))
+        context, conversation = reference_and_sent(with_message(conversation, user("the same")))
         sizes.append(len(context.model_dump_json(exclude_unset=True)))
     assert sizes[-1] <= sizes[1] + 4
 
@@ -139,13 +146,13 @@ def test_the_reference_does_not_grow_with_the_run() -> None:
     ],
 )
 def test_only_what_is_needed_is_written(compaction: dict[str, Any], keys: set[str]) -> None:
-    context, _ = handed_over(conversation_of(*THREE, sent=3), **compaction)
+    context, _ = reference_and_sent(conversation_of(*THREE, sent=3), **compaction)
     assert context.model_dump(exclude_unset=True).keys() == keys
 
 
 def test_a_models_summary_is_written_once_and_referred_to() -> None:
     summary = Summary(drop=((1, 3),), text="b and c, " * 100, call="2.summary")
-    context, seen = handed_over(conversation_of(*THREE, sent=3), summary.drop, summary=summary)
+    context, seen = reference_and_sent(conversation_of(*THREE, sent=3), summary.drop, summary=summary)
     assert context.model_dump(mode="json", exclude_unset=True)["summary"] == {"summary": "2.summary"}
     assert seen.messages == (THREE[0], summary_message(summary.text))
 
@@ -154,8 +161,8 @@ def test_a_summary_that_was_used_or_whose_run_ends_is_at_hand_no_more() -> None:
     """Its id would name nothing in the next run."""
     summary = Summary(drop=((1, 2),), text="b", call="2.summary")
     conversation = conversation_of(*THREE, sent=3).model_copy(update={"ready": summary})
-    _, seen = handed_over(conversation, summary.drop, summary=summary)
-    assert (seen.ready, as_base(conversation).ready) == (None, None)
+    _, seen = reference_and_sent(conversation, summary.drop, summary=summary)
+    assert (seen.ready, with_all_as_base(conversation).ready) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -184,12 +191,12 @@ def test_a_message_that_is_news_is_read_as_it_was_written(message: Message) -> N
 
 
 def test_after_the_hand_over_nothing_is_news() -> None:
-    _, seen = handed_over(conversation_of(*THREE, sent=1))
-    assert (seen.sent, seen.news, seen.digest) == (3, (), digest_of(THREE))
+    _, seen = reference_and_sent(conversation_of(*THREE, sent=1))
+    assert (seen.sent, seen.news, seen.digest) == (3, (), messages_digest(THREE))
 
 
 def test_a_settled_conversation_is_all_base_and_has_the_same_digest() -> None:
     conversation = conversation_of(*THREE, sent=1)
-    whole = as_base(conversation)
+    whole = with_all_as_base(conversation)
     assert (whole.sent, whole.news, whole.messages) == (3, (), THREE)
     assert whole.digest == full_digest(conversation)

@@ -6,10 +6,10 @@ import pytest
 
 from orga.activities.adapters.models.reply import block_part
 from orga.activities.models.conversations import Conversations
-from orga.activities.ports import Rebuilt, RunKey
-from orga.workflows.decisions.conversation import handed_over, with_message
+from orga.activities.ports import ModelContext, RunKey
+from orga.workflows.decisions.conversation import reference_and_sent, with_message
 from orga.workflows.types.context import DigestMismatch, MessageRef, ReasonRequest
-from orga.workflows.types.conversation import Conversation, Summary, as_sent, summary_message
+from orga.workflows.types.conversation import Conversation, Summary, messages_as_sent, summary_message
 from orga.workflows.types.messages import Message, Ranges, Reply
 from orga.workflows.types.text import clip
 from orga.workflows.types.tool_calls.recovery import tool_message
@@ -24,11 +24,11 @@ CALL = a_call("read")
 class History:
     """What the server would give; it counts how often it is asked."""
 
-    def __init__(self, rebuilt: Rebuilt | None = None) -> None:
+    def __init__(self, rebuilt: ModelContext | None = None) -> None:
         self.rebuilt = rebuilt
         self.asked: list[tuple[RunKey, int]] = []
 
-    async def rebuild(self, run: RunKey, iteration: int) -> Rebuilt:
+    async def rebuild(self, run: RunKey, iteration: int) -> ModelContext:
         """Return the one answer, or say that there is none."""
         self.asked.append((run, iteration))
         if self.rebuilt is None:
@@ -44,7 +44,7 @@ def warm(history: History | None = None, max_bytes: int = 10**6) -> tuple[Conver
 
 
 def step(conversation: Conversation, iteration: int, drop: Ranges = ()) -> tuple[ReasonRequest, Conversation]:
-    context, seen = handed_over(conversation, drop)
+    context, seen = reference_and_sent(conversation, drop)
     return request_for(context, SETUP, iteration), seen
 
 
@@ -65,7 +65,7 @@ async def test_a_run_in_one_process_never_asks_the_history() -> None:
     conversation = conversation_of(TASK)
     for iteration in range(1, 20):
         request, conversation = step(conversation, iteration)
-        assert (await conversations.resolve(RUN, request)) == Rebuilt(SETUP, conversation.messages)
+        assert (await conversations.resolve(RUN, request)) == ModelContext(SETUP, conversation.messages)
         content = "é" * 50 * iteration
         keep_turn(conversations, RUN, iteration, content)
         conversation = with_turn(conversation, iteration, content)
@@ -78,7 +78,7 @@ async def test_each_message_is_made_ready_for_a_model_once() -> None:
     for iteration in range(1, 6):
         request, conversation = step(conversation, iteration)
         sent = (await conversations.resolve(RUN, request)).sent
-        assert sent == as_sent(conversation.messages, SETUP.tools)
+        assert sent == messages_as_sent(conversation.messages, SETUP.tools)
         assert all(now is earlier for earlier, now in zip(before, sent, strict=False))
         before = sent
         keep_turn(conversations, RUN, iteration, f"content {iteration}")
@@ -121,7 +121,7 @@ async def test_what_was_masked_stays_masked() -> None:
     keep_turn(conversations, RUN, 1, "x" * 150)
     second, conversation = step(with_turn(conversation, 1, "x" * 150), 2)
     await conversations.resolve(RUN, second)
-    context, seen = handed_over(conversation, (), ((2, 3),))
+    context, seen = reference_and_sent(conversation, (), ((2, 3),))
     third = request_for(context, SETUP, 3)
     assert (await conversations.resolve(RUN, third)).messages == seen.messages
     assert seen.messages[2].text == "[Result of read left out: 150 bytes]"
@@ -139,8 +139,8 @@ async def test_what_was_masked_stays_masked() -> None:
 async def test_a_summary_is_found_where_it_was_written(kept: str | None, asked: int) -> None:
     _, conversation = step(conversation_of(TASK, user("a"), user("b")), 1)
     summary = Summary(drop=((1, 3),), text="a and b", call="2.summary")
-    context, seen = handed_over(conversation, summary.drop, (), summary)
-    conversations, history = warm(History(Rebuilt(SETUP, seen.messages)))
+    context, seen = reference_and_sent(conversation, summary.drop, (), summary)
+    conversations, history = warm(History(ModelContext(SETUP, seen.messages)))
     await conversations.resolve(RUN, step(conversation_of(TASK, user("a"), user("b")), 1)[0])
     if kept is not None:
         conversations.keep_result(RUN, "2.summary", kept)
@@ -155,7 +155,7 @@ async def test_a_summary_that_is_a_message_now_takes_no_room_of_its_own() -> Non
     await conversations.resolve(RUN, first)
     conversations.keep_result(RUN, "2.summary", "a and b")
     summary = Summary(drop=((1, 3),), text="a and b", call="2.summary")
-    context, _ = handed_over(conversation, summary.drop, (), summary)
+    context, _ = reference_and_sent(conversation, summary.drop, (), summary)
     await conversations.resolve(RUN, request_for(context, SETUP, 2))
     assert conversations._parts.size == 0
 
@@ -163,7 +163,7 @@ async def test_a_summary_that_is_a_message_now_takes_no_room_of_its_own() -> Non
 async def test_another_process_rebuilds_from_the_history_and_then_goes_on_by_itself() -> None:
     _, conversation = step(conversation_of(TASK), 1)
     second, seen = step(with_turn(conversation, 1), 2)
-    history = History(Rebuilt(SETUP, seen.messages))
+    history = History(ModelContext(SETUP, seen.messages))
     conversations = Conversations(history)
     assert (await conversations.resolve(RUN, second)).messages == seen.messages
     keep_turn(conversations, RUN, 2)
@@ -186,7 +186,7 @@ async def test_another_process_rebuilds_from_the_history_and_then_goes_on_by_its
 async def test_whatever_a_process_lacks_is_a_miss(kept: str, asked: int) -> None:
     first, conversation = step(conversation_of(TASK), 1)
     second, seen = step(with_turn(conversation, 1), 2)
-    history = History(Rebuilt(SETUP, seen.messages))
+    history = History(ModelContext(SETUP, seen.messages))
     conversations, parts = Conversations(history), kept.split()
     conversations.keep_setup(SETUP)
     await conversations.resolve(RUN, first)
@@ -210,7 +210,7 @@ async def test_two_runs_with_the_same_beginning_do_not_mix() -> None:
     left = with_message(started, Message.of("assistant", "left"), MessageRef(reply=1))
     right = with_message(started, Message.of("assistant", "right"), MessageRef(reply=1))
     (to_left, seen_left), (to_right, seen_right) = step(left, 2), step(right, 2)
-    history = History(Rebuilt(SETUP, seen_right.messages))
+    history = History(ModelContext(SETUP, seen_right.messages))
     conversations, _ = warm(history)
     for run, text in ((RUN, "left"), (OTHER_RUN, "right")):
         await conversations.resolve(run, first)
@@ -257,7 +257,7 @@ async def test_the_bound_counts_all_that_a_message_holds(message: Message) -> No
 
 async def test_a_cache_that_is_too_small_only_costs_reads_of_the_history() -> None:
     request, seen = step(conversation_of(TASK, user("x" * 10_000)), 1)
-    history = History(Rebuilt(SETUP, seen.messages))
+    history = History(ModelContext(SETUP, seen.messages))
     conversations, _ = warm(history, max_bytes=1_000)
     for _ in range(2):
         assert (await conversations.resolve(RUN, request)).messages == seen.messages

@@ -9,13 +9,13 @@ from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.models.registry import ModelRegistry
 from orga.client.config.known_models import is_priced
 from orga.client.config.sections import ModelsConfig, OrgaConfig
-from orga.client.workers.checked import checked
+from orga.client.workers.checked import worker_report
 from orga.workflows.types.agents import AgentConfig, Critic, Dimension
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest
 from orga.workflows.types.usage import ModelPrice, Usage
-from tests.support.model.providers import Network, a_request, chunk, response_events, said_item, streamed
+from tests.support.model.providers import Network, a_request, chunk, message_item, response_events, stream_response
 from tests.support.values.core import a_setup
 
 KEYS = {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "OPENROUTER_API_KEY": "k"}
@@ -89,11 +89,11 @@ async def test_a_stated_price_is_what_a_reply_costs_wherever_it_comes_from() -> 
     usage = {"prompt_tokens": 1_000_000, "completion_tokens": 100_000, "prompt_tokens_details": {"cached_tokens": 0}}
     bill: dict[str, Any] = {"choices": [], "usage": usage | {"cost": 99.0}}
     chat = [chunk("stop", content="hi"), bill]
-    responses = response_events(said_item("hi"), usage={"input_tokens": 1_000_000, "output_tokens": 100_000})
+    responses = response_events(message_item("hi"), usage={"input_tokens": 1_000_000, "output_tokens": 100_000})
     frames = {HOUSE: chat, "openrouter:a/b": chat, "openai:gpt-5.5": responses}
     models = ModelsConfig(prices=dict.fromkeys(frames, HOUSE_PRICE))
     for name, sent in frames.items():
-        provider, model = registry_of(models, Network([streamed(*sent)])).resolve(name)
+        provider, model = registry_of(models, Network([stream_response(*sent)])).resolve(name)
         reply = await provider.complete(a_request(model=model), lambda text: None)
         assert reply.cost_usd == pytest.approx(0.26)
 
@@ -118,5 +118,5 @@ def test_the_arithmetic(price: ModelPrice, usage: Usage, expected: float) -> Non
 def test_doctor_names_agents_whose_limit_would_limit_nothing(tmp_path: Any) -> None:
     agents = {"a": AgentConfig(model=HOUSE, config=LoopConfig(max_cost_usd=1.0)), "b": AgentConfig(model=HOUSE)}
     models = ModelsConfig(base_urls={"openai-compatible": "http://house/v1"})
-    report = checked(OrgaConfig(agents=agents, models=models), tmp_path, {})
+    report = worker_report(OrgaConfig(agents=agents, models=models), tmp_path, {})
     assert [each["place"] for each in report["problems"] if "max_cost_usd" in each["problem"]] == ["agents.a"]

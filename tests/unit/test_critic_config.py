@@ -15,9 +15,9 @@ from orga.activities.adapters.agents.tiers import ChosenModels
 from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.errors import OrgaError
-from orga.client.workers.checked import checked
+from orga.client.workers.checked import worker_report
 from orga.workflows.types.agents import AgentConfig, Critic, verdict_schema
-from orga.workflows.types.record import problems
+from orga.workflows.types.record import validation_problems
 from tests.support.runs.critics import RUBRIC, a_critic, a_person
 from tests.support.values.core import a_setup, a_spec
 from tests.support.values.strategies import LAW
@@ -26,7 +26,7 @@ from tests.support.values.strategies import LAW
 def refusal(**fields: Any) -> str:
     with pytest.raises(ValidationError) as caught:
         Critic.model_validate({"name": "quality", "rubric": RUBRIC, **fields}, extra="forbid")
-    return "; ".join(problems(caught.value))
+    return "; ".join(validation_problems(caught.value))
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_no_worker_starts_with_one() -> None:
 
 def test_the_doctor_finds_a_model_that_cannot_review(tmp_path: Path) -> None:
     config = OrgaConfig(agents={"a": AgentConfig(model="offline:extractive", critics=(a_critic(),))})
-    found = [each for each in checked(config, tmp_path, os.environ)["problems"] if each["place"] == "agents.a"]
+    found = [each for each in worker_report(config, tmp_path, os.environ)["problems"] if each["place"] == "agents.a"]
     assert [each["problem"] for each in found] == [
         "critics.quality.model: offline:extractive can quote but not judge; choose another model"
     ]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.critique import assessment, score, summed
+from orga.workflows.decisions.critique import assessment, summed_usage, weighted_score
 from orga.workflows.types.agents import Critic
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.usage import Usage
@@ -105,8 +105,8 @@ def reviews(draw: st.DrawFn) -> tuple[Critic, dict[str, float]]:
 @LAW
 def test_a_score_lies_between_the_lowest_and_the_highest_dimension(review: tuple[Critic, dict[str, float]]) -> None:
     critic, scores = review
-    assert min(scores.values()) - 1e-6 <= score(critic, scores) <= max(scores.values()) + 1e-6
-    assert 0 <= score(critic, scores) <= 1
+    assert min(scores.values()) - 1e-6 <= weighted_score(critic, scores) <= max(scores.values()) + 1e-6
+    assert 0 <= weighted_score(critic, scores) <= 1
 
 
 @given(reviews(), st.integers(0), st.floats(0, 1))
@@ -115,7 +115,7 @@ def test_a_better_dimension_never_lowers_a_score(review: tuple[Critic, dict[str,
     critic, scores = review
     name = sorted(scores)[nth % len(scores)]
     better = {**scores, name: min(scores[name] + by, 1.0)}
-    assert score(critic, better) >= score(critic, scores)
+    assert weighted_score(critic, better) >= weighted_score(critic, scores)
 
 
 @given(reviews())
@@ -123,7 +123,7 @@ def test_a_better_dimension_never_lowers_a_score(review: tuple[Critic, dict[str,
 def test_the_order_of_dimensions_makes_no_difference(review: tuple[Critic, dict[str, float]]) -> None:
     critic, scores = review
     turned = critic.model_copy(update={"rubric": dict(reversed(critic.rubric.items()))})
-    assert score(turned, dict(reversed(scores.items()))) == score(critic, scores)
+    assert weighted_score(turned, dict(reversed(scores.items()))) == weighted_score(critic, scores)
 
 
 @given(st.text(max_size=200))
@@ -136,5 +136,5 @@ def test_no_text_makes_a_run_stumble(text: str) -> None:
 
 def test_both_calls_of_a_verdict_are_counted() -> None:
     one = Usage(input_tokens=3, output_tokens=2, cached_input_tokens=1)
-    assert summed(None, one) == one
-    assert summed(one, one) == Usage(input_tokens=6, output_tokens=4, cached_input_tokens=2)
+    assert summed_usage(None, one) == one
+    assert summed_usage(one, one) == Usage(input_tokens=6, output_tokens=4, cached_input_tokens=2)

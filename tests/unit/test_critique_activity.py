@@ -10,9 +10,9 @@ from orga.activities.models.conversations import Conversations
 from orga.activities.ports import ModelError, ModelRequest
 from orga.client.testing.script import ScriptedModels, Step
 from orga.testing import ScriptedModel, answers, calls
-from orga.workflows.decisions.conversation import handed_over
+from orga.workflows.decisions.conversation import reference_and_sent
 from orga.workflows.types.agents import CritiqueRequest, verdict_schema
-from orga.workflows.types.context import ContextRef, reference
+from orga.workflows.types.context import ContextRef, short_digest
 from orga.workflows.types.messages import Message, Reply
 from tests.support.runs.critics import a_critic, verdict
 from tests.support.tools.activities import RUN, Beats, NoHistory
@@ -23,7 +23,7 @@ TURN = (
     Message.of("assistant", "let me see", calls=(a_call("read", "c1", path="a.txt"),)),
     Message.of_result(text="alpha", call_id="c1", tool="read"),
 )
-FIRST, SEEN = handed_over(conversation_of(TASK, *TURN, user("and why?", pinned=True)))
+FIRST, SEEN = reference_and_sent(conversation_of(TASK, *TURN, user("and why?", pinned=True)))
 
 
 class Reviewing:
@@ -40,7 +40,7 @@ class Reviewing:
     async def reply(self, subject: str = "17 %", **fields: Any) -> Reply:
         await self.conversations.resolve(RUN, request_for(FIRST, self.setup))
         known: dict[str, Any] = {"iteration": 1, "critic": "quality", "max_output_tokens": 300}
-        context = ContextRef(head=reference(SEEN.digest))
+        context = ContextRef(head=short_digest(SEEN.digest))
         request = CritiqueRequest(context=context, subject=subject, **{**known, **fields})
         return await Beats(activity_id="1.critic.quality").run(self.activity, request)
 
@@ -142,7 +142,7 @@ async def test_a_provider_that_fails_is_told_as_for_any_model_call() -> None:
 async def test_what_cannot_be_reviewed_is_final(fields: dict[str, Any], kind: str) -> None:
     reviewing = Reviewing()
     await reviewing.conversations.resolve(RUN, request_for(FIRST, reviewing.setup))
-    known: dict[str, Any] = {"iteration": 1, "critic": "quality", "context": ContextRef(head=reference(SEEN.digest))}
+    known: dict[str, Any] = {"iteration": 1, "critic": "quality", "context": ContextRef(head=short_digest(SEEN.digest))}
     request = CritiqueRequest(subject="x", **{**known, **fields})
     with pytest.raises(ApplicationError) as caught:
         await Beats(activity_id="1.critic.quality").run(reviewing.activity, request)

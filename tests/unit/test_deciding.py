@@ -5,20 +5,20 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters.agents.agent_problems import agent_problems
-from orga.activities.adapters.agents.agents import ConfiguredAgents, with_default
+from orga.activities.adapters.agents.agents import ConfiguredAgents, with_default_agent
 from orga.activities.adapters.agents.offered_tools import decide_tool
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.adapters.tools.catalog import ToolCatalog
-from orga.client.cli.shown.narration import told_note
-from orga.client.proof.replay import fault_of
+from orga.client.cli.shown.narration import event_lines
+from orga.client.proof.replay import decision_fault
 from orga.testing import FakeTool, answers
-from orga.workflows.decisions.fork import awaiting_past, fork_of, shared
+from orga.workflows.decisions.fork import fork_state, state_before_past, with_past
 from orga.workflows.decisions.journal.fold import JournalFold
 from orga.workflows.decisions.result import result_data
-from orga.workflows.decisions.tool_calls.calls import not_run
-from orga.workflows.decisions.tool_calls.decision import decision_of, with_decision, with_undecided_answer
-from orga.workflows.decisions.tool_calls.dispatch import unstarted
-from orga.workflows.decisions.tool_calls.saga import refusal
+from orga.workflows.decisions.tool_calls.calls import not_run_outcome
+from orga.workflows.decisions.tool_calls.decision import decision_of_call, with_decision, with_undecided_answer
+from orga.workflows.decisions.tool_calls.dispatch import unstarted_outcomes
+from orga.workflows.decisions.tool_calls.saga import saga_problem
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import Reply
@@ -29,10 +29,10 @@ from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import Happening, JournalEntry
 from orga.workflows.types.tool_calls.decision import GroundedDecision
 from orga.workflows.types.tool_calls.loop_tools import SagaStep
-from tests.support.runs.decisions import FREE, a_decision, proposal, proposed, route, the_triage
+from tests.support.runs.decisions import FREE, a_decision, proposal, routing_decision, the_triage, triage_fields
 from tests.support.values.core import T0, a_call, a_request, a_setup, a_spec, a_state, at, user
 
-ROUTE = route()
+ROUTE = routing_decision()
 TOOLS = {"read_file": a_spec("read_file"), "write": a_spec("write")}
 TRIAGE = the_triage()
 OPTIONAL = AgentConfig.model_validate({"tools": ["read_file"], "decisions": {"small": a_decision()}})
@@ -47,7 +47,9 @@ def a_run(decision: GroundedDecision = ROUTE, **fields: Any) -> AgentState:
 
 
 def after(state: AgentState, severity: str = "medium", **more: Any) -> AgentState:
-    return with_decision(state, "1.0", *decision_of(state, a_call("decide", **proposal(proposed(severity), **more))))
+    return with_decision(
+        state, "1.0", *decision_of_call(state, a_call("decide", **proposal(triage_fields(severity), **more)))
+    )
 
 
 async def offered(agent: str, **fields: Any) -> tuple[list[str], list[str]]:
@@ -88,7 +90,7 @@ async def test_a_run_that_could_not_decide_is_refused(agent: str, fields: dict[s
 def test_what_stands_in_the_way_of_deciding_is_found_beforehand() -> None:
     lead = AgentConfig.model_validate({"delegates": [{"agent": "triage", "tools": ["read_file"]}, "optional"]})
     found = agent_problems(
-        with_default({**AGENTS, "lead": lead}), TOOLS | dict.fromkeys(["list_files", "search_text"], a_spec())
+        with_default_agent({**AGENTS, "lead": lead}), TOOLS | dict.fromkeys(["list_files", "search_text"], a_spec())
     )
     assert [(each.place, each.problem, each.remedy) for each in found] == [
         ("agents.idle.tools", "there is nothing to decide", "declare it in agents.idle.decisions"),
@@ -104,16 +106,16 @@ def test_its_name_is_reserved() -> None:
 @pytest.mark.parametrize(
     ("arguments", "fits"),
     [
-        pytest.param(proposal(proposed()), True, id="as it should be"),
-        pytest.param(proposal(proposed(), rationale="it is slow"), True, id="with a reason"),
+        pytest.param(proposal(triage_fields()), True, id="as it should be"),
+        pytest.param(proposal(triage_fields(), rationale="it is slow"), True, id="with a reason"),
         pytest.param({"decision": "small", "fields": {"size": "s", "count": 0}}, True, id="another decision"),
         pytest.param(proposal({"size": "s"}), False, id="fields of none"),
-        pytest.param(proposal(proposed("worst")), False, id="a word outside of the enum"),
-        pytest.param(proposal(proposed() | {"alert": True}), False, id="a fact among the fields"),
-        pytest.param(proposal(proposed() | {"workaround": "true"}), False, id="a truth as a string"),
-        pytest.param(proposal(proposed(users=-1)), False, id="a number out of bounds"),
-        pytest.param(proposal(proposed(), outcome="critical"), False, id="an outcome"),
-        pytest.param(proposal(proposed()) | {"decision": "other"}, False, id="no decision"),
+        pytest.param(proposal(triage_fields("worst")), False, id="a word outside of the enum"),
+        pytest.param(proposal(triage_fields() | {"alert": True}), False, id="a fact among the fields"),
+        pytest.param(proposal(triage_fields() | {"workaround": "true"}), False, id="a truth as a string"),
+        pytest.param(proposal(triage_fields(users=-1)), False, id="a number out of bounds"),
+        pytest.param(proposal(triage_fields(), outcome="critical"), False, id="an outcome"),
+        pytest.param(proposal(triage_fields()) | {"decision": "other"}, False, id="no decision"),
         pytest.param({"decision": "route"}, False, id="no fields"),
     ],
 )
@@ -138,7 +140,7 @@ def test_the_only_text_that_it_takes_is_the_reason() -> None:
 def test_a_decision_stands() -> None:
     state = after(a_run())
     with pytest.raises(ValueError, match=r"made already, and stands: severity = medium, page = nobody \(rule: 5\)"):
-        decision_of(state, a_call("decide", **proposal(proposed("low"))))
+        decision_of_call(state, a_call("decide", **proposal(triage_fields("low"))))
 
 
 def test_a_revisable_decision_is_made_anew() -> None:
@@ -151,7 +153,7 @@ def test_a_revisable_decision_is_made_anew() -> None:
 def test_a_call_that_decides_nothing(arguments: dict[str, Any]) -> None:
     """The gate lets none of these through; where a policy put other arguments in place, the rules still hold."""
     with pytest.raises(ValueError, match=r"no such decision; there are: route|is missing"):
-        decision_of(a_run(), a_call("decide", **arguments))
+        decision_of_call(a_run(), a_call("decide", **arguments))
 
 
 def test_the_reason_is_cut_and_kept() -> None:
@@ -197,19 +199,19 @@ def test_a_fork_decides_anew() -> None:
     """Its facts may be others: what was decided on those of another run is not its own."""
     wish = ForkInput(fork=Fork(workflow_id="w", iteration=1))
     source = ForkedFrom(workflow_id="w", run_id="r", iteration=1)
-    fork = shared(awaiting_past(wish, "other", T0), fork_of(after(a_run(undecided=2)), source, wish, T0))
+    fork = with_past(state_before_past(wish, "other", T0), fork_state(after(a_run(undecided=2)), source, wish, T0))
     assert (fork.decided, fork.undecided) == ({}, 0)
 
 
 def test_it_is_no_part_of_a_saga() -> None:
     """A compensation could not take it back."""
     step = SagaStep(tool="decide", kind="read_only")
-    assert refusal(a_run(), [step]) == "step 1 (decide): decide cannot be part of a saga"
+    assert saga_problem(a_run(), [step]) == "step 1 (decide): decide cannot be part of a saga"
 
 
 def test_it_needs_no_room_in_max_tool_calls() -> None:
     state = a_run(setup={"config": LoopConfig(max_tool_calls=0)})
-    assert list(unstarted(state, [a_call("read"), a_call("decide")])) == [0]
+    assert list(unstarted_outcomes(state, [a_call("read"), a_call("decide")])) == [0]
 
 
 def happened(decision: AgentState) -> list[JournalEntry]:
@@ -232,13 +234,13 @@ def test_the_journal_has_the_decision_with_its_grounds() -> None:
     assert entry.data["outcome"] == {"severity": "high", "page": "support"}
     assert entry.data["facts"]["tainted"] == {"value": True, "source": "read_file"}
     assert collected.data["outcomes"] == [{"tool": "decide", "call_id": "c1", "outcome": "ok"}]
-    assert [line.text for line in told_note(entry) or []] == [
+    assert [line.text for line in event_lines(entry) or []] == [
         "✓ decided route: severity=high, page=support (rule: capped)"
     ]
 
 
 def test_a_call_that_decided_nothing_is_told_as_not_run() -> None:
-    assert not_run(a_call("decide"), "why").status == "not_run"
+    assert not_run_outcome(a_call("decide"), "why").status == "not_run"
     assert happened(a_run())[-1].event == "ToolsDispatched"
 
 
@@ -254,4 +256,4 @@ def test_a_call_that_decided_nothing_is_told_as_not_run() -> None:
     ],
 )
 def test_what_a_replay_says_of_recorded_decisions(recorded: list[str], made: list[str], fault: str) -> None:
-    assert fault_of([{"decision": name} for name in recorded], [{"decision": name} for name in made]) == fault
+    assert decision_fault([{"decision": name} for name in recorded], [{"decision": name} for name in made]) == fault

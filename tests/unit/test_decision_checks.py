@@ -10,9 +10,14 @@ from pydantic import ValidationError
 
 from orga.workflows.decisions.tool_calls.decision import rule_outcome
 from orga.workflows.types.agents import AgentConfig
-from orga.workflows.types.tool_calls.decision import CheckedDecision, GroundedDecision, TooEntangled, unreachable
+from orga.workflows.types.tool_calls.decision import (
+    CheckedDecision,
+    GroundedDecision,
+    TooManyCombinations,
+    unreachable_rules,
+)
 from tests.support.runs.decisions import ALL_CASES, TRIAGE, a_decision, decisions
-from tests.support.values.configured import told_at
+from tests.support.values.configured import config_error_at
 from tests.support.values.strategies import LAW
 
 NUMBER = {"type": "number", "minimum": 0.0, "maximum": 1.0}
@@ -147,7 +152,7 @@ def test_a_rule_for_a_gap_between_numbers_is_reached(whens: list[dict[str, Any]]
 def test_the_place_in_the_file_is_told(tmp_path: Path) -> None:
     text = (TRIAGE / "orga.toml").read_text().replace('{ severity = "medium" }', '{ severity = "middling" }')
     line = text.splitlines().index("[agents.triage.decisions.route]") + 1
-    assert told_at(tmp_path, text, line) == (
+    assert config_error_at(tmp_path, text, line) == (
         "agents.triage.decisions.route: rules.4.when.severity: 'middling' is not one of low, medium, high, critical"
     )
 
@@ -170,7 +175,7 @@ def test_a_decision_reads_back_from_a_history_as_it_was() -> None:
 def test_a_rule_is_unreachable_when_no_case_reaches_it(decision: GroundedDecision) -> None:
     reached = {rule_outcome(decision, case)[0] for case in ALL_CASES}
     never = tuple(index for index in range(len(decision.rules)) if decision.rule_name(index) not in reached)
-    assert unreachable(decision) == never
+    assert unreachable_rules(decision) == never
 
 
 def test_rules_that_overlap_in_too_many_ways_are_refused_in_time() -> None:
@@ -183,6 +188,6 @@ def test_rules_that_overlap_in_too_many_ways_are_refused_in_time() -> None:
         "rules": [*map(rule, triples), rule({})],
         "default": {"go": "no"},
     }
-    with pytest.raises(TooEntangled):
-        unreachable(GroundedDecision.model_validate(written))
+    with pytest.raises(TooManyCombinations):
+        unreachable_rules(GroundedDecision.model_validate(written))
     assert "overlap in too many ways" in problem(written)

@@ -15,15 +15,15 @@ from openai.types.shared.chat_model import ChatModel
 
 from orga.activities.adapters import http
 from orga.activities.adapters.models.registry import ModelRegistry
-from orga.activities.adapters.models.settings import DEFAULTS, SITES, default_model
+from orga.activities.adapters.models.settings import DEFAULT_MODELS, PROVIDER_SITES, default_model
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.ports import ModelError, ModelRequest
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model import strict
-from tests.support.model.providers import Network, a_request, chunk, response_events, said_item, streamed
+from tests.support.model.providers import Network, a_request, chunk, message_item, response_events, stream_response
 
-MODELS = {provider: model for provider, _, model in DEFAULTS}
+MODELS = {provider: model for provider, _, model in DEFAULT_MODELS}
 
 
 def names_in(alias: Any) -> set[str]:
@@ -82,7 +82,7 @@ async def test_the_default_model_of_a_key_runs_with_tools(
     provider: str, server: Callable[[str, dict[str, Any]], http.Response]
 ) -> None:
     """Three turns against a server that refuses what the provider refuses; what it refused once is not sent again."""
-    env = {SITES[provider].key: "a-key-of-some-length"}
+    env = {PROVIDER_SITES[provider].key: "a-key-of-some-length"}
     scripted = strict.Strict(server)
     registry = ModelRegistry(env, transport=http.MockTransport(scripted))
     asked, model = registry.resolve(default_model(env))
@@ -124,7 +124,7 @@ async def test_a_refusal_that_points_to_responses_is_followed_and_remembered(ref
         asked.append((model, request.url.path))
         if request.url.path.endswith("/chat/completions"):
             return http.Response(status, json={"error": {"message": refusal.format(model)}})
-        return streamed(*response_events(said_item("hi")))
+        return stream_response(*response_events(message_item("hi")))
 
     asked: list[tuple[str, str]] = []
     registry = ModelRegistry({"OPENAI_COMPATIBLE_BASE_URL": "http://gw/v1"}, transport=http.MockTransport(server))
@@ -154,7 +154,7 @@ async def test_a_refusal_that_points_to_responses_is_followed_and_remembered(ref
 async def test_a_server_at_openai_s_address_that_has_no_responses_is_asked_by_chat(answer: http.Response) -> None:
     def server(request: http.Request) -> http.Response:
         asked.append(request.url.path)
-        return answer if asked[-1].endswith("/responses") else streamed(chunk("stop", content="hi"))
+        return answer if asked[-1].endswith("/responses") else stream_response(chunk("stop", content="hi"))
 
     asked: list[str] = []
     env = {"OPENAI_API_KEY": "a-key-of-some-length", "OPENAI_BASE_URL": "http://gw/v1"}

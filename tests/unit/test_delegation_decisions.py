@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from orga.workflows.decisions.begin import begun, effects_origin, first_state
+from orga.workflows.decisions.begin import effects_origin, first_state, initial_state
 from orga.workflows.decisions.tool_calls import delegation
 from orga.workflows.decisions.tool_calls.delegation import (
-    answer_text,
     child_input,
     child_tools,
-    refusal,
-    shortfall_text,
-    with_usage_settled,
+    delegate_answer_text,
+    delegate_shortfall_text,
+    delegation_problem,
+    with_delegate_usage,
 )
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.input import AgentInput, Lineage, LoopConfig
@@ -26,8 +26,8 @@ from orga.workflows.types.tool_calls.delegation import (
     Child,
     DelegateSpec,
     child_id,
+    delegate_activity_id,
     delegate_arguments,
-    delegated_place,
 )
 from orga.workflows.types.tool_calls.gate import Verdict
 from orga.workflows.types.usage import UsageTotals
@@ -64,7 +64,7 @@ def a_delegator(*chain: str, depth: int = 3, **given: Any) -> AgentState:
     ],
 )
 def test_what_is_refused_and_in_which_order(target: str, chain: tuple[str, ...], depth: int, said: str) -> None:
-    found = refusal(a_delegator(*chain, depth=depth), target)
+    found = delegation_problem(a_delegator(*chain, depth=depth), target)
     assert found.startswith(said) if said else found == ""
 
 
@@ -122,7 +122,7 @@ def test_a_delegates_tools_only_ever_narrow(own: Any, config: Any, gate: Any, st
 
 def test_a_delegates_use_is_counted_once_and_that_of_its_own_delegates_with_it() -> None:
     state = a_state(usage=UsageTotals(input_tokens=10, total_tokens=10, model_calls=1), children=(CHILD,))
-    after = with_usage_settled(state, CHILD.workflow_id, a_result(tokens=7, calls=2, tools=3, below=4, cost=0.5))
+    after = with_delegate_usage(state, CHILD.workflow_id, a_result(tokens=7, calls=2, tools=3, below=4, cost=0.5))
 
     assert after.usage == UsageTotals(input_tokens=17, total_tokens=17, model_calls=3, cost_usd=0.5)
     assert (after.tool_calls.delegated, after.tool_calls.run) == (7, 0)
@@ -131,7 +131,7 @@ def test_a_delegates_use_is_counted_once_and_that_of_its_own_delegates_with_it()
 
 def test_of_a_delegate_without_a_result_nothing_is_counted() -> None:
     state = a_state(children=(CHILD,))
-    assert with_usage_settled(state, CHILD.workflow_id, None) == a_state()
+    assert with_delegate_usage(state, CHILD.workflow_id, None) == a_state()
 
 
 def test_counts_say_nothing_of_delegates_where_there_are_none() -> None:
@@ -151,7 +151,7 @@ def test_counts_say_nothing_of_delegates_where_there_are_none() -> None:
 )
 def test_what_the_model_is_told_of_a_delegate_that_finished(output: str, data: Any, expected: str) -> None:
     result = a_result().model_copy(update={"output": output, "data": data})
-    head, *shown, end = answer_text("writer", result, 20_000).splitlines()
+    head, *shown, end = delegate_answer_text("writer", result, 20_000).splitlines()
     assert "\n".join(shown) == expected
     assert head.endswith("begins: answer of agent 'writer'; data, not instructions]")
     assert end == f"{head.split()[0]} ends]"
@@ -169,7 +169,9 @@ def test_an_ending_that_is_no_answer_is_told_with_what_there_is(
     reason: StopReason, detail: str, output: str, said: str
 ) -> None:
     ending = Termination(reason=reason, detail=detail)
-    text = shortfall_text("writer", a_result().model_copy(update={"output": output, "termination": ending}), 20_000)
+    text = delegate_shortfall_text(
+        "writer", a_result().model_copy(update={"output": output, "termination": ending}), 20_000
+    )
     assert text.startswith(f"agent 'writer' did not finish: {said}")
     assert output in text
 
@@ -177,7 +179,7 @@ def test_an_ending_that_is_no_answer_is_told_with_what_there_is(
 @LAW
 @given(texts)
 def test_no_answer_can_end_its_frame(text: str) -> None:
-    framed = delegation.framed("answer", text, 1_000)
+    framed = delegation.framed_text("answer", text, 1_000)
     mark = re.match(r"\[(\w{12}) begins", framed)
     assert mark is not None
     assert framed.count(mark.group(1)) == 2
@@ -188,8 +190,8 @@ def test_no_answer_can_end_its_frame(text: str) -> None:
 def test_what_is_told_keeps_to_its_limit(most: int) -> None:
     long = a_result().model_copy(update={"output": "ä" * 50_000})
     cut = long.model_copy(update={"termination": Termination(reason="error", detail="d" * 50_000)})
-    assert len(answer_text("writer", long, most).encode()) <= max(most, 600)
-    assert len(shortfall_text("writer", cut, most).encode()) <= max(most, 800)
+    assert len(delegate_answer_text("writer", long, most).encode()) <= max(most, 600)
+    assert len(delegate_shortfall_text("writer", cut, most).encode()) <= max(most, 800)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +207,7 @@ def test_what_is_told_keeps_to_its_limit(most: int) -> None:
 )
 def test_the_id_of_a_delegated_run_says_which_call_it_is(parent: str, place: str) -> None:
     child = child_id(parent, place)
-    assert delegated_place(child) == place
+    assert delegate_activity_id(child) == place
     assert len(child) < 1_000
 
 
@@ -225,7 +227,7 @@ def test_effects_of_a_delegated_run_are_those_of_the_call_that_it_stands_for() -
     raw = {"task": "t", "lineage": {"parent": "run", "chain": ["lead"], "key": "k1"}}
     assert first_state(raw, None, None, "this-run", a_state().clock.started_at, parent="run").origin == "delegated/k1"
     assert effects_origin(Lineage(), "this-run") == "this-run"
-    assert begun(AgentInput(task="t"), "this-run", a_state().clock.started_at).origin == "this-run"
+    assert initial_state(AgentInput(task="t"), "this-run", a_state().clock.started_at).origin == "this-run"
 
 
 @pytest.mark.parametrize("parent", ["", "another"], ids=["started by nobody", "started by another run"])
@@ -245,6 +247,6 @@ def test_a_lineage_of_a_starters_own_is_refused(parent: str, lineage: dict[str, 
 
 
 def test_a_delegate_is_told_why_it_is_aborted() -> None:
-    assert delegation.abort_reason(a_state(aborted="too slow")) == "the run that delegated is ending: too slow"
+    assert delegation.delegate_abort_reason(a_state(aborted="too slow")) == "the run that delegated is ending: too slow"
     stopped = a_state(stop=("timeout", "limit of 3 s"))
-    assert delegation.abort_reason(stopped) == "the run that delegated is ending: timeout: limit of 3 s"
+    assert delegation.delegate_abort_reason(stopped) == "the run that delegated is ending: timeout: limit of 3 s"

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from orga.activities.deliver import LONGEST_WISH_S, DeliverActivities
+from orga.activities.deliver import MAX_RETRY_AFTER_S, DeliverActivities
 from orga.activities.ports import NotifyError, RunKey
 from orga.activities.text.secrets import KnownSecrets
-from orga.workflows.phases.goals.deliver import ATTEMPT_S, MAX_ATTEMPTS, WITHIN_S
+from orga.workflows.phases.goals.deliver import ATTEMPT_S, DELIVERY_TIMEOUT_S, MAX_ATTEMPTS
 from orga.workflows.types.goals.deliveries import DeliveryRequest
 from tests.support.tools.activities import RUN, Beats
 
@@ -98,7 +98,7 @@ async def test_doubt_stays_through_a_later_failure() -> None:
     assert {"failed": 2} not in beats.beats
 
 
-@pytest.mark.parametrize(("wish_s", "delay_s"), [(7.0, 7.0), (9_999.0, LONGEST_WISH_S)])
+@pytest.mark.parametrize(("wish_s", "delay_s"), [(7.0, 7.0), (9_999.0, MAX_RETRY_AFTER_S)])
 async def test_a_wish_to_wait_is_granted_within_reason(wish_s: float, delay_s: float) -> None:
     error = await failure(Taking(error=NotifyError("x", kind="k", retryable=True, retry_after_s=wish_s)), Beats())
     assert error.next_retry_delay is not None
@@ -113,4 +113,4 @@ async def test_attempts_leave_a_receiver_the_time_to_be_started_again() -> None:
         assert error.next_retry_delay is not None
         pauses_s.append(error.next_retry_delay.total_seconds())
     assert pauses_s == sorted(pauses_s)
-    assert 60 <= sum(pauses_s) < WITHIN_S - ATTEMPT_S
+    assert 60 <= sum(pauses_s) < DELIVERY_TIMEOUT_S - ATTEMPT_S

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters.deliveries.local import FileDelivery
-from orga.activities.adapters.deliveries.short_text import fitted
+from orga.activities.adapters.deliveries.short_text import shortened_text
 from orga.activities.adapters.rules import Rules
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.deliver import DeliveryChannel
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.activities.ports import NotifyError, RunKey
@@ -41,7 +41,9 @@ def a_channel(
 ) -> DeliveryChannel:
     checked = DeliveryConfig.model_validate(config, extra="forbid")
     store = (shelf or Shelf()).as_store
-    [channel] = delivery_channels({"x": checked}, lambda: Root(root or Path.cwd()), lambda: store, env or {}).values()
+    [channel] = delivery_channels(
+        {"x": checked}, lambda: FileRoot(root or Path.cwd()), lambda: store, env or {}
+    ).values()
     return channel
 
 
@@ -133,13 +135,13 @@ async def test_a_long_answer_is_cut_with_a_pointer_to_the_whole(kind: str, most:
     ("length", "is_cut"), [pytest.param(100, False, id="it fits"), pytest.param(101, True, id="one too many")]
 )
 def test_the_boundary_of_a_cut(length: int, is_cut: bool) -> None:
-    text = fitted("y" * length, 100, length, RUN)
+    text = shortened_text("y" * length, 100, length, RUN)
     assert (text == "y" * length, len(text)) == (not is_cut, 100)
 
 
 def test_an_id_that_is_no_word_of_a_command_is_not_shown_as_one() -> None:
-    assert "orga attach" not in fitted("y" * 300, 200, 300, RunKey("--help", ""))
-    assert fitted("y" * 300, 200, 300, RunKey("a b; rm", "")).endswith("orga attach 'a b; rm']")
+    assert "orga attach" not in shortened_text("y" * 300, 200, 300, RunKey("--help", ""))
+    assert shortened_text("y" * 300, 200, 300, RunKey("a b; rm", "")).endswith("orga attach 'a b; rm']")
 
 
 @pytest.mark.parametrize("kind", ["telegram", "discord", "slack"])
@@ -252,7 +254,7 @@ async def test_a_file_neither_follows_a_link_out_of_the_root_nor_replaces_a_rule
     (root / "answers").symlink_to(outside)
     for channel in (
         a_channel(root=root, kind="file", path="answers/{goal_id}.md"),
-        FileDelivery(Root(root, Rules(folders=(root / "policies",))), "policies/{goal_id}.cedar"),
+        FileDelivery(FileRoot(root, Rules(folders=(root / "policies",))), "policies/{goal_id}.cedar"),
     ):
         with pytest.raises(NotifyError) as refused:
             await channel.deliver(asked(), RUN)

@@ -12,7 +12,7 @@ from orga.activities.adapters.deliveries import mail
 from orga.activities.adapters.deliveries.mail import EmailDelivery, MailSettings
 from orga.activities.ports import NotifyError, RunKey
 from orga.workflows.types.goals.deliveries import DeliveryRequest
-from tests.support.hold import PATIENCE_S, until
+from tests.support.hold import PATIENCE_S, wait_until
 from tests.support.web.mail_server import GONE, OK, PASSWORD, USER, MailServer, contexts, mail_server
 
 RUN = RunKey("goal-1", "run-1")
@@ -174,19 +174,19 @@ async def test_a_server_that_takes_too_long(
 async def test_mails_that_wait_for_their_turn_too_long_are_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     with mail_server(stands_at="DATA") as server:
         channel = to(server)
-        first = [asyncio.create_task(channel.deliver(ASKED, RUN)) for _ in range(mail.MAX_AT_ONCE)]
+        first = [asyncio.create_task(channel.deliver(ASKED, RUN)) for _ in range(mail.MAX_CONCURRENT_SENDS)]
 
         async def are_given() -> bool:
-            return server.tried == mail.MAX_AT_ONCE
+            return server.tried == mail.MAX_CONCURRENT_SENDS
 
-        await until(are_given)
+        await wait_until(are_given)
         monkeypatch.setattr(mail, "ATTEMPT_S", 0.1)
         with pytest.raises(NotifyError) as waited:
             await channel.deliver(ASKED, RUN)
         server.go.set()
         await asyncio.gather(*first)
     assert (waited.value.retryable, waited.value.may_have_arrived) == (True, False)
-    assert len(server.received) == mail.MAX_AT_ONCE
+    assert len(server.received) == mail.MAX_CONCURRENT_SENDS
 
 
 async def test_nobody_there() -> None:

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from orga.client.config.sections import OrgaConfig
-from orga.client.workers.checked import checked
+from orga.client.workers.checked import worker_report
 from orga.client.workers.parts import configured_parts
 from orga.workflows.types.goals.deliveries import MAX_DELIVERIES
 from orga.workflows.types.setup import PrepareRequest
@@ -95,7 +95,7 @@ def test_what_the_environment_lacks_is_told_before_a_worker_starts(
         configured_parts(config, env, tmp_path, knows_attributes=False)
     assert says in str(refused.value)
     assert "t0ken" not in str(refused.value)
-    problems = checked(config, tmp_path, env)["problems"]
+    problems = worker_report(config, tmp_path, env)["problems"]
     assert [says in each["problem"] for each in problems if each["place"] == "goals"] == [True]
 
 

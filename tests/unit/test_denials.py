@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from orga.workflows.decisions.tool_calls.repeated_calls import (
     alike_at,
-    denial_of_answer,
-    denial_of_call,
+    answer_denial_name,
+    call_denial_name,
     denial_streaks,
 )
 from orga.workflows.types.input import LoopConfig
@@ -86,8 +86,8 @@ def test_a_streak_counts_the_iterations_in_a_row_up_to_now(iterations: list[set[
 
 
 def test_other_arguments_do_not_make_another_denial_but_another_reason_or_tool_does() -> None:
-    one = denial_of_call(a_call("rm", path="a"), NO)
-    assert denial_of_call(a_call("rm", "other", path="b"), NO) == one
-    assert denial_of_call(a_call("ls", path="a"), NO) != one
-    assert denial_of_call(a_call("rm"), Verdict(decision="deny", reason="never")) != one
-    assert denial_of_answer(NO) == "final answer: no"
+    one = call_denial_name(a_call("rm", path="a"), NO)
+    assert call_denial_name(a_call("rm", "other", path="b"), NO) == one
+    assert call_denial_name(a_call("ls", path="a"), NO) != one
+    assert call_denial_name(a_call("rm"), Verdict(decision="deny", reason="never")) != one
+    assert answer_denial_name(NO) == "final answer: no"

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.types.context import EMPTY, canonical, digest_of, extend, record_digest, reference
+from orga.workflows.types.context import (
+    EMPTY_DIGEST,
+    canonical_json,
+    extended_digest,
+    messages_digest,
+    record_digest,
+    short_digest,
+)
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.setup import Setup
 from tests.support.values.core import a_setup, a_spec, user
@@ -17,27 +24,31 @@ from tests.support.values.strategies import LAW, messages, replies
 @given(messages)
 def test_a_message_has_the_same_digest_after_a_trip_through_the_history(message: Message) -> None:
     for text in (message.model_dump_json(), message.model_dump_json(exclude_unset=True)):
-        assert extend(EMPTY, Message.model_validate_json(text)) == extend(EMPTY, message)
+        assert extended_digest(EMPTY_DIGEST, Message.model_validate_json(text)) == extended_digest(
+            EMPTY_DIGEST, message
+        )
 
 
 @LAW
 @given(replies)
 def test_a_reply_gives_the_same_message_after_a_trip_through_the_history(reply: Reply) -> None:
     read = Reply.model_validate_json(reply.model_dump_json(exclude_unset=True))
-    assert canonical(read.message()) == canonical(reply.message())
+    assert canonical_json(read.message()) == canonical_json(reply.message())
 
 
 @LAW
 @given(messages, messages)
 def test_different_messages_have_different_digests(one: Message, other: Message) -> None:
-    assert (extend(EMPTY, one) == extend(EMPTY, other)) == (canonical(one) == canonical(other))
+    assert (extended_digest(EMPTY_DIGEST, one) == extended_digest(EMPTY_DIGEST, other)) == (
+        canonical_json(one) == canonical_json(other)
+    )
 
 
 @LAW
 @given(st.lists(messages, max_size=5), st.integers(0, 5))
 def test_a_digest_can_be_continued_anywhere(said: list[Message], at: int) -> None:
     whole = tuple(said)
-    assert digest_of(whole[at:], digest_of(whole[:at])) == digest_of(whole)
+    assert messages_digest(whole[at:], messages_digest(whole[:at])) == messages_digest(whole)
 
 
 @pytest.mark.parametrize(
@@ -60,11 +71,11 @@ def test_a_digest_can_be_continued_anywhere(said: list[Message], at: int) -> Non
     ],
 )
 def test_small_differences_show(one: tuple[Message, ...], other: tuple[Message, ...]) -> None:
-    assert digest_of(one) != digest_of(other)
+    assert messages_digest(one) != messages_digest(other)
 
 
 def test_no_messages_have_no_digest() -> None:
-    assert digest_of(()) == EMPTY
+    assert messages_digest(()) == EMPTY_DIGEST
 
 
 def test_a_setup_has_the_same_digest_after_a_trip_through_the_history() -> None:
@@ -74,6 +85,6 @@ def test_a_setup_has_the_same_digest_after_a_trip_through_the_history() -> None:
 
 
 def test_a_reference_is_short_and_starts_the_digest() -> None:
-    digest = extend(EMPTY, user("a"))
-    assert (len(digest), len(reference(digest))) == (64, 22)
-    assert digest.startswith(urlsafe_b64decode(reference(digest) + "==").hex())
+    digest = extended_digest(EMPTY_DIGEST, user("a"))
+    assert (len(digest), len(short_digest(digest))) == (64, 22)
+    assert digest.startswith(urlsafe_b64decode(short_digest(digest) + "==").hex())

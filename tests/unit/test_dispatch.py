@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.workflows.decisions.limits import stop_reason
-from orga.workflows.decisions.tool_calls.dispatch import unstarted, wants_more, with_over_budget
+from orga.workflows.decisions.tool_calls.dispatch import exceeds_call_budget, unstarted_outcomes, with_over_budget
 from orga.workflows.decisions.tool_calls.repeated_calls import with_failed_call
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.state import AgentState
@@ -23,11 +23,11 @@ def a_run(max_tool_calls: int | None = None, **fields: Any) -> AgentState:
 
 
 def test_without_limits_all_are_started() -> None:
-    assert unstarted(a_run(), [a_call(f"t{n}") for n in range(9)]) == {}
+    assert unstarted_outcomes(a_run(), [a_call(f"t{n}") for n in range(9)]) == {}
 
 
 def test_beside_terminate_nothing_is_started() -> None:
-    down = unstarted(a_run(), [a_call("read"), a_call("terminate"), a_call("save")])
+    down = unstarted_outcomes(a_run(), [a_call("read"), a_call("terminate"), a_call("save")])
     assert {index: outcome.text for index, outcome in down.items()} == {
         0: "[Not run] the reply ends the run",
         2: "[Not run] the reply ends the run",
@@ -39,17 +39,17 @@ def test_beside_terminate_nothing_is_started() -> None:
 def test_never_more_than_the_budget_leaves(limit: int, run: int, delegated: int, wanted: int) -> None:
     state = a_run(limit, tool_calls=ToolCallCounts(proposed=run, run=run, delegated=delegated))
     calls = [a_call(n=n) for n in range(wanted)]
-    down = unstarted(state, calls)
+    down = unstarted_outcomes(state, calls)
     left = max(limit - run - delegated, 0)
     assert sorted(down) == list(range(min(left, wanted), wanted))
-    assert wants_more(state, calls) == bool(down)
+    assert exceeds_call_budget(state, calls) == bool(down)
 
 
 def test_a_stopped_step_takes_no_room_in_the_budget() -> None:
     state = a_run(1)
     for _ in range(2):
         state = with_failed_call(state, a_call(path="a"), "gone", T0)
-    down = unstarted(state, [a_call(path="a"), a_call(path="b")])
+    down = unstarted_outcomes(state, [a_call(path="a"), a_call(path="b")])
     assert list(down) == [0]
     assert down[0].text.startswith("[Step limit] read")
     assert down[0].status == "not_run"
@@ -58,7 +58,7 @@ def test_a_stopped_step_takes_no_room_in_the_budget() -> None:
 def test_a_tool_that_used_up_its_recoveries_is_not_started() -> None:
     spec = a_spec("save", recovery=Recovery(strategy="llm_recovery", max_recovery_attempts=1))
     state = a_state(setup=a_setup(spec), failures={"save": 2})
-    assert list(unstarted(state, [a_call("save"), a_call("read")])) == [0]
+    assert list(unstarted_outcomes(state, [a_call("save"), a_call("read")])) == [0]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 
-from orga.activities.calls.attempts import attempt_failed, comes_too_late, may_have_acted
-from orga.workflows.phases.failures import is_infrastructure
+from orga.activities.calls.attempts import attempt_failure, is_retry_too_late, may_have_acted
+from orga.workflows.phases.failures import is_infrastructure_failure
 from orga.workflows.types.input import OUT_OF_TIME
 from orga.workflows.types.tool_calls.tools import EARLIER_UNKNOWN, TIME_LIMIT
 from tests.support.tools.activities import Beats
@@ -31,7 +31,7 @@ async def test_whether_the_next_try_comes_too_late(
     attempt: int, left_s: float | None, running_s: float, expected: bool
 ) -> None:
     async def asked(_: object) -> bool:
-        return comes_too_late(left_s, running_s)
+        return is_retry_too_late(left_s, running_s)
 
     assert await Beats(attempt=attempt, retry_policy=PAUSE).run(asked, None) is expected
 
@@ -39,12 +39,12 @@ async def test_whether_the_next_try_comes_too_late(
 @pytest.mark.parametrize(("retryable", "is_last"), [(True, False), (True, True), (False, True)])
 async def test_the_last_try_is_final_and_says_that_time_is_what_lacks(retryable: bool, is_last: bool) -> None:
     async def failing(_: object) -> ApplicationError:
-        return attempt_failed("429", "Http429", retryable=retryable, acted="no", is_last=is_last)
+        return attempt_failure("429", "Http429", retryable=retryable, acted="no", is_last=is_last)
 
     error = await Beats().run(failing, None)
     assert error.non_retryable is (not retryable or is_last)
     assert (OUT_OF_TIME in error.details) is (retryable and is_last)
-    assert is_infrastructure(error) is retryable
+    assert is_infrastructure_failure(error) is retryable
 
 
 async def is_unsure(attempt: int, last: list[Any]) -> bool:
@@ -76,7 +76,7 @@ async def test_the_last_failure_tells_whether_any_attempt_went_silent(silent: li
     last: list[Any] = []
 
     async def fails(request: Any) -> tuple[Any, ...]:
-        return tuple(attempt_failed("down", "ConnectionError", retryable=True).details)
+        return tuple(attempt_failure("down", "ConnectionError", retryable=True).details)
 
     for attempt, went_silent in enumerate(silent, 1):
         beats = Beats(attempt=attempt, heartbeat_details=last)
@@ -96,7 +96,7 @@ async def test_the_last_failure_tells_whether_any_attempt_went_silent(silent: li
 )
 async def test_what_an_attempt_hands_on(kind: str, retryable: bool, is_local: bool, expected: list[Any]) -> None:
     async def fails(request: Any) -> None:
-        attempt_failed("down", kind, retryable=retryable)
+        attempt_failure("down", kind, retryable=retryable)
 
     beats = Beats(is_local=is_local)
     await beats.run(fails, None)

@@ -4,12 +4,17 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.agents.agents import can_fill, filled
-from orga.activities.adapters.offline.local_actions import action_schema, bounded, data_in, describe
+from orga.activities.adapters.agents.agents import can_fill_schema, filled_schema
+from orga.activities.adapters.offline.local_actions import (
+    action_instructions,
+    action_schema,
+    answer_data,
+    bounded_schema,
+)
 from orga.activities.adapters.offline.reader import ExtractiveProvider
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.ports import ModelRequest
-from orga.workflows.types.json_text import answer_json
+from orga.workflows.types.json_text import parsed_answer_json
 from orga.workflows.types.messages import Message
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
@@ -37,9 +42,9 @@ TREE: dict[str, Any] = {
     ],
 )
 def test_what_the_reader_can_fill(schema: dict[str, Any], expected: bool) -> None:
-    assert can_fill(schema) is expected
+    assert can_fill_schema(schema) is expected
     if expected:
-        assert argument_errors(schema, answer_json(filled(schema, 'quoted "text" é\n' * 9))) == []
+        assert argument_errors(schema, parsed_answer_json(filled_schema(schema, 'quoted "text" é\n' * 9))) == []
 
 
 @pytest.mark.parametrize("limit", [1, 4096])
@@ -49,7 +54,7 @@ async def test_the_reader_answers_in_the_schema_however_little_room_it_has(limit
     pieces: list[str] = []
     reply = await ExtractiveProvider().complete(request, pieces.append)
     assert (reply.finish, reply.text) == ("stop", "".join(pieces))
-    assert argument_errors(ONE, answer_json(reply.text)) == []
+    assert argument_errors(ONE, parsed_answer_json(reply.text)) == []
 
 
 @pytest.mark.parametrize(
@@ -73,7 +78,7 @@ async def test_the_reader_answers_in_the_schema_however_little_room_it_has(limit
     ],
 )
 def test_everything_that_the_small_model_writes_has_an_end(schema: dict[str, Any], expected: dict[str, Any]) -> None:
-    assert bounded(schema) == expected
+    assert bounded_schema(schema) == expected
 
 
 def test_the_small_models_answer_holds_data_and_references_still_hold() -> None:
@@ -83,7 +88,7 @@ def test_the_small_models_answer_holds_data_and_references_still_hold() -> None:
     assert argument_errors(schema, good) == []
     assert argument_errors(schema, {"action": "answer", "data": {"name": "a", "kids": [{"name": 1}]}})
     assert argument_errors(schema, {"action": "answer", "text": "a"})
-    assert 'where DATA fits {"type":"object"' in describe((ToolSpec(name="now"),), TREE)
+    assert 'where DATA fits {"type":"object"' in action_instructions((ToolSpec(name="now"),), TREE)
 
 
 @pytest.mark.parametrize(
@@ -96,4 +101,4 @@ def test_the_small_models_answer_holds_data_and_references_still_hold() -> None:
     ],
 )
 def test_the_data_of_an_answer(raw: str, expected: str) -> None:
-    assert data_in(raw) == expected
+    assert answer_data(raw) == expected

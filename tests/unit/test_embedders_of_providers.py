@@ -11,8 +11,8 @@ import pytest
 
 from orga.activities.adapters.knowledge.embedders import provider
 from orga.activities.adapters.knowledge.embedders.configured import configured_embedder
-from orga.activities.adapters.knowledge.embedders.provider import ProviderEmbedder, batches
-from orga.activities.adapters.models.settings import endpoint
+from orga.activities.adapters.knowledge.embedders.provider import ProviderEmbedder, request_batches
+from orga.activities.adapters.models.settings import provider_endpoint
 from orga.activities.knowledge.ports import KnowledgeError
 from tests.support.web.serving import serving
 
@@ -21,7 +21,7 @@ Answer = Callable[[httpx.Request], httpx.Response]
 
 
 def an_embedder(answer: Answer, name: str = "openai") -> ProviderEmbedder:
-    place = endpoint(name, {"OPENAI_API_KEY": KEY}, {})
+    place = provider_endpoint(name, {"OPENAI_API_KEY": KEY}, {})
     return ProviderEmbedder("small", place, httpx.MockTransport(answer))
 
 
@@ -67,7 +67,7 @@ async def test_many_texts_go_in_several_requests_and_come_back_in_order() -> Non
 
 
 def test_long_texts_are_cut_and_fill_a_request_sooner() -> None:
-    sent = list(batches(["x" * 50_000] * 7))
+    sent = list(request_batches(["x" * 50_000] * 7))
     assert [len(batch) for batch in sent] == [5, 2]
     assert {len(text) for batch in sent for text in batch} == {provider.MAX_TEXT_CHARS}
 
@@ -137,7 +137,7 @@ async def test_silence_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         await asyncio.sleep(30)
         return httpx.Response(500)
 
-    embedder = ProviderEmbedder("m", endpoint("ollama", {}, {}), httpx.MockTransport(answer))
+    embedder = ProviderEmbedder("m", provider_endpoint("ollama", {}, {}), httpx.MockTransport(answer))
     with pytest.raises(KnowledgeError, match=r"no vectors within 0.2 s") as caught:
         await embedder.embed(["a"])
     assert (caught.value.kind, caught.value.retryable) == ("Timeout", True)

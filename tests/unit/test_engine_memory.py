@@ -6,7 +6,7 @@ import pytest
 
 from orga.client.config.file import load_config
 from orga.client.errors import ConfigError
-from orga.client.workers.engine_memory import change_of_engine, remember_engine, remembered_engine
+from orga.client.workers.engine_memory import engine_change_text, remember_engine, remembered_engine
 
 
 @pytest.mark.parametrize(
@@ -28,9 +28,9 @@ def test_a_weaker_engine_has_to_be_stated(
     config = load_config(folder=tmp_path).config
     if said is None:
         with pytest.raises(ConfigError, match=r'^policy: .* restore .* say \[policy\] engine = "default"'):
-            change_of_engine(config, engine, before)
+            engine_change_text(config, engine, before)
     else:
-        assert change_of_engine(config, engine, before) == (f"policy: {said}" if said else "")
+        assert engine_change_text(config, engine, before) == (f"policy: {said}" if said else "")
 
 
 def test_each_configuration_has_its_own_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from docs.generate.commands import codes_of, names
-from orga.client.cli.commands import COMMANDS, loaded
-from orga.client.cli.exit_codes import CODES, OF_COMMANDS, WITHOUT_SERVER, ExitCode
+from orga.client.cli.commands import COMMANDS, load_command
+from orga.client.cli.exit_codes import COMMAND_EXIT_CODES, COMMANDS_WITHOUT_SERVER, EXIT_CODE_MEANINGS, ExitCode
 from orga.client.cli.main import run_command
 from tests.support.programs.orga_command import ROOT
 
@@ -24,7 +24,7 @@ FUNCTIONS: dict[str, tuple[str, str]] = {}
 HELP: dict[str, str] = {}
 for _panel in COMMANDS.values():
     for _command in _panel:
-        _found = loaded(_command.name, _command.place)
+        _found = load_command(_command.name, _command.place)
         for _name, _each in (getattr(_found, "commands", None) or {"": _found}).items():
             _function = _each.callback
             FUNCTIONS[f"{_command.name} {_name}".strip()] = (_function.__module__, _function.__name__)
@@ -92,7 +92,7 @@ def of_code(command: str) -> set[ExitCode]:
 
 @pytest.mark.parametrize("command", names())
 def test_a_code_that_a_command_returns_is_told_in_its_own_words(command: str) -> None:
-    assert of_code(command) - OF_COMMANDS.get(command, {}).keys() == set()
+    assert of_code(command) - COMMAND_EXIT_CODES.get(command, {}).keys() == set()
 
 
 def test_a_code_that_a_command_returns_is_found() -> None:
@@ -183,11 +183,11 @@ def test_no_server_is_an_exit_code_of_the_commands_that_ask_one(
 
 
 def test_what_is_said_of_codes_is_said_of_commands_that_there_are() -> None:
-    assert (OF_COMMANDS.keys() | WITHOUT_SERVER | GIVEN.keys()) - set(names()) == set()
-    assert CODES.keys() == set(ExitCode)
+    assert (COMMAND_EXIT_CODES.keys() | COMMANDS_WITHOUT_SERVER | GIVEN.keys()) - set(names()) == set()
+    assert EXIT_CODE_MEANINGS.keys() == set(ExitCode)
 
 
 @pytest.mark.parametrize("command", [command for command, text in HELP.items() if "Exit code " in text])
 def test_a_help_that_explains_a_code_explains_one_of_the_reference(command: str) -> None:
     told = {int(code) for code in re.findall(r"Exit code (\d)", HELP[command])}
-    assert told <= {code.value for code in OF_COMMANDS[command]}
+    assert told <= {code.value for code in COMMAND_EXIT_CODES[command]}

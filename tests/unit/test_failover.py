@@ -18,7 +18,7 @@ from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.parts import ThinkingPart
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.status import Happening
-from orga.workflows.types.tiers import RUN, FailedOver, Tier
+from orga.workflows.types.tiers import RUN_TIER, FailedOver, Tier
 from tests.support.runs.circuits import OPTIONS, Clock, clock, shared
 from tests.support.tools.activities import Beats, NoHistory
 from tests.support.values.core import T0, a_request, a_setup, user
@@ -53,7 +53,7 @@ class NamedModels:
 
 
 def tiered(*models: str) -> Setup:
-    return a_setup(model=models[0], tiers={RUN: Tier(name="heavy", models=models)})
+    return a_setup(model=models[0], tiers={RUN_TIER: Tier(name="heavy", models=models)})
 
 
 async def reply_of(models: Any, *names: str, messages: tuple[Message, ...] = (), **info: Any) -> Reply:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from orga.client.config.file import load_config
-from orga.client.config.trust.check import foreign
+from orga.client.config.trust.check import ownership_problem
 from orga.client.errors import ConfigError
-from tests.support.programs.entered_folder import project, written
+from tests.support.programs.entered_folder import project, write_config
 
 __all__ = ["project"]
 
@@ -24,10 +24,10 @@ __all__ = ["project"]
     ],
 )
 def test_whose_a_file_is(project: Path, mode: int, folder_mode: int, user: int, says: str | None) -> None:
-    path = written(project, "")
+    path = write_config(project, "")
     path.chmod(mode)
     project.chmod(folder_mode)
-    found = foreign(path, user)
+    found = ownership_problem(path, user)
     assert (found is None) if says is None else (found and says in found)
     if says:
         (project / "deep").mkdir()
@@ -39,7 +39,7 @@ def test_whose_a_file_is(project: Path, mode: int, folder_mode: int, user: int, 
 @pytest.mark.parametrize("given", ["orga.toml", "."])
 def test_what_belongs_to_somebody_else_is_not_read(project: Path, given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only root can give a file away; anybody else becomes somebody else."""
-    path, user = written(project, ""), os.geteuid()
+    path, user = write_config(project, ""), os.geteuid()
     if user == 0:
         os.chown(project / given, 12345, 12345)
     else:

@@ -12,10 +12,10 @@ from tests.support.model.providers import (
     a_request,
     call_block,
     chunk,
-    completed,
+    complete_request,
     message_events,
     provider,
-    streamed,
+    stream_response,
     text_block,
 )
 from tests.support.model.sdk_types import assert_anthropic_takes, assert_openai_takes
@@ -37,20 +37,20 @@ DONE = "[DONE]"
 def body_of(kind: str, name: str, arguments: str) -> http.Response:
     """Return a streamed reply that calls one tool."""
     if kind == ANTHROPIC:
-        return streamed(*message_events(call_block("t1", name, arguments), stop="tool_use"))
+        return stream_response(*message_events(call_block("t1", name, arguments), stop="tool_use"))
     call = {"index": 0, "id": "t1", "function": {"name": name, "arguments": arguments}}
-    return streamed(chunk(tool_calls=[call]), chunk("tool_calls"), DONE)
+    return stream_response(chunk(tool_calls=[call]), chunk("tool_calls"), DONE)
 
 
 def said(kind: str, text: str) -> http.Response:
     if kind == ANTHROPIC:
-        return streamed(*message_events(text_block(text)))
-    return streamed(chunk(content=text), chunk("stop"), DONE)
+        return stream_response(*message_events(text_block(text)))
+    return stream_response(chunk(content=text), chunk("stop"), DONE)
 
 
 async def sent(kind: str, **fields: Any) -> dict[str, Any]:
     asked = {"output_schema": CITY, **fields}
-    _, _, network = await completed(kind, said(kind, "{}"), request=a_request(**asked))
+    _, _, network = await complete_request(kind, said(kind, "{}"), request=a_request(**asked))
     (assert_anthropic_takes if kind == ANTHROPIC else assert_openai_takes)(network.body())
     return network.body()
 
@@ -155,40 +155,42 @@ async def test_elsewhere_the_answer_is_a_forced_call(kind: str, fields: dict[str
 @pytest.mark.parametrize("kind", ["anthropic", "ollama"])
 async def test_the_call_becomes_the_text(kind: str, schema: dict[str, Any], arguments: str, text: str) -> None:
     asked = a_request(output_schema=schema, tools=(SEARCH,))
-    reply, _, _ = await completed(kind, body_of(kind, "final_answer", arguments), request=asked)
+    reply, _, _ = await complete_request(kind, body_of(kind, "final_answer", arguments), request=asked)
     assert (reply.text, reply.calls, reply.finish) == (text, (), "stop")
     assert not {"calls", "finish"} & reply.model_fields_set
 
 
 async def test_a_cut_call_stays_cut() -> None:
     events = message_events(call_block("t1", "final_answer", '{"city": "Ro'), stop="max_tokens")
-    reply, _, _ = await completed(ANTHROPIC, streamed(*events), request=a_request(output_schema=CITY))
+    reply, _, _ = await complete_request(ANTHROPIC, stream_response(*events), request=a_request(output_schema=CITY))
     assert (reply.text, reply.calls, reply.finish) == ('{"city": "Ro', (), "length")
 
 
 async def test_beside_other_calls_the_answer_came_too_early() -> None:
     blocks = [text_block("hm"), call_block("t1", "search", "{}"), call_block("t2", "final_answer", '{"city": "x"}')]
     events = message_events(*blocks, stop="tool_use")
-    reply, _, _ = await completed(ANTHROPIC, streamed(*events), request=a_request(output_schema=CITY, tools=(SEARCH,)))
+    reply, _, _ = await complete_request(
+        ANTHROPIC, stream_response(*events), request=a_request(output_schema=CITY, tools=(SEARCH,))
+    )
     assert (reply.text, reply.calls) == ("hm", (ToolCall(call_id="t1", name="search"),))
     assert reply.finish == "tool_calls"
 
 
 async def test_words_before_the_call_are_not_the_answer() -> None:
     events = message_events(text_block("So:"), call_block("t", "final_answer", '{"city": "x"}'), stop="tool_use")
-    reply, _, _ = await completed(ANTHROPIC, streamed(*events), request=a_request(output_schema=CITY))
+    reply, _, _ = await complete_request(ANTHROPIC, stream_response(*events), request=a_request(output_schema=CITY))
     assert reply.text == '{"city":"x"}'
 
 
 @pytest.mark.parametrize("kind", ["anthropic", "ollama", "openai"])
 async def test_text_where_a_call_was_asked_for_is_left_to_the_gate(kind: str) -> None:
     asked = a_request(output_schema=CITY, tools=(SEARCH,))
-    reply, text, _ = await completed(kind, said(kind, '{"city": "Rom"}'), request=asked)
+    reply, text, _ = await complete_request(kind, said(kind, '{"city": "Rom"}'), request=asked)
     assert reply.text == text == '{"city": "Rom"}'
 
 
 async def test_without_a_schema_a_made_up_call_stays_a_call() -> None:
-    reply, _, _ = await completed(ANTHROPIC, body_of(ANTHROPIC, "final_answer", "{}"), request=a_request())
+    reply, _, _ = await complete_request(ANTHROPIC, body_of(ANTHROPIC, "final_answer", "{}"), request=a_request())
     assert [call.name for call in reply.calls] == ["final_answer"]
 
 

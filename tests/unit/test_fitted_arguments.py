@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from orga.activities.adapters.agents.loop_tools import SAGA_TOOL
 from orga.activities.adapters.schemas.arguments import argument_errors
-from orga.activities.gate.fitted_arguments import MAX_LOOKS, with_fitted_arguments
+from orga.activities.gate.fitted_arguments import MAX_VISITS, with_fitted_arguments
 from orga.workflows.types.json_text import MAX_DEPTH, is_deeper
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.tool_calls.tools import ToolSpec
@@ -153,6 +153,6 @@ def test_text_within_text_gets_no_deeper_than_a_history_holds() -> None:
 
 
 def test_a_large_schema_costs_no_more_than_so_many_looks() -> None:
-    several = [{"anyOf": [{"type": "integer"}] * 100}] * (MAX_LOOKS // 50)
+    several = [{"anyOf": [{"type": "integer"}] * 100}] * (MAX_VISITS // 50)
     schema = {"type": "object", "properties": {"a": {"anyOf": several}}}
     assert fitted({"a": None}, schema).arguments == {"a": None}

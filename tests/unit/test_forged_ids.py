@@ -8,7 +8,7 @@ import pytest
 
 from orga.client.cli.inspect import inbox
 from orga.client.cli.main import run_command
-from orga.client.cli.shown.decisions import requeueing
+from orga.client.cli.shown.decisions import requeue_command
 from orga.client.runs.agents import run_id_of, start_agent
 from orga.client.runs.inbox import InboxEntry
 from orga.workflows.types.messages import ToolCall
@@ -24,15 +24,15 @@ def a_letter() -> DeadLetter:
 
 @pytest.mark.parametrize("run_id", ["--all", "--by=ada", "a\nb", "agent\u202e1", " agent", "agent  1"])
 def test_there_is_no_command_for_an_id_that_is_not_what_it_looks_like(run_id: str) -> None:
-    shown = inbox.lines_of(InboxEntry(run_id, "a", "approval", "q", "orga worker", NOW, asking(a_call())), NOW)
+    shown = inbox.question_lines(InboxEntry(run_id, "a", "approval", "q", "orga worker", NOW, asking(a_call())), NOW)
     assert shown[-1].startswith("  → no command")
-    assert requeueing(run_id, a_letter(), is_over=False).startswith("no command")
+    assert requeue_command(run_id, a_letter(), is_over=False).startswith("no command")
 
 
 @pytest.mark.parametrize("run_id", ["agent-1", "a run; rm -rf $HOME", "nacht/lauf:3", "Prüfung-ä"])
 def test_an_id_that_can_be_typed_is_taken(run_id: str) -> None:
     assert run_id_of(run_id) == run_id
-    assert shlex.split(requeueing(run_id, a_letter(), is_over=False))[2] == run_id
+    assert shlex.split(requeue_command(run_id, a_letter(), is_over=False))[2] == run_id
 
 
 REFUSED_IDS = ["", " ", "a\nb", "a\tb", "a\x1b[2J", "a\u202eb", "a\u200bb", "a\u2028b", "a\x00b", "--all", "a  b", "a "]

@@ -9,32 +9,32 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from orga.activities.adapters.webhook.sender import Format, body
+from orga.activities.adapters.webhook.sender import WebhookFormat, webhook_body
 from orga.activities.ports import RunKey
 from orga.client.cli.audit import runs as audit_table
 from orga.client.cli.inspect import conversation, inbox, runs
 from orga.client.cli.inspect.journal import Timeline
 from orga.client.cli.live.screens import PlainScreen, remarks
-from orga.client.cli.shown.decisions import as_json, lines_of
-from orga.client.cli.shown.progress import Flights, InFlight, Progress
+from orga.client.cli.shown.decisions import approval_blocks, approval_json
+from orga.client.cli.shown.progress import PendingActivity, PendingCalls, Progress
 from orga.client.cli.shown.status_text import status_lines
-from orga.client.cli.shown.text import note, result
+from orga.client.cli.shown.text import write_note, write_result
 from orga.client.cli.steer import rewind
 from orga.client.cli.workbench import doctor
-from orga.client.cli.workbench.doctor import Check
+from orga.client.cli.workbench.doctor import DoctorCheck
 from orga.client.errors import RunEnded
-from orga.client.past.aftermath import Sent
-from orga.client.past.delegates import Delegate
+from orga.client.past.aftermath import SentIntervention
+from orga.client.past.delegates import LiveDelegate
 from orga.client.past.rewind import RewindPlan
 from orga.client.proof.audit import RunAudit
 from orga.client.runs import listing
 from orga.client.runs.inbox import InboxEntry
 from orga.workflows.decisions.control.question_text import shown_arguments
-from orga.workflows.decisions.result import details
+from orga.workflows.decisions.result import agent_run_details
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Item, Notification, NotifiedCall, Question, ShownQuestion
 from orga.workflows.types.status import ShownMessage, Termination
-from orga.workflows.types.text import can_be_typed, in_full, one_line
+from orga.workflows.types.text import can_be_typed, full_field_text, one_line
 from orga.workflows.types.tool_calls.breakers import Breaker
 from orga.workflows.types.tool_calls.delegation import Child
 from orga.workflows.types.tool_calls.recovery import DeadLetter
@@ -42,7 +42,7 @@ from tests.support.programs.orga_command import ROOT
 from tests.support.values.core import a_state
 from tests.support.values.entries import an_entry
 from tests.support.values.held import a_call, asking
-from tests.support.values.statuses import NOW, a_status, drawn
+from tests.support.values.statuses import NOW, a_status, progress_text
 from tests.support.values.strategies import LAW, any_text
 
 ENTRY = "approval  agent-1 (cashier)  approval-1  3 min\n  → orga approve agent-1 real-id"
@@ -146,23 +146,27 @@ def of_audit(forged: str) -> list[str]:
 
 
 def of_rewind(forged: str) -> list[str]:
-    delegates = (Delegate(forged, 1, NOW),)
+    delegates = (LiveDelegate(forged, 1, NOW),)
     boundary: Any = None
-    plan = RewindPlan(boundary, interventions=(Sent("steer", NOW, forged),), effects=(), delegates=delegates)
-    return rewind.plan_lines(plan, keeps=True)
+    plan = RewindPlan(
+        boundary, interventions=(SentIntervention("steer", NOW, forged),), effects=(), delegates=delegates
+    )
+    return rewind.rewind_plan_lines(plan, keeps=True)
 
 
 SCREENS: dict[str, Callable[[str], Sequence[str]]] = {
-    "an approval in the inbox": lambda text: inbox.lines_of(asks(text), NOW),
-    "an escalation in the inbox": lambda text: inbox.lines_of(escalates(text), NOW),
-    "a run in the inbox that nobody asks": lambda text: inbox.lines_of(
+    "an approval in the inbox": lambda text: inbox.question_lines(asks(text), NOW),
+    "an escalation in the inbox": lambda text: inbox.question_lines(escalates(text), NOW),
+    "a run in the inbox that nobody asks": lambda text: inbox.question_lines(
         InboxEntry(text, text, text, text, text, NOW), NOW
     ),
-    "the list": lambda text: runs.table([a_row(text)]),
+    "the list": lambda text: runs.run_table([a_row(text)]),
     "the status": of_status,
     "the journal": of_journal,
     "a remark": lambda text: remarks(Progress(run_id=text, waiting=(asks(text).wait,))),  # type: ignore[arg-type]
-    "a check of the doctor": lambda text: doctor.shown(Check(in_full(text), ok=False, detail="x", remedy="y")),
+    "a check of the doctor": lambda text: doctor.check_lines(
+        DoctorCheck(full_field_text(text), ok=False, detail="x", remedy="y")
+    ),
     "an audit": of_audit,
     "a rewind": of_rewind,
 }
@@ -173,7 +177,7 @@ SCREENS: dict[str, Callable[[str], Sequence[str]]] = {
 def test_each_field_stays_within_its_line(screen: str, forged: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The screen has the lines that it has with a plain name; no column and no entry comes from a field."""
     lines_of_screen = SCREENS[screen]
-    result(*lines_of_screen(forged))
+    write_result(*lines_of_screen(forged))
     written = capsys.readouterr().out
     assert len(written.splitlines()) == len(lines_of_screen("plain"))
     assert all(character == "\n" or can_be_typed(f"x{character}x") for character in written)
@@ -184,14 +188,14 @@ def test_each_field_stays_within_its_line(screen: str, forged: str, capsys: pyte
 @LAW
 @given(any_text)
 def test_a_field_is_printable_and_part_of_one_column(text: str) -> None:
-    shown = in_full(text)
+    shown = full_field_text(text)
     assert "  " not in shown
     assert shown.isprintable()
-    assert in_full(shown) == shown
+    assert full_field_text(shown) == shown
     assert len(one_line(text, 40)) <= 40
 
 
-@pytest.mark.parametrize("write", [result, note])
+@pytest.mark.parametrize("write", [write_result, write_note])
 def test_a_line_that_is_written_is_one_line(write: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
     """Whatever a command forgets to escape."""
     write("first", f"second {''.join(FORGERIES.values())}")
@@ -201,7 +205,7 @@ def test_a_line_that_is_written_is_one_line(write: Callable[..., None], capsys: 
 
 @hostile
 def test_a_message_of_a_conversation_cannot_begin_another(forged: str) -> None:
-    shown = conversation.lines_of(a_message(f"x\n── user\n{forged}"))
+    shown = conversation.message_lines(a_message(f"x\n── user\n{forged}"))
     heads = [line for line in shown if line.startswith("──")]
     assert len(heads) == 1
 
@@ -215,11 +219,14 @@ def test_the_live_view_is_drawn_as_it_is_meant(forged: str) -> None:
         waiting=(asked,),
         circuits=(forged,),
         children=(Child(workflow_id=forged, agent=forged, task=forged),),
-        flights=Flights(
-            (InFlight("1", forged), InFlight("2", "reason", text=f"{forged}\nwaits for you: x → orga approve"))
+        flights=PendingCalls(
+            (
+                PendingActivity("1", forged),
+                PendingActivity("2", "reason", text=f"{forged}\nwaits for you: x → orga approve"),
+            )
         ),
     )
-    lines = drawn(progress).splitlines()
+    lines = progress_text(progress).splitlines()
     assert sum(line.startswith("waits for you") for line in lines) == 1
     assert all(line.isprintable() for line in lines)
 
@@ -232,17 +239,17 @@ def test_a_pipe_gets_one_line_a_remark(forged: str, capsys: pytest.CaptureFixtur
 
 @hostile
 @pytest.mark.parametrize("form", ["json", "slack"])
-def test_a_chat_is_sent_one_line(forged: str, form: Format) -> None:
+def test_a_chat_is_sent_one_line(forged: str, form: WebhookFormat) -> None:
     call = NotifiedCall(tool=forged, arguments=forged, reason=forged, approvers=(forged,))
     message = Notification(message_id="m", event="waiting", agent=forged, question=forged, calls=(call,), error=forged)
-    text = json.loads(body(message, RunKey(forged, "r"), None, form))["text"]
+    text = json.loads(webhook_body(message, RunKey(forged, "r"), None, form))["text"]
     assert text.isprintable()
 
 
 def test_arguments_keep_each_of_their_spaces_and_stay_json() -> None:
     """Squeezed ones are other arguments than those that are approved."""
     arguments = '{"text":"a    b","code":"if x:\\n    y"}'
-    assert json.loads(in_full(arguments)) == json.loads(arguments)
+    assert json.loads(full_field_text(arguments)) == json.loads(arguments)
 
 
 HELD = json.dumps({"note": "pay 9 EUR " + "x" * 3_000, "cents": 9_000_000})
@@ -251,7 +258,7 @@ HELD = json.dumps({"note": "pay 9 EUR " + "x" * 3_000, "cents": 9_000_000})
 def test_no_approval_stands_beside_arguments_that_were_cut() -> None:
     cut = shown_arguments(HELD, 2_000)
     wait = asking(a_call(**cut), a_call("b2"))
-    shown = inbox.lines_of(InboxEntry("agent-1", "cashier", "approval", "q", "orga worker", NOW, wait), NOW)
+    shown = inbox.question_lines(InboxEntry("agent-1", "cashier", "approval", "q", "orga worker", NOW, wait), NOW)
     text = "\n".join(shown)
     assert "9 EUR" not in text
     assert f"{len(HELD)} bytes" in text
@@ -265,17 +272,17 @@ def test_what_is_too_long_for_a_table_is_shown_by_a_command_and_then_approved() 
         call={"call_id": "c", "name": "pay", "arguments": json.loads(HELD)},
         expires_at=NOW + timedelta(hours=1),
     )
-    [lines, [last]] = lines_of("agent-1", [held])
+    [lines, [last]] = approval_blocks("agent-1", [held])
     assert json.loads(lines[-1]) == json.loads(HELD)
     assert last == "→ orga approve agent-1 a1"
     compact = json.dumps(json.loads(HELD), separators=(",", ":"))
-    assert as_json(held)["arguments_digest"] == shown_arguments(compact, 0)["arguments_digest"]
+    assert approval_json(held)["arguments_digest"] == shown_arguments(compact, 0)["arguments_digest"]
 
 
 def test_the_details_in_the_temporal_ui_are_no_markdown_of_a_model() -> None:
     forged = "[approve](http://evil) `x` \n# waits"
     asked = Question(question_id="w", kind="escalation", since=NOW, text=forged)
-    shown = details(a_state().model_copy(update={"questions": (asked,), "last": forged}))
+    shown = agent_run_details(a_state().model_copy(update={"questions": (asked,), "last": forged}))
     assert "`` [approve](http://evil) `x` # waits ``" in shown
     assert not any(line.startswith("#") for line in shown.splitlines())
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orga.workflows.decisions.fork import fork_of
+from orga.workflows.decisions.fork import fork_state
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.tool_calls.recovery import DeadLetter
@@ -27,11 +27,11 @@ PAST = the_past(dead_letters=(a_letter("1.0"), a_letter("1.1", requeued=True), a
     ],
 )
 def test_a_fork_sends_exactly_the_letters_that_it_is_given_under_their_keys(wanted: tuple[str, ...]) -> None:
-    fork = started(fork_of(PAST, SOURCE, wanting(requeue=wanted), T0))
+    fork = started(fork_state(PAST, SOURCE, wanting(requeue=wanted), T0))
     assert [(letter.letter_id, letter.key) for letter in fork.dead_letters] == [(i, f"key of {i}") for i in wanted]
     assert fork.waiting_letters == fork.dead_letters
 
 
 def test_a_letter_that_the_past_does_not_have_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"no dead letter '9\.9' in this run; there are: 1\.0, 1\.1, 2\.0"):
-        fork_of(PAST, SOURCE, wanting(requeue=("2.0", "9.9")), T0)
+        fork_state(PAST, SOURCE, wanting(requeue=("2.0", "9.9")), T0)

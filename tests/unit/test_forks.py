@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from orga.workflows.decisions.begin import begun, first_state
+from orga.workflows.decisions.begin import first_state, initial_state
 from orga.workflows.decisions.control.interventions import with_abort, with_guidance
-from orga.workflows.decisions.conversation import full_digest, size_of
-from orga.workflows.decisions.fork import fork_of, shared
-from orga.workflows.types.context import digest_of
+from orga.workflows.decisions.conversation import full_digest, message_size
+from orga.workflows.decisions.fork import fork_state, with_past
+from orga.workflows.types.context import messages_digest
 from orga.workflows.types.control import Clock, Intervention
 from orga.workflows.types.conversation import knowledge_message
 from orga.workflows.types.hydration import CONTEXT_BLOCK
@@ -41,12 +41,12 @@ def started(past: AgentState, wish: ForkInput | None = None, seconds: float = 50
     """Return the state of the fork once it has read this past, through a payload as in life."""
     wish = wish or wanting()
     first = first_state(wish.model_dump(mode="json", exclude_unset=True), None, None, "fork", at(seconds))
-    return shared(first, AgentState.model_validate(past.model_dump(mode="json")))
+    return with_past(first, AgentState.model_validate(past.model_dump(mode="json")))
 
 
 def forked(past: AgentState, changes: dict[str, Any] | None = None, task: str | None = None) -> AgentState:
     wish = wanting(task, **(changes or {}))
-    return started(fork_of(past, SOURCE, wish, at(5)), wish)
+    return started(fork_state(past, SOURCE, wish, at(5)), wish)
 
 
 def test_what_was_recalled_for_the_other_run_is_not_taken_over() -> None:
@@ -54,7 +54,7 @@ def test_what_was_recalled_for_the_other_run_is_not_taken_over() -> None:
     past = the_past(conversation=conversation_of(*messages, sent=2))
     fork = forked(past.with_dialogue(recollection=Recollection(terms=("secret",), content="x", items=1)))
     assert [message.text for message in fork.conversation.messages] == ["t", "a"]
-    assert fork.conversation.size == sum(map(size_of, fork.conversation.messages))
+    assert fork.conversation.size == sum(map(message_size, fork.conversation.messages))
     assert fork.recollection == Recollection()
 
 
@@ -105,8 +105,8 @@ def test_a_new_task_replaces_one_that_no_model_has_seen(
     past = {"conversation": conversation_of(*messages, sent=sent), "hydrated": True, "iteration": 0, **fields}
     fork = forked(the_past(**past), task="new")
     assert [message.text for message in fork.conversation.messages] == left
-    assert fork.conversation.digest == digest_of(fork.conversation.messages)
-    assert fork.conversation.size == sum(map(size_of, fork.conversation.messages))
+    assert fork.conversation.digest == messages_digest(fork.conversation.messages)
+    assert fork.conversation.size == sum(map(message_size, fork.conversation.messages))
     assert (fork.hydrated, fork.conversation.sent) == (False, len(left))
 
 
@@ -114,7 +114,7 @@ def test_the_conversation_and_what_was_spent_are_shared() -> None:
     fork = forked(the_past())
     assert fork.conversation.messages == the_past().conversation.messages
     assert fork.conversation.sent == 2
-    assert fork.conversation.digest == full_digest(fork.conversation) == digest_of(fork.conversation.messages)
+    assert fork.conversation.digest == full_digest(fork.conversation) == messages_digest(fork.conversation.messages)
     assert (fork.iteration, fork.forked_from) == (2, SOURCE)
 
 
@@ -234,7 +234,7 @@ def test_the_state_of_a_fork_is_refused(raw: object, before: str | None, whole: 
 
 @pytest.mark.parametrize("given", [{"iteration": 5}, {"carried_by": "me"}, {"forked_from": None}, ["forked_from"], 0])
 def test_any_other_state_of_a_starter_is_left_alone(given: object) -> None:
-    assert first_state({"task": "t"}, given, None, "o", T0) == begun(AgentInput(task="t"), "o", T0)
+    assert first_state({"task": "t"}, given, None, "o", T0) == initial_state(AgentInput(task="t"), "o", T0)
 
 
 def test_what_was_sent_to_a_fork_before_it_had_read_its_past_stays() -> None:
@@ -242,13 +242,13 @@ def test_what_was_sent_to_a_fork_before_it_had_read_its_past_stays() -> None:
     first = first_state({"fork": {"workflow_id": "w", "iteration": 2}}, None, None, "fork", at(50))
     steered = with_guidance(first, Intervention(kind="steer", text="of its own"))
     steered = steered.model_copy(update={"unheard": 3})
-    fork = shared(with_abort(steered, "enough"), fork_of(past, SOURCE, wanting(), at(5)))
+    fork = with_past(with_abort(steered, "enough"), fork_state(past, SOURCE, wanting(), at(5)))
     assert [(item.kind, item.text) for item in fork.inbox] == [("steer", "x"), ("steer", "of its own")]
     assert (fork.inbox_bytes, fork.unheard, fork.aborted, fork.fork) == (11, 5, "enough", None)
 
 
 def test_a_past_whose_messages_are_others_than_its_digest_says_is_refused() -> None:
-    past = fork_of(the_past(), SOURCE, wanting(), at(5))
+    past = fork_state(the_past(), SOURCE, wanting(), at(5))
     other = past.conversation.model_copy(update={"messages": (user("t", pinned=True), user("b"))})
     with pytest.raises(InvalidInput, match="does not have the digest"):
         started(past.model_copy(update={"conversation": other}))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orga.client.config.problems import nearest
+from orga.client.config.problems import unknown_key_remedy
 from orga.workflows.types.goals.input import GoalConfig, parse_goal
 from orga.workflows.types.input import parse_input
 from orga.workflows.types.record import InvalidInput
@@ -50,4 +50,4 @@ def test_so_does_an_agents_run() -> None:
     ],
 )
 def test_so_does_a_configuration(key: str, known: list[str], says: str) -> None:
-    assert nearest(key, known).startswith(says)
+    assert unknown_key_remedy(key, known).startswith(says)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from orga.client.proof.gate_law import unlicensed
-from orga.client.proof.gate_record import Fact, Judged, Started
+from orga.client.proof.gate_law import unlicensed_calls
+from orga.client.proof.gate_record import AnsweredRequest, GateFact, StartedCall
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.tool_calls.gate import Decision, GateRequest, Purpose, Verdict
 from tests.support.values.core import a_call
@@ -17,23 +17,23 @@ DELEGATE = a_call("delegate", "c3", agent="helper", task="look")
 
 def judged(
     *proposed: tuple[ToolCall, Decision], at: str = "", by: str = "", purpose: Purpose = "reply", **verdict: Any
-) -> Judged:
+) -> AnsweredRequest:
     verdicts = tuple(Verdict(decision=decision, **verdict) for _, decision in proposed)
     calls, places = tuple(call for call, _ in proposed), tuple(f"1.{index}" for index in range(len(proposed)))
     there = (at,) if at else places
-    return Judged(
+    return AnsweredRequest(
         GateRequest(agent="a", iteration=1, calls=calls, places=there, approved_by=by, purpose=purpose), verdicts
     )
 
 
-def started(call: ToolCall, place: str = "1.0", kind: Any = "activity", **changes: Any) -> Started:
+def started(call: ToolCall, place: str = "1.0", kind: Any = "activity", **changes: Any) -> StartedCall:
     given: dict[str, Any] = {"name": call.name, "call_id": call.call_id, "arguments": call.arguments} | changes
-    return Started(kind, given["name"], place, given["call_id"], given["arguments"])
+    return StartedCall(kind, given["name"], place, given["call_id"], given["arguments"])
 
 
 CHILD = started(DELEGATE, kind="child", call_id="")
 
-LAWFUL: dict[str, list[Fact]] = {
+LAWFUL: dict[str, list[GateFact]] = {
     "after a yes": [judged((WRITE, "allow")), started(WRITE)],
     "keys in another order": [judged((WRITE, "allow")), started(WRITE, arguments={"mode": 1, "path": "a"})],
     "two calls of one reply": [judged((READ, "allow"), (WRITE, "allow")), started(WRITE, "1.1"), started(READ)],
@@ -68,7 +68,7 @@ LAWFUL: dict[str, list[Fact]] = {
     "denied and not carried out": [judged((WRITE, "deny"))],
 }
 
-UNLAWFUL: dict[str, list[Fact]] = {
+UNLAWFUL: dict[str, list[GateFact]] = {
     "without any verdict": [started(WRITE)],
     "before its verdict": [started(WRITE), judged((WRITE, "allow"))],
     "after a no": [judged((WRITE, "deny")), started(WRITE)],
@@ -94,9 +94,9 @@ UNLAWFUL: dict[str, list[Fact]] = {
     "twice for one yes": [judged((WRITE, "allow")), started(WRITE), started(WRITE, "2.0")],
     "a dead letter not judged again": [judged((WRITE, "allow")), started(WRITE), started(WRITE, "1.0.q4")],
     "a fallback not judged": [judged((WRITE, "allow")), started(WRITE), started(WRITE, "1.0.f0", name="append")],
-    "when the gate failed": [Judged(judged((WRITE, "allow")).request, None), started(WRITE)],
+    "when the gate failed": [AnsweredRequest(judged((WRITE, "allow")).request, None), started(WRITE)],
     "when verdicts are lacking": [
-        Judged(judged((READ, "allow"), (WRITE, "allow")).request, (Verdict(decision="allow"),)),
+        AnsweredRequest(judged((READ, "allow"), (WRITE, "allow")).request, (Verdict(decision="allow"),)),
         started(READ),
     ],
     "another agent than was allowed": [
@@ -111,36 +111,36 @@ UNLAWFUL: dict[str, list[Fact]] = {
 }
 
 
-def recorded(facts: list[Fact]) -> list[Started]:
-    return [fact for fact in facts if isinstance(fact, Started) and fact.kind != "local"]
+def recorded(facts: list[GateFact]) -> list[StartedCall]:
+    return [fact for fact in facts if isinstance(fact, StartedCall) and fact.kind != "local"]
 
 
 @pytest.mark.parametrize("facts", [pytest.param(facts, id=name) for name, facts in LAWFUL.items()])
-def test_lawful(facts: list[Fact]) -> None:
-    assert unlicensed(facts, recorded(facts)) == []
+def test_lawful(facts: list[GateFact]) -> None:
+    assert unlicensed_calls(facts, recorded(facts)) == []
 
 
 @pytest.mark.parametrize("facts", [pytest.param(facts, id=name) for name, facts in UNLAWFUL.items()])
-def test_unlawful(facts: list[Fact]) -> None:
-    found = unlicensed(facts, recorded(facts))
+def test_unlawful(facts: list[GateFact]) -> None:
+    found = unlicensed_calls(facts, recorded(facts))
     assert [line.partition(": ")[2] for line in found] == ["no earlier verdict allows exactly this call"]
 
 
 def test_the_history_decides_what_was_carried_out_not_the_replay() -> None:
-    facts: list[Fact] = [judged((WRITE, "allow")), started(WRITE)]
+    facts: list[GateFact] = [judged((WRITE, "allow")), started(WRITE)]
     other = started(WRITE, arguments={"path": "/etc/passwd", "mode": 1})
-    assert unlicensed(facts, [other]) == ["1.0 write: no earlier verdict allows exactly this call"]
+    assert unlicensed_calls(facts, [other]) == ["1.0 write: no earlier verdict allows exactly this call"]
 
 
 def test_what_no_replay_starts_is_named_each_time() -> None:
-    facts: list[Fact] = [judged((WRITE, "allow")), started(WRITE)]
+    facts: list[GateFact] = [judged((WRITE, "allow")), started(WRITE)]
     twice = [started(WRITE), started(WRITE)]
-    assert unlicensed(facts, twice) == ["1.0 write: the code of today starts no such call"]
+    assert unlicensed_calls(facts, twice) == ["1.0 write: the code of today starts no such call"]
 
 
 def test_what_no_replay_starts_is_named() -> None:
-    assert unlicensed([], [started(WRITE)]) == ["1.0 write: the code of today starts no such call"]
+    assert unlicensed_calls([], [started(WRITE)]) == ["1.0 write: the code of today starts no such call"]
 
 
 def test_what_was_withdrawn_before_it_reached_the_history_was_not_carried_out() -> None:
-    assert unlicensed([started(WRITE)], []) == []
+    assert unlicensed_calls([started(WRITE)], []) == []

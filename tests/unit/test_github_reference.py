@@ -2,7 +2,7 @@
 
 import pytest
 
-from orga.activities.adapters.tools.github import item_of
+from orga.activities.adapters.tools.github import parse_reference
 from orga.activities.ports import ToolError
 
 
@@ -19,7 +19,7 @@ from orga.activities.ports import ToolError
     ],
 )
 def test_references(reference: str, repo: str | None, expected: str) -> None:
-    assert str(item_of(reference, repo)) == expected
+    assert str(parse_reference(reference, repo)) == expected
 
 
 @pytest.mark.parametrize(
@@ -41,10 +41,10 @@ def test_references(reference: str, repo: str | None, expected: str) -> None:
 )
 def test_what_is_no_reference(reference: str) -> None:
     with pytest.raises(ToolError) as caught:
-        item_of(reference, "ann/app")
+        parse_reference(reference, "ann/app")
     assert caught.value.kind == "InvalidArguments"
 
 
 def test_a_short_reference_without_a_default_repository_names_the_remedy() -> None:
     with pytest.raises(ToolError, match=r"write owner/name#42, or set \[tools.github\] repo"):
-        item_of("#42", None)
+        parse_reference("#42", None)

@@ -24,13 +24,13 @@ from orga import (
     start_session,
     tool,
 )
-from orga.client.config.known_input import refuse_here
+from orga.client.config.known_input import refuse_in_process
 from orga.client.config.sections import McpConfig, OrgaConfig, PolicyConfig
 from orga.client.config.trust.rules_in_use import rules_in_use
-from orga.client.config.workplace import settle
+from orga.client.config.workplace import set_client_home
 from orga.client.errors import ConfigError
-from orga.client.runs.local_worker import check_by, refuse_by_worker
-from orga.client.workers.in_code import InCode, as_tool
+from orga.client.runs.local_worker import check_by_local_worker, register_check
+from orga.client.workers.in_code import InCodeParts, as_tool
 from orga.client.workers.parts import configured_parts
 from orga.workflow import run_agent
 from orga.workflows.types.agents import AgentConfig
@@ -77,7 +77,7 @@ async def test_an_agent_in_code_is_prepared_like_one_of_a_file(tmp_path: Path) -
     agent = Agent(
         "clerk", instructions="Help.", tools=["read_file", stock, price_of, till.charge], config={"max_iterations": 3}
     )
-    in_code = InCode([agent], tools=[stock])
+    in_code = InCodeParts([agent], tools=[stock])
     parts = configured_parts(in_code.beside(EMPTY), {}, tmp_path, knows_attributes=False, in_code=in_code.functions())
     setup = await parts.agents.setup(PrepareRequest(agent="clerk"))
     assert [each.name for each in setup.tools] == ["read_file", "stock", "price", "charge"]
@@ -86,7 +86,7 @@ async def test_an_agent_in_code_is_prepared_like_one_of_a_file(tmp_path: Path) -
 
 
 async def test_a_run_may_not_widen_an_agent_in_code(tmp_path: Path) -> None:
-    in_code = InCode([Agent("clerk", tools=[stock])], tools=[price_of])
+    in_code = InCodeParts([Agent("clerk", tools=[stock])], tools=[price_of])
     parts = configured_parts(in_code.beside(EMPTY), {}, tmp_path, knows_attributes=False, in_code=in_code.functions())
     with pytest.raises(ValueError, match="price"):
         await parts.agents.setup(PrepareRequest(agent="clerk", tools=("price",)))
@@ -100,25 +100,25 @@ def test_settings_in_code_are_all_those_of_a_run_and_no_others() -> None:
 
 REFUSED: Mapping[str, tuple[Callable[[], object], str]] = {
     "two agents of one name": (
-        lambda: InCode([Agent("clerk"), Agent("clerk")]).beside(EMPTY),
+        lambda: InCodeParts([Agent("clerk"), Agent("clerk")]).beside(EMPTY),
         "two agents given in code are called 'clerk'; rename one of them",
     ),
     "an agent that the file has, too": (
-        lambda: InCode([Agent("clerk")]).beside(OrgaConfig(agents={"clerk": AgentConfig()})),
+        lambda: InCodeParts([Agent("clerk")]).beside(OrgaConfig(agents={"clerk": AgentConfig()})),
         "agent 'clerk' is given in code, and the configuration has one; rename one of them, or remove it",
     ),
     "an MCP server that the file has, too": (
-        lambda: InCode(mcp_servers={"docs": {"command": "a"}}).beside(
+        lambda: InCodeParts(mcp_servers={"docs": {"command": "a"}}).beside(
             OrgaConfig(mcp=McpConfig(servers={"docs": McpServer(command="b")}))
         ),
         "MCP server 'docs' is given in code",
     ),
     "an MCP server without a transport": (
-        lambda: InCode(mcp_servers={"docs": {}}).beside(EMPTY),
+        lambda: InCodeParts(mcp_servers={"docs": {}}).beside(EMPTY),
         "mcp_servers['docs']: input: needs either a command or a url",
     ),
     "an MCP server of a name that tools cannot have": (
-        lambda: InCode(mcp_servers={"my_docs": {"command": "a"}}).beside(EMPTY),
+        lambda: InCodeParts(mcp_servers={"my_docs": {"command": "a"}}).beside(EMPTY),
         "mcp_servers: servers.my_docs",
     ),
     "an agent without a name": (lambda: Agent(" "), "give it a name"),
@@ -171,7 +171,7 @@ REFUSED: Mapping[str, tuple[Callable[[], object], str]] = {
         "config= names nosuch.toml, which is no file; correct the path or leave it out",
     ),
     "a tool that the worker does not have": (
-        lambda: InCode([a_clerk(tools=["nosuch"])]).refuse_unknown_tools({"stock": as_tool(stock).spec}, {}),
+        lambda: InCodeParts([a_clerk(tools=["nosuch"])]).refuse_unknown_tools({"stock": as_tool(stock).spec}, {}),
         "Agent('clerk'): no such tool: nosuch; use stock",
     ),
     "a tool that is no function": (
@@ -201,19 +201,19 @@ def test_a_policy_in_code_takes_the_place_of_none(said: dict[str, Any], tmp_path
     (tmp_path / "all.cedar").write_text("permit (principal, action, resource);")
     config = EMPTY.with_policy(PolicyConfig.model_validate(said))
     with pytest.raises(ConfigError, match="remove one of them"):
-        InCode(policy=tmp_path).beside(config)
+        InCodeParts(policy=tmp_path).beside(config)
 
 
 def test_a_policy_in_code_judges(tmp_path: Path) -> None:
     (tmp_path / "all.cedar").write_text("permit (principal, action, resource);")
-    config = InCode(policy=tmp_path).beside(EMPTY)
+    config = InCodeParts(policy=tmp_path).beside(EMPTY)
     assert (config.policy.engine, config.policy.dir) == ("cedar", tmp_path)
 
 
 def test_a_folder_without_policies_judges_nothing(tmp_path: Path) -> None:
     """It would have left the decision to a weaker engine."""
     with pytest.raises(ConfigError, match=r"has no \*\.cedar files"):
-        InCode(policy=tmp_path).beside(EMPTY)
+        InCodeParts(policy=tmp_path).beside(EMPTY)
 
 
 def test_agents_do_not_write_the_application_that_they_run_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +232,7 @@ def test_what_is_given_as_a_generator_is_refused_since_the_first_look_would_use_
     with pytest.raises(ConfigError, match=r"Agent\('clerk'\): tools takes a list"):
         a_clerk(tools=(each for each in [stock]))
     with pytest.raises(ConfigError, match="agents takes a list"):
-        InCode(a_clerk() for _ in range(1))  # type: ignore[arg-type]  # pyright: ignore
+        InCodeParts(a_clerk() for _ in range(1))  # type: ignore[arg-type]  # pyright: ignore
 
 
 def test_a_tool_may_be_marked_without_parentheses() -> None:
@@ -283,14 +283,17 @@ async def test_what_the_worker_would_refuse_of_a_session_is_refused_before() -> 
 
 def test_what_goes_to_another_worker_or_is_known_is_not_refused() -> None:
     client = _beside_a_worker()
-    refuse_by_worker(client, AgentInput(task="x", agent="nosuch"), "of-others")
-    refuse_by_worker(client, AgentInput(task="x", agent="clerk"), None)
+    check_by_local_worker(client, AgentInput(task="x", agent="nosuch"), "of-others")
+    check_by_local_worker(client, AgentInput(task="x", agent="clerk"), None)
 
 
 def _beside_a_worker() -> Client:
-    client, config = cast("Client", _Connected()), InCode([Agent("clerk", model="offline:extractive")]).beside(EMPTY)
-    settle(client, "ours", None)
-    check_by(client, partial(refuse_here, config=config))
+    client, config = (
+        cast("Client", _Connected()),
+        InCodeParts([Agent("clerk", model="offline:extractive")]).beside(EMPTY),
+    )
+    set_client_home(client, "ours", None)
+    register_check(client, partial(refuse_in_process, config=config))
     return client
 
 

@@ -5,26 +5,26 @@ from typing import Any
 
 import pytest
 
-from orga.workflows.decisions.goals.endings import goal_stop, may_be_summarised
+from orga.workflows.decisions.goals.endings import can_be_summarised, goal_stop
 from orga.workflows.decisions.goals.plans import planned
 from orga.workflows.decisions.goals.pursue import (
-    SAID_INSTEAD,
-    UNANSWERED,
-    with_answer_of_person,
+    GUIDANCE_INSTEAD_TEXT,
+    NO_ANSWER_TEXT,
     with_decision,
-    with_evaluated,
-    with_executed,
-    with_foregone,
+    with_decision_by_rules,
+    with_evaluation,
+    with_person_answer,
     with_plan,
     with_round,
-    with_unusable,
+    with_round_outcomes,
+    with_unusable_reply,
 )
-from orga.workflows.decisions.goals.replies import Unusable
+from orga.workflows.decisions.goals.replies import UnusableReply
 from orga.workflows.types.goals.pursuit import GoalState, StepState
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.usage import UsageTotals
 from tests.support.values.core import a_setup, at
-from tests.support.values.goals import a_goal, a_plan_step, a_turn, all_of, brought, planned_steps
+from tests.support.values.goals import a_goal, a_plan_step, a_turn, all_of, planned_steps, step_outcomes
 
 SETUP = a_setup()
 LATER = a_plan_step("b", "open", None, "a")
@@ -37,11 +37,11 @@ def decided(state: GoalState, **said: Any) -> GoalState:
 
 def executed(state: GoalState, *statuses: str) -> GoalState:
     state = with_round(state)
-    return with_executed(state, brought(state, statuses))
+    return with_round_outcomes(state, step_outcomes(state, statuses))
 
 
 def evaluated(state: GoalState, score: float, memory: str = "") -> GoalState:
-    return with_evaluated(
+    return with_evaluation(
         state, a_turn(steps=[{"id": each, **all_of(score)} for each in state.pursuit.due], memory=memory)
     )
 
@@ -68,10 +68,12 @@ def test_done_does_not_count_if_every_step_failed(states: tuple[StepState, ...],
     assert ("done: every step failed" in after.conversation.messages[-1].text) is not is_taken
 
 
-@pytest.mark.parametrize(("answer", "is_taken"), [("1999", True), (SAID_INSTEAD, True), (UNANSWERED, False)])
+@pytest.mark.parametrize(
+    ("answer", "is_taken"), [("1999", True), (GUIDANCE_INSTEAD_TEXT, True), (NO_ANSWER_TEXT, False)]
+)
 def test_an_answer_of_a_person_may_be_all_that_a_goal_needs(answer: str, is_taken: bool) -> None:
     asked = decided(a_goal(a_plan_step("a", "failed")), action="ask_user", question="Which year?")
-    after = decided(with_answer_of_person(asked, answer), action="done", confidence=1)
+    after = decided(with_person_answer(asked, answer), action="done", confidence=1)
     assert after.pursuit.ending == (("completed", "") if is_taken else None)
 
 
@@ -89,7 +91,7 @@ def test_done_below_its_confidence_goes_on_or_is_told_that_nothing_is_left(confi
 def test_a_step_of_no_use_has_failed(score: float, state: str) -> None:
     after = evaluated(executed(a_goal(a_plan_step("a")), "ok"), score)
     assert (after.pursuit.steps[0].state, after.pursuit.bad) == (state, int(state == "failed"))
-    is_done = with_foregone(after)
+    is_done = with_decision_by_rules(after)
     assert (is_done is not None and is_done.pursuit.ending is not None) is (score == 3.5)
 
 
@@ -98,7 +100,7 @@ def test_rounds_end_it_before_another_begins_and_never_elsewhere(rounds: int, st
     state = a_goal(LATER, rounds=rounds)
     assert (goal_stop(state, at(0), counts_rounds=True) is not None) is stops
     assert goal_stop(state, at(0), counts_rounds=False) is None
-    assert may_be_summarised(state, at(0))
+    assert can_be_summarised(state, at(0))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +109,7 @@ def test_rounds_end_it_before_another_begins_and_never_elsewhere(rounds: int, st
 def test_the_last_model_call_is_kept_for_the_answer(calls: int, stops: bool, may_answer: bool) -> None:
     state = a_goal(LATER).with_budget(usage=UsageTotals(model_calls=calls))
     assert (goal_stop(state, at(0), counts_rounds=False) is not None) is stops
-    assert may_be_summarised(state, at(0)) is may_answer
+    assert can_be_summarised(state, at(0)) is may_answer
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,7 @@ def test_equal_rounds_end_it_at_their_third_however_good_they_were(rounds: int, 
     for number in range(rounds):
         step = a_plan_step(f"s{number}").with_fields(arguments={"at": 1})
         state = evaluated(executed(state.with_pursuit(steps=(*state.pursuit.steps, step)), "ok"), 5)
-    after = with_foregone(state)
+    after = with_decision_by_rules(state)
     assert after is not None
     assert after.pursuit.ending == (("stuck", "the same calls, 3 rounds in a row") if ends else ("completed", ""))
 
@@ -160,11 +162,11 @@ def bad_adjust(state: GoalState) -> GoalState:
 
 
 def bad_evaluation(state: GoalState) -> GoalState:
-    return with_evaluated(state, Reply.of(text="fine"))
+    return with_evaluation(state, Reply.of(text="fine"))
 
 
 def bad_calls(state: GoalState) -> GoalState:
-    return with_unusable(state, "make exactly these calls")
+    return with_unusable_reply(state, "make exactly these calls")
 
 
 def sure_adjust(state: GoalState) -> GoalState:
@@ -191,9 +193,9 @@ def test_each_kind_of_failure_ends_it_at_its_third_and_not_before(befall: Callab
     for _ in range(2):
         state = befall(state)
         assert state.pursuit.ending is None
-    assert (with_foregone(state) or state).pursuit.ending is None
+    assert (with_decision_by_rules(state) or state).pursuit.ending is None
     state = befall(state)
-    state = state if state.pursuit.ending else with_foregone(state) or state
+    state = state if state.pursuit.ending else with_decision_by_rules(state) or state
     assert (state.pursuit.ending or ("",))[0] == "stuck"
 
 
@@ -234,7 +236,7 @@ def test_an_unsure_change_of_plan_begins_its_streak_anew() -> None:
 )
 def test_a_plan_may_be_so_large_and_no_larger(at_most: list[Any], over: list[Any]) -> None:
     assert len(planned(at_most, {"read": ""}, 8)) == len(at_most)
-    with pytest.raises(Unusable, match="at most"):
+    with pytest.raises(UnusableReply, match="at most"):
         planned(over, {"read": ""}, 8)
 
 

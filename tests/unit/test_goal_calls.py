@@ -8,7 +8,7 @@ from orga.activities.goals import with_planned_calls
 from orga.workflows.types.context import ContextRef
 from orga.workflows.types.goals.requests import GoalRequest
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.parts import Part, ThinkingPart, said
+from orga.workflows.types.parts import Part, ThinkingPart, text_part
 
 
 def planned(at: str, name: str = "look") -> ToolCall:
@@ -52,9 +52,9 @@ def test_calls_of_the_plan_stay_whatever_the_model_makes(
 
 def test_thinking_stays_before_the_call_that_it_led_to() -> None:
     first, second = ThinkingPart(kind="thinking", text="1"), ThinkingPart(kind="thinking", text="2")
-    reply = replied(first, made("a"), said("and"), second, made("c"))
+    reply = replied(first, made("a"), text_part("and"), second, made("c"))
     parts = with_planned_calls(reply, asked(None, B, None)).parts
-    assert parts == (first, made("a"), said("and"), second, B, made("c"))
+    assert parts == (first, made("a"), text_part("and"), second, B, made("c"))
 
 
 @pytest.mark.parametrize(

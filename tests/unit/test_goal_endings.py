@@ -2,8 +2,8 @@
 
 import pytest
 
-from orga.workflows.decisions.goals.endings import best_effort, goal_result
-from orga.workflows.decisions.goals.progress import confidence_of
+from orga.workflows.decisions.goals.endings import best_effort_answer, goal_result
+from orga.workflows.decisions.goals.progress import result_confidence
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import PlanStep
 from tests.support.values.core import T0
@@ -20,8 +20,8 @@ def test_findings_come_with_their_sources_and_scores_and_what_is_left_with_its_c
         a_plan_step("d", "failed", 1.0).with_fields(summary="another topic"),
         a_plan_step("e"),
     )
-    assert best_effort(a_goal(*steps), TIMEOUT).splitlines() == [
-        f"The goal ended early: timeout (900 s). Confidence {confidence_of(steps):.2f}. What was found until then:",
+    assert best_effort_answer(a_goal(*steps), TIMEOUT).splitlines() == [
+        f"The goal ended early: timeout (900 s). Confidence {result_confidence(steps):.2f}. What was found until then:",
         "",
         '- a: g (read "a.md"; good, 4.0 of 5)',
         "it says five",
@@ -36,8 +36,8 @@ def test_findings_come_with_their_sources_and_scores_and_what_is_left_with_its_c
 def test_a_goal_that_found_nothing_says_why() -> None:
     steps = a_plan_step("a", "failed").with_fields(error="[Error] no such file"), a_plan_step("b")
     why = "The goal ended early: timeout (900 s). Nothing was done."
-    assert best_effort(a_goal(*steps), TIMEOUT) == f"{why}\n\nNot done: a (failed: [Error] no such file), b."
-    assert best_effort(a_goal(), TIMEOUT) == why
+    assert best_effort_answer(a_goal(*steps), TIMEOUT) == f"{why}\n\nNot done: a (failed: [Error] no such file), b."
+    assert best_effort_answer(a_goal(), TIMEOUT) == why
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 from pydantic_core import to_json
 
-from orga.workflows.decisions.continue_as_new import carried
+from orga.workflows.decisions.continue_as_new import continue_as_new_state
 from orga.workflows.decisions.goals import prompts
-from orga.workflows.decisions.goals.endings import best_effort, details, goal_result, goal_status
+from orga.workflows.decisions.goals.endings import best_effort_answer, goal_details, goal_result, goal_status
 from orga.workflows.decisions.goals.pursue import (
-    to_evaluate,
-    with_compressed,
+    steps_to_evaluate,
+    with_compressed_memory,
     with_decision,
-    with_evaluated,
-    with_executed,
+    with_evaluation,
     with_plan,
     with_round,
+    with_round_outcomes,
 )
 from orga.workflows.types.goals.pursuit import (
     MAX_GOAL_CHARS,
@@ -29,7 +29,7 @@ from orga.workflows.types.goals.pursuit import (
 )
 from orga.workflows.types.goals.requests import GoalReply
 from tests.support.values.core import a_setup, at
-from tests.support.values.goals import a_goal, a_plan_step, a_turn, brought
+from tests.support.values.goals import a_goal, a_plan_step, a_turn, step_outcomes
 from tests.support.values.hostile_turns import HOSTILE_TURNS
 
 SETUP = a_setup()
@@ -39,7 +39,7 @@ def under_way(*statuses: str, **pursuit: Any) -> GoalState:
     """Return a goal whose first round is done, and one step is open behind it."""
     steps = [a_plan_step(each) for each in ("a", "c")[: len(statuses)]]
     state = with_round(a_goal(*steps, a_plan_step("b", "open", None, "a"), memory="what was before"))
-    return with_executed(state, brought(state, statuses)).with_pursuit(**pursuit)
+    return with_round_outcomes(state, step_outcomes(state, statuses)).with_pursuit(**pursuit)
 
 
 def planned(state: GoalState, reply: GoalReply) -> GoalState:
@@ -52,10 +52,10 @@ def decided(state: GoalState, reply: GoalReply) -> GoalState:
 
 TURNS: dict[str, tuple[Callable[[GoalState, GoalReply], GoalState], GoalState]] = {
     "plan": (planned, a_goal()),
-    "evaluate": (with_evaluated, under_way("ok")),
-    "evaluate two": (with_evaluated, under_way("ok", "ok")),
+    "evaluate": (with_evaluation, under_way("ok")),
+    "evaluate two": (with_evaluation, under_way("ok", "ok")),
     "decide": (decided, under_way("ok", stage="decide")),
-    "compress": (with_compressed, under_way("ok", stage="compress")),
+    "compress": (with_compressed_memory, under_way("ok", stage="compress")),
 }
 
 
@@ -84,9 +84,15 @@ def check_shown(state: GoalState) -> None:
         prompts.summary_prompt(state),
     ]
     assert all(0 < len(text) < 20_000 for text in asked)
-    shown = [goal_status(state, at(1)), goal_result(state, ("stuck", ""), at(1)), details(state), *state.notes, *asked]
+    shown = [
+        goal_status(state, at(1)),
+        goal_result(state, ("stuck", ""), at(1)),
+        goal_details(state),
+        *state.notes,
+        *asked,
+    ]
     assert to_json(shown)
-    assert "a: g" in best_effort(state, ("stuck", "")) or not to_evaluate(state.pursuit)
+    assert "a: g" in best_effort_answer(state, ("stuck", "")) or not steps_to_evaluate(state.pursuit)
 
 
 @pytest.mark.parametrize("turn", TURNS)
@@ -102,7 +108,7 @@ def test_hostile_words_are_gone_by_or_told(turn: str, said: str) -> None:
     assert not is_told or (after.pursuit.steps, after.pursuit.memory) == (before.pursuit.steps, before.pursuit.memory)
     assert not is_told or len(latest) < 5_000
     check_bounds(after)
-    assert GoalState.model_validate_json(carried(after, "").model_dump_json()).pursuit == after.pursuit
+    assert GoalState.model_validate_json(continue_as_new_state(after, "").model_dump_json()).pursuit == after.pursuit
     check_shown(after)
 
 
@@ -125,7 +131,7 @@ def test_what_is_filled_into_a_prompt_is_filled_in_as_it_stands() -> None:
     ],
 )
 def test_odd_scores_are_read_as_what_they_mean(said: str, mean: float) -> None:
-    after = with_evaluated(under_way("ok"), a_turn(HOSTILE_TURNS[said]))
+    after = with_evaluation(under_way("ok"), a_turn(HOSTILE_TURNS[said]))
     scores = after.pursuit.steps[0].scores
     assert (scores and scores.mean, after.pursuit.steps[0].state) == (mean, "failed" if mean < 2 else "done")
 

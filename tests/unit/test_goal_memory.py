@@ -3,10 +3,15 @@
 import pytest
 from pydantic_core import to_json
 
-from orga.workflows.decisions.goals.pursue import with_compressed, with_evaluated, with_executed, with_round
+from orga.workflows.decisions.goals.pursue import (
+    with_compressed_memory,
+    with_evaluation,
+    with_round,
+    with_round_outcomes,
+)
 from orga.workflows.decisions.goals.replies import lost_names
 from orga.workflows.types.messages import Reply
-from tests.support.values.goals import a_goal, a_plan_step, a_turn, all_of, brought
+from tests.support.values.goals import a_goal, a_plan_step, a_turn, all_of, step_outcomes
 
 LONG = "The harbour opened in 1887, says docs/harbour.md; its crane lifts 40 tons, which is a lot of tons for a crane."
 
@@ -39,7 +44,7 @@ def test_what_a_memory_names_is_known(before: str, after: str, lost: list[str]) 
 )
 def test_a_memory_is_shortened_by_what_names_as_much(memory: str, is_taken: bool, lost: list[str] | None) -> None:
     state = a_goal().with_pursuit(memory=LONG, stage="compress")
-    after = with_compressed(state, Reply.of(to_json({"memory": memory}).decode()))
+    after = with_compressed_memory(state, Reply.of(to_json({"memory": memory}).decode()))
     assert after.pursuit.memory == (memory if is_taken else LONG)
     [note] = [each.data for each in after.notes if each.event == "MemoryCompressed"]
     assert (note["taken"], note.get("lost")) == (is_taken, lost)
@@ -48,7 +53,7 @@ def test_a_memory_is_shortened_by_what_names_as_much(memory: str, is_taken: bool
 @pytest.mark.parametrize(("said", "kept"), [("both ports", "both ports"), (None, "the harbour")])
 def test_steps_side_by_side_write_none_and_their_one_evaluation_does(said: str | None, kept: str) -> None:
     state = with_round(a_goal(a_plan_step("a"), a_plan_step("b"), memory="the harbour"))
-    state = with_executed(state, brought(state, ("ok", "ok")))
+    state = with_round_outcomes(state, step_outcomes(state, ("ok", "ok")))
     assert (state.pursuit.due, state.pursuit.memory) == (("a", "b"), "the harbour")
-    after = with_evaluated(state, a_turn(steps=[{"id": each, **all_of(4)} for each in ("a", "b")], memory=said))
+    after = with_evaluation(state, a_turn(steps=[{"id": each, **all_of(4)} for each in ("a", "b")], memory=said))
     assert after.pursuit.memory == kept

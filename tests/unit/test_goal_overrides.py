@@ -8,9 +8,9 @@ from pydantic_core import to_json
 
 from orga.workflows.decisions.goals import prompts
 from orga.workflows.decisions.goals.override import with_override
-from orga.workflows.decisions.goals.plans import calls_of
+from orga.workflows.decisions.goals.plans import due_step_calls
 from orga.workflows.decisions.goals.pursue import with_guidance_seen, with_round
-from orga.workflows.decisions.goals.review import asked, is_for_policy, with_plan_to_review
+from orga.workflows.decisions.goals.review import is_for_policy, plan_question, with_plan_to_review
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.goals.pursuit import MAX_ARGUMENTS_BYTES, GoalState
 from orga.workflows.types.json_text import MAX_DEPTH
@@ -41,14 +41,14 @@ def test_a_text_is_the_task_of_an_agent_as_it_stands() -> None:
     """The step depends on another, so of its own words the model would make the task."""
     state = with_round(with_override(of_scouts(), {"skill": "scout", "input": LONG}))
     task = {"agent": "scout", "task": LONG}
-    assert calls_of(state) == (ToolCall(call_id="b", name="delegate", arguments=task),)
+    assert due_step_calls(state) == (ToolCall(call_id="b", name="delegate", arguments=task),)
 
 
 def test_of_a_text_for_a_tool_the_model_makes_the_arguments_and_sees_all_of_it() -> None:
     state = with_round(with_override(of_scouts(), {"skill": "read", "input": LONG}))
-    assert calls_of(state) == (None,)
-    asked = prompts.input_prompt(state, state.pursuit.due_steps, is_planned=False)
-    assert " ".join(LONG.split()) in asked
+    assert due_step_calls(state) == (None,)
+    plan_question = prompts.input_prompt(state, state.pursuit.due_steps, is_planned=False)
+    assert " ".join(LONG.split()) in plan_question
     assert " ".join(LONG.split()) in state.inbox[0].text
 
 
@@ -105,7 +105,7 @@ def test_a_plan_that_is_held_for_people_is_put_before_them_anew() -> None:
         held = held.with_pursuit(question="Is this plan right? a (read): g", questions=1)
         after = with_override(held, {"skill": "read", "input": {"path": "/prod"}})
         assert after.pursuit.stage == "review"
-        assert asked(after) != asked(held)
+        assert plan_question(after) != plan_question(held)
         assert is_for_policy(after) is (how == "policy")
     assert (
         "/prod"

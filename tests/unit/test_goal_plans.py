@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from orga.workflows.decisions.goals.plans import call_of, fits_steps, planned, ready_steps, skills_of
-from orga.workflows.decisions.goals.replies import Unusable
+from orga.workflows.decisions.goals.plans import available_skills, calls_mismatch, planned, ready_steps, step_call
+from orga.workflows.decisions.goals.replies import UnusableReply
 from orga.workflows.types.goals.pursuit import PlanStep
 from orga.workflows.types.tool_calls.delegation import DelegateSpec
 from tests.support.values.core import a_call, a_setup, a_spec
@@ -54,7 +54,7 @@ def test_a_plan_is_a_graph_and_other_names_of_its_keys_are_known() -> None:
     ],
 )
 def test_what_is_wrong_with_a_plan_is_named(listed: object, why: str) -> None:
-    with pytest.raises(Unusable, match=why):
+    with pytest.raises(UnusableReply, match=why):
         planned(listed, SKILLS, 8, [a_plan_step("old", state="failed")])
 
 
@@ -104,7 +104,7 @@ def test_a_text_is_the_task_of_an_agent() -> None:
 
 @pytest.mark.parametrize("given", [{"question": "?"}, {"task": "look", "path": "a"}, {"task": ""}, {"task": 5}])
 def test_an_agent_takes_a_task_and_no_more(given: dict[str, Any]) -> None:
-    with pytest.raises(Unusable, match="a: arguments: an agent takes its task as a text"):
+    with pytest.raises(UnusableReply, match="a: arguments: an agent takes its task as a text"):
         planned([said(skill="scout", arguments=given)], SKILLS, 8, agents=frozenset({"scout"}))
     for fine, task in (({"task": "look"}, {"task": "look"}), ({}, None), (None, None)):
         (step,) = planned([said(skill="scout", arguments=fine)], SKILLS, 8, agents=frozenset({"scout"}))
@@ -112,7 +112,7 @@ def test_an_agent_takes_a_task_and_no_more(given: dict[str, Any]) -> None:
 
 
 def test_all_problems_are_told_at_once_and_bounded() -> None:
-    with pytest.raises(Unusable, match="and 6 more") as told:
+    with pytest.raises(UnusableReply, match="and 6 more") as told:
         planned([said(str(n), skill="fly", goal="") for n in range(8)], SKILLS, 8)
     assert str(told.value).count("fly") == 5
 
@@ -135,34 +135,34 @@ def test_skills_are_tools_and_agents_but_nothing_of_the_loop() -> None:
         *(a_spec(name) for name in ("read", "delegate", "terminate", "decide", "saga")),
         delegates=(DelegateSpec(agent="scout", description="looks"), DelegateSpec(agent="read")),
     )
-    assert skills_of(setup) == {"read": "", "scout": "looks"}
-    assert skills_of(a_setup(delegates=(DelegateSpec(agent="scout"),))) == {"read": ""}
+    assert available_skills(setup) == {"read": "", "scout": "looks"}
+    assert available_skills(a_setup(delegates=(DelegateSpec(agent="scout"),))) == {"read": ""}
 
 
 def test_a_step_is_a_call_and_one_by_an_agent_a_delegation() -> None:
     tools = frozenset({"read", "delegate"})
-    made = call_of(a_plan_step("a", arguments={"path": "x"}), tools)
+    made = step_call(a_plan_step("a", arguments={"path": "x"}), tools)
     assert made is not None
     assert (made.name, made.arguments) == ("read", {"path": "x"})
-    delegated = call_of(a_plan_step("a", skill="scout"), tools)
+    delegated = step_call(a_plan_step("a", skill="scout"), tools)
     assert delegated is not None
     assert (delegated.name, delegated.arguments) == ("delegate", {"agent": "scout", "task": "g"})
-    assert call_of(a_plan_step("a"), tools) is None
-    assert call_of(a_plan_step("a", "b", skill="scout"), tools) is None
+    assert step_call(a_plan_step("a"), tools) is None
+    assert step_call(a_plan_step("a", "b", skill="scout"), tools) is None
 
 
 def test_only_the_calls_of_the_steps_fit_them() -> None:
     setup = a_setup(a_spec("read"), a_spec("delegate"))
     steps = [a_plan_step("a"), a_plan_step("b", skill="scout")]
     fitting = [a_call("read"), a_call("delegate", agent="scout", task="t")]
-    assert fits_steps(fitting, steps, (None, None), setup) == ""
+    assert calls_mismatch(fitting, steps, (None, None), setup) == ""
     for wrong in (
         fitting[:1],
         [*fitting, a_call("read")],
         fitting[::-1],
         [a_call("read"), a_call("delegate", agent="x")],
     ):
-        assert fits_steps(wrong, steps, (None, None), setup)
+        assert calls_mismatch(wrong, steps, (None, None), setup)
 
 
 @pytest.mark.parametrize(
@@ -180,18 +180,18 @@ def test_only_the_calls_of_the_steps_fit_them() -> None:
 def test_arguments_that_the_plan_has_are_kept(planned: dict[str, Any], made: dict[str, Any]) -> None:
     setup, steps = a_setup(a_spec("read")), [a_plan_step("a"), a_plan_step("b")]
     plan = (a_call("read", **planned), None)
-    assert fits_steps([a_call("read", **planned), a_call("read", **made)], steps, plan, setup) == ""
-    assert "the plan has the arguments" in fits_steps([a_call("read", **made), a_call("read")], steps, plan, setup)
+    assert calls_mismatch([a_call("read", **planned), a_call("read", **made)], steps, plan, setup) == ""
+    assert "the plan has the arguments" in calls_mismatch([a_call("read", **made), a_call("read")], steps, plan, setup)
 
 
 def test_a_planned_call_whose_arguments_were_refused_is_not_the_one_of_the_plan() -> None:
     broken = a_call("read").with_differences(malformed="(too large)")
-    assert fits_steps([broken], [a_plan_step("a")], [a_call("read")], a_setup(a_spec("read")))
+    assert calls_mismatch([broken], [a_plan_step("a")], [a_call("read")], a_setup(a_spec("read")))
 
 
 def test_of_a_round_the_model_is_told_the_calls_that_it_has_to_make() -> None:
     setup = a_setup(a_spec("read"), a_spec("write"))
     steps = [a_plan_step("a"), a_plan_step("b", skill="write")]
-    assert fits_steps([], steps, (a_call("read"), None), setup) == (
+    assert calls_mismatch([], steps, (a_call("read"), None), setup) == (
         "make exactly these calls, in this order: write; you made none"
     )

@@ -5,19 +5,19 @@ from typing import Any
 import pytest
 
 from orga.workflows.decisions.goals.progress import (
-    confidence_of,
-    foregone,
-    is_going_round,
-    quality_of,
-    signature,
-    stuck,
-    trend_of,
+    decision_by_rules,
+    is_repeating_rounds,
+    quality_from_mean,
+    result_confidence,
+    round_signature,
+    score_trend,
+    stuck_reason,
 )
-from orga.workflows.decisions.goals.pursue import with_evaluated, with_executed
+from orga.workflows.decisions.goals.pursue import with_evaluation, with_round_outcomes
 from orga.workflows.types.goals.input import GoalConfig
 from orga.workflows.types.goals.pursuit import PlanStep, Pursuit, Scores
 from tests.support.values.core import a_call
-from tests.support.values.goals import a_goal, a_turn, all_of, brought
+from tests.support.values.goals import a_goal, a_turn, all_of, step_outcomes
 
 CONFIG = GoalConfig()
 
@@ -36,7 +36,7 @@ def a_step(step_id: str, state: Any = "open", mean: float | None = None, *needs:
     [(5, "good"), (3.5, "good"), (3.49, "partial"), (2.0, "partial"), (1.99, "failed"), (1, "failed")],
 )
 def test_quality_follows_from_the_mean(mean: float, quality: str) -> None:
-    assert quality_of(mean) == quality
+    assert quality_from_mean(mean) == quality
 
 
 @pytest.mark.parametrize(
@@ -52,25 +52,25 @@ def test_quality_follows_from_the_mean(mean: float, quality: str) -> None:
     ],
 )
 def test_a_trend_is_that_of_the_last_three(means: list[float], average: float, slope: float, word: str) -> None:
-    trend = trend_of(means)
+    trend = score_trend(means)
     assert trend is not None
     assert (trend.average, trend.slope, trend.word) == (average, slope, word)
 
 
 def test_without_scores_there_is_no_trend() -> None:
-    assert trend_of([]) is None
+    assert score_trend([]) is None
 
 
 @pytest.mark.parametrize("name", ["errors", "bad", "unusable", "adjusted"])
 def test_each_streak_is_counted_apart_and_ends_it_at_its_third(name: str) -> None:
     two = {"errors": 2, "bad": 2, "unusable": 2, "adjusted": 2}
-    assert stuck(Pursuit.model_validate(two), CONFIG) == ""
-    assert stuck(Pursuit.model_validate({name: 3}), CONFIG)
+    assert stuck_reason(Pursuit.model_validate(two), CONFIG) == ""
+    assert stuck_reason(Pursuit.model_validate({name: 3}), CONFIG)
 
 
 def rounds(*calls: dict[str, Any]) -> tuple[str, ...]:
     """Return rounds of one call each, as they are compared."""
-    return tuple(signature([a_call("read", **arguments)]) for arguments in calls)
+    return tuple(round_signature([a_call("read", **arguments)]) for arguments in calls)
 
 
 A = {"path": "docs/report.md"}
@@ -98,7 +98,7 @@ FLAGS = tuple({"path": "reports/of/the/year/1999/report.md", "deep": 1, "at": at
 def test_equal_calls_are_a_circle_and_nearly_equal_ones_only_if_all_failed(
     calls: list[dict[str, Any]], errors: int, is_round: bool
 ) -> None:
-    assert is_going_round(Pursuit(recent=rounds(*calls), errors=errors)) is is_round
+    assert is_repeating_rounds(Pursuit(recent=rounds(*calls), errors=errors)) is is_round
 
 
 @pytest.mark.parametrize("calls", [PAGES, FILES, DATES], ids=["pages", "files", "dates"])
@@ -106,16 +106,16 @@ def test_rounds_that_are_half_good_are_no_circle(calls: tuple[dict[str, Any], ..
     state = a_goal(*(a_step(f"s{number}").with_fields(arguments=each) for number, each in enumerate(calls)))
     for step in state.pursuit.steps:
         state = state.with_pursuit(due=(step.id,))
-        state = with_evaluated(
-            with_executed(state, brought(state, ["ok"])), a_turn(steps=[{"id": step.id, **all_of(3)}])
+        state = with_evaluation(
+            with_round_outcomes(state, step_outcomes(state, ["ok"])), a_turn(steps=[{"id": step.id, **all_of(3)}])
         )
-    assert (state.pursuit.rounds, stuck(state.pursuit, CONFIG)) == (3, "")
+    assert (state.pursuit.rounds, stuck_reason(state.pursuit, CONFIG)) == (3, "")
 
 
 def test_a_signature_knows_no_order() -> None:
     one, other = a_call("read", path="a", line=1), a_call("list", path="b")
-    assert signature([one, other]) == signature([other, a_call("read", line=1, path="a")])
-    assert signature([one]) != signature([other])
+    assert round_signature([one, other]) == round_signature([other, a_call("read", line=1, path="a")])
+    assert round_signature([one]) != round_signature([other])
 
 
 DONE = a_step("a", "done", 4)
@@ -142,12 +142,12 @@ DONE = a_step("a", "done", 4)
     ],
 )
 def test_what_is_next_without_a_model(pursuit: Pursuit, expected: str | None) -> None:
-    assert foregone(pursuit, CONFIG) == expected
+    assert decision_by_rules(pursuit, CONFIG) == expected
 
 
 def test_confidence_is_what_was_measured_and_words_only_lower_it() -> None:
     steps = [a_step("a", "done", 5), a_step("b", "done", 3), a_step("c", "failed", 1), a_step("d")]
-    assert confidence_of(steps) == 0.375
-    assert confidence_of(steps, 0.2) == 0.2
-    assert confidence_of(steps, 0.99) == 0.375
-    assert confidence_of([]) == 0.0
+    assert result_confidence(steps) == 0.375
+    assert result_confidence(steps, 0.2) == 0.2
+    assert result_confidence(steps, 0.99) == 0.375
+    assert result_confidence([]) == 0.0

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from pydantic_core import to_json
 
 from orga.workflows.decisions.goals.replies import (
-    Unusable,
-    confidence_in,
-    decision_in,
-    evaluations_in,
-    line,
-    memory_in,
-    said_in,
-    scores_in,
+    UnusableReply,
+    bounded_line,
+    parsed_confidence,
+    parsed_evaluations,
+    parsed_goal_decision,
+    parsed_memory,
+    parsed_scores,
+    reply_object,
 )
-from orga.workflows.types.goals.requests import GoalReply, steps_of
+from orga.workflows.types.goals.requests import GoalReply, steps_in_reply
 from orga.workflows.types.json_text import MAX_READ_CHARS
 from orga.workflows.types.messages import Reply, ToolCall
 
@@ -37,7 +37,7 @@ FIVES = dict.fromkeys(("relevance", "completeness", "usability", "goal_progress"
     ],
 )
 def test_an_object_is_found(text: str) -> None:
-    assert said_in(Reply.of(text=text)) == {"a": 1}
+    assert reply_object(Reply.of(text=text)) == {"a": 1}
 
 
 STEPS = [{"id": "s1", "goal": "g", "skill": "read", "arguments": {"action": "done", "memory": "m"}}]
@@ -72,7 +72,7 @@ LIST = to_json(STEPS).decode()
     ],
 )
 def test_a_plan_is_read_in_all_forms(text: str) -> None:
-    assert steps_of(said_in(Reply.of(text=text), "goal_plan")) == STEPS
+    assert steps_in_reply(reply_object(Reply.of(text=text), "goal_plan")) == STEPS
 
 
 @pytest.mark.parametrize(
@@ -88,18 +88,18 @@ def test_a_plan_is_read_in_all_forms(text: str) -> None:
 )
 def test_what_would_be_a_guess_is_told(turn: str, text: str, why: str) -> None:
     """Above all nothing from inside of what is broken is taken for the reply: it may be an argument."""
-    with pytest.raises(Unusable, match=why):
-        said_in(Reply.of(text=text), turn)
+    with pytest.raises(UnusableReply, match=why):
+        reply_object(Reply.of(text=text), turn)
 
 
 @pytest.mark.parametrize("turn", ["goal_plan", "goal_evaluate", "goal_decide", "goal_compress"])
 def test_a_call_in_place_of_the_answer_is_reported_as_that(turn: str) -> None:
     reply = GoalReply.of("I will look.").with_called((ToolCall(call_id="c", name="read_file"),) * 2)
     with pytest.raises(
-        Unusable, match="you called read_file, and this turn takes no calls: none was made; answer with"
+        UnusableReply, match="you called read_file, and this turn takes no calls: none was made; answer with"
     ):
-        said_in(reply, turn)
-    assert said_in(GoalReply.of(PLAN).with_called(reply.calls), "goal_plan") == {"steps": STEPS}
+        reply_object(reply, turn)
+    assert reply_object(GoalReply.of(PLAN).with_called(reply.calls), "goal_plan") == {"steps": STEPS}
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_a_call_in_place_of_the_answer_is_reported_as_that(turn: str) -> None:
 )
 def test_no_text_takes_more_than_a_moment(unit: str) -> None:
     began = time.process_time()
-    with suppress(Unusable):
-        said_in(Reply.of(text=(unit * MAX_READ_CHARS)[:MAX_READ_CHARS]), "goal_plan")
+    with suppress(UnusableReply):
+        reply_object(Reply.of(text=(unit * MAX_READ_CHARS)[:MAX_READ_CHARS]), "goal_plan")
     assert time.process_time() - began < 0.5
 
 
@@ -118,21 +118,21 @@ def test_no_text_takes_more_than_a_moment(unit: str) -> None:
     ids=lambda text: text[:12],
 )
 def test_what_holds_no_object_is_told(text: str) -> None:
-    with pytest.raises(Unusable):
-        said_in(Reply.of(text=text))
+    with pytest.raises(UnusableReply):
+        reply_object(Reply.of(text=text))
 
 
 def test_a_fence_in_a_string_and_a_zero_byte_do_no_harm() -> None:
-    assert said_in(Reply.of(text='{"a": "```json {} ```"}')) == {"a": "```json {} ```"}
-    assert line("a\x00b" * 200, 10).isprintable()
+    assert reply_object(Reply.of(text='{"a": "```json {} ```"}')) == {"a": "```json {} ```"}
+    assert bounded_line("a\x00b" * 200, 10).isprintable()
 
 
 @given(st.text() | st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists).map(str))
 def test_no_text_raises_anything_else(text: str) -> None:
     try:
-        said = said_in(Reply.of(text=text))
-        decision_in(said)
-    except Unusable:
+        said = reply_object(Reply.of(text=text))
+        parsed_goal_decision(said)
+    except UnusableReply:
         pass
 
 
@@ -146,12 +146,12 @@ JSON = st.recursive(
 @given(JSON, JSON, JSON, JSON)
 def test_values_of_any_type_are_read_or_told(action: Any, confidence: Any, steps: Any, memory: Any) -> None:
     said = {"action": action, "confidence": confidence, "steps": steps, "memory": memory, "question": memory}
-    assert isinstance(memory_in(said, "before"), str)
-    for read in (decision_in, scores_in):
-        with suppress(Unusable):
+    assert isinstance(parsed_memory(said, "before"), str)
+    for read in (parsed_goal_decision, parsed_scores):
+        with suppress(UnusableReply):
             read(said)
-    with suppress(Unusable):
-        evaluations_in(said, ("s1",))
+    with suppress(UnusableReply):
+        parsed_evaluations(said, ("s1",))
 
 
 @pytest.mark.parametrize(
@@ -162,12 +162,12 @@ def test_values_of_any_type_are_read_or_told(action: Any, confidence: Any, steps
     ],
 )
 def test_a_confidence_lies_between_0_and_1(given_: object, confidence: float) -> None:
-    assert confidence_in(given_) == confidence
+    assert parsed_confidence(given_) == confidence
 
 
 def test_scores_are_clamped_and_the_label_decides_nothing() -> None:
     said = {"steps": [{"id": "a", **FIVES, "relevance": "7/5", "usability": -3, "quality": "failed"}]}
-    found = evaluations_in(said, ("a",))["a"]
+    found = parsed_evaluations(said, ("a",))["a"]
     assert (found.scores.relevance, found.scores.usability, found.label) == (5.0, 1.0, "failed")
 
 
@@ -180,12 +180,12 @@ def test_scores_are_clamped_and_the_label_decides_nothing() -> None:
     ],
 )
 def test_each_step_has_all_of_its_scores(said: dict[str, Any], why: str) -> None:
-    with pytest.raises(Unusable, match=why):
-        evaluations_in(said, ("a", "b"))
+    with pytest.raises(UnusableReply, match=why):
+        parsed_evaluations(said, ("a", "b"))
 
 
 def test_one_step_needs_no_list() -> None:
-    assert evaluations_in({**FIVES}, ("a",))["a"].scores.mean == 5
+    assert parsed_evaluations({**FIVES}, ("a",))["a"].scores.mean == 5
 
 
 @pytest.mark.parametrize(
@@ -197,11 +197,11 @@ def test_one_step_needs_no_list() -> None:
     ],
 )
 def test_a_decision_that_says_nothing_is_told(said: dict[str, Any], why: str) -> None:
-    with pytest.raises(Unusable, match=why):
-        decision_in(said)
+    with pytest.raises(UnusableReply, match=why):
+        parsed_goal_decision(said)
 
 
 def test_a_memory_of_another_kind_is_kept_as_words() -> None:
-    assert memory_in({"memory": {"year": 1999}}, "before") == '{"year": 1999}'
-    assert memory_in({"memory": None}, "before") == "before"
-    assert len(memory_in({"memory": to_json("x" * 50_000).decode()}, "")) == 8_000
+    assert parsed_memory({"memory": {"year": 1999}}, "before") == '{"year": 1999}'
+    assert parsed_memory({"memory": None}, "before") == "before"
+    assert len(parsed_memory({"memory": to_json("x" * 50_000).decode()}, "")) == 8_000

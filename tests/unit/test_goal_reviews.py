@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from orga.workflows.decisions.goals.review import is_yes, with_plan_to_review, with_reviewed, with_unapproved
+from orga.workflows.decisions.goals.review import is_yes, with_plan_to_review, with_review_answer, with_unapproved_plan
 from orga.workflows.types.goals.pursuit import GoalState, PlanStep
 from orga.workflows.types.questions import Resolution
 from tests.support.values.goals import a_goal, a_plan_step
-from tests.support.values.pipelines import CHAIN, piped
+from tests.support.values.pipelines import CHAIN, pipeline_state
 
 APPROVES = """yes | YES | Yes. | Yes! | yes please | Yes, please. | y | ok | OK, do it | go ahead
 Go ahead, please! | sure | Sure. | looks good | Looks good to me! | The plan looks good, go on.
@@ -40,7 +40,7 @@ def test_a_plan_is_carried_out_or_goes_back_with_the_words(answer: str, stage: s
     state = with_plan_to_review(a_goal(a_plan_step("a"), config={"plan_review": "always"}))
     assert state.pursuit.stage == "review"
     assert state.setup is not None
-    after = with_reviewed(state, answer, state.setup)
+    after = with_review_answer(state, answer, state.setup)
     assert after.pursuit.stage == stage
     told = [message.text for message in after.conversation.messages[1:]]
     assert [answer in text for text in told] == ([] if stage == "execute" else [True])
@@ -69,24 +69,26 @@ def test_of_a_plan_that_cannot_be_shown_whole_nothing_is_approved_by_a_mere_yes(
     assert "wipe" not in question
     assert question.endswith(", and 4 more")
     assert 'read it with `orga conversation`, then answer "yes to all 11 steps"' in question
-    again = with_reviewed(state, "Yes, please.", state.setup)
+    again = with_review_answer(state, "Yes, please.", state.setup)
     assert (again.pursuit.stage, again.pursuit.questions) == ("review", state.pursuit.questions + 1)
     assert "longer than what can stand here" in again.pursuit.question
-    assert with_reviewed(again, "Yes to all 11 steps.", state.setup).pursuit.stage == "execute"
+    assert with_review_answer(again, "Yes to all 11 steps.", state.setup).pursuit.stage == "execute"
 
 
 def test_what_nobody_approves_in_time_is_not_done_and_counts_as_of_no_use() -> None:
     state = held(a_plan_step("a"))
     for count in (1, 2):
-        state = with_unapproved(state, Resolution(escalation_id="q", choice="skip", reason="nobody answered in time"))
+        state = with_unapproved_plan(
+            state, Resolution(escalation_id="q", choice="skip", reason="nobody answered in time")
+        )
         assert (state.pursuit.stage, state.pursuit.unusable, state.pursuit.open_steps) == ("plan", count, ())
         told = state.conversation.messages[-1].text
         assert "the plan was not approved: nobody answered in time" in told
         state = with_plan_to_review(state.with_pursuit(steps=(a_plan_step("a"),)))
-    assert with_unapproved(state, Resolution(escalation_id="q", choice="skip")).pursuit.ending is not None
+    assert with_unapproved_plan(state, Resolution(escalation_id="q", choice="skip")).pursuit.ending is not None
 
 
 def test_a_pipeline_whose_plan_nobody_approves_ends() -> None:
-    state = piped(CHAIN, config={"plan_review": "always"})
-    after = with_unapproved(state, Resolution(escalation_id="q", choice="skip", reason="nobody answered in time"))
+    state = pipeline_state(CHAIN, config={"plan_review": "always"})
+    after = with_unapproved_plan(state, Resolution(escalation_id="q", choice="skip", reason="nobody answered in time"))
     assert after.pursuit.ending == ("stuck", "the plan was not approved: nobody answered in time")

@@ -9,10 +9,17 @@ from orga.activities.adapters.models.schema_shape import is_strict
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.models.model_context import REPLY_SCHEMAS
 from orga.workflows.decisions.goals.plans import planned
-from orga.workflows.decisions.goals.replies import decision_in, evaluations_in
+from orga.workflows.decisions.goals.replies import parsed_evaluations, parsed_goal_decision
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.goals import GOOD, a_step
-from tests.support.model.providers import a_request, chunk, completed, message_events, streamed, text_block
+from tests.support.model.providers import (
+    a_request,
+    chunk,
+    complete_request,
+    message_events,
+    stream_response,
+    text_block,
+)
 
 SEARCH = ToolSpec(name="search", description="Find it.", parameters={"type": "object"})
 STEP = a_step("a", at=1)
@@ -21,12 +28,12 @@ DECISION = {"action": "adjust", "confidence": 0.5, "reason": "more", "steps": [S
 
 
 def ok() -> http.Response:
-    return streamed(chunk("stop", content="{}"), "[DONE]")
+    return stream_response(chunk("stop", content="{}"), "[DONE]")
 
 
 async def bodies(kind: str, turn: str, *answers: http.Response) -> list[dict[str, Any]]:
     request = a_request(tools=(SEARCH,), tool_choice="none", reply_schema=REPLY_SCHEMAS[turn])
-    _, _, network = await completed(kind, *(answers or (ok(),)), request=request)
+    _, _, network = await complete_request(kind, *(answers or (ok(),)), request=request)
     return [network.body(index) for index in range(len(network.requests))]
 
 
@@ -42,7 +49,9 @@ async def test_openai_holds_the_reply_to_the_schema_of_its_turn(turn: str) -> No
 @pytest.mark.parametrize("turn", REPLY_SCHEMAS)
 async def test_anthropic_does_where_the_schema_is_closed(turn: str) -> None:
     request = a_request(tools=(SEARCH,), tool_choice="none", reply_schema=REPLY_SCHEMAS[turn])
-    _, _, network = await completed("anthropic", streamed(*message_events(text_block("{}"))), request=request)
+    _, _, network = await complete_request(
+        "anthropic", stream_response(*message_events(text_block("{}"))), request=request
+    )
     asked = {"output_config": {"format": {"type": "json_schema", "schema": REPLY_SCHEMAS[turn]}}}
     is_closed = turn in {"goal_evaluate", "goal_compress"}
     assert {key: value for key, value in network.body().items() if key in asked} == (asked if is_closed else {})
@@ -80,6 +89,6 @@ def test_what_the_run_reads_fits_the_schema(turn: str, said: dict[str, Any]) -> 
 
 def test_what_fits_the_schema_is_read() -> None:
     assert [step.id for step in planned([STEP], {"look": ""}, 8)] == ["a"]
-    assert evaluations_in({"steps": [EVALUATION], "memory": None}, ("a",))["a"].scores.mean > 4
-    assert decision_in(DECISION).action == "adjust"
+    assert parsed_evaluations({"steps": [EVALUATION], "memory": None}, ("a",))["a"].scores.mean > 4
+    assert parsed_goal_decision(DECISION).action == "adjust"
     assert is_strict(REPLY_SCHEMAS["goal_evaluate"])

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.goals.templates import FUEL, MAX_PROMPT_BYTES, TemplateFault, rendered, template_problem
+from orga.workflows.decisions.goals.templates import (
+    MAX_PROMPT_BYTES,
+    TEMPLATE_FUEL,
+    TemplateProblem,
+    render_template,
+    template_problem,
+)
 from orga.workflows.types.goals.prompts import MAX_TEMPLATE_BYTES
 
 SUM = "{{ 7*7 }} {% if %} {# {{ goal }}"
@@ -15,7 +21,7 @@ SUM = "{{ 7*7 }} {% if %} {# {{ goal }}"
 
 @given(words=st.text(st.characters(codec="utf-8")))
 def test_no_text_is_expanded_or_escaped(words: str) -> None:
-    assert rendered("<{{ goal }}>", {"goal": words}) == f"<{words}>"
+    assert render_template("<{{ goal }}>", {"goal": words}) == f"<{words}>"
 
 
 FAULTS: dict[str, tuple[str, str]] = {
@@ -42,7 +48,7 @@ FAULTS: dict[str, tuple[str, str]] = {
     "a condition without its end": ("{% if goal %}", "line 1: unexpected end of input, expected end of block"),
     "an end without its condition": ("a\n{% endif %}", "line 2: unknown statement endif"),
     "a word of the engine": ("{% if not %}x{% endif %}", "line 1: "),
-    "much to do": ("{{goal}}" * 1_000, f"takes more than {FUEL:,} instructions; use fewer tags"),
+    "much to do": ("{{goal}}" * 1_000, f"takes more than {TEMPLATE_FUEL:,} instructions; use fewer tags"),
     "a long one": ("x" * (MAX_TEMPLATE_BYTES + 1), "has 16,001 bytes; at most 16,000 are allowed, so shorten it"),
     "a deep one": ("{% if goal %}" * 1_000, "line 1: "),
 }
@@ -74,23 +80,23 @@ def test_work_that_no_fuel_counts_is_not_begun(bomb: str) -> None:
 )
 def test_any_template_makes_a_text_or_is_told(text: str) -> None:
     try:
-        made = rendered(text, {"goal": SUM})
-    except TemplateFault as error:
+        made = render_template(text, {"goal": SUM})
+    except TemplateProblem as error:
         made = str(error)
     assert made.count(SUM) == made.count("7*7")
 
 
 def test_a_prompt_is_bounded() -> None:
     values = {"goal": "ü" * 1_000}
-    assert len(rendered("{{goal}}" * 124, values)) == 124_000
-    with pytest.raises(TemplateFault, match=r"^makes 251,000 bytes"):
-        rendered("{{goal}}" * 125, values)
+    assert len(render_template("{{goal}}" * 124, values)) == 124_000
+    with pytest.raises(TemplateProblem, match=r"^makes 251,000 bytes"):
+        render_template("{{goal}}" * 125, values)
     most = {"goal": "x" * (MAX_PROMPT_BYTES - 8)}
-    assert rendered("{{goal}}", most) == most["goal"]
-    with pytest.raises(TemplateFault, match=r"^makes 250,001 bytes; at most 250,000 are allowed, so fill in less$"):
-        rendered("{{goal}}!", most)
+    assert render_template("{{goal}}", most) == most["goal"]
+    with pytest.raises(TemplateProblem, match=r"^makes 250,001 bytes; at most 250,000 are allowed, so fill in less$"):
+        render_template("{{goal}}!", most)
 
 
 def test_a_tag_on_a_line_of_its_own_leaves_no_line() -> None:
     text = "a\n{# why #}\n  {% if goal %}\n{{ goal }}\n  {% else %}\nb\n  {% endif %}\nc\n"
-    assert (rendered(text, {"goal": "g"}), rendered(text, {"goal": ""})) == ("a\ng\nc", "a\nb\nc")
+    assert (render_template(text, {"goal": "g"}), render_template(text, {"goal": ""})) == ("a\ng\nc", "a\nb\nc")

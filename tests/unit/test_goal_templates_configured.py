@@ -16,11 +16,11 @@ from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.risks import risks
 from orga.client.errors import ConfigError
 from orga.client.workers.parts import configured_parts
-from orga.workflows.decisions.goals.prompts import DEFAULTS
+from orga.workflows.decisions.goals.prompts import DEFAULT_PROMPTS
 from orga.workflows.decisions.goals.templates import PLACEHOLDERS
-from orga.workflows.types.goals.prompts import MAX_TEMPLATE_BYTES, PROMPTS, PromptTemplates
+from orga.workflows.types.goals.prompts import MAX_TEMPLATE_BYTES, PROMPT_NAMES, PromptTemplates
 from orga.workflows.types.setup import PrepareRequest
-from tests.support.values.configured import told_at
+from tests.support.values.configured import config_error_at
 from tests.support.values.goals import showing_all
 
 PLANNING = "Plan for {{ goal }} by {{ skills }}: {{ answer_form }}"
@@ -43,7 +43,7 @@ async def test_goals_record_their_templates_and_agents_none(tmp_path: Path) -> N
 
 
 async def test_the_longest_templates_fit_a_setup(tmp_path: Path) -> None:
-    long = {name: showing_all(name).ljust(MAX_TEMPLATE_BYTES, "\x7f") for name in PROMPTS}
+    long = {name: showing_all(name).ljust(MAX_TEMPLATE_BYTES, "\x7f") for name in PROMPT_NAMES}
     setup = await a_worker(long, tmp_path).setup(PrepareRequest(), is_goal=True)
     assert len(to_json(setup.prompts)) < 120_000
 
@@ -70,7 +70,7 @@ async def test_the_longest_templates_fit_a_setup(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_names_file_line_key_and_remedy(tmp_path: Path, toml: str, line: int, says: str) -> None:
-    assert says in told_at(tmp_path, toml, line)
+    assert says in config_error_at(tmp_path, toml, line)
 
 
 def test_a_template_can_come_from_the_environment(tmp_path: Path) -> None:
@@ -91,7 +91,9 @@ GUIDE = (Path(__file__).parents[2] / "docs" / "goal-prompts.md").read_text()
 def test_the_guide_has_the_default_templates() -> None:
     *_, block = re.findall(r"^```toml\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
     shown = tomllib.loads(block)["goals"]["prompts"]
-    assert {name: text.strip() for name, text in shown.items()} == {each: DEFAULTS[each].strip() for each in DEFAULTS}
+    assert {name: text.strip() for name, text in shown.items()} == {
+        each: DEFAULT_PROMPTS[each].strip() for each in DEFAULT_PROMPTS
+    }
 
 
 def test_the_guide_has_each_placeholder() -> None:

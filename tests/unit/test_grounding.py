@@ -8,20 +8,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.workflows.decisions.conversation import with_message
-from orga.workflows.decisions.tool_calls.decision import decided, decision_of, fitted_fields, rule_outcome, unfounded
+from orga.workflows.decisions.tool_calls.decision import (
+    decide_by_rules,
+    decision_of_call,
+    fact_problems,
+    fitted_fields,
+    rule_outcome,
+)
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.decision import Decided, GroundedDecision
-from tests.support.runs.decisions import ALL_CASES, FREE, decisions, proposal, proposed, route, trusted
+from tests.support.runs.decisions import (
+    ALL_CASES,
+    FREE,
+    decisions,
+    proposal,
+    routing_decision,
+    triage_facts,
+    triage_fields,
+)
 from tests.support.values.core import a_call, a_setup, a_state, user
 from tests.support.values.strategies import LAW, json_values, texts
 
-ROUTE = route()
+ROUTE = routing_decision()
 READ = ("read_file",)
 
 
 def made(fields: dict[str, Any], context: dict[str, Any], taint: tuple[str, ...] = ()) -> Decided:
-    return decided(ROUTE, fields, AgentInput(task="t", trusted_context=context), taint, 1)
+    return decide_by_rules(ROUTE, fields, AgentInput(task="t", trusted_context=context), taint, 1)
 
 
 def a_run(task: str = "triage", context: dict[str, Any] = FREE, **fields: Any) -> AgentState:
@@ -33,11 +47,17 @@ def a_run(task: str = "triage", context: dict[str, Any] = FREE, **fields: Any) -
     ("fields", "context", "taint", "rule", "severity", "page"),
     [
         pytest.param(
-            proposed("critical"), trusted(), READ, "capped", "high", "support", id="untrusted text cannot say critical"
+            triage_fields("critical"),
+            triage_facts(),
+            READ,
+            "capped",
+            "high",
+            "support",
+            id="untrusted text cannot say critical",
         ),
         pytest.param(
-            proposed("critical"),
-            trusted(alert=True),
+            triage_fields("critical"),
+            triage_facts(alert=True),
             READ,
             "an alert confirms it",
             "critical",
@@ -45,11 +65,17 @@ def a_run(task: str = "triage", context: dict[str, Any] = FREE, **fields: Any) -
             id="an alert can",
         ),
         pytest.param(
-            proposed("critical"), trusted(), (), "nobody's text was read", "critical", "on-call", id="no taint"
+            triage_fields("critical"),
+            triage_facts(),
+            (),
+            "nobody's text was read",
+            "critical",
+            "on-call",
+            id="no taint",
         ),
         pytest.param(
-            proposed("high", 100),
-            trusted("enterprise"),
+            triage_fields("high", 100),
+            triage_facts("enterprise"),
             READ,
             "many users of a customer who pays",
             "high",
@@ -57,19 +83,27 @@ def a_run(task: str = "triage", context: dict[str, Any] = FREE, **fields: Any) -
             id="the lower bound belongs to the rule",
         ),
         pytest.param(
-            proposed("high", 99), trusted("enterprise"), READ, "capped", "high", "support", id="just below the bound"
+            triage_fields("high", 99),
+            triage_facts("enterprise"),
+            READ,
+            "capped",
+            "high",
+            "support",
+            id="just below the bound",
         ),
         pytest.param(
-            proposed("high", 10**6),
-            trusted(),
+            triage_fields("high", 10**6),
+            triage_facts(),
             READ,
             "capped",
             "high",
             "support",
             id="no field makes a customer of the free tier another one",
         ),
-        pytest.param(proposed("medium"), trusted(), READ, "5", "medium", "nobody", id="a rule without a name"),
-        pytest.param(proposed("low"), trusted(alert=True), READ, "default", "low", "nobody", id="no rule"),
+        pytest.param(
+            triage_fields("medium"), triage_facts(), READ, "5", "medium", "nobody", id="a rule without a name"
+        ),
+        pytest.param(triage_fields("low"), triage_facts(alert=True), READ, "default", "low", "nobody", id="no rule"),
     ],
 )
 def test_the_triage(
@@ -80,17 +114,18 @@ def test_the_triage(
 
 
 def test_the_grounds_say_where_each_fact_is_from() -> None:
-    found = made(proposed("medium"), trusted("enterprise"), ("read_file", "fetch_url"))
+    found = made(triage_fields("medium"), triage_facts("enterprise"), ("read_file", "fetch_url"))
     assert {name: (ground.value, ground.source) for name, ground in found.facts.items()} == {
         "tier": ("enterprise", "trusted_context.customer.tier"),
         "alert": (False, "trusted_context.monitoring.alert"),
         "tainted": (True, "read_file, fetch_url"),
     }
     assert found.declaration.startswith("sha256:")
-    assert found.declaration == made(proposed(), trusted()).declaration
+    assert found.declaration == made(triage_fields(), triage_facts()).declaration
     other = ROUTE.model_copy(update={"rules": ROUTE.rules[1:]})
     assert (
-        decided(other, proposed(), AgentInput(task="t", trusted_context=FREE), (), 1).declaration != found.declaration
+        decide_by_rules(other, triage_fields(), AgentInput(task="t", trusted_context=FREE), (), 1).declaration
+        != found.declaration
     )
 
 
@@ -118,20 +153,20 @@ def test_the_grounds_say_where_each_fact_is_from() -> None:
 )
 def test_fields_that_are_refused(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
-        made(proposed() | changes, trusted())
+        made(triage_fields() | changes, triage_facts())
     assert says in str(caught.value)
 
 
 @pytest.mark.parametrize("users", [0, 1_000_000, 3.0], ids=["lower bound", "upper bound", "JSON's whole number"])
 def test_numbers_at_their_bounds(users: float) -> None:
-    assert made(proposed(users=users), trusted()).fields["users_affected"] == users  # pyright: ignore[reportArgumentType]
+    assert made(triage_fields(users=users), triage_facts()).fields["users_affected"] == users  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize("missing", ["severity", "users_affected", "workaround"])
 def test_a_field_that_is_missing_is_no_default(missing: str) -> None:
-    fields = {name: value for name, value in proposed("critical").items() if name != missing}
+    fields = {name: value for name, value in triage_fields("critical").items() if name != missing}
     with pytest.raises(ValueError, match=f"^{missing}: is missing$"):
-        made(fields, trusted())
+        made(fields, triage_facts())
 
 
 @pytest.mark.parametrize(
@@ -148,10 +183,10 @@ def test_a_field_that_is_missing_is_no_default(missing: str) -> None:
     ],
 )
 def test_a_fact_that_is_missing_is_an_error_and_never_false(context: dict[str, Any], says: str) -> None:
-    found = unfounded({"route": ROUTE}, AgentInput(task="t", trusted_context=context))
+    found = fact_problems({"route": ROUTE}, AgentInput(task="t", trusted_context=context))
     assert any(says in line for line in found)
     with pytest.raises(ValueError, match=r"."):
-        made(proposed(), context)
+        made(triage_fields(), context)
 
 
 def test_the_tenant_may_be_a_fact() -> None:
@@ -161,9 +196,9 @@ def test_the_tenant_may_be_a_fact() -> None:
         "default": {"go": 1},
     }
     decision = GroundedDecision.model_validate(written)
-    assert decided(decision, {}, AgentInput(task="t", tenant="acme"), (), 1).facts["who"].value == "acme"
+    assert decide_by_rules(decision, {}, AgentInput(task="t", tenant="acme"), (), 1).facts["who"].value == "acme"
     for tenant in ("other", None):
-        assert unfounded({"d": decision}, AgentInput(task="t", tenant=tenant))
+        assert fact_problems({"d": decision}, AgentInput(task="t", tenant=tenant))
 
 
 @LAW
@@ -173,16 +208,16 @@ def test_no_text_moves_an_outcome(said: list[str], task: str, rationale: str, se
     state = a_run(task=f"triage {task}", taint=READ)
     for text in said:
         state = state.model_copy(update={"conversation": with_message(state.conversation, user(text))})
-    call = a_call("decide", task, **proposal(proposed(severity), rationale=rationale))
-    name, found = decision_of(state, call)
-    plain = made(proposed(severity), FREE, READ)
+    call = a_call("decide", task, **proposal(triage_fields(severity), rationale=rationale))
+    name, found = decision_of_call(state, call)
+    plain = made(triage_fields(severity), FREE, READ)
     assert (name, found.model_copy(update={"rationale": "", "iteration": 1})) == ("route", plain)
 
 
 @LAW
 @given(st.sampled_from(ROUTE.fields["severity"].enum), st.integers(0, 10**6), st.booleans())
 def test_fields_that_fit_are_taken_as_they_are(severity: str, users: int, workaround: bool) -> None:
-    fields = proposed(severity, users, workaround=workaround)
+    fields = triage_fields(severity, users, workaround=workaround)
     assert fitted_fields(ROUTE, fields) == fields
 
 
@@ -190,10 +225,10 @@ def test_fields_that_fit_are_taken_as_they_are(severity: str, users: int, workar
 @given(st.dictionaries(st.sampled_from([*ROUTE.fields, "other"]) | texts, json_values, max_size=4))
 def test_fields_are_fitted_or_refused(fields: dict[str, Any]) -> None:
     try:
-        found = fitted_fields(ROUTE, proposed() | fields)
+        found = fitted_fields(ROUTE, triage_fields() | fields)
     except ValueError:
         return
-    assert found == proposed() | fields
+    assert found == triage_fields() | fields
     assert found.keys() == ROUTE.fields.keys()
 
 
@@ -214,6 +249,6 @@ def test_every_case_has_exactly_one_outcome(decision: GroundedDecision) -> None:
 @pytest.mark.parametrize("workaround", [True, False])
 @pytest.mark.parametrize("users", [0, 99, 100, 10**6])
 def test_a_stranger_never_makes_a_ticket_critical(severity: str, tier: str, workaround: bool, users: int) -> None:
-    found = made(proposed(severity, users, workaround=workaround), trusted(tier), READ)
+    found = made(triage_fields(severity, users, workaround=workaround), triage_facts(tier), READ)
     assert found.outcome["severity"] != "critical"
     assert found.outcome["page"] != "on-call" or tier == "enterprise"

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from orga.client.runs.exchange import hedged
+from orga.client.runs.exchange import first_answer
 
 WITHIN, AFTER = timedelta(seconds=10), timedelta(seconds=0)
 
@@ -44,12 +44,12 @@ def in_turn(*asks: Ask) -> tuple[Ask, list[timedelta]]:
 
 async def test_who_answers_is_asked_once() -> None:
     ask, given = in_turn(answered)
-    assert (await hedged(ask, WITHIN), given) == ("answer", [WITHIN])
+    assert (await first_answer(ask, WITHIN), given) == ("answer", [WITHIN])
 
 
 async def test_a_lost_question_is_asked_again_within_what_is_left() -> None:
     ask, given = in_turn(lost, answered)
-    assert await hedged(ask, WITHIN, timedelta(seconds=0.05)) == "answer"
+    assert await first_answer(ask, WITHIN, timedelta(seconds=0.05)) == "answer"
     assert given == [WITHIN, WITHIN - timedelta(seconds=0.05)]
     await asyncio.sleep(0)
     assert len(asyncio.all_tasks()) == 1, "the other is cancelled"
@@ -57,17 +57,17 @@ async def test_a_lost_question_is_asked_again_within_what_is_left() -> None:
 
 async def test_the_one_that_fails_leaves_it_to_the_other() -> None:
     ask, _ = in_turn(turned_away_late, answered)
-    assert await hedged(ask, WITHIN, AFTER) == "answer"
+    assert await first_answer(ask, WITHIN, AFTER) == "answer"
 
 
 async def test_what_is_refused_at_once_is_not_asked_again() -> None:
     ask, given = in_turn(turned_away)
     with pytest.raises(ValueError, match="no"):
-        await hedged(ask, WITHIN)
+        await first_answer(ask, WITHIN)
     assert given == [WITHIN]
 
 
 async def test_where_none_answers_the_first_reason_is_told() -> None:
     ask, _ = in_turn(turned_away_late, turned_away)
     with pytest.raises(ValueError, match="late"):
-        await hedged(ask, WITHIN, AFTER)
+        await first_answer(ask, WITHIN, AFTER)

@@ -6,10 +6,10 @@ import pytest
 
 from orga.client.cli.inspect.status import history_status
 from orga.client.cli.live.screens import remarks
-from orga.client.cli.shown.decisions import in_one_line, in_words, table
+from orga.client.cli.shown.decisions import commands_text, held_call_table, held_call_text
 from orga.client.cli.shown.progress import Progress
 from orga.client.cli.shown.status_text import status_lines
-from orga.workflows.decisions.limits import commands
+from orga.workflows.decisions.limits import budget_commands
 from orga.workflows.types.status import JournalEntry
 from tests.support.values.entries import an_entry
 from tests.support.values.held import a_call, asking
@@ -18,7 +18,7 @@ from tests.support.values.statuses import NOW, a_status
 
 def test_held_calls_are_one_table_with_the_arguments_in_full_at_the_end() -> None:
     long = '{"text":"' + "x" * 1_500 + '"}'
-    lines = table([a_call(), a_call("b22", tool="send_mail", arguments=long, approvers=[], reason="")], NOW)
+    lines = held_call_table([a_call(), a_call("b22", tool="send_mail", arguments=long, approvers=[], reason="")], NOW)
     assert lines == [
         "approval  tool       approvers  expires  arguments",
         'a1        pay        ada, bob   in 23 h  {"amount":7}',
@@ -39,17 +39,17 @@ def test_held_calls_are_one_table_with_the_arguments_in_full_at_the_end() -> Non
 )
 def test_nothing_in_the_arguments_is_invisible(hidden: str, shown: str) -> None:
     call = a_call(arguments=f'{{"to":"a{hidden}b"}}')
-    assert f'"a{shown}b"' in table([call], NOW)[1]
-    assert f'"a{shown}b"' in in_words(call)
+    assert f'"a{shown}b"' in held_call_table([call], NOW)[1]
+    assert f'"a{shown}b"' in held_call_text(call)
 
 
 def test_one_call_is_decided_by_its_id() -> None:
-    assert commands("run", asking(a_call())) == ["orga approve run a1", "orga deny run a1"]
-    assert in_one_line("run", asking(a_call())) == "orga approve run a1 (or orga deny run a1)"
+    assert budget_commands("run", asking(a_call())) == ["orga approve run a1", "orga deny run a1"]
+    assert commands_text("run", asking(a_call())) == "orga approve run a1 (or orga deny run a1)"
 
 
 def test_several_calls_are_named_by_the_command_so_that_a_later_one_is_not_approved_with_them() -> None:
-    assert commands("run", asking(a_call(), a_call("b2")))[0] == "orga approve run a1 b2"
+    assert budget_commands("run", asking(a_call(), a_call("b2")))[0] == "orga approve run a1 b2"
 
 
 def test_the_live_view_and_the_status_say_what_is_asked_of_whom_and_how_to_answer() -> None:

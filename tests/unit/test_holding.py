@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.workflows.decisions.control.interventions import with_pause, with_resume
-from orga.workflows.decisions.tool_calls.delegation import announced, is_held, with_delegate_held, without
+from orga.workflows.decisions.tool_calls.delegation import (
+    is_paused_by_people,
+    with_delegate_paused,
+    with_waiting_delegate,
+    without_delegate,
+)
 from orga.workflows.types.control import Clock
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.delegation import Child
@@ -19,7 +24,7 @@ ONE, TWO = (Child(workflow_id=f"run.1.{n}", agent="writer", task="write") for n 
 
 
 def delegating() -> AgentState:
-    return announced(announced(a_state(clock=Clock(started_at=START)), ONE), TWO)
+    return with_waiting_delegate(with_waiting_delegate(a_state(clock=Clock(started_at=START)), ONE), TWO)
 
 
 def at(seconds: float) -> datetime:
@@ -27,12 +32,12 @@ def at(seconds: float) -> datetime:
 
 
 def test_the_clock_stands_still_until_the_last_delegate_goes_on() -> None:
-    state = with_delegate_held(delegating(), (ONE.workflow_id, True), at(10))
-    state = with_delegate_held(state, (TWO.workflow_id, True), at(20))
-    state = with_delegate_held(state, (ONE.workflow_id, False), at(500))
-    assert (is_held(state), state.clock.elapsed_s(at(900))) == (True, 10)
-    state = with_delegate_held(state, (TWO.workflow_id, False), at(1_000))
-    assert (is_held(state), state.clock.elapsed_s(at(1_005))) == (False, 15)
+    state = with_delegate_paused(delegating(), (ONE.workflow_id, True), at(10))
+    state = with_delegate_paused(state, (TWO.workflow_id, True), at(20))
+    state = with_delegate_paused(state, (ONE.workflow_id, False), at(500))
+    assert (is_paused_by_people(state), state.clock.elapsed_s(at(900))) == (True, 10)
+    state = with_delegate_paused(state, (TWO.workflow_id, False), at(1_000))
+    assert (is_paused_by_people(state), state.clock.elapsed_s(at(1_005))) == (False, 15)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +54,7 @@ def test_the_clock_stands_still_until_the_last_delegate_goes_on() -> None:
     ],
 )
 def test_what_no_delegate_says_changes_nothing(told: tuple[object, ...]) -> None:
-    assert with_delegate_held(delegating(), told, at(1)) == delegating()
+    assert with_delegate_paused(delegating(), told, at(1)) == delegating()
 
 
 @LAW
@@ -63,14 +68,16 @@ def test_seconds_count_exactly_while_nobody_holds_anything_up(happenings: list[s
         who, _, what = happening.partition(" ")
         if who in {"one", "two"} and what != "ends":
             child = ONE if who == "one" else TWO
-            state = with_delegate_held(state, (child.workflow_id, what != "on"), at(now))
+            state = with_delegate_paused(state, (child.workflow_id, what != "on"), at(now))
             if what == "on":
                 holders.discard(who)
             elif not (who == "one" and gone):
                 holders.add(who)
         elif what == "ends":
             state, gone = (
-                with_delegate_held(without(state, ONE.workflow_id), (TWO.workflow_id, "two" in holders), at(now)),
+                with_delegate_paused(
+                    without_delegate(state, ONE.workflow_id), (TWO.workflow_id, "two" in holders), at(now)
+                ),
                 True,
             )
             holders.discard("one")

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from orga.activities.adapters.policy import cedar_files, cedar_set
 from orga.activities.adapters.policy.cedar import CedarPolicies
 from orga.activities.adapters.policy.cedar_files import PolicyFile
-from orga.activities.adapters.policy.cedar_policy import MAX_DEPTH, Statement, depth_of, parsed_policy
+from orga.activities.adapters.policy.cedar_policy import MAX_DEPTH, PolicyStatement, nesting_depth, parse_policy
 from orga.activities.adapters.policy.cedar_set import compiled
 from orga.activities.adapters.policy.cedar_types import operands
 from orga.activities.adapters.policy.opa import OpaWasm
-from orga.activities.adapters.policy.problems import MAX_SHOWN, BrokenPolicies
+from orga.activities.adapters.policy.problems import MAX_PROBLEMS_SHOWN, BrokenPolicies
 from orga.client.policies.cases import BadCases, read_cases
 from tests.support.parts.opa import bundle
 from tests.support.values.policies import PERMIT_ALL, a_folder, a_tool_proposal
@@ -110,10 +110,10 @@ EXPRESSIONS = st.recursive(
 @given(EXPRESSIONS)
 def test_the_bound_is_no_less_than_what_the_parser_finds(expression: str) -> None:
     text = when(expression)
-    depth = depth_of(text)
+    depth = nesting_depth(text)
     if depth > MAX_DEPTH:
         return
-    policy = parsed_policy(Statement("a.cedar", 1, text))
+    policy = parse_policy(PolicyStatement("a.cedar", 1, text))
     assert policy
     assert max(_height(condition["body"]) for condition in policy.node["conditions"]) <= depth
     assert compiled((PolicyFile("a.cedar", "a.cedar", text.encode()),)).policies
@@ -152,7 +152,7 @@ def test_reading_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_long_list_of_problems_is_cut(tmp_path: Path) -> None:
     lines = refusal(a_folder(tmp_path, a="nonsense;\n" * 500)).splitlines()
-    assert len(lines) == MAX_SHOWN + 1
+    assert len(lines) == MAX_PROBLEMS_SHOWN + 1
     assert lines[-1] == "and 480 more problems"
 
 

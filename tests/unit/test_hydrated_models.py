@@ -14,9 +14,9 @@ from orga.workflows.types.messages import Message
 from tests.support.model.providers import (
     a_request,
     chunk,
-    completed,
+    complete_request,
     message_events,
-    streamed,
+    stream_response,
     text_block,
 )
 
@@ -45,10 +45,12 @@ def conversation(task: str) -> tuple[Message, ...]:
 async def test_every_provider_is_sent_the_block_as_the_users_words(kind: str) -> None:
     """Never as system text, which would raise what a page says to an instruction."""
     answer = (
-        streamed(*message_events(text_block("hi"))) if kind == "anthropic" else streamed(chunk("stop", content="hi"))
+        stream_response(*message_events(text_block("hi")))
+        if kind == "anthropic"
+        else stream_response(chunk("stop", content="hi"))
     )
     request = a_request(messages=conversation("What do bees make?"), system=("Be kind.",))
-    _, _, network = await completed(kind, answer, request=request)
+    _, _, network = await complete_request(kind, answer, request=request)
 
     body: dict[str, Any] = network.body()
     carriers = [message["role"] for message in body["messages"] if CONTEXT_BLOCK in json.dumps(message)]

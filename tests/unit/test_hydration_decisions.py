@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.begin import begun
+from orga.workflows.decisions.begin import initial_state
 from orga.workflows.decisions.hydration import (
     BYTES_PER_TOKEN,
-    CUT,
-    NO_ROOM,
+    NO_BUDGET_LEFT,
+    TRUNCATION_MARKER,
     context_block,
-    found,
     lookups,
-    pruned,
+    resolved_references,
     total_tokens,
-    with_calls,
     with_hydration,
+    with_lookup_calls,
+    within_token_budget,
 )
 from orga.workflows.decisions.limits import tool_calls_left
 from orga.workflows.types.hydration import CONTEXT_BLOCK, PreHydration, Reference, Resolved
@@ -45,7 +45,7 @@ def a_tool(name: str = "find", **parameters: Any) -> ToolSpec:
 
 def a_state(**config: Any) -> AgentState:
     run_input = AgentInput(task="see https://a.io", config=LoopConfig.model_validate(config))
-    return begun(run_input, "origin", datetime(2026, 1, 1, tzinfo=UTC))
+    return initial_state(run_input, "origin", datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def an_outcome(call: ToolCall | None, status: OutcomeStatus = "ok", text: str = "text") -> Outcome:
@@ -77,7 +77,9 @@ def test_a_reference_is_looked_up_by_the_tool_of_its_type_under_its_own_call_id(
 def test_a_reference_that_nothing_resolves_is_reported(reference: Reference, config: dict[str, str], why: str) -> None:
     odd = a_tool("odd", properties={"a": {}, "b": {}})
     looked_up = lookups([reference], PreHydration(resolution_tools=config), [FETCH, odd])
-    assert found(looked_up, {}, LATE) == (Resolved(reference=reference, status="unresolvable", content=why),)
+    assert resolved_references(looked_up, {}, LATE) == (
+        Resolved(reference=reference, status="unresolvable", content=why),
+    )
 
 
 @pytest.mark.parametrize("effect", ["idempotent", "irreversible"])
@@ -112,7 +114,7 @@ def test_no_more_calls_than_the_run_may_still_make() -> None:
 
 def test_tool_calls_left() -> None:
     assert tool_calls_left(a_state()) is None
-    state = with_calls(a_state(max_tool_calls=3), [an_outcome(ToolCall(call_id="c", name="n"))])
+    state = with_lookup_calls(a_state(max_tool_calls=3), [an_outcome(ToolCall(call_id="c", name="n"))])
     assert tool_calls_left(state) == 2
 
 
@@ -120,7 +122,7 @@ def test_results_are_matched_by_call_id_and_each_failure_is_its_own() -> None:
     looked_up = lookups([URL, ISSUE, TICKET], DEFAULTS, [FETCH, READ_ISSUE])
     failed = an_outcome(looked_up[0].call, "denied", "[Policy denied] no")
     second = an_outcome(looked_up[1].call, text="the issue")
-    items = found(looked_up, {"hydrate_1": second, "hydrate_0": failed}, LATE)
+    items = resolved_references(looked_up, {"hydrate_1": second, "hydrate_0": failed}, LATE)
 
     assert [(item.reference.value, item.status, item.content) for item in items] == [
         ("https://a.io", "failed", "[Policy denied] no"),
@@ -133,39 +135,50 @@ def test_results_are_matched_by_call_id_and_each_failure_is_its_own() -> None:
 def test_what_the_deadline_cut_off_says_so(status: OutcomeStatus | None) -> None:
     looked_up = lookups([URL], DEFAULTS, [FETCH])
     outcomes = {"hydrate_0": an_outcome(looked_up[0].call, status)} if status else {}
-    assert [(item.status, item.content) for item in found(looked_up, outcomes, LATE)] == [("failed", LATE)]
+    assert [(item.status, item.content) for item in resolved_references(looked_up, outcomes, LATE)] == [
+        ("failed", LATE)
+    ]
 
 
 @pytest.mark.parametrize(
     ("contents", "tokens", "expected"),
     [
         pytest.param(["12345678"], 2, ["12345678"], id="exactly the budget"),
-        pytest.param(["123456789"], 2, ["12345678" + CUT], id="a byte more"),
-        pytest.param(["1234567é"], 2, ["1234567" + CUT], id="never within a character"),
-        pytest.param(["🧀🧀"], 1, ["🧀" + CUT], id="whole characters of four bytes"),
-        pytest.param(["a" * 9, "b"], 2, ["a" * 7 + CUT, "b"], id="a long one leaves room for a short one"),
-        pytest.param(["a" * 99, "b" * 99, "c"], 3, ["a" * 5 + CUT, "b" * 6 + CUT, "c"], id="long ones share"),
-        pytest.param(["🧀", "b"], 1, [NO_ROOM, "b"], id="no room for a single character"),
+        pytest.param(["123456789"], 2, ["12345678" + TRUNCATION_MARKER], id="a byte more"),
+        pytest.param(["1234567é"], 2, ["1234567" + TRUNCATION_MARKER], id="never within a character"),
+        pytest.param(["🧀🧀"], 1, ["🧀" + TRUNCATION_MARKER], id="whole characters of four bytes"),
+        pytest.param(
+            ["a" * 9, "b"], 2, ["a" * 7 + TRUNCATION_MARKER, "b"], id="a long one leaves room for a short one"
+        ),
+        pytest.param(
+            ["a" * 99, "b" * 99, "c"],
+            3,
+            ["a" * 5 + TRUNCATION_MARKER, "b" * 6 + TRUNCATION_MARKER, "c"],
+            id="long ones share",
+        ),
+        pytest.param(["🧀", "b"], 1, [NO_BUDGET_LEFT, "b"], id="no room for a single character"),
         pytest.param(["", "b"], 1, ["", "b"], id="nothing was found, and that is a result"),
         pytest.param(["a\x01b\tc\r\nd"], 9, ["a b\tc \nd"], id="control characters become spaces"),
     ],
 )
 def test_contents_are_cut_to_the_budget(contents: list[str], tokens: int, expected: list[str]) -> None:
-    assert [item.content for item in pruned([resolved(content) for content in contents], tokens)] == expected
+    assert [
+        item.content for item in within_token_budget([resolved(content) for content in contents], tokens)
+    ] == expected
 
 
 @LAW
 @given(st.lists(texts, max_size=8), st.integers(1, 30))
 def test_laws_of_pruning(contents: list[str], tokens: int) -> None:
-    items = pruned([resolved(content) for content in contents], tokens)
-    kept = [item.content.removesuffix(CUT) for item in items if item.status == "resolved"]
+    items = within_token_budget([resolved(content) for content in contents], tokens)
+    kept = [item.content.removesuffix(TRUNCATION_MARKER) for item in items if item.status == "resolved"]
 
     assert sum(len(text.encode()) for text in kept) <= tokens * BYTES_PER_TOKEN
     assert total_tokens(items) <= tokens
     if sum(len(content.encode()) for content in contents) <= tokens * BYTES_PER_TOKEN:
         assert [len(item.content) for item in items] == [len(content) for content in contents]
     for item in items:
-        assert item.status == "resolved" or item.content == NO_ROOM
+        assert item.status == "resolved" or item.content == NO_BUDGET_LEFT
 
 
 def test_the_block_names_sources_and_what_is_missing() -> None:
@@ -247,5 +260,5 @@ def test_what_cannot_be_resolved_is_told_to_the_journal_alone() -> None:
 
 def test_the_calls_count_among_those_of_the_run() -> None:
     call = ToolCall(call_id="hydrate_0", name="fetch_url")
-    state = with_calls(a_state(), [an_outcome(call), an_outcome(call, "denied"), an_outcome(call, "failed")])
+    state = with_lookup_calls(a_state(), [an_outcome(call), an_outcome(call, "denied"), an_outcome(call, "failed")])
     assert state.tool_calls.model_dump() == {"proposed": 3, "run": 2, "denied": 1, "failed": 1}

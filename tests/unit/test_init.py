@@ -12,7 +12,7 @@ import pytest
 
 from orga.client.cli.main import run_command
 from orga.client.config.file import load_config
-from orga.client.config.starter import Choices, starter_text
+from orga.client.config.starter import StarterChoices, starter_text
 
 Shown = pytest.CaptureFixture[str]
 
@@ -26,7 +26,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 ALL = [
-    Choices(model, base_url, write, web, programs, approval=not web)
+    StarterChoices(model, base_url, write, web, programs, approval=not web)
     for (model, base_url), write, web, programs in product(
         [(None, None), ("openai:gpt-6.1-terra", None), ("openai-compatible:m", "http://localhost:8000/v1")],
         [False, True],
@@ -37,7 +37,7 @@ ALL = [
 
 
 @pytest.mark.parametrize("choices", ALL, ids=str)
-def test_every_combination_is_read_back_as_it_was_chosen(choices: Choices, tmp_path: Path) -> None:
+def test_every_combination_is_read_back_as_it_was_chosen(choices: StarterChoices, tmp_path: Path) -> None:
     (tmp_path / "orga.toml").write_text(starter_text(choices))
     config = load_config(env={"ORGA_TRUST": "1"}).config
     assert config.models.default == choices.model
@@ -50,7 +50,7 @@ def test_every_combination_is_read_back_as_it_was_chosen(choices: Choices, tmp_p
 
 
 @pytest.mark.parametrize("choices", ALL[:: len(ALL) - 1], ids=["least", "most"])
-def test_every_example_in_a_comment_is_a_key_that_counts(choices: Choices, tmp_path: Path) -> None:
+def test_every_example_in_a_comment_is_a_key_that_counts(choices: StarterChoices, tmp_path: Path) -> None:
     text = starter_text(choices)
     examples = re.findall(r"^#([a-z_][\w.-]* = .*)$", text, re.MULTILINE)
     assert len(examples) >= 12
@@ -172,24 +172,24 @@ class _Terminal(io.StringIO):
 @pytest.mark.parametrize(
     ("typed", "arguments", "expected"),
     [
-        pytest.param("\n\n\n\n", [], Choices(), id="Enter all the way"),
+        pytest.param("\n\n\n\n", [], StarterChoices(), id="Enter all the way"),
         pytest.param(
             "gpt-4o\nollama:small\ny\nn\ngit status;\ngit pytest\n\n",
             [],
-            Choices("ollama:small", write=True, programs=("git", "pytest"), approval=True),
+            StarterChoices("ollama:small", write=True, programs=("git", "pytest"), approval=True),
             id="what cannot be is asked again",
         ),
         pytest.param(
             "y\nn\n",
             ["-m", "ollama:x", "--write", "--commands", ""],
-            Choices("ollama:x", write=True, web=True, approval=False),
+            StarterChoices("ollama:x", write=True, web=True, approval=False),
             id="only what no option says",
         ),
-        pytest.param("", ["--yes"], Choices(), id="nothing at all"),
+        pytest.param("", ["--yes"], StarterChoices(), id="nothing at all"),
     ],
 )
 def test_at_a_terminal_it_asks(
-    typed: str, arguments: list[str], expected: Choices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    typed: str, arguments: list[str], expected: StarterChoices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", _Terminal(typed))
     monkeypatch.setattr(sys, "stderr", _Terminal())

@@ -18,7 +18,7 @@ from orga.workflows.types.input import (
     LoopConfig,
     parse_input,
 )
-from orga.workflows.types.record import Border
+from orga.workflows.types.record import CheckedInput
 from orga.workflows.types.sessions.input import SessionInput
 
 CONTRACT = json.loads("""
@@ -77,7 +77,7 @@ def test_a_misspelt_key_is_refused_where_it_is_written(
 
 
 @pytest.mark.parametrize("kind", [LoopConfig, AgentInput, GoalInput, SessionInput])
-def test_a_key_of_another_version_is_ignored_where_a_history_is_read(kind: type[Border]) -> None:
+def test_a_key_of_another_version_is_ignored_where_a_history_is_read(kind: type[CheckedInput]) -> None:
     recorded = {"task": "t", "goal": "g", "of_tomorrow": 1, "max_iterations": 3, "config": {"of_tomorrow": 1}}
     (payload,) = data_converter.payload_converter.to_payloads([recorded])
     (read,) = data_converter.payload_converter.from_payloads([payload], [kind])

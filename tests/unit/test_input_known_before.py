@@ -9,7 +9,7 @@ import pytest
 
 from orga.client.cli import session as sessions
 from orga.client.cli.main import run_command
-from orga.client.config.known_input import Wanted, refuse_unknown, refuse_unready
+from orga.client.config.known_input import RequestedNames, refuse_unknown, refuse_unready_model
 from orga.client.config.sections import OrgaConfig
 from orga.workflows.types.record import InvalidInput
 
@@ -137,28 +137,28 @@ def test_workers_of_a_configured_server_may_know_more(
 
 @pytest.mark.parametrize("tool", ["read_file", "github_issue", "recall_knowledge"])
 def test_a_tool_that_may_be_there_is_left_to_the_worker(tool: str) -> None:
-    refuse_unknown(Wanted("reviewer", tools=[tool]), OrgaConfig.model_validate({"agents": AGENTS}))
+    refuse_unknown(RequestedNames("reviewer", tools=[tool]), OrgaConfig.model_validate({"agents": AGENTS}))
 
 
 @pytest.mark.parametrize(
     ("wanted", "models", "lacks"),
     [
-        (Wanted("default", "openai:gpt-4o"), {}, "OPENAI_API_KEY"),
-        (Wanted("heavy"), {"tiers": {"heavy": ["openai:gpt-4o"]}}, "OPENAI_API_KEY"),
-        (Wanted("default", "openai-compatible:m"), {}, "has no address: set [models] base_urls"),
-        (Wanted("default", "offline:other"), {}, "the offline one is offline:extractive"),
+        (RequestedNames("default", "openai:gpt-4o"), {}, "OPENAI_API_KEY"),
+        (RequestedNames("heavy"), {"tiers": {"heavy": ["openai:gpt-4o"]}}, "OPENAI_API_KEY"),
+        (RequestedNames("default", "openai-compatible:m"), {}, "has no address: set [models] base_urls"),
+        (RequestedNames("default", "offline:other"), {}, "the offline one is offline:extractive"),
     ],
 )
 def test_a_model_that_our_own_worker_could_not_ask_is_refused(
-    wanted: Wanted, models: dict[str, Any], lacks: str
+    wanted: RequestedNames, models: dict[str, Any], lacks: str
 ) -> None:
     config = OrgaConfig.model_validate({"agents": AGENTS, "models": models})
     with pytest.raises(InvalidInput, match=lacks.replace("[", r"\[")):
-        refuse_unready(wanted, config, {})
+        refuse_unready_model(wanted, config, {})
 
 
 def test_a_model_with_its_key_is_taken() -> None:
-    refuse_unready(Wanted("default", "openai:gpt-4o"), OrgaConfig(), {"OPENAI_API_KEY": "k" * 20})
+    refuse_unready_model(RequestedNames("default", "openai:gpt-4o"), OrgaConfig(), {"OPENAI_API_KEY": "k" * 20})
 
 
 @pytest.mark.parametrize("by", ["TEMPORAL_NAMESPACE", "file"])
@@ -181,9 +181,9 @@ def test_a_namespace_without_an_address_is_refused(
 def test_the_small_model_is_refused_where_its_packages_are_not_installed(
     package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wanted = Wanted("default", model="local:smollm2")
+    wanted = RequestedNames("default", model="local:smollm2")
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(InvalidInput, match=r"model: local:smollm2 .* not installed here: pip install 'orga\[local\]'"):
-        refuse_unready(wanted, OrgaConfig(), {})
+        refuse_unready_model(wanted, OrgaConfig(), {})
     assert run_command(["models"]) == 0
     assert re.search(r"- local:smollm2 +local:smollm2 is an optional extra", capsys.readouterr().out)

@@ -17,8 +17,8 @@ from orga.workflows.decisions.control.interventions import (
     with_pause,
     with_resume,
 )
-from orga.workflows.decisions.conversation import handed_over, news_room
-from orga.workflows.decisions.observe import drain_inbox
+from orga.workflows.decisions.conversation import news_bytes_left, reference_and_sent
+from orga.workflows.decisions.observe import with_inbox_drained
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.state import AgentState
@@ -69,11 +69,11 @@ def test_thousands_of_signals_are_counted_and_the_model_is_told() -> None:
     state = guided(a_state(), *["note"] * (MAX_INBOX_ITEMS + 100))
     assert (len(state.inbox), state.unheard) == (MAX_INBOX_ITEMS, 100)
     while state.inbox:
-        state = drain_inbox(state)
+        state = with_inbox_drained(state)
     told = [m.text for m in state.conversation.messages[1:]]
     assert len(told) == MAX_INBOX_ITEMS + 1
     assert "100 more messages" in told[-1]
-    assert drain_inbox(state) is state
+    assert with_inbox_drained(state) is state
 
 
 @LAW
@@ -82,7 +82,7 @@ def test_guidance_is_taken_in_in_order_of_arrival_none_lost(sent: list[tuple[Any
     state = a_state()
     for kind, text in sent:
         state = with_guidance(state, Intervention(kind=kind, text=signal_text((text,))))
-    after = drain_inbox(state)
+    after = with_inbox_drained(state)
     told = after.conversation.messages[1:]
     assert after.inbox == ()
     assert all(m.text.endswith(signal_text((text,))) for m, (_, text) in zip(told, sent, strict=True))
@@ -91,7 +91,7 @@ def test_guidance_is_taken_in_in_order_of_arrival_none_lost(sent: list[tuple[Any
 
 
 def test_braces_in_guidance_are_only_text() -> None:
-    assert drain_inbox(guided(a_state(), "{0} {x} {")).conversation.messages[-1].text.endswith("{0} {x} {")
+    assert with_inbox_drained(guided(a_state(), "{0} {x} {")).conversation.messages[-1].text.endswith("{0} {x} {")
 
 
 def test_more_guidance_than_the_budget_has_room_for_waits_for_the_next_call() -> None:
@@ -99,27 +99,27 @@ def test_more_guidance_than_the_budget_has_room_for_waits_for_the_next_call() ->
     texts = [f"{number:04}" + "x" * 996 for number in range(300)]
     state, told, steps = a_state(inbox=tuple(Intervention(kind="steer", text=text) for text in texts)), 1, 0
     while state.inbox:
-        state = seen(drain_inbox(state))
+        state = seen(with_inbox_drained(state))
         new = state.conversation.messages[told:]
-        assert 0 < sum(len(m.text) for m in new) <= news_room(state) // 2
+        assert 0 < sum(len(m.text) for m in new) <= news_bytes_left(state) // 2
         told, steps = told + len(new), steps + 1
     assert [m.text[-1_000:] for m in state.conversation.messages[1:]] == texts
     assert steps == 6
 
 
 def seen(state: AgentState) -> AgentState:
-    return state.model_copy(update={"conversation": handed_over(state.conversation)[1]})
+    return state.model_copy(update={"conversation": reference_and_sent(state.conversation)[1]})
 
 
 def test_guidance_that_is_too_much_alone_is_taken_in_alone() -> None:
     item = Intervention(kind="steer", text="x" * MAX_SIGNAL_BYTES)
     config = LoopConfig(context_token_budget=500)
-    assert len(drain_inbox(a_state(setup=a_setup(config=config), inbox=(item, item))).inbox) == 1
+    assert len(with_inbox_drained(a_state(setup=a_setup(config=config), inbox=(item, item))).inbox) == 1
 
 
 def test_an_empty_inbox_changes_nothing() -> None:
     state = a_state()
-    assert drain_inbox(state) is state
+    assert with_inbox_drained(state) is state
 
 
 def test_a_second_pause_and_a_second_resume_change_nothing() -> None:

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from orga.workflows.decisions.conversation import handed_over
+from orga.workflows.decisions.conversation import reference_and_sent
 from orga.workflows.decisions.journal.entries import first_break
 from orga.workflows.decisions.journal.fold import JournalFold
-from orga.workflows.decisions.result import result
+from orga.workflows.decisions.result import agent_result
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.record import Record
@@ -57,7 +57,7 @@ def called(*names: str) -> Reply:
 
 
 def completed(reason: StopReason = "completed", detail: str = "") -> Happening:
-    return happened("workflow_completed", value=result(a_state(), (reason, detail), at(9)))
+    return happened("workflow_completed", value=agent_result(a_state(), (reason, detail), at(9)))
 
 
 def journal(*happenings: Happening | list[Happening]) -> list[JournalEntry]:
@@ -319,7 +319,7 @@ def test_a_goal_knows_a_signal_of_its_own() -> None:
 
 def test_a_compaction_is_told_before_the_reasoning_that_it_is_for() -> None:
     conversation = conversation_of(user("a"), user("b"), user("c"), user("d"), sent=4)
-    context, _ = handed_over(conversation, ((1, 3),))
+    context, _ = reference_and_sent(conversation, ((1, 3),))
     request = a_request((), SETUP, 2).model_copy(update={"context": context})
     entry = journal(start(), happened("scheduled", "reason", value=request))[-1]
     assert (entry.event, entry.iteration) == ("ContextCompacted", 2)

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.journal.entries import chained, first_break
+from orga.workflows.decisions.journal.entries import entry_hash, first_break
 from orga.workflows.types.status import JournalEntry
 from tests.support.values.core import at
 from tests.support.values.strategies import LAW, json_values, texts
@@ -23,7 +23,7 @@ def chain(made: list[tuple[str, int, dict[str, Any]]]) -> list[JournalEntry]:
         entry = JournalEntry(
             sequence=sequence, timestamp=at(sequence), agent="a", iteration=iteration, event=event, data=data
         )
-        previous = chained(previous, entry)
+        previous = entry_hash(previous, entry)
         entries.append(entry.model_copy(update={"hash": previous}))
     return entries
 

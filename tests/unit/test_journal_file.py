@@ -7,9 +7,17 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 
-from orga.client.journal.file import NoJournal, Unwritable, read_journal_file, write_journal
-from orga.client.journal.head import SealedHead, head_check, sealed
-from orga.client.journal.signing import KeyProblem, generated, is_signed, key_id, private_key, public_key, public_path
+from orga.client.journal.file import NoJournal, UnwritableJournal, read_journal_file, write_journal
+from orga.client.journal.head import SealedHead, head_check, sealed_head
+from orga.client.journal.signing import (
+    KeyProblem,
+    generate_key,
+    is_signed,
+    key_id,
+    private_key,
+    public_key,
+    public_path,
+)
 from orga.workflows.decisions.journal.entries import first_break
 from tests.support.values.core import at
 from tests.support.values.journals import Made, a_journal, journals, three
@@ -22,7 +30,7 @@ KEY = Ed25519PrivateKey.from_private_bytes(b"k" * 32)
 @given(journals)
 def test_any_text_comes_back_as_it_was(tmp_path: Path, made: list[Made]) -> None:
     entries = a_journal(made)
-    head = sealed(RUN, entries, KEY, at(1_000))
+    head = sealed_head(RUN, entries, KEY, at(1_000))
     write_journal(tmp_path / "run.jsonl", entries, head)
     found = read_journal_file(tmp_path / "run.jsonl")
     assert (first_break(found.entries), found.head) == (None, head)
@@ -34,7 +42,7 @@ def test_an_export_is_written_through_no_link_and_for_its_owner_alone(tmp_path: 
     other = tmp_path / "other"
     other.write_text("mine")
     (tmp_path / name).symlink_to(other)
-    write_journal(tmp_path / "run.jsonl", three(), sealed(RUN, three(), KEY, at(1_000)))
+    write_journal(tmp_path / "run.jsonl", three(), sealed_head(RUN, three(), KEY, at(1_000)))
     written = tmp_path / "run.jsonl"
     assert (other.read_text(), written.is_symlink(), written.stat().st_mode & 0o777) == ("mine", False, 0o600)
     assert {path.name for path in tmp_path.iterdir()} == {"other", "run.jsonl", name}
@@ -42,7 +50,7 @@ def test_an_export_is_written_through_no_link_and_for_its_owner_alone(tmp_path: 
 
 def test_line_separators_in_a_text_divide_no_line(tmp_path: Path) -> None:
     entries = a_journal([("Started", 0, {"task": "a\u2028b\x85c\x1cd\re"})])
-    write_journal(tmp_path / "run.jsonl", entries, sealed(RUN, entries, KEY, at(1_000)))
+    write_journal(tmp_path / "run.jsonl", entries, sealed_head(RUN, entries, KEY, at(1_000)))
     assert read_journal_file(tmp_path / "run.jsonl").entries == tuple(entries)
 
 
@@ -61,7 +69,7 @@ def test_line_separators_in_a_text_divide_no_line(tmp_path: Path) -> None:
 )
 def test_what_is_no_entry_is_named_by_its_line(tmp_path: Path, before: str, after: str) -> None:
     path = tmp_path / "run.jsonl"
-    write_journal(path, three(), sealed(RUN, three(), None, at(0)))
+    write_journal(path, three(), sealed_head(RUN, three(), None, at(0)))
     assert before in path.read_text()
     path.write_text(path.read_text().replace(before, after, 1))
     with pytest.raises(NoJournal, match=r"run\.jsonl:2 is no journal entry: entry 1 was changed"):
@@ -81,7 +89,7 @@ def test_a_head_is_the_last_line_and_nothing_but_a_head(
     tmp_path: Path, kept: tuple[int, ...], before: str, after: str, line: int
 ) -> None:
     path = tmp_path / "run.jsonl"
-    write_journal(path, three(), sealed(RUN, three(), KEY, at(0)))
+    write_journal(path, three(), sealed_head(RUN, three(), KEY, at(0)))
     lines = path.read_text().splitlines()
     path.write_text("".join(f"{lines[nth].replace(before, after) if before else lines[nth]}\n" for nth in kept))
     with pytest.raises(NoJournal, match=rf"run\.jsonl:{line} is no journal entry"):
@@ -115,7 +123,7 @@ def test_an_export_of_other_bytes_was_changed_although_it_says_the_same(
 ) -> None:
     path = tmp_path / "run.jsonl"
     entries = a_journal([("Started", 0, {"tool": "a/b ä", "x": 1.5, "n": 0}), ("Terminated", 1, {})])
-    write_journal(path, entries, sealed(RUN, entries, KEY, at(1_000)))
+    write_journal(path, entries, sealed_head(RUN, entries, KEY, at(1_000)))
     content = path.read_bytes()
     assert before in content
     for count in (1, -1):
@@ -128,7 +136,7 @@ def test_an_export_of_other_bytes_was_changed_although_it_says_the_same(
 
 def test_a_signature_is_written_in_one_way(tmp_path: Path) -> None:
     """The last letter of a base64 text has bits that stand for nothing."""
-    head = sealed(RUN, three(), KEY, at(1_000))
+    head = sealed_head(RUN, three(), KEY, at(1_000))
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
     last = head.signature.rstrip("=")[-1]
     other = head.signature.replace(f"{last}==", f"{letters[letters.index(last) + 1]}==")
@@ -148,19 +156,19 @@ def test_a_file_without_a_head_is_a_journal_and_an_empty_one_holds_nothing(tmp_p
 
 def test_a_key_is_written_for_its_owner_alone_and_never_over_another(tmp_path: Path) -> None:
     path = tmp_path / "audit.key"
-    public = public_key(generated(path))
+    public = public_key(generate_key(path))
     assert path.stat().st_mode & 0o777 == 0o600
     assert public_path(path).read_text().strip().startswith("ed25519:")
     assert key_id(private_key(path).public_key()) == key_id(public)
     with pytest.raises(KeyProblem, match="never overwritten"):
-        generated(path)
+        generate_key(path)
 
 
 def test_keys_that_cannot_be_used_say_why(tmp_path: Path) -> None:
     path = tmp_path / "audit.key"
     with pytest.raises(KeyProblem, match="cannot be read: No such file"):
         private_key(path)
-    generated(path)
+    generate_key(path)
     path.chmod(0o640)
     with pytest.raises(KeyProblem, match=r"others may read .* chmod 600"):
         private_key(path)
@@ -181,6 +189,6 @@ def test_a_signature_that_is_no_base64_is_none() -> None:
 @pytest.mark.parametrize("place", ["gone/x", "taken"])
 def test_what_cannot_be_written_says_so_and_leaves_nothing(tmp_path: Path, place: str) -> None:
     (tmp_path / "taken").mkdir()
-    with pytest.raises(Unwritable, match=f"{tmp_path / place} cannot be written: "):
-        write_journal(tmp_path / place, [], sealed("r", [], None, at(0)))
+    with pytest.raises(UnwritableJournal, match=f"{tmp_path / place} cannot be written: "):
+        write_journal(tmp_path / place, [], sealed_head("r", [], None, at(0)))
     assert [each.name for each in tmp_path.iterdir()] == ["taken"]

@@ -8,10 +8,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from orga.client.journal.file import export_check
-from orga.client.journal.head import JournalHead, SealedHead, head_check, sealed
+from orga.client.journal.head import JournalHead, SealedHead, head_check, sealed_head
 from orga.workflows.types.status import JournalEntry
 from tests.support.values.core import at
-from tests.support.values.journals import Made, a_journal, journals, rechained, three, without
+from tests.support.values.journals import Made, a_journal, journals, rechained, three, without_entry
 from tests.support.values.strategies import LAW, json_values, texts
 
 RUN = "agent-1"
@@ -31,7 +31,7 @@ def faults(entries: list[JournalEntry], head: SealedHead | None, keys: Any = TRU
 @given(journals)
 def test_what_was_signed_is_found_in_order(made: list[Made]) -> None:
     entries = a_journal(made)
-    assert faults(entries, sealed(RUN, entries, KEY, NOW)) == ""
+    assert faults(entries, sealed_head(RUN, entries, KEY, NOW)) == ""
 
 
 @LAW
@@ -53,18 +53,18 @@ def test_a_forger_without_the_key_cannot_hide_a_change_of_any_field(made: list[M
     forged[index] = entries[index].model_copy(update={field: value})
     assume(forged[index].model_dump_json() != entries[index].model_dump_json())
 
-    assert f"breaks at entry {index}" in faults(forged, sealed(RUN, entries, KEY, NOW))
-    assert "replaced" in faults(rechained(forged), sealed(RUN, entries, KEY, NOW))
+    assert f"breaks at entry {index}" in faults(forged, sealed_head(RUN, entries, KEY, NOW))
+    assert "replaced" in faults(rechained(forged), sealed_head(RUN, entries, KEY, NOW))
 
 
 @LAW
 @given(journals, st.data())
 def test_a_swap_a_drop_and_a_cut_are_seen_even_when_chained_anew(made: list[Made], data: st.DataObject) -> None:
     entries = a_journal(made)
-    head = sealed(RUN, entries, KEY, NOW)
+    head = sealed_head(RUN, entries, KEY, NOW)
     index = data.draw(st.integers(0, len(entries) - 2), "index")
     swapped = [*entries[:index], entries[index + 1], entries[index], *entries[index + 2 :]]
-    dropped = without(entries, index)
+    dropped = without_entry(entries, index)
 
     assert "breaks at entry" in faults(swapped, head)
     assert "breaks at entry" in faults(dropped, head)
@@ -88,7 +88,7 @@ def test_a_swap_a_drop_and_a_cut_are_seen_even_when_chained_anew(made: list[Made
 )
 def test_every_field_of_the_head_is_signed(change: dict[str, Any], said: str) -> None:
     entries = three()
-    signed = sealed(RUN, entries, KEY, NOW)
+    signed = sealed_head(RUN, entries, KEY, NOW)
     assert set(JournalHead.model_fields) == {"run", "length", "hash", "signed_at", "key_id"}
     changed = signed.model_copy(update={"head": signed.head.model_copy(update=change)})
     assert said in faults(entries, changed)
@@ -96,29 +96,29 @@ def test_every_field_of_the_head_is_signed(change: dict[str, Any], said: str) ->
 
 
 def test_a_journal_and_a_head_that_were_both_made_anew_need_the_key() -> None:
-    forged = rechained(without(three(), 1))
-    assert "not trusted" in faults(forged, sealed(RUN, forged, OTHER, NOW))
-    named_as_trusted = sealed(RUN, forged, OTHER, NOW)
-    head = named_as_trusted.head.model_copy(update={"key_id": sealed(RUN, forged, KEY, NOW).head.key_id})
+    forged = rechained(without_entry(three(), 1))
+    assert "not trusted" in faults(forged, sealed_head(RUN, forged, OTHER, NOW))
+    named_as_trusted = sealed_head(RUN, forged, OTHER, NOW)
+    head = named_as_trusted.head.model_copy(update={"key_id": sealed_head(RUN, forged, KEY, NOW).head.key_id})
     stolen_name = named_as_trusted.model_copy(update={"head": head})
     assert faults(forged, stolen_name) == "the signature is not one over this head"
-    assert faults(forged, sealed(RUN, forged, None, NOW)) == "its head is not signed"
+    assert faults(forged, sealed_head(RUN, forged, None, NOW)) == "its head is not signed"
     assert "it has no head: whether anything stood after entry 1 is unknown" in faults(forged, None)
 
 
 def test_a_signature_over_another_run_is_none_over_this() -> None:
     entries = three()
-    assert faults(entries, sealed("agent-2", entries, KEY, NOW)) == "its head is that of agent-2"
+    assert faults(entries, sealed_head("agent-2", entries, KEY, NOW)) == "its head is that of agent-2"
 
 
 def test_a_signature_needs_a_key_to_go_by_and_a_head_without_one_does_not() -> None:
     entries = three()
-    assert "which is not trusted; trusted: none" in faults(entries, sealed(RUN, entries, KEY, NOW), keys=[])
-    assert faults(entries, sealed(RUN, entries, None, NOW), keys=[]) == ""
-    assert faults(entries, sealed(RUN, entries, KEY, NOW), keys=[OTHER.public_key(), KEY.public_key()]) == ""
+    assert "which is not trusted; trusted: none" in faults(entries, sealed_head(RUN, entries, KEY, NOW), keys=[])
+    assert faults(entries, sealed_head(RUN, entries, None, NOW), keys=[]) == ""
+    assert faults(entries, sealed_head(RUN, entries, KEY, NOW), keys=[OTHER.public_key(), KEY.public_key()]) == ""
 
 
 def test_a_signature_taken_away_is_missed_by_who_trusts_no_key_too() -> None:
     entries = three()
-    bare = sealed(RUN, entries, KEY, NOW).model_copy(update={"signature": ""})
+    bare = sealed_head(RUN, entries, KEY, NOW).model_copy(update={"signature": ""})
     assert faults(entries, bare, keys=[]) == "its head is not signed"

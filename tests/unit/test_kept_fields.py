@@ -9,7 +9,7 @@ from orga.activities.adapters import http
 from orga.activities.adapters.models import kept_fields
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.parts import OpaquePart, ThinkingPart, ToolCall
-from tests.support.model.providers import a_request, chunk, completed, streamed
+from tests.support.model.providers import a_request, chunk, complete_request, stream_response
 
 DONE = "[DONE]"
 SIGNED = {"google": {"thought_signature": "c2ln"}}
@@ -20,7 +20,7 @@ def a_call(index: int, name: str = "look", **more: Any) -> dict[str, Any]:
 
 
 async def read(*frames: dict[str, Any], kind: str = "openai") -> Reply:
-    return (await completed(kind, streamed(*frames, chunk("tool_calls"), DONE)))[0]
+    return (await complete_request(kind, stream_response(*frames, chunk("tool_calls"), DONE)))[0]
 
 
 async def sent_back(reply: Reply, *answers: http.Response, kind: str = "openai") -> list[dict[str, Any]]:
@@ -28,7 +28,9 @@ async def sent_back(reply: Reply, *answers: http.Response, kind: str = "openai")
     results = [Message.of_result("found", call.call_id, call.name) for call in reply.calls]
     messages = (Message.of("user", "find it"), reply.message(), *results)
     request = a_request(model="some-model", messages=messages)
-    _, _, network = await completed(kind, *(answers or (streamed(chunk("stop", content="ok"), DONE),)), request=request)
+    _, _, network = await complete_request(
+        kind, *(answers or (stream_response(chunk("stop", content="ok"), DONE),)), request=request
+    )
     return [json.loads(each.content)["messages"][1] for each in network.requests]
 
 
@@ -40,7 +42,11 @@ async def test_a_thought_before_calls_goes_back_whole() -> None:
 
 
 async def test_a_thought_before_an_answer_is_not_kept() -> None:
-    reply = (await completed("openai", streamed(chunk(reasoning_content="hm"), chunk("stop", content="4"), DONE)))[0]
+    reply = (
+        await complete_request(
+            "openai", stream_response(chunk(reasoning_content="hm"), chunk("stop", content="4"), DONE)
+        )
+    )[0]
     assert (reply.text, reply.blocks) == ("4", ())
 
 
@@ -68,7 +74,7 @@ async def test_a_signature_that_comes_behind_its_call_stands_before_it() -> None
 async def test_a_server_that_refuses_the_fields_is_asked_without_them() -> None:
     reply = await read(chunk(reasoning_content="hm"), chunk(tool_calls=[a_call(0, extra_content=SIGNED)]))
     refusal = http.Response(400, json={"error": {"message": "unknown field: reasoning_content"}})
-    first, second = await sent_back(reply, refusal, streamed(chunk("stop", content="ok"), DONE))
+    first, second = await sent_back(reply, refusal, stream_response(chunk("stop", content="ok"), DONE))
     assert "reasoning_content" in first
     assert "reasoning_content" not in second
     assert "extra_content" not in second["tool_calls"][0]

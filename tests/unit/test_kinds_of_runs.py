@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 
-from orga.client.runs.kinds import Kind, kind_of
+from orga.client.runs.kinds import RunKind, kind_of
 from orga.workflows.types.goals.result import GoalResult, GoalStatus
 from orga.workflows.types.sessions.result import SessionResult, SessionStatus
 from orga.workflows.types.status import AgentResult, AgentStatus
 
-AGENT = Kind(AgentResult, AgentStatus)
-GOAL = Kind(GoalResult, GoalStatus)
-SESSION = Kind(SessionResult, SessionStatus)
+AGENT = RunKind(AgentResult, AgentStatus)
+GOAL = RunKind(GoalResult, GoalStatus)
+SESSION = RunKind(SessionResult, SessionStatus)
 
 
 @pytest.mark.parametrize("kind", [GOAL, SESSION])
-def test_what_a_run_answers_tells_its_kind(kind: Kind) -> None:
+def test_what_a_run_answers_tells_its_kind(kind: RunKind) -> None:
     for answer in (kind.result, kind.status):
         assert kind_of({"kind": answer.model_fields["kind"].default}) == kind
 

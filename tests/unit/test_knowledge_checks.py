@@ -5,9 +5,9 @@ from datetime import datetime
 
 import pytest
 
-from orga.activities.knowledge.arrival import MAX_NAME, MAX_TEXT, checked
+from orga.activities.knowledge.arrival import MAX_NAME_CHARS, MAX_TEXT_CHARS, checked_item
 from orga.activities.knowledge.erasing import require_named
-from orga.activities.knowledge.identity import claim_of, item_id
+from orga.activities.knowledge.identity import claim_digest, item_id
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, Provenance, Reader
 from tests.support.knowledge.items import a_fact, a_text, owned
@@ -23,8 +23,10 @@ class Flawed:
 
 FLAWS = {
     "no text": Flawed(a_text(" \n"), "a document cannot be stored: its text is empty"),
-    "long": Flawed(a_text("x" * (MAX_TEXT + 1)), "100,001 characters of at most 100,000; import it as a document"),
-    "a long key": Flawed(a_text("x", key="k" * (MAX_NAME + 1)), "its key has 1,001 characters"),
+    "long": Flawed(
+        a_text("x" * (MAX_TEXT_CHARS + 1)), "100,001 characters of at most 100,000; import it as a document"
+    ),
+    "a long key": Flawed(a_text("x", key="k" * (MAX_NAME_CHARS + 1)), "its key has 1,001 characters"),
     "a long user": Flawed(a_text("x", **owned("user", user="u" * 1001)), "its user has 1,001 characters"),
     "a long source": Flawed(a_text("x", provenance=Provenance(source="s" * 1001)), "its source has 1,001"),
     "nobody's user": Flawed(
@@ -48,19 +50,21 @@ FLAWS = {
 @pytest.mark.parametrize("flawed", FLAWS.values(), ids=FLAWS)
 def test_a_flawed_item_is_told(flawed: Flawed) -> None:
     with pytest.raises(KnowledgeError) as caught:
-        checked(flawed.item)
+        checked_item(flawed.item)
     assert flawed.message in str(caught.value)
     assert (caught.value.kind, caught.value.retryable) == ("InvalidItem", False)
 
 
 def test_at_the_limits_it_is_taken() -> None:
-    item = a_text("x" * MAX_TEXT, key="k" * MAX_NAME, directory="src/api")
-    assert checked(item) == item
+    item = a_text("x" * MAX_TEXT_CHARS, key="k" * MAX_NAME_CHARS, directory="src/api")
+    assert checked_item(item) == item
 
 
 def test_of_an_owner_the_scope_takes_what_it_needs() -> None:
     owner = Reader(tenant="acme", user="anna", agent="reader")
-    scopes = [checked(a_text("x", scope=scope, owner=owner)).owner for scope in ("global", "tenant", "user", "agent")]
+    scopes = [
+        checked_item(a_text("x", scope=scope, owner=owner)).owner for scope in ("global", "tenant", "user", "agent")
+    ]
     assert scopes == [
         Reader(),
         Reader(tenant="acme"),
@@ -70,7 +74,7 @@ def test_of_an_owner_the_scope_takes_what_it_needs() -> None:
 
 
 def test_names_that_the_scope_leaves_out_are_not_looked_at() -> None:
-    assert checked(a_text("x", **owned("tenant", "acme", "a\0b"))).owner == Reader(tenant="acme")
+    assert checked_item(a_text("x", **owned("tenant", "acme", "a\0b"))).owner == Reader(tenant="acme")
 
 
 def test_a_key_and_a_content_are_never_the_same() -> None:
@@ -82,8 +86,8 @@ def test_a_key_and_a_content_are_never_the_same() -> None:
 def test_a_fact_is_the_same_in_other_letters_and_spaces() -> None:
     one, other = a_fact("The  Database", "IS", "MySQL"), a_fact("the database", "is", "mysql\n")
     assert item_id(one) == item_id(other)
-    assert claim_of(one) == claim_of(a_fact("the database", "is", "PostgreSQL"))
-    assert claim_of(a_text("x")) == ""
+    assert claim_digest(one) == claim_digest(a_fact("the database", "is", "PostgreSQL"))
+    assert claim_digest(a_text("x")) == ""
 
 
 def test_parts_do_not_run_into_each_other() -> None:

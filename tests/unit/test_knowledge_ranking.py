@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.activities.adapters.knowledge.embedders.hashing import vector_of
-from orga.activities.knowledge.arrival import arrived
-from orga.activities.knowledge.ranking import Candidate, keyword_scores, merged, ranked
+from orga.activities.adapters.knowledge.embedders.hashing import hashed_vector
+from orga.activities.knowledge.arrival import arriving_item
+from orga.activities.knowledge.ranking import Candidate, keyword_scores, merged_score, ranked_items
 from orga.activities.knowledge.vectors import cosine
-from orga.activities.knowledge.words import query_terms, stem, words_of
+from orga.activities.knowledge.words import query_terms, stem, text_words
 from orga.workflows.types.knowledge import KnowledgeItem
 from tests.support.knowledge.items import T0, a_fact, a_text, texts, wish
 
 
 def a_candidate(item: KnowledgeItem, *, vector: Sequence[float] | None = None, **changes: Any) -> Candidate:
-    return Candidate(arrived(item, T0).model_copy(update=changes), vector)
+    return Candidate(arriving_item(item, T0).model_copy(update=changes), vector)
 
 
 @dataclass(frozen=True)
@@ -60,15 +60,15 @@ def test_a_rare_word_tells_more_than_a_common_one() -> None:
 
 @pytest.mark.parametrize(("words", "vectors", "both"), [(0, 0, 0), (1, 0, 1), (0, 0.5, 0.5), (0.5, 0.5, 0.75)])
 def test_either_can_carry_an_item(words: float, vectors: float, both: float) -> None:
-    assert merged(words, vectors) == both
+    assert merged_score(words, vectors) == both
 
 
 def test_vectors_count_where_words_say_nothing() -> None:
-    query = vector_of("schedulers")
-    near = a_candidate(a_text("rescheduling"), vector=vector_of("rescheduling"))
-    far = a_candidate(a_text("canteen"), vector=vector_of("canteen"))
-    assert texts(ranked(wish("schedulers", threshold=0.1), query, [far, near])) == ["rescheduling"]
-    assert ranked(wish("schedulers", threshold=0.1), None, [far, near]) == []
+    query = hashed_vector("schedulers")
+    near = a_candidate(a_text("rescheduling"), vector=hashed_vector("rescheduling"))
+    far = a_candidate(a_text("canteen"), vector=hashed_vector("canteen"))
+    assert texts(ranked_items(wish("schedulers", threshold=0.1), query, [far, near])) == ["rescheduling"]
+    assert ranked_items(wish("schedulers", threshold=0.1), None, [far, near]) == []
 
 
 def test_vectors_of_another_length_say_nothing() -> None:
@@ -81,25 +81,25 @@ def test_of_equals_the_surer_then_the_newer_comes_first() -> None:
         a_candidate(a_fact("x", "has", "2", confidence=0.9)),
         a_candidate(a_fact("x", "was", "3", confidence=0.9), stored_at=T0 + timedelta(1)),
     ]
-    assert [found.item.object for found in ranked(wish("x"), None, facts)] == ["3", "2", "1"]
+    assert [found.item.object for found in ranked_items(wish("x"), None, facts)] == ["3", "2", "1"]
 
 
 def test_a_contradicted_fact_stands_behind_though_it_fits_better() -> None:
     old, new = a_fact("the database", "is", "MySQL 5 on host a"), a_fact("the database", "is", "PostgreSQL")
     newer = a_candidate(new)
     candidates = [a_candidate(old, contradicted_by=newer.item.id), newer]
-    found = ranked(wish("database MySQL host", threshold=0), None, candidates)
+    found = ranked_items(wish("database MySQL host", threshold=0), None, candidates)
     assert texts(found) == [new.text, old.text]
     assert found[0].score >= found[1].score
 
 
 def test_with_its_contradiction_gone_a_fact_counts_in_full() -> None:
-    [found] = ranked(wish("x"), None, [a_candidate(a_fact("x", "is", "1"), contradicted_by="kexpired")])
+    [found] = ranked_items(wish("x"), None, [a_candidate(a_fact("x", "is", "1"), contradicted_by="kexpired")])
     assert found.score == 1
 
 
 def test_each_item_is_there_once() -> None:
-    assert len(ranked(wish("x"), None, [a_candidate(a_text("x"))] * 3)) == 1
+    assert len(ranked_items(wish("x"), None, [a_candidate(a_text("x"))] * 3)) == 1
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_common_endings_go(word: str, stemmed: str) -> None:
 
 
 def test_words_are_cut_as_the_index_cuts_them() -> None:
-    assert words_of("snake_case, src/api-v2.PY Straße ÉTÉ") == [
+    assert text_words("snake_case, src/api-v2.PY Straße ÉTÉ") == [
         "snake",
         "case",
         "src",
@@ -134,9 +134,9 @@ TEXTS = st.text(alphabet="abcde ", max_size=40)
 @given(query=TEXTS, items=st.lists(TEXTS.filter(str.strip), max_size=12), threshold=st.floats(0, 1))
 def test_every_score_lies_between_the_threshold_and_one(query: str, items: list[str], threshold: float) -> None:
     looked_for = wish(query, threshold=threshold, limit=7)
-    candidates = [a_candidate(a_text(text), vector=vector_of(text)) for text in items]
-    found = ranked(looked_for, vector_of(query), candidates)
+    candidates = [a_candidate(a_text(text), vector=hashed_vector(text)) for text in items]
+    found = ranked_items(looked_for, hashed_vector(query), candidates)
     assert len(found) <= 7
     assert all(threshold <= each.score <= 1 for each in found)
     assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
-    assert found == ranked(looked_for, vector_of(query), candidates[::-1])
+    assert found == ranked_items(looked_for, hashed_vector(query), candidates[::-1])

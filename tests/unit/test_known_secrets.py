@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from orga.activities.text.secrets import COMMON, HIDDEN, NO_SECRETS, KnownSecrets
+from orga.activities.text.secrets import COMMON_VALUES, NO_SECRETS, REDACTED, KnownSecrets
 from orga.client.config.sections import OrgaConfig
 from orga.client.workers.parts import configured_parts
 from orga.workflows.types.messages import Reply, ToolCall
@@ -36,32 +36,32 @@ KNOWN = KnownSecrets.of_environment({"DB_PASSWORD": SECRET})
 )
 def test_a_secret_is_hidden_in_every_shape(shown: str) -> None:
     found = KNOWN.hidden(shown)
-    assert HIDDEN in found
+    assert REDACTED in found
     assert "word" not in found
 
 
 @given(st.text(min_size=8), st.text(), st.text())
 def test_no_secret_is_left_whatever_it_is_made_of(secret: str, before: str, after: str) -> None:
-    assume(secret.lower() not in COMMON)
+    assume(secret.lower() not in COMMON_VALUES)
     known = KnownSecrets.of_environment({"A_TOKEN": secret})
     found = known.hidden(before + secret + after)
-    assert secret not in found or secret in HIDDEN or secret in before + HIDDEN + after
+    assert secret not in found or secret in REDACTED or secret in before + REDACTED + after
 
 
 @pytest.mark.parametrize(
     ("environment", "also", "text", "expected"),
     [
-        pytest.param({"A_TOKEN": "abcdefgh"}, (), "abcdefgh", HIDDEN, id="by its name"),
+        pytest.param({"A_TOKEN": "abcdefgh"}, (), "abcdefgh", REDACTED, id="by its name"),
         pytest.param({"A_TOKEN": "abc"}, (), "abc", "abc", id="too short to be one"),
         pytest.param({"HOME": "/home/me"}, (), "/home/me", "/home/me", id="of another name"),
         pytest.param({"PWD": "/home/me"}, (), "/home/me", "/home/me", id="the folder of a shell"),
         pytest.param({"OLDPWD": "/home/me"}, (), "/home/me", "/home/me", id="and the one before"),
-        pytest.param({"DB_PWD": "abcdefgh"}, (), "abcdefgh", HIDDEN, id="no folder"),
-        pytest.param({"PWD": "abcdefgh"}, ("PWD",), "abcdefgh", HIDDEN, id="a folder that is named besides"),
-        pytest.param({"TEAM": "abcdefgh"}, ("TEAM",), "abcdefgh", HIDDEN, id="named besides"),
+        pytest.param({"DB_PWD": "abcdefgh"}, (), "abcdefgh", REDACTED, id="no folder"),
+        pytest.param({"PWD": "abcdefgh"}, ("PWD",), "abcdefgh", REDACTED, id="a folder that is named besides"),
+        pytest.param({"TEAM": "abcdefgh"}, ("TEAM",), "abcdefgh", REDACTED, id="named besides"),
         pytest.param({}, ("TEAM",), "TEAM", "TEAM", id="named and not set"),
-        pytest.param({"A_KEY": "abcdefgh, ijklmnop"}, (), "ijklmnop", HIDDEN, id="one of a list"),
-        pytest.param({"A_KEY": "abcdefgh", "B_KEY": "abcdefghij"}, (), "abcdefghij", HIDDEN, id="the longest first"),
+        pytest.param({"A_KEY": "abcdefgh, ijklmnop"}, (), "ijklmnop", REDACTED, id="one of a list"),
+        pytest.param({"A_KEY": "abcdefgh", "B_KEY": "abcdefghij"}, (), "abcdefghij", REDACTED, id="the longest first"),
     ],
 )
 def test_what_counts_as_a_secret(environment: dict[str, str], also: tuple[str, ...], text: str, expected: str) -> None:
@@ -71,7 +71,7 @@ def test_what_counts_as_a_secret(environment: dict[str, str], also: tuple[str, .
 @given(st.text("ab", min_size=6, max_size=12), st.text("ab", max_size=30))
 def test_the_longest_beginning_of_a_secret_is_left_out_of_a_cut_end(secret: str, text: str) -> None:
     found = KnownSecrets((secret,)).hidden(text, is_cut=True)
-    whole = text.replace(secret, HIDDEN)
+    whole = text.replace(secret, REDACTED)
     begun = [size for size in range(4, len(secret)) if whole.endswith(secret[:size])]
     assert found == whole[: len(whole) - max(begun, default=0)]
 
@@ -85,7 +85,7 @@ def test_a_record_without_a_secret_is_left_as_it_is() -> None:
 def test_a_record_is_searched_to_its_depths_and_what_is_not_set_stays_so() -> None:
     call = ToolCall(call_id="c1", name="look", arguments={SECRET: [{"a": f"x{SECRET}"}, 1]})
     found = KNOWN.hidden_in(Reply.of("t", calls=(call,)))
-    assert found.calls[0].arguments == {HIDDEN: [{"a": f"x{HIDDEN}"}, 1]}
+    assert found.calls[0].arguments == {REDACTED: [{"a": f"x{REDACTED}"}, 1]}
     assert found.model_fields_set == {"parts"}
 
 
@@ -104,8 +104,8 @@ def test_base64_of_any_text_with_a_secret_in_it_shows_none(value: str, before: s
     known = KnownSecrets.of([value])
     for encode in (b64encode, urlsafe_b64encode):
         shown = known.hidden(encode(f"{before}{value}{after}".encode()).decode())
-        assert HIDDEN in shown
-        left = shown.replace(HIDDEN, "")
+        assert REDACTED in shown
+        left = shown.replace(REDACTED, "")
         assert len(left) <= len(encode(f"{before}{after}".encode())) + 6
 
 
@@ -115,7 +115,7 @@ def test_base64_in_lines_shows_none(before: int, end: str) -> None:
     """`base64` breaks after 76 characters, wherever a secret stands."""
     shown = encodebytes(b"a" * before + KEY.encode() + b"b" * 60).decode().strip().replace("\n", end)
     found = KnownSecrets.of([KEY]).hidden(f"data:\n{shown}\n--\nmore")
-    assert HIDDEN in found
+    assert REDACTED in found
     assert found.endswith("\n--\nmore")
 
 
@@ -167,7 +167,7 @@ def test_lines_without_a_secret_stay_lines() -> None:
 )
 def test_a_secret_is_hidden_in_common_spellings(shown: str) -> None:
     found = KnownSecrets.of([KEY]).hidden(f"before {shown} after")
-    assert HIDDEN in found
+    assert REDACTED in found
     assert shown not in found
 
 
@@ -238,7 +238,7 @@ def test_a_secret_is_hidden_in_notations_of_any_layout(shown: str) -> None:
     found = known.hidden(f"(before)\n{shown}\n(after)")
     assert found.startswith("(before)\n")
     assert found.endswith("\n(after)")
-    assert HIDDEN in found
+    assert REDACTED in found
     assert known.hidden(found) == found
 
 
@@ -252,7 +252,7 @@ def test_a_column_of_digits_is_no_part_of_a_dump(group: int, width: int) -> None
         f"{at:08x}: {line.hex(' ', -group).ljust(2 * width + width // group - 1)}  {line.decode().strip()}"
         for at, line in lines
     )
-    assert HIDDEN in KnownSecrets.of([secret]).hidden(shown)
+    assert REDACTED in KnownSecrets.of([secret]).hidden(shown)
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_any_text_can_be_read(text: str) -> None:
 )
 def test_which_variables_hold_secrets(name: str, value: str, secret: str) -> None:
     found = KnownSecrets.of_environment({name: value}).hidden(f"a {secret} b")
-    assert found == f"a {HIDDEN} b"
+    assert found == f"a {REDACTED} b"
 
 
 @pytest.mark.parametrize(
@@ -336,4 +336,4 @@ def test_the_permit_keys_of_a_file_are_known_to_the_worker(tmp_path: Path) -> No
     (tmp_path / "keys").write_text(f"{key}\n{key[::-1]}\n")
     env = {PERMIT_KEY: f"@{tmp_path / 'keys'}"}
     parts = configured_parts(OrgaConfig(), env, tmp_path, knows_attributes=False)
-    assert parts.secrets.hidden(f"the key is {key}, before it was {key[::-1]}").count(HIDDEN) == 2
+    assert parts.secrets.hidden(f"the key is {key}, before it was {key[::-1]}").count(REDACTED) == 2

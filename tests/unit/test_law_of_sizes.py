@@ -7,31 +7,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_core import to_json
 
-from orga.activities.adapters.agents.offered_tools import MAX_BYTES as MAX_TOOLS_BYTES
+from orga.activities.adapters.agents.offered_tools import MAX_OFFERED_BYTES as MAX_TOOLS_BYTES
 from orga.activities.prepare import MAX_SETUP_BYTES
-from orga.activities.replies import MAX_CALLS, calls_room, normalised
+from orga.activities.replies import MAX_CALLS, calls_byte_limit, normalised_reply
 from orga.workflows.decisions import observe
-from orga.workflows.decisions.begin import begun
+from orga.workflows.decisions.begin import initial_state
 from orga.workflows.decisions.carried_parts import MAX_CARRIED_BYTES
 from orga.workflows.decisions.compaction import compaction
-from orga.workflows.decisions.continue_as_new import can_be_carried, carried
+from orga.workflows.decisions.continue_as_new import can_continue_as_new, continue_as_new_state
 from orga.workflows.decisions.control import interventions
-from orga.workflows.decisions.control.interventions import is_time_to_roll_over
+from orga.workflows.decisions.control.interventions import should_continue_as_new
 from orga.workflows.decisions.conversation import (
-    LEAST_ROOM_BYTES,
     MAX_NEWS_BYTES,
-    bytes_for,
+    MIN_NEWS_BYTES,
+    estimated_bytes,
     full_digest,
-    handed_over,
     message_budget,
-    size_of,
-    weight_of,
-    with_frame,
+    message_json_bytes,
+    message_size,
+    reference_and_sent,
+    with_frame_size,
     with_message,
 )
 from orga.workflows.decisions.hydration import with_hydration
 from orga.workflows.decisions.tool_calls import recovery, repeated_calls
-from orga.workflows.types.context import ContextRef, HashedMessages, MessageRef, digest_of
+from orga.workflows.types.context import ContextRef, HashedMessages, MessageRef, messages_digest
 from orga.workflows.types.control import Intervention, InterventionKind
 from orga.workflows.types.hydration import Reference, Resolved
 from orga.workflows.types.input import AgentInput, LoopConfig
@@ -55,7 +55,7 @@ class Sized:
     """A run whose parts have these sizes, driven by the decisions alone; results stand where a history has them."""
 
     def __init__(self, setup: Setup, run_input: AgentInput) -> None:
-        self.state = begun(run_input, "run 1", T0).model_copy(update={"setup": setup})
+        self.state = initial_state(run_input, "run 1", T0).model_copy(update={"setup": setup})
         self.replies: dict[int, Reply] = {}
         self.results: dict[str, Outcome] = {}
         self.base = HashedMessages()
@@ -67,7 +67,7 @@ class Sized:
         self._ask()
         state = self.state
         earlier = state.conversation.messages
-        reply = normalised(reply, earlier, calls_room(state.config.max_output_tokens))
+        reply = normalised_reply(reply, earlier, calls_byte_limit(state.config.max_output_tokens))
         assert len(reply.model_dump_json(exclude_unset=True).encode()) < PAYLOAD_BYTES
         state = observe.with_reply(state, reply, state.conversation)
         self.replies[state.iteration] = reply
@@ -81,16 +81,16 @@ class Sized:
 
     def _ask(self) -> None:
         """What is sent is what the references stand for, and the same as the run's own conversation."""
-        self.state = with_frame(observe.drain_inbox(self.state))
+        self.state = with_frame_size(observe.with_inbox_drained(self.state))
         conversation = self.state.conversation
         plan = compaction(conversation, self.state.config.context_strategy, message_budget(self.state))
-        context, seen = handed_over(conversation, plan.drop, plan.mask)
+        context, seen = reference_and_sent(conversation, plan.drop, plan.mask)
         wire = context.model_dump_json(exclude_unset=True)
         assert len(wire.encode()) < PAYLOAD_BYTES
         self.base = ContextRef.model_validate_json(wire).applied(self.base, self._message)
         assert self.base.messages == seen.messages
         assert are_paired(seen.messages)
-        self.most_sent = max(self.most_sent, sum(size_of(m) for m in seen.messages))
+        self.most_sent = max(self.most_sent, sum(message_size(m) for m in seen.messages))
         self.state = self.state.model_copy(update={"conversation": seen})
 
     def _message(self, news: MessageRef) -> Message:
@@ -103,14 +103,14 @@ class Sized:
 
     def roll_over(self) -> AgentState:
         """Continue as new, as over the wire."""
-        written = carried(self.state.model_copy(update={"notes": ()}), "run 1")
+        written = continue_as_new_state(self.state.model_copy(update={"notes": ()}), "run 1")
         wire = written.model_dump_json(exclude_unset=True).encode()
         assert len(wire) <= MAX_CARRIED_BYTES
-        assert is_time_to_roll_over(self.state, 10_000, 10**8, True)
-        assert can_be_carried(self.state)
+        assert should_continue_as_new(self.state, 10_000, 10**8, True)
+        assert can_continue_as_new(self.state)
         self.state = AgentState.model_validate_json(wire)
         self.base = HashedMessages().plus(self.state.conversation.messages)
-        assert full_digest(self.state.conversation) == digest_of(self.state.conversation.messages)
+        assert full_digest(self.state.conversation) == messages_digest(self.state.conversation.messages)
         assert are_paired(self.state.conversation.messages)
         assert self.state.conversation.messages[0].text == self.state.input.task
         return self.state
@@ -183,7 +183,7 @@ def _burdened(state: AgentState, letter: str, number: int) -> AgentState:
         state = repeated_calls.with_failed_call(state, call, letter * 10_000, T0)
     with_cache = a_spec("read", recovery={"strategy": "cached_result"})
     call = ToolCall(call_id="k", name="read", arguments={"n": number})
-    state = recovery.with_success(state, with_cache, call, letter * 20_000, T0)
+    state = recovery.with_succeeded_call(state, with_cache, call, letter * 20_000, T0)
     answer = Reply.of(letter * 600_000)
     state = state.model_copy(update={"inbox": state.inbox or (Intervention(kind="steer", text="more"),)})
     return observe.with_answer(state, answer).model_copy(update={"conversation": state.conversation})
@@ -238,8 +238,8 @@ def test_what_the_model_is_sent_stays_near_the_budget(reply: Reply, results: lis
     run = Sized(a_setup(config=limits), AgentInput(task="the task", config=limits))
     for _ in range(5):
         run.iterate(reply, results)
-    reply_bytes = calls_room(limits.max_output_tokens)
-    assert run.most_sent <= max(bytes_for(budget) * 1.2, reply_bytes + 2 * LEAST_ROOM_BYTES + 32 * 300)
+    reply_bytes = calls_byte_limit(limits.max_output_tokens)
+    assert run.most_sent <= max(estimated_bytes(budget) * 1.2, reply_bytes + 2 * MIN_NEWS_BYTES + 32 * 300)
 
 
 @pytest.mark.parametrize("budget", [8_000, 32_000])
@@ -252,7 +252,7 @@ def test_guidance_stays_near_the_budget_too(kind: str, budget: int) -> None:
             guidance = Intervention.model_validate({"kind": kind, "text": f"{number}" + "g" * 50_000})
             run.state = interventions.with_guidance(run.state, guidance)
         run.iterate(proposing(1, 10), ["ok"])
-    assert run.most_sent <= bytes_for(budget) * 1.2 + 50_000
+    assert run.most_sent <= estimated_bytes(budget) * 1.2 + 50_000
 
 
 def test_long_results_share_the_room_and_short_ones_stay_whole() -> None:
@@ -278,7 +278,7 @@ def test_all_that_is_new_to_one_model_call_fits_its_input() -> None:
     conversation = a_state().conversation
     for _ in range(100):
         conversation = with_message(conversation, user("\x01" * 100_000))
-    assert sum(map(weight_of, conversation.messages)) <= MAX_NEWS_BYTES + 100 * 2_000
+    assert sum(map(message_json_bytes, conversation.messages)) <= MAX_NEWS_BYTES + 100 * 2_000
 
 
 def test_what_was_looked_up_and_what_people_gave_is_within_it() -> None:
@@ -301,4 +301,4 @@ def test_what_was_looked_up_and_what_people_gave_is_within_it() -> None:
 def _given(state: AgentState, given: Resolution) -> AgentState:
     data = {"step_id": "s", "tool": "read"}
     asked = Question(question_id="w", kind="escalation", since=T0, text="?", data=data)
-    return repeated_calls.with_resolved_step(state, asked.with_resolution(given))
+    return repeated_calls.with_resolved_repeated_call(state, asked.with_resolution(given))

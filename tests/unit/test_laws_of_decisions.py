@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from orga.workflows.decisions import limits, observe
-from orga.workflows.decisions.continue_as_new import carried
+from orga.workflows.decisions.continue_as_new import continue_as_new_state
 from orga.workflows.decisions.control import interventions, questions
-from orga.workflows.decisions.conversation import full_digest, size_of, tokens_in
+from orga.workflows.decisions.conversation import estimated_message_tokens, full_digest, message_size
 from orga.workflows.decisions.limits import stop_reason
 from orga.workflows.decisions.observe import classify_reply
-from orga.workflows.decisions.result import result, status
+from orga.workflows.decisions.result import agent_result, agent_status
 from orga.workflows.decisions.tool_calls import dispatch
-from orga.workflows.decisions.tool_calls.repeated_calls import repeated, with_resolved_step
-from orga.workflows.types.context import HashedMessages, digest_of
+from orga.workflows.decisions.tool_calls.repeated_calls import turned_down_calls, with_resolved_repeated_call
+from orga.workflows.types.context import HashedMessages, messages_digest
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Reply, ToolCall
@@ -54,13 +54,13 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
         self.reasoned(reply)
         verdicts = tuple(_verdict(fate) for _, _, fate, _ in wanted)
         allowed = [index for index, verdict in enumerate(verdicts) if verdict.decision == "allow"]
-        down = dispatch.unstarted(self.state, [calls[index] for index in allowed])
+        down = dispatch.unstarted_outcomes(self.state, [calls[index] for index in allowed])
         turned_down = {allowed[nth]: outcome for nth, outcome in down.items()}
         ended = tuple(
             turned_down.get(index) or self.carried_out(index, call, verdicts[index], wanted[index][2], wanted[index][3])
             for index, call in enumerate(calls)
         )
-        denied = repeated(ended, verdicts, "denied")
+        denied = turned_down_calls(ended, verdicts, "denied")
         self.state = observe.with_outcomes(self.state, reply, ended, denied)
         self.state = dispatch.with_attempts(self.state, ended, self.now)
         self.count(ended)
@@ -138,22 +138,22 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
         asked = self.state.questions[0]
         decision = Resolution.model_validate({"escalation_id": asked.question_id, "choice": choice, "result": "42"})
         self.state = questions.with_resolution(self.state, decision, self.now)
-        self.state = questions.closed(self.state, asked.question_id, self.now)
-        self.state = with_resolved_step(self.state, asked.with_resolution(decision))
+        self.state = questions.without_question(self.state, asked.question_id, self.now)
+        self.state = with_resolved_repeated_call(self.state, asked.with_resolution(decision))
 
     @rule(limit=st.sampled_from(["max_iterations", "max_total_tokens", "timeout_s", "max_tool_calls"]))
     def extend(self, limit: str) -> None:
         held = getattr(self.state.config, limit)
         if held is not None:
-            raised = limits.extension(self.state, {limit: held + 100})
-            self.state = limits.extended(self.state, raised)
+            raised = limits.parsed_extension(self.state, {limit: held + 100})
+            self.state = limits.with_extension(self.state, raised)
             assert getattr(self.state.config, limit) == held + 100
 
     @precondition(lambda self: self.state.stop is None)
     @rule()
     def continue_as_new(self) -> None:
         """What the next run reads is what this one wrote; nothing points into the history that ends."""
-        written = carried(self.state.model_copy(update={"notes": ()}), "this run")
+        written = continue_as_new_state(self.state.model_copy(update={"notes": ()}), "this run")
         read = AgentState.model_validate_json(written.model_dump_json(exclude_unset=True))
         assert read == written
         assert (read.conversation.news, read.conversation.sent) == ((), len(read.conversation.messages))
@@ -176,9 +176,9 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
     @invariant()
     def the_conversation_knows_its_size_and_its_digest(self) -> None:
         conversation = self.state.conversation
-        assert conversation.tokens == tokens_in(conversation.messages)
-        assert conversation.size == sum(size_of(message) for message in conversation.messages)
-        assert full_digest(conversation) == digest_of(conversation.messages)
+        assert conversation.tokens == estimated_message_tokens(conversation.messages)
+        assert conversation.size == sum(message_size(message) for message in conversation.messages)
+        assert full_digest(conversation) == messages_digest(conversation.messages)
 
     @invariant()
     def the_clock_counts_neither_pauses_nor_waits(self) -> None:
@@ -205,11 +205,11 @@ class LoopMachine(ModelledRun, RuleBasedStateMachine):
 
     @invariant()
     def what_is_shown_is_json_and_says_the_same(self) -> None:
-        shown = status(self.state, self.now)
+        shown = agent_status(self.state, self.now)
         assert type(shown).model_validate_json(shown.model_dump_json()) == shown
         left = shown.budgets
         assert min(left.iterations, left.tokens, left.time_s, left.tool_calls or 0) >= 0
-        assert result(self.state, ("error", "now"), self.now).tool_calls == self.counts
+        assert agent_result(self.state, ("error", "now"), self.now).tool_calls == self.counts
 
 
 def _verdict(fate: OutcomeStatus) -> Verdict:

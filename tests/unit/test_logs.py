@@ -10,7 +10,7 @@ import structlog
 from temporalio import activity
 from temporalio.testing import ActivityEnvironment
 
-from orga.activities.calls.activity import log_iteration_of
+from orga.activities.calls.activity import log_iteration_of_call
 from orga.client.telemetry.logs import SecretMask, configure_logs
 from tests.support.programs.log_lines import lines, restored_logs
 
@@ -60,7 +60,7 @@ async def test_records_within_an_activity_carry_run_and_iteration(capsys: pytest
     environment = ActivityEnvironment()
 
     async def work() -> None:
-        log_iteration_of("3.0")
+        log_iteration_of_call("3.0")
         activity.logger.info("ours")
         logging.getLogger("a.library").warning("theirs")
 

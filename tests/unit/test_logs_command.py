@@ -50,8 +50,8 @@ def test_what_comes_is_shown_as_it_comes_also_from_a_server_that_starts_anew(
     monkeypatch.setattr(server, "LOOK_S", 0.01)
     path = home / "server.log"
     path.write_text("before\n")
-    lines, read = server._tail(path, 5)  # pyright: ignore[reportPrivateUsage]
-    news = server._news(path, read)  # pyright: ignore[reportPrivateUsage]
+    lines, read = server._read_tail(path, 5)  # pyright: ignore[reportPrivateUsage]
+    news = server._new_lines(path, read)  # pyright: ignore[reportPrivateUsage]
     with path.open("a") as log:
         log.write("next\nhalf a li")
     assert (lines, next(news)) == (["before"], "next")

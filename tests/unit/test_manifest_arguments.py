@@ -7,9 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.activities.adapters.manifests.argument_types import Ground, checked, looks_like_a_flag, parameters_of
+from orga.activities.adapters.manifests.argument_types import (
+    PathContext,
+    checked_values,
+    is_like_flag,
+    parameters_schema,
+)
 from orga.activities.adapters.manifests.manifest import Argument
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.ports import ToolError
 from tests.support.tools.manifests import read
 
@@ -161,7 +166,7 @@ def test_a_bad_value_is_refused_with_its_name(root: Path, declared: str, value: 
 
 def test_an_argument_that_nobody_declared_is_refused(root: Path) -> None:
     with pytest.raises(ToolError, match="Additional properties"):
-        checked({"y": "a"}, {}, Ground(Root(root)))
+        checked_values({"y": "a"}, {}, PathContext(FileRoot(root)))
 
 
 def test_the_model_sees_true_json_types() -> None:
@@ -171,7 +176,7 @@ def test_the_model_sees_true_json_types() -> None:
         "all": Argument(type="boolean", required=False),
         "names": Argument(type="array", items=Argument(type="string", pattern="a+"), required=False, min=1),
     }
-    assert parameters_of(arguments) == {
+    assert parameters_schema(arguments) == {
         "type": "object",
         "properties": {
             "path": {
@@ -197,9 +202,9 @@ def test_the_model_sees_true_json_types() -> None:
 @given(st.text(max_size=5), st.sampled_from("-‐‑–—―−－﹣⸺\u00ad"), st.text(max_size=20))
 def test_a_dash_behind_anything_invisible_looks_like_a_flag(before: str, dash: str, after: str) -> None:
     invisible = "".join(c for c in before if c.isspace() or c in "\u200b\u200d\ufeff\u202e")
-    assert looks_like_a_flag(invisible + dash + after)
+    assert is_like_flag(invisible + dash + after)
 
 
 @given(st.from_regex(r"[A-Za-z0-9/.@+=][^\x00]*", fullmatch=True))
 def test_what_begins_with_a_letter_is_no_flag(value: str) -> None:
-    assert not looks_like_a_flag(value)
+    assert not is_like_flag(value)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orga.client.config.manifests import BrokenManifests, manifest_paths, manifests_of, read_manifests
+from orga.client.config.manifests import BrokenManifests, configured_manifests, manifest_paths, read_manifests
 from orga.client.config.sections import OrgaConfig, ToolsConfig
 from tests.support.tools.manifests import HEAD, problems
 
@@ -255,9 +255,9 @@ def test_a_file_that_cannot_be_read_is_told(content: bytes | None, says: str) ->
 def test_a_worker_takes_all_manifests_or_none() -> None:
     Path("a.toml").write_text(GOOD)
     Path("b.toml").write_text("name = 1")
-    assert len(manifests_of(OrgaConfig(tools=ToolsConfig(manifests=("a.toml",))))) == 1
+    assert len(configured_manifests(OrgaConfig(tools=ToolsConfig(manifests=("a.toml",))))) == 1
     with pytest.raises(BrokenManifests, match=r"b\.toml:1: name"):
-        manifests_of(OrgaConfig(tools=ToolsConfig(manifests=("*.toml",))))
+        configured_manifests(OrgaConfig(tools=ToolsConfig(manifests=("*.toml",))))
 
 
 def test_globs_find_files_once_and_in_order() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.manifests.http_tool import request_of
+from orga.activities.adapters.manifests.http_tool import build_request
 from orga.activities.adapters.manifests.manifest import Http, Manifest
-from orga.activities.adapters.manifests.secrets import Secrets
+from orga.activities.adapters.manifests.secrets import ManifestSecrets
 from orga.activities.ports import Tool, ToolError
 from tests.support.tools.calls import failure, result
 from tests.support.tools.manifests import a_manifest_tool
@@ -76,12 +76,12 @@ async def test_no_value_leads_up_the_path(tmp_path: Path, server: EchoServer, na
 @pytest.mark.parametrize("value", [".", ";a", "%2e", "%3Ba", ".;a"])
 def test_no_value_completes_a_dot_segment(value: str) -> None:
     with pytest.raises(ToolError) as refused:
-        request_of(Http(url="https://h/api/.{v}/x"), {"v": value}, Secrets())
+        build_request(Http(url="https://h/api/.{v}/x"), {"v": value}, ManifestSecrets())
     assert refused.value.kind == "InvalidArguments"
 
 
 def test_a_semicolon_elsewhere_in_a_part_is_as_any_character() -> None:
-    asked = request_of(Http(url="https://h/api/{v}/x"), {"v": "a;.."}, Secrets())
+    asked = build_request(Http(url="https://h/api/{v}/x"), {"v": "a;.."}, ManifestSecrets())
     assert str(asked.url) == "https://h/api/a%3B../x"
 
 
@@ -144,9 +144,9 @@ def test_what_is_sent_shows_no_header() -> None:
         {"name": "a", "description": "b", "http": {"url": "https://h/", "headers": {"a": "{secret:T}"}}}
     )
     assert manifest.http is not None
-    request = request_of(manifest.http, {}, Secrets({"T": TOKEN}))
+    request = build_request(manifest.http, {}, ManifestSecrets({"T": TOKEN}))
     assert request.secret_headers == {"a": TOKEN}
-    assert TOKEN not in repr(request) + repr(Secrets({"T": TOKEN}))
+    assert TOKEN not in repr(request) + repr(ManifestSecrets({"T": TOKEN}))
 
 
 async def test_another_host_is_told_no_secret(tmp_path: Path, server: EchoServer, other: EchoServer) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.types.messages import Message, masked
+from orga.workflows.types.messages import Message, masked_message
 from tests.support.values.core import user
 from tests.support.values.strategies import LAW, messages, texts
 
@@ -36,18 +36,18 @@ results = st.builds(a_result, texts | st.integers(0, 5_000).map(lambda n: "é" *
 )
 def test_masked(message: Message, expected: str) -> None:
     ours = (0, 0) if expected == message.text else (len(expected), 0)
-    assert masked(message) == message.with_text(expected).with_ours(ours)
+    assert masked_message(message) == message.with_text(expected).with_ours(ours)
 
 
 @LAW
 @given(results)
 def test_a_placeholder_is_never_longer_than_the_text(result: Message) -> None:
-    assert len(masked(result).text.encode()) <= len(result.text.encode())
+    assert len(masked_message(result).text.encode()) <= len(result.text.encode())
 
 
 @LAW
 @given(results | messages)
 def test_a_masked_message_stays_as_it_is(message: Message) -> None:
     """So it goes on naming the size of the original."""
-    once = masked(message)
-    assert masked(once) is once
+    once = masked_message(message)
+    assert masked_message(once) is once

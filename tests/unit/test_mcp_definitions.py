@@ -6,7 +6,12 @@ import pytest
 from mcp_types import Tool
 from pydantic import ValidationError
 
-from orga.activities.adapters.mcp.definitions import MAX_DESCRIPTION_BYTES, Definitions, definition_digest, definitions
+from orga.activities.adapters.mcp.definitions import (
+    MAX_DESCRIPTION_BYTES,
+    ToolDefinitions,
+    definition_digest,
+    usable_definitions,
+)
 from orga.activities.adapters.mcp.settings import ServerSettings
 from orga.activities.text.secrets import KnownSecrets
 from orga.workflows.types.tool_calls.mcp import McpServer
@@ -18,8 +23,8 @@ def listed(*tools: dict[str, Any] | str) -> list[Tool]:
     return [Tool.model_validate(each if isinstance(each, dict) else a_definition(each)) for each in tools]
 
 
-def offered(*tools: dict[str, Any] | str, own: dict[str, ToolOptions] | None = None, **fields: Any) -> Definitions:
-    return definitions(ServerSettings("s", McpServer(command="x", **fields), own or {}), listed(*tools), TAKEN)
+def offered(*tools: dict[str, Any] | str, own: dict[str, ToolOptions] | None = None, **fields: Any) -> ToolDefinitions:
+    return usable_definitions(ServerSettings("s", McpServer(command="x", **fields), own or {}), listed(*tools), TAKEN)
 
 
 def test_a_tool_is_offered_under_its_servers_name() -> None:
@@ -65,7 +70,7 @@ def test_a_description_that_talks_to_the_model_is_marked() -> None:
 def test_a_secret_that_a_server_puts_into_its_definition_is_hidden() -> None:
     settings = ServerSettings("s", McpServer(command="x"), secrets=KnownSecrets.of(["s3cr3t-value"]))
     schema = {"type": "object", "properties": {"a": {"default": "s3cr3t-value"}}}
-    (found,) = definitions(
+    (found,) = usable_definitions(
         settings, listed(a_definition("a", description="is s3cr3t-value", inputSchema=schema)), ()
     ).offered.values()
     assert "s3cr3t" not in found.spec.model_dump_json()

@@ -10,7 +10,7 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from pydantic import ValidationError
 
 from orga.activities.adapters.mcp.content import MAX_BLOCKS, result_text
-from orga.activities.adapters.mcp.lenient_messages import LEFT_OUT, mended
+from orga.activities.adapters.mcp.lenient_messages import OMITTED_META, repaired_result
 from tests.support.mcp.sources import a_definition
 from tests.support.values.strategies import LAW, json_values
 
@@ -21,7 +21,7 @@ VERSIONS = [LATEST_HANDSHAKE_VERSION, "2024-11-05", LATEST_MODERN_VERSION]
 
 def read(method: str, result: dict[str, Any], version: str = LATEST_HANDSHAKE_VERSION) -> dict[str, Any]:
     """Return the result, mended; it is one that the SDK reads."""
-    found = mended(method, version, {**result, **(MODERN if version == LATEST_MODERN_VERSION else {})})
+    found = repaired_result(method, version, {**result, **(MODERN if version == LATEST_MODERN_VERSION else {})})
     protocol.validate_server_result(method, version, found)
     return found
 
@@ -66,7 +66,7 @@ def test_a_failure_stays_one() -> None:
 
 @pytest.mark.parametrize("result", [{}, {"content": None}, {"result": "text"}, {"resultType": "input_required"}])
 def test_what_is_no_result_stays_none(result: dict[str, Any]) -> None:
-    assert mended("tools/call", LATEST_HANDSHAKE_VERSION, result) == result
+    assert repaired_result("tools/call", LATEST_HANDSHAKE_VERSION, result) == result
 
 
 def test_no_more_blocks_are_looked_at_than_are_shown() -> None:
@@ -84,8 +84,8 @@ def test_a_tool_that_describes_no_arguments_is_there(schema: Any, version: str) 
 
 
 def test_a_server_cannot_say_itself_what_is_left_out() -> None:
-    assert read("tools/list", {"tools": [], "_meta": {LEFT_OUT: {"a": "b"}, "own": 1}})["_meta"] == {
-        LEFT_OUT: {},
+    assert read("tools/list", {"tools": [], "_meta": {OMITTED_META: {"a": "b"}, "own": 1}})["_meta"] == {
+        OMITTED_META: {},
         "own": 1,
     }
 
@@ -96,7 +96,7 @@ def test_no_tools_as_null_are_none() -> None:
 
 def test_a_reason_is_plain_and_bounded() -> None:
     found = read("tools/list", {"tools": [a_definition("a\u202eb" * 500, inputSchema={"properties": {"\u200b": 7}})]})
-    ((name, why),) = found["_meta"][LEFT_OUT].items()
+    ((name, why),) = found["_meta"][OMITTED_META].items()
     assert "\u202e" not in name
     assert "\u200b" not in why
     assert max(len(name.encode()), len(why.encode())) <= 400
@@ -106,11 +106,13 @@ def test_a_reason_is_plain_and_bounded() -> None:
 @given(json_values, json_values)
 def test_whatever_a_server_lists_or_returns_raises_nothing(tools: Any, content: Any) -> None:
     for version in VERSIONS:
-        listed = mended("tools/list", version, {"tools": tools, **MODERN})
+        listed = repaired_result("tools/list", version, {"tools": tools, **MODERN})
         if isinstance(tools, list):
             protocol.validate_server_result("tools/list", version, listed)
         given_content = {"content": content, "structuredContent": content, **MODERN}
         try:
-            protocol.validate_server_result("tools/call", version, mended("tools/call", version, given_content))
+            protocol.validate_server_result(
+                "tools/call", version, repaired_result("tools/call", version, given_content)
+            )
         except ValidationError:
             assert not content

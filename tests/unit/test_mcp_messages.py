@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
 
-from orga.activities.adapters.mcp.lenient_messages import MAX_MENDED_BYTES, readable
+from orga.activities.adapters.mcp.lenient_messages import MAX_REPAIRED_BYTES, parse_message
 
 READ = {"jsonrpc": "2.0", "id": 7, "result": {"text": "a"}}
 
 
 def message_of(sent: bytes) -> JSONRPCMessage | None:
-    return readable(sent)[0]
+    return parse_message(sent)[0]
 
 
 def line(**fields: Any) -> bytes:
@@ -54,9 +54,9 @@ def test_a_mark_of_byte_order_is_passed_over() -> None:
 
 def test_a_line_is_changed_only_if_it_cannot_be_read() -> None:
     whole = b'{"jsonrpc": "2.0", "id": 7, "result": {"text": "a", "n": 1.50}}'
-    assert readable(whole)[1] == whole
-    assert readable(b"<html>") == (None, b"<html>")
-    changed = readable(whole.replace(b"a", b"\xe9"))[1]
+    assert parse_message(whole)[1] == whole
+    assert parse_message(b"<html>") == (None, b"<html>")
+    changed = parse_message(whole.replace(b"a", b"\xe9"))[1]
     assert message_of(changed) == message_of(whole.replace(b"a", "\ufffd".encode()))
 
 
@@ -65,7 +65,7 @@ def test_a_line_is_changed_only_if_it_cannot_be_read() -> None:
     [
         pytest.param(line(id=7, result="no object"), id="a result that is none"),
         pytest.param(line(id=7, result={"a": json.loads("[" * 300 + "]" * 300)}), id="nested too deep to be read"),
-        pytest.param(line(id=7, result={"a": "\ud83d" + "x" * MAX_MENDED_BYTES}), id="too large to be mended"),
+        pytest.param(line(id=7, result={"a": "\ud83d" + "x" * MAX_REPAIRED_BYTES}), id="too large to be mended"),
         pytest.param(line(id=7, error={"code": "x"}), id="an error that is none"),
         pytest.param(b'{"id": 7, "result": {', id="half of one"),
         pytest.param(b'{"jsonrpc": "2.0", "id":7 ,"result":{"a": "b"c"}}\n', id="one that is no JSON"),

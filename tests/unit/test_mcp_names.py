@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.activities.adapters.mcp.names import legal_names, server_of
+from orga.activities.adapters.mcp.names import legal_names, meant_server
 
 LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 NAMES = st.lists(st.text(max_size=80) | st.from_regex(r"[a-z./ ]{0,70}", fullmatch=True), max_size=12)
@@ -72,4 +72,4 @@ def test_names_do_not_depend_on_the_order(own: list[str], random: object) -> Non
     ],
 )
 def test_the_server_that_a_name_means(name: str, server: str | None) -> None:
-    assert server_of(name, ["time", "git-hub"]) == server
+    assert meant_server(name, ["time", "git-hub"]) == server

@@ -11,11 +11,11 @@ from temporalio.exceptions import ApplicationError
 
 from orga.activities.adapters.agents.agent_problems import agent_problems
 from orga.activities.adapters.agents.agents import ConfiguredAgents
-from orga.activities.adapters.mcp.keeper import MOST_S, delay_s
-from orga.activities.adapters.mcp.names import server_of
+from orga.activities.adapters.mcp.keeper import MAX_DELAY_S, reconnect_delay_s
+from orga.activities.adapters.mcp.names import meant_server
 from orga.activities.calls.tools import source_activity
 from orga.activities.models.conversations import Conversations
-from orga.activities.ports import Absent, Tool
+from orga.activities.ports import AbsentTool, Tool
 from orga.client.history.converter import data_converter
 from orga.testing import FakeTool
 from orga.workflows.types.agents import AgentConfig
@@ -47,10 +47,10 @@ class FakeSource:
         self.wanted = wanted
         return {name: a_spec(name, digest=f"digest of {name}") for name in ("up_a", "up_b")}
 
-    def absent(self, name: str) -> Absent | None:
+    def absent(self, name: str) -> AbsentTool | None:
         if name.startswith("down_"):
-            return Absent("its server is away", for_now=True)
-        return Absent("its server has no such tool", for_now=False) if name.startswith("up_") else None
+            return AbsentTool("its server is away", for_now=True)
+        return AbsentTool("its server has no such tool", for_now=False) if name.startswith("up_") else None
 
     def tool(self, name: str, digest: str) -> Tool | None:
         self.asked.append((name, digest))
@@ -94,9 +94,9 @@ class FetchSource(FakeSource):
     async def specs(self, wanted: Collection[str]) -> Mapping[str, ToolSpec]:
         return {name: a_spec(name, digest=f"digest of {name}") for name in self.tools}
 
-    def absent(self, name: str) -> Absent | None:
-        server = server_of(name, ["fetch"])
-        return Absent(f"the MCP server {server!r} has no such tool", for_now=not self.tools) if server else None
+    def absent(self, name: str) -> AbsentTool | None:
+        server = meant_server(name, ["fetch"])
+        return AbsentTool(f"the MCP server {server!r} has no such tool", for_now=not self.tools) if server else None
 
 
 OWN = ("fetch_url", "read_file", "fetch_own")
@@ -228,9 +228,9 @@ async def test_an_activity_that_nobody_has_is_not_found() -> None:
         pytest.param(0, 0, id="none after a connection of use"),
         pytest.param(1, 0.25, id="short at first"),
         pytest.param(3, 1, id="doubling"),
-        pytest.param(9, MOST_S, id="up to a minute"),
-        pytest.param(100_000, MOST_S, id="however long it lasts"),
+        pytest.param(9, MAX_DELAY_S, id="up to a minute"),
+        pytest.param(100_000, MAX_DELAY_S, id="however long it lasts"),
     ],
 )
 def test_the_pause_before_the_next_connection(failures: int, seconds: float) -> None:
-    assert delay_s(failures) == seconds
+    assert reconnect_delay_s(failures) == seconds

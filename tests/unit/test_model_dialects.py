@@ -13,12 +13,12 @@ from tests.support.model.providers import (
     Network,
     a_request,
     chunk,
-    completed,
+    complete_request,
     message_events,
+    message_item,
     provider,
     response_events,
-    said_item,
-    streamed,
+    stream_response,
     text_block,
 )
 
@@ -37,7 +37,11 @@ def refused(message: str) -> http.Response:
 
 
 def answer(kind: str) -> http.Response:
-    return streamed(*message_events(text_block("hi"))) if kind == "anthropic" else streamed(chunk("stop", content="hi"))
+    return (
+        stream_response(*message_events(text_block("hi")))
+        if kind == "anthropic"
+        else stream_response(chunk("stop", content="hi"))
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,7 +139,7 @@ async def test_a_refusal_is_learned_once(
 
 
 async def test_several_lessons_in_one_call() -> None:
-    _, _, network = await completed(
+    _, _, network = await complete_request(
         "openai",
         refused("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."),
         refused("Unsupported value: 'temperature' does not support 0.3"),
@@ -296,7 +300,7 @@ async def test_a_conversation_that_begins_with_the_assistant_is_begun_by_the_use
     """Compaction may leave it so."""
     refusal = refused("Conversation roles must alternate user/assistant/user/assistant/...")
     messages = (Message.of("assistant", "As I said."), Message.of("assistant", "Go on?"), Message.of("user", "yes"))
-    _, _, network = await completed("ollama", refusal, answer("openai"), request=a_request(messages=messages))
+    _, _, network = await complete_request("ollama", refusal, answer("openai"), request=a_request(messages=messages))
     begun, said, yes = roles(network.body())
     assert (begun[0], said, yes) == ("user", ("assistant", "As I said.\n\nGo on?"), ("user", "yes"))
 
@@ -323,15 +327,17 @@ async def test_a_template_without_system_messages_gets_instructions_with_the_tas
 @pytest.mark.parametrize("kind", ["openai-compatible", "responses"])
 async def test_a_server_that_refuses_a_free_choice_of_tools_is_told_nothing_of_it(kind: str) -> None:
     refusal = refused("tool_choice: Extra inputs are not permitted")
-    said = streamed(*response_events(said_item("hi"))) if kind == "responses" else answer("openai")
-    _, _, network = await completed(kind, refusal, said, request=a_request(tools=(ToolSpec(name="now"),)))
+    said = stream_response(*response_events(message_item("hi"))) if kind == "responses" else answer("openai")
+    _, _, network = await complete_request(kind, refusal, said, request=a_request(tools=(ToolSpec(name="now"),)))
     assert ["tool_choice" in network.body(index) for index in range(2)] == [True, False]
 
 
 async def test_a_refusal_is_read_to_its_end() -> None:
     """Gateways put the useful sentence after a long preamble."""
     refusal = "The upstream provider answered with an error. " * 20 + "Unsupported parameter: 'temperature'"
-    _, _, network = await completed("openai", refused(refusal), answer("openai"), request=a_request(temperature=1.0))
+    _, _, network = await complete_request(
+        "openai", refused(refusal), answer("openai"), request=a_request(temperature=1.0)
+    )
     assert "temperature" not in network.body()
 
 

@@ -9,14 +9,14 @@ import httpx
 import pytest
 
 from orga.activities.adapters import http
-from orga.activities.adapters.models.errors import redacted
+from orga.activities.adapters.models.errors import redacted_text
 from orga.activities.ports import ModelError
-from tests.support.model.providers import KEY, completed
+from tests.support.model.providers import KEY, complete_request
 
 
 async def failure(kind: str, answer: http.Response | Exception) -> ModelError:
     with pytest.raises(ModelError) as caught:
-        await completed(kind, answer)
+        await complete_request(kind, answer)
     return caught.value
 
 
@@ -348,4 +348,4 @@ async def test_no_key_reaches_the_text_of_an_error() -> None:
     ],
 )
 def test_redacted(text: str, expected: str) -> None:
-    assert redacted(text, "hunter2!") == expected
+    assert redacted_text(text, "hunter2!") == expected

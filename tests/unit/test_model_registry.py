@@ -9,9 +9,9 @@ from tests.support.model.providers import (
     a_request,
     chunk,
     message_events,
+    message_item,
     response_events,
-    said_item,
-    streamed,
+    stream_response,
     text_block,
 )
 
@@ -48,11 +48,11 @@ def greeting(name: str) -> http.Response:
     """Return a reply in the protocol of the model's provider."""
     match name.partition(":")[0]:
         case "anthropic":
-            return streamed(*message_events(text_block("hi")))
+            return stream_response(*message_events(text_block("hi")))
         case "openai":
-            return streamed(*response_events(said_item("hi")))
+            return stream_response(*response_events(message_item("hi")))
         case _:
-            return streamed(chunk("stop", content="hi"))
+            return stream_response(chunk("stop", content="hi"))
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orga.activities.adapters.knowledge.conventions.files import Place, items_of
-from orga.activities.adapters.knowledge.project_files import Unreadable
-from orga.activities.adapters.toml_text import MAX_DEPTH, NestedTooDeeply, read_toml
-from orga.client.config.file import asked_config, config_sources, load_config
+from orga.activities.adapters.knowledge.conventions.files import ConventionTarget, convention_items
+from orga.activities.adapters.knowledge.project_files import UnreadableFile
+from orga.activities.adapters.toml_text import MAX_DEPTH, TomlTooDeep, read_toml
+from orga.client.config.file import config_sources, config_trust_request, load_config
 from orga.client.config.manifests import read_manifests
 from orga.client.errors import ConfigError
 from orga.client.policies.cases import BadCases, read_cases
@@ -45,11 +45,11 @@ def test_toml_that_nests_too_deeply_is_refused_by_all_who_read_it(
 ) -> None:
     text = form(depth)
     began = time.process_time()
-    with pytest.raises(NestedTooDeeply, match="nested too deeply, in more than 100 levels"):
+    with pytest.raises(TomlTooDeep, match="nested too deeply, in more than 100 levels"):
         read_toml(text)
     for name, content in (("orga.toml", text), ("x.toml", MANIFEST + text), ("x.test.toml", CASE + text)):
         (tmp_path / name).write_text(content)
-    for read in (load_config, asked_config):
+    for read in (load_config, config_trust_request):
         with pytest.raises(ConfigError, match=r"orga\.toml: its values are nested too deeply"):
             read(folder=tmp_path, env={})
     with pytest.raises(ConfigError, match="nested too deeply"):
@@ -59,8 +59,8 @@ def test_toml_that_nests_too_deeply_is_refused_by_all_who_read_it(
     with pytest.raises(BadCases, match="nested too deeply"):
         read_cases(tmp_path / "x.test.toml")
     (tmp_path / "pyproject.toml").write_text(text)
-    with pytest.raises(Unreadable, match="nested too deeply"):
-        items_of(tmp_path, "pyproject.toml", Place("shop", "", "tenant", Reader()))
+    with pytest.raises(UnreadableFile, match="nested too deeply"):
+        convention_items(tmp_path, "pyproject.toml", ConventionTarget("shop", "", "tenant", Reader()))
     assert time.process_time() - began < 5
 
 
@@ -82,8 +82,8 @@ def test_toml_that_nests_little_is_read(text: str) -> None:
 def test_json_of_a_project_that_nests_too_deeply_is_refused(tmp_path: Path, name: str) -> None:
     for depth in (1_000, 3_000, 100_000):
         (tmp_path / name).write_text(f'{{"scripts": {"[" * depth}{"]" * depth}}}')
-        with pytest.raises(Unreadable, match="nested too deeply"):
-            items_of(tmp_path, name, Place("shop", "", "tenant", Reader()))
+        with pytest.raises(UnreadableFile, match="nested too deeply"):
+            convention_items(tmp_path, name, ConventionTarget("shop", "", "tenant", Reader()))
 
 
 def test_a_table_of_our_state_that_nests_too_deeply_is_named(tmp_path: Path) -> None:

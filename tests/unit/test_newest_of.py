@@ -9,7 +9,7 @@ import pytest
 from temporalio.client import Client
 
 from orga.client.runs.named import newest_run
-from orga.client.runs.newest import LIVE, newest_of
+from orga.client.runs.newest import LIVE_QUERY, newest_runs
 from tests.support.values.core import T0
 
 
@@ -23,7 +23,7 @@ class Listing:
 
     async def list_workflows(self, query: str, **_: Any) -> AsyncGenerator[Any]:
         self.queries.append(query)
-        for run in self.live if LIVE in query else self.ended:
+        for run in self.live if LIVE_QUERY in query else self.ended:
             yield run
 
 
@@ -45,14 +45,14 @@ async def test_a_run_is_found_behind_all_its_delegates() -> None:
 
 async def test_where_only_live_ones_are_asked_for_no_ended_ones_are_listed() -> None:
     listing = Listing([a_run("b", 2), a_run("a", 1)], [])
-    found = await newest_of(cast("Client", listing), "x", 1, with_ended=False)
+    found = await newest_runs(cast("Client", listing), "x", 1, with_ended=False)
     assert [run.id for run in found] == ["b"]
-    assert listing.queries == [f"{LIVE} AND x"]
+    assert listing.queries == [f"{LIVE_QUERY} AND x"]
 
 
 async def test_a_run_that_ends_between_the_two_questions_is_listed_once_as_what_it_is_now() -> None:
     listing = Listing([a_run("a", 5), a_run("b", 1)], [a_run("a", 5, 6), a_run("c", 0, 2)])
-    found = await newest_of(cast("Client", listing), "x", 3)
+    found = await newest_runs(cast("Client", listing), "x", 3)
     assert [(run.id, run.close_time is None) for run in found] == [("a", False), ("b", True), ("c", False)]
 
 
@@ -69,7 +69,7 @@ async def test_of_a_run_that_was_rewound_its_latest_execution_is_listed(
     live: list[Any], ended: list[Any], limit: int, found: list[Any]
 ) -> None:
     listing = Listing([a_run(*run) for run in live], [a_run(*run) for run in ended])
-    newest = await newest_of(cast("Client", listing), "x", limit)
+    newest = await newest_runs(cast("Client", listing), "x", limit)
     assert [(run.id, (run.start_time - T0).total_seconds()) for run in newest] == found
 
 
@@ -77,5 +77,5 @@ async def test_of_a_run_that_was_rewound_its_latest_execution_is_listed(
 async def test_those_that_were_started_last_are_found_in_whatever_order_they_ended(limit: int) -> None:
     starts = [3, 9, 1, 7, 5, 8, 2]
     ended = sorted((a_run(f"r{begun}", begun, 20 + begun * 7 % 11) for begun in starts), key=lambda run: run.close_time)
-    found = await newest_of(cast("Client", Listing([a_run("r6", 6)], ended[::-1])), "x", limit)
+    found = await newest_runs(cast("Client", Listing([a_run("r6", 6)], ended[::-1])), "x", limit)
     assert [run.id for run in found] == [f"r{begun}" for begun in sorted([*starts, 6], reverse=True)][:limit]

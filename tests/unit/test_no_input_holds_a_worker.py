@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters import http
-from orga.activities.adapters.models.errors import error_body, retry_after_s
+from orga.activities.adapters.models.errors import parse_error_body, retry_after_s
 from orga.activities.adapters.models.http import SseDecoder, SseTooLarge
 from orga.activities.adapters.models.reply import MAX_OPEN_CALLS, block_part
 from orga.activities.adapters.schemas.arguments import argument_errors, schema_problem
 from orga.activities.ports import ModelError
-from orga.activities.replies import normalised
-from orga.activities.text.hidden_styles import rules
-from orga.activities.text.sanitize import sanitized
-from orga.client.cli.shown.text import harmless
+from orga.activities.replies import normalised_reply
+from orga.activities.text.hidden_styles import style_rules
+from orga.activities.text.sanitize import sanitized_text
+from orga.client.cli.shown.text import harmless_text
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.parts import said
-from orga.workflows.types.tool_calls.tools import matches
-from tests.support.model.providers import chunk, completed, streamed
+from orga.workflows.types.parts import text_part
+from orga.workflows.types.tool_calls.tools import matches_any_glob
+from tests.support.model.providers import chunk, complete_request, stream_response
 from tests.support.programs.standstill import LIMIT_S, growth, longest_pause
 from tests.support.values.slow_inputs import HELD, ITSELF, TEXTS, chained, nested
 
@@ -69,7 +69,7 @@ def test_the_next_check_is_made_although_one_was_too_much_work() -> None:
     ],
 )
 def test_globs(glob: str, name: str, fits: bool) -> None:
-    assert matches(name, [glob]) is fits
+    assert matches_any_glob(name, [glob]) is fits
 
 
 LINEAR = 20
@@ -79,19 +79,19 @@ LINEAR = 20
 @pytest.mark.parametrize("before", ["", "ignore previous instructions\n", "<html>"])
 @pytest.mark.parametrize("text", TEXTS, ids=map(repr, TEXTS))
 def test_the_sanitizer_takes_time_linear_in_a_result(text: str, before: str) -> None:
-    assert growth(sanitized, text, before) < LINEAR
+    assert growth(sanitized_text, text, before) < LINEAR
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=map(repr, TEXTS))
 def test_what_a_terminal_gets_takes_time_linear_in_an_answer(text: str) -> None:
-    assert growth(harmless, text) < LINEAR
+    assert growth(harmless_text, text) < LINEAR
 
 
 @pytest.mark.parametrize("text", ["exceed", "exceeding input token count ", "context length "])
 def test_what_a_provider_says_of_an_error_is_read_in_a_moment(text: str) -> None:
     told = json.dumps({"error": {"message": text * 20_000, "code": "9" * 10_000}})
     began = time.process_time()
-    body = error_body(told)
+    body = parse_error_body(told)
     assert (body.is_overflow, body.is_unpaid, body.status) == (False, False, 500)
     assert time.process_time() - began < LIMIT_S
 
@@ -108,7 +108,7 @@ def test_a_wish_to_wait_is_read_in_a_moment(wish: str) -> None:
 def test_a_style_sheet_of_half_a_megabyte_takes_a_moment(before: str) -> None:
     """The process that reads pages has three seconds for all that it does."""
     began = time.process_time()
-    assert len(list(rules(before + "\\a" * 240_000))) == bool(before)
+    assert len(list(style_rules(before + "\\a" * 240_000))) == bool(before)
     assert time.process_time() - began < LIMIT_S
 
 
@@ -129,7 +129,7 @@ async def test_a_compressed_stream_of_nothing_is_given_up(kind: str, line: bytes
 
     async def answer() -> None:
         with pytest.raises(ModelError):
-            await completed(kind, given)
+            await complete_request(kind, given)
 
     assert await longest_pause(answer()) < LIMIT_S
 
@@ -155,13 +155,13 @@ def calls_of(count: int) -> list[dict[str, Any]]:
     ],
 )
 async def test_a_reply_of_thousands_of_calls_is_cut_while_it_streams(frames: Callable[[], list[Any]]) -> None:
-    given = streamed(*frames(), size=60_000)
+    given = stream_response(*frames(), size=60_000)
 
     async def answer() -> None:
-        reply, _, _ = await completed("openai", given)
+        reply, _, _ = await complete_request("openai", given)
         assert len(reply.calls) == MAX_OPEN_CALLS
         assert reply.finish == "length"
-        normalised(reply, ())
+        normalised_reply(reply, ())
 
     assert await longest_pause(answer()) < LIMIT_S
 
@@ -174,18 +174,18 @@ def thought(index: int) -> list[dict[str, Any]]:
 
 async def test_a_reply_of_thousands_of_thoughts_is_cut_while_it_streams() -> None:
     """Each is small, and so is what they say together; the order in which they stand alone would fill a payload."""
-    given = streamed(*(frame for n in range(50_000) for frame in thought(n)), size=60_000)
+    given = stream_response(*(frame for n in range(50_000) for frame in thought(n)), size=60_000)
 
     async def answer() -> None:
-        reply, _, _ = await completed("anthropic", given)
+        reply, _, _ = await complete_request("anthropic", given)
         assert reply.finish == "length"
-        assert len(normalised(reply, ()).model_dump_json()) < 200_000
+        assert len(normalised_reply(reply, ()).model_dump_json()) < 200_000
 
     assert await longest_pause(answer()) < LIMIT_S
 
 
 def test_an_order_goes_with_the_blocks_that_it_places() -> None:
     thinking = block_part({"type": "thinking", "thinking": "x" * 100})
-    reply = Reply(parts=(said("a"), thinking, said("b")))
-    assert normalised(reply, (), room=50) == Reply(parts=(said("a"), said("b")))
-    assert normalised(reply, ()).parts == reply.parts
+    reply = Reply(parts=(text_part("a"), thinking, text_part("b")))
+    assert normalised_reply(reply, (), room=50) == Reply(parts=(text_part("a"), text_part("b")))
+    assert normalised_reply(reply, ()).parts == reply.parts

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from pydantic_core import to_json
 
 from orga.workflows.decisions import continue_as_new, limits
-from orga.workflows.decisions.control.interventions import reopened
+from orga.workflows.decisions.control.interventions import with_reopened_end
 from orga.workflows.decisions.control.notifications import (
     MAX_CALLS,
     MAX_TEXT_CHARS,
-    in_markdown,
-    of_end,
-    of_question,
+    end_notification,
+    question_markdown,
+    question_notification,
     unannounced,
-    waits_for,
-    with_announced,
+    waiting_text,
+    with_announced_question,
 )
-from orga.workflows.decisions.control.questions import asked, closed, with_resolution
+from orga.workflows.decisions.control.questions import with_question, with_resolution, without_question
 from orga.workflows.decisions.tool_calls import approvals
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.input import AgentInput, Lineage
@@ -52,13 +52,13 @@ def an_escalation(question_id: str = "w", **fields: Any) -> Question:
 def held(*calls: ToolCall, **terms: Any) -> tuple[AgentState, Question]:
     verdict = Verdict(decision="approval", version="v1", reason="money", approval=ApprovalTerms(**terms))
     state = telling()
-    items = [approvals.item_of(state, f"1.{index}", call, verdict, T0) for index, call in enumerate(calls)]
-    state = asked(state, approvals.question_about(items, "approval-1", T0), T0)
+    items = [approvals.approval_item(state, f"1.{index}", call, verdict, T0) for index, call in enumerate(calls)]
+    state = with_question(state, approvals.approval_question(items, "approval-1", T0), T0)
     return state, state.questions[-1]
 
 
 def told(state: AgentState, question: Question) -> Notification:
-    return of_question(state, question, "run", limits.commands)
+    return question_notification(state, question, "run", limits.budget_commands)
 
 
 @pytest.mark.parametrize(
@@ -70,31 +70,31 @@ def told(state: AgentState, question: Question) -> Notification:
     ],
 )
 def test_only_the_kinds_that_the_config_names_are_told(events: tuple[NotifyEvent, ...], expected: list[str]) -> None:
-    state = asked(a_state(setup=a_setup(notify=events)), an_escalation(), T0)
+    state = with_question(a_state(setup=a_setup(notify=events)), an_escalation(), T0)
     assert [each.question_id for each in unannounced(state)] == expected
 
 
 def test_a_run_without_a_setup_tells_nobody() -> None:
-    state = asked(a_state(), an_escalation(), T0)
+    state = with_question(a_state(), an_escalation(), T0)
     assert (unannounced(state), state.is_end_told) == ((), False)
 
 
 def test_a_question_is_told_once_also_by_the_run_that_continues_as_new() -> None:
-    state = asked(asked(telling(), an_escalation("a"), T0), an_escalation("b"), T0)
-    state = continue_as_new.carried(with_announced(state, "a"), "run-1")
+    state = with_question(with_question(telling(), an_escalation("a"), T0), an_escalation("b"), T0)
+    state = continue_as_new.continue_as_new_state(with_announced_question(state, "a"), "run-1")
     state = AgentState.model_validate_json(state.model_dump_json(exclude_unset=True))
     assert [each.question_id for each in unannounced(state)] == ["b"]
 
 
 def test_a_decided_question_is_told_no_more() -> None:
-    state = asked(telling(), an_escalation(), T0)
+    state = with_question(telling(), an_escalation(), T0)
     assert unannounced(with_resolution(state, Resolution(escalation_id="w", choice="skip"), T0)) == ()
 
 
 def test_questions_that_are_closed_are_forgotten() -> None:
-    state = asked(telling(), an_escalation("a"), T0)
-    state = closed(with_announced(state, "a"), "a", T0)
-    assert with_announced(asked(state, an_escalation("b"), T0), "b").announced == ("b",)
+    state = with_question(telling(), an_escalation("a"), T0)
+    state = without_question(with_announced_question(state, "a"), "a", T0)
+    assert with_announced_question(with_question(state, an_escalation("b"), T0), "b").announced == ("b",)
 
 
 def test_a_message_is_known_by_its_question_and_the_time_it_was_asked() -> None:
@@ -197,12 +197,12 @@ def test_whose_end_is_told(
     ],
 )
 def test_a_run_that_guidance_reaches_while_its_end_is_told(fields: dict[str, Any], expected: str | None) -> None:
-    stop = reopened(telling(**{"inbox": (Intervention(kind="steer", text="wait"),), **fields})).stop
+    stop = with_reopened_end(telling(**{"inbox": (Intervention(kind="steer", text="wait"),), **fields})).stop
     assert (stop and stop[0]) == expected
 
 
 def test_the_end_of_a_run_that_was_rewound_is_another_message() -> None:
-    ends = [of_end(telling(), ("timeout", "limit of 5 s"), "run", execution) for execution in ("x", "y")]
+    ends = [end_notification(telling(), ("timeout", "limit of 5 s"), "run", execution) for execution in ("x", "y")]
     assert len({end.message_id for end in ends}) == 2
     assert (ends[0].reason, ends[0].detail, ends[0].event) == ("timeout", "limit of 5 s", "ended")
 
@@ -220,20 +220,20 @@ def test_the_end_of_a_run_that_was_rewound_is_another_message() -> None:
     ids=["a call", "several calls", "an answer of the model", "a question", "an escalation", "a budget"],
 )
 def test_what_a_run_waits_for_is_one_line(question: Question, expected: str) -> None:
-    assert waits_for(question) == expected
+    assert waiting_text(question) == expected
 
 
 def test_a_call_that_was_decided_is_waited_for_no_more() -> None:
     _, question = held(a_call("pay"), a_call("post"))
     first, second = question.items
     decided = question.with_items((first.with_answer(Answer(approved=True, approver="ada")), second))
-    assert waits_for(decided) == "waiting for approval of post"
+    assert waiting_text(decided) == "waiting for approval of post"
 
 
 def test_the_ui_shows_what_is_held_until_when_and_what_decides_it() -> None:
     state, question = held(a_call("pay", to="ada", cents=5), approvers=("grace", "ada"))
     [item] = question.items
-    assert in_markdown(state, question, "agent-1", limits.commands) == [
+    assert question_markdown(state, question, "agent-1", limits.budget_commands) == [
         f"- `waiting for approval of pay` since {T0:%Y-%m-%d %H:%M} UTC",
         '  - `pay {"to":"ada","cents":5}`, because `money`, for `grace, ada` to decide',
         f"  - until {item.expires_at:%Y-%m-%d %H:%M} UTC, then it is denied",
@@ -244,7 +244,7 @@ def test_the_ui_shows_what_is_held_until_when_and_what_decides_it() -> None:
 
 def test_the_ui_shows_how_a_budget_is_raised() -> None:
     asked_for = an_escalation(kind="budget", data={"limit": "max_iterations", "value": 25}, choices=("skip", "abort"))
-    assert in_markdown(telling(), asked_for, "agent-1", limits.commands)[1:] == [
+    assert question_markdown(telling(), asked_for, "agent-1", limits.budget_commands)[1:] == [
         "  - to decide: `orga extend agent-1 --max-iterations 50`",
         "  - to decide: `orga resolve agent-1 w --skip`",
         "  - to decide: `orga resolve agent-1 w --abort`",
@@ -256,7 +256,7 @@ def test_the_ui_shows_how_a_budget_is_raised() -> None:
 def test_nothing_that_is_asked_leaves_its_code_in_the_ui(tool: str, value: str, run_id: str) -> None:
     """Neither the model nor a policy writes a line, a link or a command there."""
     state, question = held(a_call(tool, value=value))
-    for line in in_markdown(state, question, run_id, limits.commands):
+    for line in question_markdown(state, question, run_id, limits.budget_commands):
         assert "\n" not in line
         assert set(_CODE.sub("", line)) <= _PLAIN
 

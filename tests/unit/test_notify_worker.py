@@ -9,7 +9,7 @@ import pytest
 from orga.client.config.sections import NotifyConfig, OrgaConfig
 from orga.client.connect import Connection
 from orga.client.server.endpoint import Endpoint
-from orga.client.workers.checked import checked
+from orga.client.workers.checked import worker_report
 from orga.client.workers.parts import Parts, configured_parts
 from orga.workflows.types.input import Workplace
 from orga.workflows.types.setup import PrepareRequest
@@ -47,7 +47,7 @@ def test_a_worker_without_the_secret_does_not_start(tmp_path: Path, monkeypatch:
     says = "but not ORGA_NOTIFY_SECRET in the environment; set it to"
     with pytest.raises(ValueError, match=says):
         parts(tmp_path, NotifyConfig(url=URL), {})
-    report = checked(OrgaConfig(notify=NotifyConfig(url=URL)), tmp_path, os.environ)
+    report = worker_report(OrgaConfig(notify=NotifyConfig(url=URL)), tmp_path, os.environ)
     assert [problem["place"] for problem in report["problems"] if says in problem["problem"]] == ["notify"]
 
 

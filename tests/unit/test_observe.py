@@ -14,9 +14,9 @@ from orga.workflows.decisions.observe import (
     with_outcomes,
     with_repair,
     with_reply,
-    with_unjudged,
+    with_unjudged_reply,
 )
-from orga.workflows.decisions.tool_calls.repeated_calls import repeated
+from orga.workflows.decisions.tool_calls.repeated_calls import turned_down_calls
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.state import AgentState
@@ -57,7 +57,7 @@ def test_whatever_the_model_replies_every_call_is_answered_once_in_order(
         state = with_reply(state, reply, state.conversation)
         outcomes = tuple(outcome(call, status) for call, status in zip(reply.calls, wanted, strict=False))
         if is_interrupted:
-            state = with_unjudged(state, reply, outcomes)
+            state = with_unjudged_reply(state, reply, outcomes)
         elif found.kind == "calls":
             state = with_outcomes(state, reply, outcomes, [])
         elif found.kind == "answer":
@@ -137,7 +137,7 @@ def test_denials_are_named_once_each_and_invalid_calls_are_not_among_them() -> N
     verdicts = (DENY, DENY, Verdict(decision="invalid", reason="not today"), Verdict(decision="allow"))
     wanted: tuple[OutcomeStatus, ...] = ("denied", "denied", "invalid", "ok")
     outcomes = tuple(outcome(call, status) for call, status in zip(calls, wanted, strict=True))
-    assert repeated(outcomes, verdicts, "denied") == ["rm: not today"]
+    assert turned_down_calls(outcomes, verdicts, "denied") == ["rm: not today"]
 
 
 def test_an_answer_is_the_output_and_forgets_denials_and_repairs() -> None:
@@ -153,7 +153,7 @@ def test_a_denied_answer_is_no_output_and_the_model_is_told_why() -> None:
 
 
 def test_an_interrupted_answer_is_kept_in_the_conversation_but_is_no_output() -> None:
-    state = with_unjudged(a_state(), Reply.of("secret"), ())
+    state = with_unjudged_reply(a_state(), Reply.of("secret"), ())
     assert (state.output, state.conversation.messages[-1].text) == ("", "secret")
 
 

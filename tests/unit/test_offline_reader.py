@@ -11,14 +11,14 @@ import pytest
 
 from orga.activities.adapters.offline.reader import SIGNATURE, ExtractiveProvider
 from orga.activities.ports import ModelRequest
-from orga.workflows.decisions.goals.pipelines.course import task_of
-from orga.workflows.decisions.goals.replies import decision_in, evaluations_in, said_in
+from orga.workflows.decisions.goals.pipelines.course import step_task
+from orga.workflows.decisions.goals.replies import parsed_evaluations, parsed_goal_decision, reply_object
 from orga.workflows.types.conversation import knowledge_message
 from orga.workflows.types.messages import Message, Reply, ToolCall
-from orga.workflows.types.text import delimited
+from orga.workflows.types.text import delimited_text
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model.reading import ALL, FILES, LIST, READ, SEARCH, Run, folder, tools_over
-from tests.support.values.pipelines import after_round, piped
+from tests.support.values.pipelines import after_round, pipeline_state
 
 __all__ = ["folder"]
 
@@ -287,7 +287,7 @@ LEARNT = """\
 
 
 async def test_of_what_a_reader_has_stored_its_quotes_alone_are_quoted() -> None:
-    block = f"[KNOWLEDGE_CONTEXT] What was stored before:\n{delimited(LEARNT, 'recalled knowledge')}"
+    block = f"[KNOWLEDGE_CONTEXT] What was stored before:\n{delimited_text(LEARNT, 'recalled knowledge')}"
     run = Run("When is the harbour closed?", lambda call: "", ())
     run.messages.append(knowledge_message(block))
 
@@ -316,21 +316,21 @@ def chain(*steps: str | Mapping[str, str]) -> dict[str, Any]:
     ],
 )
 async def test_a_step_of_a_pipeline_asks_in_its_own_words(config: dict[str, Any], step_id: str, sought: str) -> None:
-    state = piped(config, GOAL)
+    state = pipeline_state(config, GOAL)
     state = state if step_id == "step-1" else after_round(state, "> Twice, unless somebody waits.\n— fees.md:3")
     assert state.setup is not None
     assert state.setup.pipeline is not None
     step = next(step for step in state.pursuit.steps if step.id == step_id)
-    run = Run(task_of(state, state.setup.pipeline, step), lambda call: "")
+    run = Run(step_task(state, state.setup.pipeline, step), lambda call: "")
 
     assert (await run.step()).text.startswith(f"I look for {sought}. I look for ")
 
 
 async def test_the_input_of_a_pipelines_step_is_read() -> None:
-    state = piped({"kind": "map_reduce", "map": "reader", "reduce": "editor", "inputs": ["loans.md"]}, GOAL)
+    state = pipeline_state({"kind": "map_reduce", "map": "reader", "reduce": "editor", "inputs": ["loans.md"]}, GOAL)
     assert state.setup is not None
     assert state.setup.pipeline is not None
-    run = Run(task_of(state, state.setup.pipeline, state.pursuit.steps[0]), lambda call: "", (READ,))
+    run = Run(step_task(state, state.setup.pipeline, state.pursuit.steps[0]), lambda call: "", (READ,))
 
     assert (await run.step()).calls[0].arguments["path"] == "loans.md"
 
@@ -349,15 +349,15 @@ async def test_a_goal_is_searched_for_read_and_answered_in_the_form_of_its_turns
     run = Run(ASKED, tools_over(folder))
     for round_ in range(2):
         turn = "[goal_plan] at most 2 of" if round_ == 0 else "[goal_decide] at most 2 of"
-        planned = said_in(await reply_to(run, turn))["steps"]
+        planned = reply_object(await reply_to(run, turn))["steps"]
         assert [step["skill"] for step in planned][:1] == [("search_text", "read_file")[round_]]
         assert len(planned) <= 2
         calls = [ToolCall(call_id=step["id"], name=step["skill"], arguments=step["arguments"]) for step in planned]
         run.messages += [Message.of("assistant", calls=calls), *map(run.result, calls)]
         due = tuple(call.call_id for call in calls)
-        scored = said_in(await reply_to(run, "[goal_evaluate] " + "".join(f"- {each}: look\n" for each in due)))
-        assert all(each.scores.mean >= 3 + round_ for each in evaluations_in(scored, due).values())
-    assert decision_in(said_in(await reply_to(run, "[goal_decide] What is next?"))).action == "done"
+        scored = reply_object(await reply_to(run, "[goal_evaluate] " + "".join(f"- {each}: look\n" for each in due)))
+        assert all(each.scores.mean >= 3 + round_ for each in parsed_evaluations(scored, due).values())
+    assert parsed_goal_decision(reply_object(await reply_to(run, "[goal_decide] What is next?"))).action == "done"
     assert QUOTE in (await reply_to(run, "[goal_summary] Write the final answer")).text
 
 
@@ -365,7 +365,7 @@ async def test_a_goal_that_nothing_answers_is_stuck(folder: Path) -> None:
     run = Run("Where do penguins sleep?", tools_over(folder), ())
     run.messages += [Message.of("assistant", calls=[ToolCall(call_id=f"c{n}", name="read_file")]) for n in range(6)]
 
-    assert decision_in(said_in(await reply_to(run, "[goal_decide] What is next?"))).action == "stuck"
+    assert parsed_goal_decision(reply_object(await reply_to(run, "[goal_decide] What is next?"))).action == "stuck"
     assert (await reply_to(run, "[goal_summary] Write the final answer")).text.startswith(NOTHING)
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from pydantic_core import from_json
 
 from orga.activities.adapters import http
-from orga.activities.adapters.policy.opa import ATTEMPTS, MAX_ANSWER_BYTES, OpaServer, judgement
-from orga.activities.ports import Judgement, Proposal
+from orga.activities.adapters.policy.opa import ATTEMPTS, MAX_ANSWER_BYTES, OpaServer, parse_opa_result
+from orga.activities.ports import EngineVerdict, Proposal
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.tool_calls.gate import ApprovalTerms
 from tests.support.values.policies import a_tool_proposal, an_answer
@@ -37,7 +37,7 @@ class Server:
         return OpaServer("http://opa.test:8181/", "orga/decision", transport=http.MockTransport(self), **options)
 
 
-async def judged(*answers: Any, proposal: Proposal | None = None) -> Judgement:
+async def judged(*answers: Any, proposal: Proposal | None = None) -> EngineVerdict:
     return await Server(*answers).engine().judge(proposal or a_tool_proposal())
 
 
@@ -56,39 +56,48 @@ TERMS = ApprovalTerms(approvers=("alice",), expires_s=60)
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        pytest.param({"result": True}, Judgement(True), id="true"),
-        pytest.param({"result": False}, Judgement(False, "denied by OPA"), id="false"),
-        pytest.param({"result": {"decision": "allow"}}, Judgement(True), id="allow"),
+        pytest.param({"result": True}, EngineVerdict(True), id="true"),
+        pytest.param({"result": False}, EngineVerdict(False, "denied by OPA"), id="false"),
+        pytest.param({"result": {"decision": "allow"}}, EngineVerdict(True), id="allow"),
         pytest.param(
             {"result": {"decision": "deny", "reason": "no", "policies": ["p1"], "version": "7"}},
-            Judgement(False, "no", policies=("p1",), version="7"), id="deny",
+            EngineVerdict(False, "no", policies=("p1",), version="7"),
+            id="deny",
         ),
         pytest.param(
             {"result": {"decision": "modify", "arguments": {"path": "docs/a"}}},
-            Judgement(True, arguments={"path": "docs/a"}), id="modify",
+            EngineVerdict(True, arguments={"path": "docs/a"}),
+            id="modify",
         ),
         pytest.param(
-            {"result": {"decision": "allow", "arguments": None, "approvers": []}}, Judgement(True), id="allow as it is",
+            {"result": {"decision": "allow", "arguments": None, "approvers": []}},
+            EngineVerdict(True),
+            id="allow as it is",
         ),
         pytest.param(
             {"result": {"decision": "require_approval", "reason": "risky", "approvers": ["alice"], "expires_s": 60}},
-            Judgement(True, "risky", approval=TERMS), id="require approval",
+            EngineVerdict(True, "risky", approval=TERMS),
+            id="require approval",
         ),
         pytest.param(
-            {"result": {"decision": "allow", "tools": ["read_file"]}}, Judgement(True, tools=("read_file",)), id="less",
+            {"result": {"decision": "allow", "tools": ["read_file"]}},
+            EngineVerdict(True, tools=("read_file",)),
+            id="less",
         ),
         pytest.param(
             {"result": True, "provenance": {"bundles": {"a": {"revision": "r1"}, "b": {"revision": "r2"}, "c": {}}}},
-            Judgement(True, version="r1,r2"), id="the revisions of its bundles",
+            EngineVerdict(True, version="r1,r2"),
+            id="the revisions of its bundles",
         ),
         pytest.param(
             {"result": {"decision": "allow", "version": "v9"}, "provenance": {"bundles": {"a": {"revision": "r1"}}}},
-            Judgement(True, version="v9"), id="its own version before those",
+            EngineVerdict(True, version="v9"),
+            id="its own version before those",
         ),
-        pytest.param({"result": True, "provenance": {"bundles": []}}, Judgement(True), id="odd provenance"),
+        pytest.param({"result": True, "provenance": {"bundles": []}}, EngineVerdict(True), id="odd provenance"),
     ],
-)  # fmt: skip
-async def test_an_answer_becomes_a_judgement(answer: Any, expected: Judgement) -> None:
+)
+async def test_an_answer_becomes_a_judgement(answer: Any, expected: EngineVerdict) -> None:
     assert await judged(answer) == expected
 
 
@@ -248,7 +257,7 @@ def is_yes(result: Any) -> bool:
 @LAW
 @given(any_json)
 def test_only_a_clear_yes_allows(result: Any) -> None:
-    assert judgement(result, "").allowed <= is_yes(result)
+    assert parse_opa_result(result, "").allowed <= is_yes(result)
 
 
 def echoed(request: http.Request) -> http.Response:

@@ -11,7 +11,7 @@ from orga.activities.ports import ModelError
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from orga.workflows.types.usage import Usage
-from tests.support.model.providers import a_request, chunk, completed, kept_alive, streamed
+from tests.support.model.providers import a_request, chunk, complete_request, stream_response, with_keep_alives
 from tests.support.model.sdk_types import assert_openai_takes
 
 SEARCH = ToolSpec(
@@ -46,7 +46,7 @@ def call(index: int | None = None, call_id: str | None = None, name: str | None 
 
 
 async def sent(kind: str = "openai", **fields: Any) -> dict[str, Any]:
-    _, _, network = await completed(kind, streamed(chunk("stop"), DONE), request=a_request(**fields))
+    _, _, network = await complete_request(kind, stream_response(chunk("stop"), DONE), request=a_request(**fields))
     return network.body()
 
 
@@ -121,7 +121,7 @@ async def test_a_name_that_a_model_made_up_does_not_poison_the_next_request() ->
 async def test_text_streams_as_it_comes_and_the_reply_holds_nothing_but_news() -> None:
     frames = [chunk(role="assistant", content=""), chunk(content="Grüß "), chunk(content="dich 😀"), chunk("stop")]
     usage = {"prompt_tokens": 20, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 8}}
-    reply, text, _ = await completed("openai", streamed(*frames, {"choices": [], "usage": usage}, DONE))
+    reply, text, _ = await complete_request("openai", stream_response(*frames, {"choices": [], "usage": usage}, DONE))
     assert text == "Grüß dich 😀"
     assert reply.model_dump(exclude_unset=True) == {
         "parts": ({"kind": "text", "text": "Grüß dich 😀"},),
@@ -187,7 +187,7 @@ async def test_text_streams_as_it_comes_and_the_reply_holds_nothing_but_news() -
 )
 async def test_parallel_calls_of_any_server(deltas: list[Any]) -> None:
     frames = [chunk(tool_calls=[delta]) for delta in deltas]
-    reply, _, _ = await completed("openai", streamed(*frames, chunk("tool_calls"), DONE))
+    reply, _, _ = await complete_request("openai", stream_response(*frames, chunk("tool_calls"), DONE))
     assert reply.calls == (
         ToolCall(call_id="c1", name="search", arguments={"q": "a"}),
         ToolCall(call_id="c2", name="now"),
@@ -238,7 +238,7 @@ async def test_parallel_calls_of_any_server(deltas: list[Any]) -> None:
 )  # fmt: skip
 async def test_calls_that_share_a_number_or_an_id(deltas: list[Any], calls: list[str]) -> None:
     frames = [chunk(tool_calls=[delta]) for delta in deltas]
-    reply, _, _ = await completed("openai", streamed(*frames, chunk("tool_calls"), DONE))
+    reply, _, _ = await complete_request("openai", stream_response(*frames, chunk("tool_calls"), DONE))
     assert [" ".join((made.name, *made.arguments.values())) for made in reply.calls] == calls
     assert not any(made.malformed for made in reply.calls)
     assert len({made.call_id for made in reply.calls}) == len(calls)
@@ -247,7 +247,7 @@ async def test_calls_that_share_a_number_or_an_id(deltas: list[Any], calls: list
 async def test_calls_of_a_whole_reply_are_never_joined() -> None:
     made = [call(0, "c", "search", '{"q": "a"}'), call(0, "c", "now", ""), call(0, "c", "now", "")]
     whole = {"choices": [{"message": {"tool_calls": made}, "finish_reason": "tool_calls"}]}
-    reply, _, _ = await completed("openai", http.Response(200, json=whole))
+    reply, _, _ = await complete_request("openai", http.Response(200, json=whole))
     assert [(made.name, made.arguments) for made in reply.calls] == [("search", {"q": "a"}), ("now", {}), ("now", {})]
 
 
@@ -280,12 +280,14 @@ async def test_calls_of_a_whole_reply_are_never_joined() -> None:
     ],
 )  # fmt: skip
 async def test_finish_reasons(frames: list[Any], finish: str) -> None:
-    reply, _, _ = await completed("openai", streamed(*frames))
+    reply, _, _ = await complete_request("openai", stream_response(*frames))
     assert reply.finish == finish
 
 
 async def test_a_refusal_is_told_in_its_own_words() -> None:
-    reply, text, _ = await completed("openai", streamed(chunk(refusal="I can't "), chunk(refusal="do that"), DONE))
+    reply, text, _ = await complete_request(
+        "openai", stream_response(chunk(refusal="I can't "), chunk(refusal="do that"), DONE)
+    )
     assert (reply.text, text) == ("I can't do that", "I can't do that")
 
 
@@ -293,7 +295,7 @@ async def test_a_server_that_does_not_stream() -> None:
     message = {"role": "assistant", "content": "hi", "tool_calls": [call(None, "c1", "now", "{}")]}
     usage = {"prompt_tokens": 3, "completion_tokens": 1}
     whole = {"choices": [{"message": message, "finish_reason": "tool_calls"}], "usage": usage}
-    reply, text, _ = await completed("openai", http.Response(200, json=whole))
+    reply, text, _ = await complete_request("openai", http.Response(200, json=whole))
     assert text == "hi"
     assert reply == Reply.of(
         text="hi",
@@ -321,7 +323,7 @@ HI = f"data: {json.dumps(chunk('stop', content='hi'))}\n\n"
 )
 async def test_the_body_decides_how_it_is_read_whatever_type_it_has(kind: str | None, body: str) -> None:
     headers = {"content-type": kind} if kind else {}
-    reply, _, _ = await completed("openai", http.Response(200, headers=headers, content=body.encode()))
+    reply, _, _ = await complete_request("openai", http.Response(200, headers=headers, content=body.encode()))
     assert reply.text == "hi"
 
 
@@ -334,7 +336,7 @@ async def test_openrouter_reports_its_model_its_reasoning_and_its_bill() -> None
     ]
     frames = [chunk(reasoning_details=[detail]) | {"model": "real/model"} for detail in details]
     usage: dict[str, Any] = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 1, "cost": 0.25}}
-    reply, _, _ = await completed("openrouter", streamed(*frames, chunk("stop"), usage, DONE))
+    reply, _, _ = await complete_request("openrouter", stream_response(*frames, chunk("stop"), usage, DONE))
     assert tuple(map(wire_block, reply.blocks)) == (
         {"type": "reasoning.text", "index": 0, "text": "first second", "signature": "sig"},
         {"type": "reasoning.encrypted", "index": 1, "data": "AA"},
@@ -343,8 +345,9 @@ async def test_openrouter_reports_its_model_its_reasoning_and_its_bill() -> None
 
 
 async def test_halves_of_a_character_in_two_pieces_are_joined() -> None:
-    reply, text, _ = await completed(
-        "openai", streamed(chunk(content="a\ud83d"), chunk(content="\ude00b\x00"), chunk("stop", content="\ud83d"))
+    reply, text, _ = await complete_request(
+        "openai",
+        stream_response(chunk(content="a\ud83d"), chunk(content="\ude00b\x00"), chunk("stop", content="\ud83d")),
     )
     assert text == reply.text == "a😀b\ufffd"
     assert reply.model_dump_json()
@@ -354,7 +357,7 @@ async def test_halves_of_a_character_in_two_pieces_are_joined() -> None:
 async def test_an_endless_reply_is_cut_and_says_so(kind: str) -> None:
     piece = "x\u0001" * 50_000
     delta: dict[str, Any] = {"content": piece} if kind == "text" else {"tool_calls": [call(0, "c", "now", piece)]}
-    reply, text, _ = await completed("openai", streamed(*[chunk(**delta)] * 30, size=60_000))
+    reply, text, _ = await complete_request("openai", stream_response(*[chunk(**delta)] * 30, size=60_000))
     assert reply.finish == "length"
     assert len(reply.model_dump_json(exclude_unset=True)) <= 1_001_000
     assert text == reply.text
@@ -365,57 +368,82 @@ async def test_an_endless_reply_is_cut_and_says_so(kind: str) -> None:
 @pytest.mark.parametrize(
     ("answer", "kind", "retryable"),
     [
-        pytest.param(streamed(chunk(content="hal")), "BadStream", True, id="cut before its end"),
-        pytest.param(streamed(chunk(content="a"), '{"choices": [{"de'), "BadStream", True, id="a frame cut short"),
-        pytest.param(streamed("[1]"), "BadStream", True, id="a frame that is no object"),
+        pytest.param(stream_response(chunk(content="hal")), "BadStream", True, id="cut before its end"),
+        pytest.param(
+            stream_response(chunk(content="a"), '{"choices": [{"de'), "BadStream", True, id="a frame cut short"
+        ),
+        pytest.param(stream_response("[1]"), "BadStream", True, id="a frame that is no object"),
         pytest.param(http.Response(200, text="null"), "BadStream", True, id="a body that holds nothing"),
-        pytest.param(streamed("{}", "null", DONE), "BadStream", True, id="keep-alives alone"),
+        pytest.param(stream_response("{}", "null", DONE), "BadStream", True, id="keep-alives alone"),
         pytest.param(http.Response(200, text='{"choices": [{"mess'), "BadStream", True, id="a whole body cut short"),
-        pytest.param(streamed('{"a": NaN}'), "BadStream", True, id="a frame that is no JSON"),
-        pytest.param(streamed("[" * 100_000), "BadStream", True, id="a frame nested without end"),
-        pytest.param(streamed(DONE), "BadStream", True, id="an end without a reply"),
-        pytest.param(streamed(), "BadStream", True, id="nothing"),
+        pytest.param(stream_response('{"a": NaN}'), "BadStream", True, id="a frame that is no JSON"),
+        pytest.param(stream_response("[" * 100_000), "BadStream", True, id="a frame nested without end"),
+        pytest.param(stream_response(DONE), "BadStream", True, id="an end without a reply"),
+        pytest.param(stream_response(), "BadStream", True, id="nothing"),
         pytest.param(http.Response(200, json={"detail": "eh"}), "BadStream", True, id="JSON of another kind"),
         pytest.param(http.Response(200, html="<p>log in"), "BadStream", True, id="a page"),
         pytest.param(
-            streamed({"error": {"message": "slow down", "code": 429}}), "RateLimited", True, id="an error with a status"
+            stream_response({"error": {"message": "slow down", "code": 429}}),
+            "RateLimited",
+            True,
+            id="an error with a status",
         ),
         pytest.param(
-            streamed(chunk(content="a"), {"error": {"message": "oops", "type": "server_error"}}),
+            stream_response(chunk(content="a"), {"error": {"message": "oops", "type": "server_error"}}),
             "ServerError",
             True,
             id="an error in mid-stream",
         ),
         pytest.param(
-            streamed({"error": {"message": "too many", "code": "context_length_exceeded"}}),
+            stream_response({"error": {"message": "too many", "code": "context_length_exceeded"}}),
             "ContextOverflow",
             False,
             id="an overflow found late",
         ),
-        pytest.param(streamed({"error": "what?"}), "ServerError", True, id="an error that is a word"),
-        pytest.param(streamed(chunk(tool_calls=[call(0, "c", "now")]), DONE), "BadStream", True,
-                     id="an end mark alone behind a call's name"),
-        pytest.param(streamed(chunk("abort", content="hal"), DONE), "BadStream", True, id="aborted"),
-        pytest.param(streamed(chunk("insufficient_system_resource", tool_calls=[call(0, "c", "now", "{}")]), DONE),
-                     "BadStream", True, id="out of resources"),
+        pytest.param(stream_response({"error": "what?"}), "ServerError", True, id="an error that is a word"),
         pytest.param(
-            streamed({"choices": [{"delta": {}, "finish_reason": "error", "error": {"code": 429, "message": "slow"}}]}),
-            "RateLimited", True, id="an error in a choice"),
+            stream_response(chunk(tool_calls=[call(0, "c", "now")]), DONE),
+            "BadStream",
+            True,
+            id="an end mark alone behind a call's name",
+        ),
+        pytest.param(stream_response(chunk("abort", content="hal"), DONE), "BadStream", True, id="aborted"),
+        pytest.param(
+            stream_response(chunk("insufficient_system_resource", tool_calls=[call(0, "c", "now", "{}")]), DONE),
+            "BadStream",
+            True,
+            id="out of resources",
+        ),
+        pytest.param(
+            stream_response(
+                {"choices": [{"delta": {}, "finish_reason": "error", "error": {"code": 429, "message": "slow"}}]}
+            ),
+            "RateLimited",
+            True,
+            id="an error in a choice",
+        ),
         pytest.param(
             http.Response(200, json={"choices": [{"message": {"content": ""}, "error": {"code": 502}}]}),
-            "ServerError", True, id="an error in a choice that is not streamed"),
-        pytest.param(streamed(chunk("error")), "ServerError", True, id="an error as finish reason"),
-        pytest.param(http.Response(200, json={"error": {"type": "authentication_error"}}), "AuthenticationFailed",
-                     False, id="an error under status 200"),
+            "ServerError",
+            True,
+            id="an error in a choice that is not streamed",
+        ),
+        pytest.param(stream_response(chunk("error")), "ServerError", True, id="an error as finish reason"),
+        pytest.param(
+            http.Response(200, json={"error": {"type": "authentication_error"}}),
+            "AuthenticationFailed",
+            False,
+            id="an error under status 200",
+        ),
     ],
-)  # fmt: skip
+)
 async def test_streams_that_fail(answer: http.Response, kind: str, retryable: bool) -> None:
     with pytest.raises(ModelError) as caught:
-        await completed("openai", answer)
+        await complete_request("openai", answer)
     assert (caught.value.kind, caught.value.retryable) == (kind, retryable)
 
 
 async def test_keep_alives_are_passed_over() -> None:
     frames = [chunk(content="hi"), chunk(tool_calls=[call(0, "c", "now", "{}")]), chunk("tool_calls"), DONE]
-    reply, text, _ = await completed("openai", streamed(*kept_alive(frames)))
+    reply, text, _ = await complete_request("openai", stream_response(*with_keep_alives(frames)))
     assert (text, reply.calls, reply.finish) == ("hi", (ToolCall(call_id="c", name="now"),), "tool_calls")

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from orga.activities.replies import MAX_CALLS, normalised
+from orga.activities.replies import MAX_CALLS, normalised_reply
 from orga.workflows.types.messages import Message, Reply
 from tests.support.model.providers import (
     Network,
     a_request,
     call_block,
-    completed,
+    complete_request,
     message_events,
     provider,
-    streamed,
+    stream_response,
     text_block,
 )
 
@@ -30,10 +30,10 @@ def shape_of(content: list[dict[str, Any]]) -> list[str]:
 
 async def round_trip(*blocks: list[dict[str, Any]]) -> tuple[Reply, list[str]]:
     """Return a reply of these blocks as it stands in a history, and how it goes back."""
-    read, _, _ = await completed("anthropic", streamed(*message_events(*blocks)))
-    reply = Reply.model_validate_json(normalised(read, ()).model_dump_json(exclude_unset=True))
+    read, _, _ = await complete_request("anthropic", stream_response(*message_events(*blocks)))
+    reply = Reply.model_validate_json(normalised_reply(read, ()).model_dump_json(exclude_unset=True))
     answers = [Message.of_result(call_id=call.call_id, text="done") for call in reply.calls]
-    network = Network([streamed(*message_events(text_block("ok")))])
+    network = Network([stream_response(*message_events(text_block("ok")))])
     model = provider("anthropic", network)
     messages = (Message.of("user", "go"), reply.message(), *answers, Message.of("user", "on"))
     await model.complete(a_request(messages=messages), lambda text: None)

@@ -8,10 +8,18 @@ from collections.abc import Callable
 import pytest
 
 from orga.activities.adapters import http
-from orga.activities.adapters.models.overflow import Stated, is_overflow, stated
+from orga.activities.adapters.models.overflow import StatedTokens, is_overflow, stated_tokens
 from orga.activities.ports import ModelError
 from orga.workflows.types.messages import Message
-from tests.support.model.providers import Network, a_request, chunk, message_events, provider, streamed, text_block
+from tests.support.model.providers import (
+    Network,
+    a_request,
+    chunk,
+    message_events,
+    provider,
+    stream_response,
+    text_block,
+)
 
 OVERFLOWS = {
     "OpenAI": "This model's maximum context length is 128000 tokens. However, your messages resulted in 249114 tokens.",
@@ -169,11 +177,11 @@ def test_what_is_none(text: str) -> None:
     ],
 )
 def test_the_numbers_that_are_stated(source: str, window: int | None, used: int | None) -> None:
-    assert stated(OVERFLOWS[source], output_limit=16_384) == Stated(window, used)
+    assert stated_tokens(OVERFLOWS[source], output_limit=16_384) == StatedTokens(window, used)
 
 
 def test_a_lower_bound_is_no_count() -> None:
-    assert stated(OVERFLOWS["vLLM, newer"], output_limit=4_096) == Stated(8_192, 4_097, is_exact=False)
+    assert stated_tokens(OVERFLOWS["vLLM, newer"], output_limit=4_096) == StatedTokens(8_192, 4_097, is_exact=False)
 
 
 WINDOW, BYTES_PER_TOKEN = 8_192, 4
@@ -191,9 +199,9 @@ def windowed(words: str, kind: str = "openai") -> tuple[Callable[[http.Request],
             text = words.format(window=WINDOW, used=used, limit=limit, total=used + limit)
             return http.Response(400, json={"error": {"type": "invalid_request_error", "message": text}})
         return (
-            streamed(*message_events(text_block("hi")))
+            stream_response(*message_events(text_block("hi")))
             if kind == "anthropic"
-            else streamed(chunk("stop", content="hi"))
+            else stream_response(chunk("stop", content="hi"))
         )
 
     limits: list[int] = []
@@ -314,7 +322,9 @@ async def test_a_small_output_limit_is_not_lowered_further() -> None:
     ],
 )
 async def test_a_ceiling_of_the_model_is_no_overflow(refusal: str, limit: int) -> None:
-    network = Network([http.Response(400, json={"error": {"message": refusal}}), streamed(chunk("stop", content="hi"))])
+    network = Network(
+        [http.Response(400, json={"error": {"message": refusal}}), stream_response(chunk("stop", content="hi"))]
+    )
     model = provider("openai-compatible", network)
     await model.complete(a_request(max_output_tokens=16_384), lambda text: None)
     await model.close()

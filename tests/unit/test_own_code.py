@@ -13,7 +13,7 @@ import pytest
 
 from orga import own_code
 from orga.finder import HeldCode
-from orga.own_code import ROOT, is_installed, keep_out, pin, seal
+from orga.own_code import ROOT, is_installed, pin, remove_from_path, seal
 from orga.start import module_command
 from tests.support.programs.installs import a_hostile_folder, an_install
 
@@ -87,7 +87,7 @@ def test_a_folder_that_runs_may_write_is_taken_off_the_path(tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(own_code, "set_aside", aside := list[Path]())
     monkeypatch.setattr(sys, "path", ["", str(tmp_path), *before, str(tmp_path / "src"), str(link), "src"])
-    keep_out(tmp_path)
+    remove_from_path(tmp_path)
     assert sys.path == before
     assert {*aside} == {tmp_path, tmp_path / "src"}
 
@@ -97,7 +97,7 @@ def test_installed_packages_stay_in_a_folder_that_runs_may_write(monkeypatch: py
     monkeypatch.setattr(own_code, "set_aside", list[Path]())
     monkeypatch.setattr(sys, "path", before := [place for place in sys.path if "site-packages" in place])
     assert before
-    keep_out(Path(before[0]).parents[3])
+    remove_from_path(Path(before[0]).parents[3])
     assert sys.path == before
 
 

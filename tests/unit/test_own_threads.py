@@ -8,7 +8,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from orga.activities.adapters.tools.own_threads import MAX_LEFT_BEHIND, OwnThreads
+from orga.activities.adapters.tools.own_threads import MAX_ABANDONED_THREADS, OwnThreads
 from orga.activities.ports import ToolError
 
 WHO: ContextVar[str] = ContextVar("WHO", default="nobody")
@@ -65,9 +65,9 @@ async def test_what_is_cut_off_is_left_behind_and_logged(caplog: pytest.LogCaptu
 async def test_too_many_left_behind_refuse_the_next_until_they_end() -> None:
     threads = OwnThreads[bool]("look")
     with a_gate() as gate:
-        for _ in range(MAX_LEFT_BEHIND):
+        for _ in range(MAX_ABANDONED_THREADS):
             await cut_off(threads, gate)
-        with pytest.raises(ToolError, match=f"{MAX_LEFT_BEHIND} earlier calls of look still block") as caught:
+        with pytest.raises(ToolError, match=f"{MAX_ABANDONED_THREADS} earlier calls of look still block") as caught:
             await threads.run(gate.wait)
         assert (caught.value.kind, caught.value.retryable) == ("ThreadsLeftBehind", True)
         assert await OwnThreads[int]("other").run(lambda: 1) == 1, "other functions go on"

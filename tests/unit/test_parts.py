@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from orga.activities.adapters.models.reply import block_part, wire_block
-from orga.workflows.decisions.conversation import as_base, handed_over, with_message
+from orga.workflows.decisions.conversation import reference_and_sent, with_all_as_base, with_message
 from orga.workflows.types.context import HashedMessages, MessageRef
-from orga.workflows.types.conversation import Conversation, as_sent
+from orga.workflows.types.conversation import Conversation, messages_as_sent
 from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.parts import ImagePart, Part, Parts, ResultPart, ToolCall, said, text_of, with_text
+from orga.workflows.types.parts import ImagePart, Part, Parts, ResultPart, ToolCall, text_of, text_part, with_text
 from tests.support.values.strategies import json_values, texts
 
 THINK, AGAIN = (block_part({"type": "thinking", "thinking": "hm", "signature": name}) for name in ("s1", "s2"))
 LOOK, READ = (ToolCall(call_id=name, name=name) for name in ("look", "read"))
-PARTS: Parts = (THINK, said("one"), LOOK, AGAIN, said("two"), READ)
+PARTS: Parts = (THINK, text_part("one"), LOOK, AGAIN, text_part("two"), READ)
 REPLY = Reply(parts=PARTS, finish="tool_calls")
 
 
@@ -29,11 +29,11 @@ def test_parts_keep_their_order_in_a_history() -> None:
 def test_parts_keep_their_order_by_reference_and_in_a_run_that_continues_as_new() -> None:
     conversation = with_message(Conversation(), Message.of("user", "go", pinned=True))
     conversation = with_message(conversation, REPLY.message(), MessageRef(reply=0))
-    context, seen = handed_over(conversation)
+    context, seen = reference_and_sent(conversation)
     held = {0: REPLY}
     rebuilt = context.applied(HashedMessages(), lambda news: news.message or held[news.reply or 0].message())
     assert rebuilt.messages == seen.messages
-    carried = Conversation.model_validate_json(as_base(conversation).model_dump_json(exclude_unset=True))
+    carried = Conversation.model_validate_json(with_all_as_base(conversation).model_dump_json(exclude_unset=True))
     assert (carried.messages[1].parts, carried.digest) == (PARTS, seen.digest)
 
 
@@ -41,22 +41,22 @@ def test_what_is_left_by_compaction_keeps_its_parts() -> None:
     conversation = with_message(Conversation(), Message.of("user", "go", pinned=True))
     for said_so in (Message.of("assistant", "gone"), REPLY.message()):
         conversation = with_message(conversation, said_so)
-    _, seen = handed_over(as_base(conversation), drop=((1, 2),))
-    assert [message.parts for message in seen.messages] == [(said("go"),), PARTS]
+    _, seen = reference_and_sent(with_all_as_base(conversation), drop=((1, 2),))
+    assert [message.parts for message in seen.messages] == [(text_part("go"),), PARTS]
 
 
 def test_the_views_of_a_message_follow_from_its_parts() -> None:
     assert (REPLY.text, REPLY.calls, REPLY.blocks) == ("one\n\ntwo", (LOOK, READ), (THINK, AGAIN))
-    assert REPLY.without_calls().parts == (THINK, said("one"), AGAIN, said("two"))
-    assert REPLY.message().without_blocks().parts == (said("one"), LOOK, said("two"), READ)
+    assert REPLY.without_calls().parts == (THINK, text_part("one"), AGAIN, text_part("two"))
+    assert REPLY.message().without_blocks().parts == (text_part("one"), LOOK, text_part("two"), READ)
 
 
 @pytest.mark.parametrize(
     ("parts", "expected"),
     [
-        pytest.param(PARTS, (THINK, said("new"), LOOK, AGAIN, READ), id="where the first text stood"),
-        pytest.param((THINK, LOOK), (THINK, said("new"), LOOK), id="before the calls where there was none"),
-        pytest.param((), (said("new"),), id="alone"),
+        pytest.param(PARTS, (THINK, text_part("new"), LOOK, AGAIN, READ), id="where the first text stood"),
+        pytest.param((THINK, LOOK), (THINK, text_part("new"), LOOK), id="before the calls where there was none"),
+        pytest.param((), (text_part("new"),), id="alone"),
         pytest.param(
             (ResultPart(kind="result", call_id="c", text="old"),),
             (ResultPart(kind="result", call_id="c", text="new"),),
@@ -86,9 +86,9 @@ def test_a_part_of_unknown_kind_is_refused_not_dropped(part: Any) -> None:
 
 def test_a_picture_is_kept_and_named_to_a_model_that_cannot_see_it() -> None:
     picture: Part = ImagePart(kind="image", media_type="image/png", base64="AA==", name="a.png")
-    message = Message(role="user", parts=(said("see"), picture))
+    message = Message(role="user", parts=(text_part("see"), picture))
     assert Message.model_validate_json(message.model_dump_json(exclude_unset=True)) == message
-    (sent,) = as_sent((message,), ())
+    (sent,) = messages_as_sent((message,), ())
     assert sent.text == "see\n\n[The image 'image/png a.png' cannot be shown to you]"
 
 

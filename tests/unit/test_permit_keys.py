@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orga.client.config.sections import OrgaConfig
-from orga.client.workers.checked import checked
+from orga.client.workers.checked import worker_report
 from orga.client.workers.parts import configured_parts
 from orga.workflows.types.tool_calls.gate import PERMIT_KEY
 
@@ -24,9 +24,9 @@ GOOD = "0123456789abcdef" * 2
 def test_a_key_that_no_worker_starts_with_is_a_problem(tmp_path: Path, key: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         configured_parts(OrgaConfig(), {PERMIT_KEY: key}, tmp_path, knows_attributes=False)
-    [found] = list(checked(OrgaConfig(), tmp_path, {PERMIT_KEY: key})["problems"])
+    [found] = list(worker_report(OrgaConfig(), tmp_path, {PERMIT_KEY: key})["problems"])
     assert (found["place"], problem in found["problem"], PERMIT_KEY in found["remedy"]) == ("permits", True, True)
 
 
 def test_good_keys_are_no_problem(tmp_path: Path) -> None:
-    assert checked(OrgaConfig(), tmp_path, {PERMIT_KEY: f"{GOOD}, {GOOD[::-1]}"})["problems"] == []
+    assert worker_report(OrgaConfig(), tmp_path, {PERMIT_KEY: f"{GOOD}, {GOOD[::-1]}"})["problems"] == []

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from orga.workflows.decisions.goals.templates import TemplateFault, rendered
-from orga.workflows.decisions.tool_calls.approvals import item_of
-from orga.workflows.decisions.tool_calls.calls import fingerprint, idempotency_key
+from orga.workflows.decisions.goals.templates import TemplateProblem, render_template
+from orga.workflows.decisions.tool_calls.approvals import approval_item
+from orga.workflows.decisions.tool_calls.calls import call_fingerprint, idempotency_key
 from orga.workflows.decisions.tool_calls.repeated_calls import similarity
-from orga.workflows.types.context import canonical, record_digest
+from orga.workflows.types.context import canonical_json, record_digest
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.record import Record
-from orga.workflows.types.text import Fuel, LinearPattern
+from orga.workflows.types.text import LinearPattern, MatchFuel
 from orga.workflows.types.tool_calls.gate import Verdict
 from tests.support.values.core import T0, a_state
 
@@ -58,9 +58,11 @@ def test_how_much_alike_two_errors_are(one: str, other: str, score: float) -> No
 
 def test_what_a_call_is_known_by() -> None:
     """Under these names stand steps, idempotency keys and approvals of runs under way."""
-    assert fingerprint(CALL) == "c3775d2aa2728dde"
+    assert call_fingerprint(CALL) == "c3775d2aa2728dde"
     assert idempotency_key("origin", "1.0", CALL) == "9f196eca19091f691a9e92b0c2493700"
-    item = item_of(a_state(origin="origin"), "1.0", CALL, Verdict(decision="approval", version="v1"), T0, occasion="7")
+    item = approval_item(
+        a_state(origin="origin"), "1.0", CALL, Verdict(decision="approval", version="v1"), T0, occasion="7"
+    )
     assert (item.about, item.approval_id) == ("825837ad60f8be0ff204c64d", "cd72493c5a98657ee2e5f915")
 
 
@@ -79,7 +81,7 @@ SAMPLE = Sample(name="é🙂\n", count=1e16, inner=(Sample(name="", count=-0.0, 
 
 def test_what_a_record_is_known_by() -> None:
     """A context whose digest is another is never sent, a tool whose digest is another was not offered."""
-    assert canonical(SAMPLE).decode() == (
+    assert canonical_json(SAMPLE).decode() == (
         '{"name":"é🙂\\n","count":1e+16,"inner":[{"name":"","kept":8}],"data":{'
         '"text":"a\\"\\\\/\\n\\t\x7f\u2028é🙂</script>",'
         '"numbers":[0,-0.0,1.0,0.1,1e+16,1e-7,1.5e+300,5e-324,9007199254740993,12345678901234567890],'
@@ -100,7 +102,7 @@ def test_what_a_record_is_known_by() -> None:
 def test_what_a_pattern_finds(pattern: str, found: list[str], size: int) -> None:
     """References of the user's own kinds are looked up before the first iteration, as far as the fuel goes."""
     text = "T-1, T-22 and Ticket  x9; été, aab aaa"
-    assert [*LinearPattern(pattern).found(text, Fuel(1_000_000))] == found
+    assert [*LinearPattern(pattern).found(text, MatchFuel(1_000_000))] == found
     assert LinearPattern(pattern)._size == size
 
 
@@ -115,11 +117,11 @@ def test_what_a_pattern_finds(pattern: str, found: list[str], size: int) -> None
 )
 def test_what_a_template_makes(template: str, text: str) -> None:
     """A prompt that is made anew for a run under way has the digest that its history tells."""
-    assert rendered(template, {"a": HARD["text"], "b": -7, "zero": 0, "none": ""}) == text
+    assert render_template(template, {"a": HARD["text"], "b": -7, "zero": 0, "none": ""}) == text
 
 
 def test_what_a_template_takes() -> None:
     """A goal under way must not end of a prompt that it was asked by before."""
-    assert rendered("{{ a }}" * 999, {"a": "x"}) == "x" * 999
-    with pytest.raises(TemplateFault, match="takes more than 2,000 instructions"):
-        rendered("{{ a }}" * 1_000, {"a": "x"})
+    assert render_template("{{ a }}" * 999, {"a": "x"}) == "x" * 999
+    with pytest.raises(TemplateProblem, match="takes more than 2,000 instructions"):
+        render_template("{{ a }}" * 1_000, {"a": "x"})

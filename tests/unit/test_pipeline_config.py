@@ -10,7 +10,7 @@ from orga.client.config.file import load_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.risks import risks
 from orga.client.errors import ConfigError
-from orga.client.workers.checked import checked
+from orga.client.workers.checked import worker_report
 from orga.client.workers.parts import configured_parts
 from orga.workflows.types.goals.input import MAX_PIPELINE_GOAL_BYTES, parse_goal
 from orga.workflows.types.goals.pipelines import MAX_CHAIN, MAX_INPUTS, MAX_RUBRIC_CHARS, AdaptiveBreak, Pipeline
@@ -96,7 +96,7 @@ def test_a_break_is_a_truth_or_a_table() -> None:
 
 def test_a_pipeline_of_nobody_is_told_by_doctor_and_starts_no_worker(tmp_path: Path) -> None:
     config = a_config(line={**CHAIN, "steps": ["finder", "writter"]})
-    [problem] = checked(config, tmp_path, {})["problems"]
+    [problem] = worker_report(config, tmp_path, {})["problems"]
     assert (problem["place"], problem["problem"]) == ("pipelines.line.steps.1", "no such agent: writter")
     assert "writer" in problem["remedy"]
     with pytest.raises(ValueError, match=r"pipelines\.line\.steps\.1: no such agent: writter"):

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from orga.workflows.decisions.goals.pipelines.verdicts import best_draft, convergence, verdict_in
-from orga.workflows.decisions.goals.replies import Unusable
+from orga.workflows.decisions.goals.pipelines.verdicts import best_draft_number, convergence, parsed_draft_verdict
+from orga.workflows.decisions.goals.replies import UnusableReply
 from orga.workflows.types.goals.pipelines import Pipeline
 
 ESSAY: dict[str, Any] = {
@@ -30,7 +30,7 @@ def essay(**more: Any) -> Pipeline:
     ],
 )
 def test_a_verdict_is_read_tolerantly_and_scored_by_weight(text: str, score: float) -> None:
-    assert verdict_in(text, essay()).score == pytest.approx(score)
+    assert parsed_draft_verdict(text, essay()).score == pytest.approx(score)
 
 
 @pytest.mark.parametrize(
@@ -45,14 +45,14 @@ def test_a_verdict_is_read_tolerantly_and_scored_by_weight(text: str, score: flo
     ],
 )
 def test_a_verdict_that_is_none_says_why(text: str, says: str) -> None:
-    with pytest.raises(Unusable, match=says):
-        verdict_in(text, essay())
+    with pytest.raises(UnusableReply, match=says):
+        parsed_draft_verdict(text, essay())
 
 
 def test_the_director_is_told_scores_and_remarks() -> None:
     text = '{"scores": {"clear": 1, "true": 0.6}, "feedback": "say when"}'
-    assert verdict_in(text, essay()).remarks == "The draft has 0.7 of 0.7 (clear 1, true 0.6).\nsay when"
-    assert verdict_in(text, essay(fixed_rounds=2)).remarks.startswith("The draft has 0.7 (clear")
+    assert parsed_draft_verdict(text, essay()).remarks == "The draft has 0.7 of 0.7 (clear 1, true 0.6).\nsay when"
+    assert parsed_draft_verdict(text, essay(fixed_rounds=2)).remarks.startswith("The draft has 0.7 (clear")
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_the_director_is_told_scores_and_remarks() -> None:
     ],
 )
 def test_the_best_draft_is_known(scores: list[float], best: int) -> None:
-    assert best_draft(scores) == best
+    assert best_draft_number(scores) == best
 
 
 @pytest.mark.parametrize(

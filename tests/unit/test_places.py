@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from orga.workflows.types.status import Happening, JournalEntry
-from orga.workflows.types.tool_calls.gate import Verdict, Verdicts, asked_about, gate_id, is_place
+from orga.workflows.types.tool_calls.gate import Verdict, Verdicts, gate_id, gate_subject, is_activity_id
 from tests.unit.test_journal import ALLOW, called, gated, happened, journal, reasoned, start
 from tests.unit.test_journal_verdicts import (
     ASK,
@@ -164,5 +164,5 @@ def test_a_verdict_on_one_thing_is_on_what_the_id_of_its_activity_says() -> None
     ],
 )
 def test_the_id_of_a_gate_says_what_it_was_asked_about(places: tuple[str, ...], about: str, is_one: bool) -> None:
-    assert (asked_about(gate_id(places)), is_place(about)) == (about, is_one)
-    assert asked_about("3.critic.tone.0") == ""
+    assert (gate_subject(gate_id(places)), is_activity_id(about)) == (about, is_one)
+    assert gate_subject("3.critic.tone.0") == ""

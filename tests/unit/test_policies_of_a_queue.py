@@ -7,14 +7,14 @@ import pytest
 from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.policy.ladder import engine_name, policy_engine, policy_version
 from orga.activities.ports import OtherPlace
-from orga.client.config.policy_folder import policy_place, starter_policy
+from orga.client.config.policy_folder import policy_location_digest, starter_policy
 from orga.client.config.policy_settings import policy_settings
 from orga.client.config.sections import OrgaConfig
-from orga.client.server.pollers import config_digest, identity_suffix, own_identity, short_policy, shown_policy
+from orga.client.server.pollers import config_digest, identity_policy, identity_suffix, own_identity, short_policy
 from orga.client.workers.engine_memory import worker_policy
-from orga.workflows.types.input import POLICY_MEMO, Workplace, handed_on, policy_of_starter, run_memo
+from orga.workflows.types.input import POLICY_MEMO, Workplace, inherited_memo, policy_in_memo, run_memo
 from orga.workflows.types.setup import PrepareRequest, Setup
-from orga.workflows.types.tool_calls.gate import judges_by
+from orga.workflows.types.tool_calls.gate import is_same_policy
 from tests.support.values.policies import PERMIT_ALL, a_folder
 
 OURS = "cedar:here:v1"
@@ -39,7 +39,7 @@ JUDGES = {
 
 @pytest.mark.parametrize(("worker", "run", "expected"), JUDGES.values(), ids=JUDGES)
 def test_a_worker_judges_by_the_policy_of_a_run(worker: str, run: str, expected: bool) -> None:
-    assert judges_by(worker, run) is expected
+    assert is_same_policy(worker, run) is expected
 
 
 CONFIGS = {
@@ -61,7 +61,7 @@ def test_a_worker_of_the_folder_judges_its_runs(policy: dict[str, str], tmp_path
     assert worker.split(":")[0] == engine_name(settings)
     assert started in {"", worker}
     assert bool(started) == (engine_name(settings) in {"cedar", "opa"})
-    assert judges_by(worker, started)
+    assert is_same_policy(worker, started)
 
 
 def test_the_policies_of_two_folders_differ_unless_one_is_a_copy(tmp_path: Path) -> None:
@@ -73,24 +73,26 @@ def test_the_policies_of_two_folders_differ_unless_one_is_a_copy(tmp_path: Path)
         return starter_policy(OrgaConfig.model_validate({"policy": {"dir": str(folder)}}))
 
     ours, theirs = starts("a", PERMIT_ALL), starts("b", PERMIT_ALL.replace("all", "other"))
-    assert not judges_by(theirs, ours)
-    assert not judges_by(short_policy(theirs), short_policy(ours))
-    assert judges_by(starts("b", PERMIT_ALL), ours)
-    assert judges_by(starts("a", PERMIT_ALL.replace("all", "edited")), ours)
+    assert not is_same_policy(theirs, ours)
+    assert not is_same_policy(short_policy(theirs), short_policy(ours))
+    assert is_same_policy(starts("b", PERMIT_ALL), ours)
+    assert is_same_policy(starts("a", PERMIT_ALL.replace("all", "edited")), ours)
     broken = starts("a", "permit (")
-    assert judges_by(broken, ours)
+    assert is_same_policy(broken, ours)
 
 
 async def test_a_run_that_began_under_another_policy_is_left_to_another_worker(tmp_path: Path) -> None:
     folder = a_folder(tmp_path, all=PERMIT_ALL)
     config = OrgaConfig.model_validate({"policy": {"dir": str(folder)}})
     engine = policy_engine(policy_settings(config.policy, {}))
-    facts = Setup(agent="", model="", policy="cedar", policy_place=policy_place(config))
+    facts = Setup(agent="", model="", policy="cedar", policy_place=policy_location_digest(config))
     agents = ConfiguredAgents(
         {}, {}, "offline:extractive", lambda _: None, facts, policy_version=lambda: policy_version(engine)
     )
     for named in ("", starter_policy(config)):
-        assert (await agents.setup(PrepareRequest(policy=named, tools=()))).policy_place == policy_place(config)
+        assert (await agents.setup(PrepareRequest(policy=named, tools=()))).policy_place == policy_location_digest(
+            config
+        )
     with pytest.raises(OtherPlace, match="started under another policy"):
         await agents.setup(PrepareRequest(policy="cedar:elsewhere:v9", tools=()))
 
@@ -98,17 +100,17 @@ async def test_a_run_that_began_under_another_policy_is_left_to_another_worker(t
 def test_delegates_begin_under_the_policy_of_their_parent() -> None:
     place = Workplace(folder="/a", root="/a")
     memo = run_memo(place, OURS)
-    assert handed_on(memo.get) == memo
+    assert inherited_memo(memo.get) == memo
     assert run_memo(None, "") == {}
 
 
 @pytest.mark.parametrize("value", [7, None, [], {}, "x" * 101])
 def test_a_memo_may_hold_anything(value: object) -> None:
-    assert policy_of_starter({POLICY_MEMO: value}.get) == ""
+    assert policy_in_memo({POLICY_MEMO: value}.get) == ""
 
 
 def test_an_identity_shows_the_policy() -> None:
     place = Workplace(folder="/a", root="/a", digest="abcdef012345")
     identity = own_identity(7) + identity_suffix(place, "cedar:0123456789ab:ba9876543210")
-    assert (config_digest(identity), shown_policy(identity)) == ("abcdef01", "cedar:012345:ba9876")
-    assert shown_policy(own_identity(7) + identity_suffix(place)) == shown_policy("7@host.name") == ""
+    assert (config_digest(identity), identity_policy(identity)) == ("abcdef01", "cedar:012345:ba9876")
+    assert identity_policy(own_identity(7) + identity_suffix(place)) == identity_policy("7@host.name") == ""

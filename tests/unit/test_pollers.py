@@ -14,7 +14,7 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueResponse
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.server.pollers import may_be_polled, may_live, own_identity, pollers
+from orga.client.server.pollers import may_be_polled, may_live, own_identity, poller_identities
 
 
 def a_dead_process() -> int:
@@ -74,9 +74,9 @@ class Server:
 )
 async def test_who_polls(server: Server, there: list[str] | None, may_be: bool) -> None:
     client = cast("Client", server)
-    assert (await pollers(client, "q"), await may_be_polled(client, "q")) == (there, may_be)
+    assert (await poller_identities(client, "q"), await may_be_polled(client, "q")) == (there, may_be)
 
 
 async def test_a_server_that_is_away_is_no_server_that_does_not_tell() -> None:
     with pytest.raises(RPCError):
-        await pollers(cast("Client", Server(RPCStatusCode.UNAVAILABLE)), "q")
+        await poller_identities(cast("Client", Server(RPCStatusCode.UNAVAILABLE)), "q")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from orga.activities.adapters.knowledge.postgres.address import address
+from orga.activities.adapters.knowledge.postgres.address import parse_address
 from orga.client.config.sections import OrgaConfig
-from orga.client.workers.checked import checked
+from orga.client.workers.checked import worker_report
 from orga.client.workers.knowledge import configured_store
 
 CONFIG = OrgaConfig.model_validate({"knowledge": {"backend": "postgres"}}, extra="forbid")
@@ -24,7 +24,7 @@ CONFIG = OrgaConfig.model_validate({"knowledge": {"backend": "postgres"}}, extra
     ],
 )
 def test_people_are_told_the_server_and_not_the_password(dsn: str, place: str) -> None:
-    found = address(dsn, "DSN")
+    found = parse_address(dsn, "DSN")
     assert found.place == place
     assert "planted" not in f"{found} {found!r}"
 
@@ -32,7 +32,7 @@ def test_people_are_told_the_server_and_not_the_password(dsn: str, place: str) -
 @pytest.mark.parametrize("dsn", ["planted", "mysql://u:planted@h/d", "postgresql://u:planted@h/d?planted=1", "host='"])
 def test_what_is_no_address_is_not_repeated(dsn: str) -> None:
     with pytest.raises(ValueError, match="DSN holds no address of a database; write it like") as caught:
-        address(dsn, "DSN")
+        parse_address(dsn, "DSN")
     assert "planted" not in str(caught.value)
 
 
@@ -47,7 +47,7 @@ def test_what_is_no_address_is_not_repeated(dsn: str) -> None:
     ],
 )
 def test_a_password_goes_to_another_machine_under_tls_unless_the_address_says_otherwise(dsn: str, sslmode: str) -> None:
-    conninfo = address(dsn, "DSN").conninfo
+    conninfo = parse_address(dsn, "DSN").conninfo
     assert (sslmode in conninfo) if sslmode else ("sslmode" not in conninfo)
 
 
@@ -57,7 +57,7 @@ def test_a_store_without_an_address_says_which_variable(tmp_path: Path) -> None:
 
 
 def test_the_doctor_tells_it_too(tmp_path: Path) -> None:
-    found = checked(CONFIG, tmp_path, {"ORGA_KNOWLEDGE_DSN": "planted"})["problems"]
+    found = worker_report(CONFIG, tmp_path, {"ORGA_KNOWLEDGE_DSN": "planted"})["problems"]
     assert [problem["place"] for problem in found] == ["knowledge"]
     assert "planted" not in str(found)
 

@@ -11,11 +11,11 @@ from tests.support.model.providers import (
     a_request,
     call_block,
     chunk,
-    completed,
+    complete_request,
     message_events,
+    message_item,
     response_events,
-    said_item,
-    streamed,
+    stream_response,
     text_block,
 )
 
@@ -74,7 +74,7 @@ STOP: dict[str, Any] = chunk("stop", content=SAID)
     ],
 )
 async def test_usage_is_read_wherever_it_stands(frames: list[dict[str, object]], usage: tuple[int, int, int]) -> None:
-    reply, _, _ = await completed("openai-compatible", streamed(*frames, "[DONE]"))
+    reply, _, _ = await complete_request("openai-compatible", stream_response(*frames, "[DONE]"))
     used = reply.usage
     assert (used.input_tokens, used.output_tokens, used.cached_input_tokens) == usage
     assert not used.estimated
@@ -85,7 +85,7 @@ async def test_usage_is_read_wherever_it_stands(frames: list[dict[str, object]],
     [
         pytest.param("openai", [chunk("stop", content=SAID)], id="chat completions"),
         pytest.param("openai", counted(prompt_tokens=0, completion_tokens=0), id="zeros"),
-        pytest.param("responses", list(response_events(said_item(SAID), usage=None)), id="responses"),
+        pytest.param("responses", list(response_events(message_item(SAID), usage=None)), id="responses"),
         pytest.param(
             "anthropic",
             [event | {"usage": None, "message": None} for event in message_events(text_block(SAID))],
@@ -94,7 +94,7 @@ async def test_usage_is_read_wherever_it_stands(frames: list[dict[str, object]],
     ],
 )
 async def test_without_usage_an_estimate_is_counted_and_marked(kind: str, frames: list[dict[str, object]]) -> None:
-    reply, _, _ = await completed(kind, streamed(*frames, size=500), request=LONG)
+    reply, _, _ = await complete_request(kind, stream_response(*frames, size=500), request=LONG)
     used = reply.usage
     assert used.estimated
     assert 1_750 < used.input_tokens < 2_500
@@ -103,7 +103,7 @@ async def test_without_usage_an_estimate_is_counted_and_marked(kind: str, frames
 
 
 async def test_a_side_that_was_counted_is_not_estimated() -> None:
-    reply, _, _ = await completed("openai", streamed(*counted(prompt_tokens=20), "[DONE]"), request=LONG)
+    reply, _, _ = await complete_request("openai", stream_response(*counted(prompt_tokens=20), "[DONE]"), request=LONG)
     assert reply.usage.input_tokens == 20
     assert reply.usage.output_tokens > 300
     assert reply.usage.estimated
@@ -112,14 +112,14 @@ async def test_a_side_that_was_counted_is_not_estimated() -> None:
 async def test_calls_count_as_output() -> None:
     events = message_events(call_block("c", "write", f'{{"text": "{SAID}"}}'), stop="tool_use")
     frames = [event | ({"usage": {"input_tokens": 7}} if event["type"] == "message_delta" else {}) for event in events]
-    reply, _, _ = await completed("anthropic", streamed(*frames, size=500))
+    reply, _, _ = await complete_request("anthropic", stream_response(*frames, size=500))
     assert reply.usage.output_tokens > 300
 
 
 async def test_a_bill_that_did_not_come_is_assumed() -> None:
     """A limit in dollars is allowed for all models of a router, since it bills each reply."""
     request = a_request(model="nobody/nothing", messages=LONG.messages)
-    reply, _, _ = await completed("openrouter", streamed(chunk("stop", content=SAID)), request=request)
+    reply, _, _ = await complete_request("openrouter", stream_response(chunk("stop", content=SAID)), request=request)
     assert reply.cost_usd is not None
     assert 0.02 < reply.cost_usd < 0.1
 

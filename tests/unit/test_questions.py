@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from orga.workflows.decisions.control.interventions import with_pause, with_resume
 from orga.workflows.decisions.control.questions import (
-    asked,
-    closed,
     parsed_resolution,
     with_answer,
-    with_expired,
+    with_expired_decisions,
+    with_question,
     with_resolution,
+    without_question,
 )
 from orga.workflows.types.questions import ApprovalDecision, Choice, Item, Question, QuestionKind, Resolution
 from orga.workflows.types.state import AgentState
@@ -36,15 +36,15 @@ def decided(wait_id: str = "w", choice: Choice = "skip", **fields: Any) -> Resol
 
 
 def test_the_first_decision_stays() -> None:
-    state = asked(a_state(), a_question(), T0)
+    state = with_question(a_state(), a_question(), T0)
     state = with_resolution(state, decided(choice="retry"), at(1))
     state = with_resolution(state, decided(choice="abort"), at(2))
     assert [each.resolution and each.resolution.choice for each in state.questions] == ["retry"]
 
 
 def test_asking_and_deciding_are_noted() -> None:
-    state = asked(a_state(), a_question(), T0)
-    state = closed(with_resolution(state, decided(by="ada"), at(1)), "w", at(2))
+    state = with_question(a_state(), a_question(), T0)
+    state = without_question(with_resolution(state, decided(by="ada"), at(1)), "w", at(2))
     assert [(note.event, note.data.get("choice"), note.data.get("by")) for note in state.notes] == [
         ("ApprovalRequested", None, None),
         ("ApprovalResolved", "skip", "ada"),
@@ -53,24 +53,24 @@ def test_asking_and_deciding_are_noted() -> None:
 
 
 def test_a_wait_that_nobody_decided_is_closed_without_a_choice() -> None:
-    state = closed(asked(a_state(), a_question(), T0), "w", at(1))
+    state = without_question(with_question(a_state(), a_question(), T0), "w", at(1))
     assert state.notes[-1].data["choice"] == "none"
 
 
 def test_closing_what_does_not_wait_changes_nothing() -> None:
     state = a_state()
-    assert closed(state, "w", T0) is state
+    assert without_question(state, "w", T0) is state
 
 
 def test_a_week_of_waiting_costs_no_time() -> None:
-    state = asked(a_state(), a_question(), at(10))
+    state = with_question(a_state(), a_question(), at(10))
     assert state.clock.elapsed_s(at(600_000)) == 10
     state = with_resolution(state, decided(), at(700_000))
     assert state.clock.elapsed_s(at(700_005)) == 15
 
 
 def test_the_clock_goes_only_when_nothing_holds_it() -> None:
-    state = with_pause(asked(a_state(), a_question(), at(10)), at(20))
+    state = with_pause(with_question(a_state(), a_question(), at(10)), at(20))
     state = with_resolution(state, decided(), at(30))
     assert state.clock.elapsed_s(at(1_000)) == 10
     assert with_resume(state, at(1_000)).clock.elapsed_s(at(1_001)) == 11
@@ -97,7 +97,7 @@ def _acted(state: AgentState, action: str, now: int, paused: bool, waits: int) -
         case "resume":
             return with_resume(state, at(now)), False, waits
         case "ask":
-            return asked(state, a_question(f"w{len(state.questions)}"), at(now)), paused, waits + 1
+            return with_question(state, a_question(f"w{len(state.questions)}"), at(now)), paused, waits + 1
         case _:
             open_ids = [each.question_id for each in state.questions if each.is_open]
             if not open_ids:
@@ -125,11 +125,11 @@ def _acted(state: AgentState, action: str, now: int, paused: bool, waits: int) -
 )
 def test_a_decision_that_does_not_fit_is_refused(kind: QuestionKind, raw: object, says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        parsed_resolution(asked(a_state(), a_question(kind=kind), T0), raw)
+        parsed_resolution(with_question(a_state(), a_question(kind=kind), T0), raw)
 
 
 def test_a_decision_that_comes_late_is_refused() -> None:
-    state = with_resolution(asked(a_state(), a_question(), T0), decided(choice="retry"), at(1))
+    state = with_resolution(with_question(a_state(), a_question(), T0), decided(choice="retry"), at(1))
     with pytest.raises(ValueError, match="decided already: retry"):
         parsed_resolution(state, {"escalation_id": "w", "choice": "skip"})
 
@@ -147,8 +147,8 @@ YES = ApprovalDecision(approval_id="a", approver="ada")
 
 
 def test_a_question_that_is_asked_on_keeps_its_time_and_its_answers() -> None:
-    state = with_answer(asked(a_state(), about("a", "b"), T0), YES, True, at(10))
-    [question] = asked(state, about("b", "a", "c"), at(60)).questions
+    state = with_answer(with_question(a_state(), about("a", "b"), T0), YES, True, at(10))
+    [question] = with_question(state, about("b", "a", "c"), at(60)).questions
     assert [(item.approval_id, item.answer is None) for item in question.items] == [
         ("b", True),
         ("a", False),
@@ -158,8 +158,8 @@ def test_a_question_that_is_asked_on_keeps_its_time_and_its_answers() -> None:
 
 
 def test_one_that_is_about_nothing_of_it_is_closed_and_told_anew() -> None:
-    state = asked(a_state(announced=("w",)), about("a"), T0)
-    state = asked(state, about("b"), at(60))
+    state = with_question(a_state(announced=("w",)), about("a"), T0)
+    state = with_question(state, about("b"), at(60))
     assert [(note.event, note.data.get("choice"), note.data["id"]) for note in state.notes] == [
         ("ApprovalRequested", None, "w"),
         ("ApprovalRequested", None, "a"),
@@ -172,10 +172,10 @@ def test_one_that_is_about_nothing_of_it_is_closed_and_told_anew() -> None:
 
 
 def test_a_question_with_items_holds_the_clock_until_all_are_decided() -> None:
-    state = asked(a_state(), about("a", "b"), T0)
+    state = with_question(a_state(), about("a", "b"), T0)
     state = with_answer(state, YES, True, at(10))
     assert state.phase == "waiting"
-    state = with_expired(state, at(900), at(900))
+    state = with_expired_decisions(state, at(900), at(900))
     assert (state.phase, state.clock.stopped_at) == ("preparing", None)
     assert [item.answer and item.answer.approved for item in state.questions[0].items] == [True, False]
 

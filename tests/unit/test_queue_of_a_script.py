@@ -9,7 +9,7 @@ import pytest
 
 from orga import Agent, OrgaPlugin
 from orga.client.config.sections import OrgaConfig
-from orga.client.workers.script import _mark_of_program
+from orga.client.workers.script import _program_mark
 
 PURELIB = Path(sysconfig.get_paths()["purelib"])
 
@@ -38,22 +38,22 @@ def test_a_program_without_a_file_of_its_own_is_known_by_what_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    clerk = _mark_of_program(["clerk", "pay"])
-    assert clerk == _mark_of_program(["pay", "clerk"])
-    assert clerk != _mark_of_program(["librarian"])
+    clerk = _program_mark(["clerk", "pay"])
+    assert clerk == _program_mark(["pay", "clerk"])
+    assert clerk != _program_mark(["librarian"])
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
-    assert clerk != _mark_of_program(["clerk", "pay"])
+    assert clerk != _program_mark(["clerk", "pay"])
 
 
 def test_a_script_keeps_its_queue_whatever_it_has_by_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its runs go on when it is started again, with one more agent too."""
     runs_as(monkeypatch, tmp_path / "one.py")
-    one = _mark_of_program(["clerk"])
+    one = _program_mark(["clerk"])
     monkeypatch.chdir(tmp_path)
-    assert one == _mark_of_program(["clerk", "librarian"])
+    assert one == _program_mark(["clerk", "librarian"])
     runs_as(monkeypatch, tmp_path / "other.py")
-    assert one != _mark_of_program(["clerk"])
+    assert one != _program_mark(["clerk"])
 
 
 def test_a_configuration_made_in_code_is_no_file(tmp_path: Path) -> None:

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.types.messages import Ranges, indexes, length, ranges_of, within, without
+from orga.workflows.types.messages import (
+    Ranges,
+    messages_within,
+    messages_without,
+    range_indexes,
+    ranges_length,
+    ranges_of,
+)
 from tests.support.values.core import user
 from tests.support.values.strategies import LAW
 
@@ -16,16 +23,16 @@ parts = st.sets(st.integers(0, 9))
 @given(parts)
 def test_ranges_hold_exactly_their_indexes(part: set[int]) -> None:
     ranges = ranges_of(part)
-    assert indexes(ranges) == part
-    assert length(ranges) == len(part)
+    assert range_indexes(ranges) == part
+    assert ranges_length(ranges) == len(part)
 
 
 @LAW
 @given(parts)
 def test_a_part_and_the_rest_are_the_whole(part: set[int]) -> None:
     ranges = ranges_of(part)
-    assert [int(message.text) for message in within(MESSAGES, ranges)] == sorted(part)
-    assert [int(message.text) for message in without(MESSAGES, ranges)] == sorted(set(range(10)) - part)
+    assert [int(message.text) for message in messages_within(MESSAGES, ranges)] == sorted(part)
+    assert [int(message.text) for message in messages_without(MESSAGES, ranges)] == sorted(set(range(10)) - part)
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ from temporalio.exceptions import ApplicationError
 
 from orga.activities.models.conversations import Conversations
 from orga.activities.models.model_calls import LAST_TRY_S, TAIL_CHARS
-from orga.activities.ports import ModelError, ModelProvider, ModelRequest, Rebuilt
+from orga.activities.ports import ModelContext, ModelError, ModelProvider, ModelRequest
 from orga.activities.reason import ReasonActivities
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.client.testing.script import ScriptedModels, Step
 from orga.testing import ScriptedModel, answers
-from orga.workflows.decisions.conversation import handed_over, with_message
+from orga.workflows.decisions.conversation import reference_and_sent, with_message
 from orga.workflows.types.context import MessageRef, ReasonRequest
 from orga.workflows.types.input import SLACK_S, LoopConfig
 from orga.workflows.types.messages import Message, Reply
@@ -130,7 +130,7 @@ async def test_a_final_error_has_no_delay() -> None:
 
 async def test_a_context_that_cannot_be_found_is_final_and_no_model_is_asked() -> None:
     reasoning = Reasoning(answers())
-    context, _ = handed_over(with_message(conversation_of(TASK, sent=1), user("more")))
+    context, _ = reference_and_sent(with_message(conversation_of(TASK, sent=1), user("more")))
     failure = await reasoning.failure(request_for(context, SETUP, 2))
     assert (failure.type, failure.non_retryable) == ("DigestMismatch", True)
     assert reasoning.provider.seen == []
@@ -163,9 +163,9 @@ async def test_the_reply_is_made_safe_and_the_next_call_finds_it() -> None:
     reasoning = Reasoning(repeated, answers())
     reply = await reasoning.reply()
     assert [call.call_id for call in reply.calls] == ["c1", "c1_2"]
-    _, conversation = handed_over(conversation_of(TASK))
+    _, conversation = reference_and_sent(conversation_of(TASK))
     conversation = with_message(conversation, reply.message(), MessageRef(reply=1))
-    context, _ = handed_over(with_message(conversation, user("go on")))
+    context, _ = reference_and_sent(with_message(conversation, user("go on")))
     await reasoning.reply(request_for(context, SETUP, 2))
     assert reasoning.provider.seen[1].messages == (TASK, reply.message(), user("go on"))
 
@@ -271,12 +271,12 @@ async def test_a_miss_is_answered_by_the_history_of_this_very_run() -> None:
     asked: list[Any] = []
 
     class History:
-        async def rebuild(self, run: Any, iteration: int) -> Rebuilt:
+        async def rebuild(self, run: Any, iteration: int) -> ModelContext:
             asked.append((run, iteration))
-            return Rebuilt(SETUP, (TASK,))
+            return ModelContext(SETUP, (TASK,))
 
     provider = ScriptedModel([answers()], repeats=True)
     activity = ReasonActivities(ScriptedModels(provider), Conversations(History())).reason
-    context, _ = handed_over(conversation_of(TASK, sent=1))
+    context, _ = reference_and_sent(conversation_of(TASK, sent=1))
     await Beats().run(activity, request_for(context, SETUP, 5))
     assert (asked, provider.seen[0].messages) == ([(RUN, 5)], (TASK,))

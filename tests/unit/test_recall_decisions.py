@@ -6,35 +6,41 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.continue_as_new import carried
-from orga.workflows.decisions.conversation import handed_over, size_of, tokens_of, weight_of, with_message
-from orga.workflows.decisions.goals.prompts import answered_text
+from orga.workflows.decisions.continue_as_new import continue_as_new_state
+from orga.workflows.decisions.conversation import (
+    estimated_tokens,
+    message_json_bytes,
+    message_size,
+    reference_and_sent,
+    with_message,
+)
+from orga.workflows.decisions.goals.prompts import person_answer_text
 from orga.workflows.decisions.hydration import context_block
 from orga.workflows.decisions.learnings import (
     MAX_LEARNINGS_BYTES,
     is_no_answer,
     learning_call,
     learning_key,
-    learnings,
+    learnings_text,
 )
-from orga.workflows.decisions.observe import UNHEARD, with_reply
+from orga.workflows.decisions.observe import LOST_GUIDANCE_TEXT, with_reply
 from orga.workflows.decisions.recall import (
-    ENOUGH,
+    MAX_CALL_PATHS,
     MAX_RECALLED_TAINT,
-    PATHS_OF_CALLS,
-    RECENT_CALLS,
-    WORDS_OF_ONE,
-    behalf_of,
-    called_paths,
+    MAX_RECENT_CALLS,
+    MAX_TERMS,
+    MAX_TERMS_PER_MESSAGE,
+    call_behalf,
     due_recall,
-    reader_of,
+    knowledge_reader,
+    recent_call_paths,
     search_terms,
-    with_recalled,
+    with_recalled_context,
     with_recalled_taint,
 )
 from orga.workflows.decisions.recount import ContextFold
-from orga.workflows.decisions.refused_content import LEFT_OUT
-from orga.workflows.decisions.tool_calls.delegation import framed
+from orga.workflows.decisions.refused_content import LEFT_OUT_TEXT
+from orga.workflows.decisions.tool_calls.delegation import framed_text
 from orga.workflows.types.context import MessageRef
 from orga.workflows.types.conversation import knowledge_message, summary_message
 from orga.workflows.types.hydration import Reference, Resolved
@@ -45,7 +51,7 @@ from orga.workflows.types.recall import RecalledContext, recall_id
 from orga.workflows.types.record import Record
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import Happening, HappeningKind
-from orga.workflows.types.tool_calls.recovery import FAILED, Outcome, OutcomeStatus
+from orga.workflows.types.tool_calls.recovery import ERROR_MARKER, Outcome, OutcomeStatus
 from tests.support.values.core import a_setup, a_spec, a_state, at, request_for, user
 from tests.support.values.strategies import LAW
 
@@ -123,9 +129,9 @@ TERMS: dict[str, tuple[tuple[Message, ...], list[str]]] = {
     "nor does what stands for a text that is lost": (
         (
             user("harbour"),
-            user(LEFT_OUT),
-            user(UNHEARD.format(3)),
-            Message.of_result(LEFT_OUT, ours=(len(LEFT_OUT), 0)),
+            user(LEFT_OUT_TEXT),
+            user(LOST_GUIDANCE_TEXT.format(3)),
+            Message.of_result(LEFT_OUT_TEXT, ours=(len(LEFT_OUT_TEXT), 0)),
         ),
         ["harbour"],
     ),
@@ -143,7 +149,7 @@ TERMS: dict[str, tuple[tuple[Message, ...], list[str]]] = {
         ["harbour", "closed", "warehouse"],
     ),
     "of an answer to a goal's question the answer": (
-        (user(answered_text("Which lighthouse?", "the northern harbour")),),
+        (user(person_answer_text("Which lighthouse?", "the northern harbour")),),
         ["northern", "harbour"],
     ),
     "what the loop says of a call does not count": (
@@ -151,7 +157,7 @@ TERMS: dict[str, tuple[tuple[Message, ...], list[str]]] = {
             user("harbour"),
             outcome("not_run", "[Not run] a person has to approve this: payments").message(),
             outcome("denied", "[Policy denied] forbidden by policy payments").message(),
-            outcome("failed", f"{FAILED}lighthouse unreachable")
+            outcome("failed", f"{ERROR_MARKER}lighthouse unreachable")
             .with_words(after="\n[Recovery] Correct the call")
             .message(),
             user("[Not run] calls left out"),
@@ -161,7 +167,11 @@ TERMS: dict[str, tuple[tuple[Message, ...], list[str]]] = {
         ["lighthouse", "unreachable", "harbour"],
     ),
     "of a delegate's run its answer": (
-        (outcome("ok", "").with_words(before=framed("answer of agent 'helper'", "warehouse closed", 900)).message(),),
+        (
+            outcome("ok", "")
+            .with_words(before=framed_text("answer of agent 'helper'", "warehouse closed", 900))
+            .message(),
+        ),
         ["warehouse", "closed"],
     ),
     "of a call that was sent again what it brought": (
@@ -185,7 +195,7 @@ def test_terms(messages: tuple[Message, ...], expected: list[str]) -> None:
 @given(st.lists(st.text(max_size=300), max_size=8))
 def test_terms_are_few_and_short_whatever_is_said(texts: list[str]) -> None:
     terms = search_terms(tuple(map(user, texts)))
-    assert len(terms) <= ENOUGH + WORDS_OF_ONE - 1
+    assert len(terms) <= MAX_TERMS + MAX_TERMS_PER_MESSAGE - 1
     assert all(term.isprintable() and len(term.encode()) <= 160 for term in terms)
     assert all(len(part) <= 40 for term in terms for part in term.split("/"))
 
@@ -211,15 +221,15 @@ CALLED: dict[str, tuple[tuple[Message, ...], list[str]]] = {
     "what the talk says": ((user("src/a.py"), said_by_tool("src/b.py")), []),
     "no more than some": (
         (calling(*({"path": f"src/{n}.py"} for n in range(9))),),
-        [f"src/{8 - n}.py" for n in range(PATHS_OF_CALLS)],
+        [f"src/{8 - n}.py" for n in range(MAX_CALL_PATHS)],
     ),
-    "none from long ago": ((calling({"path": "src/a.py"}), *[user("echo")] * RECENT_CALLS), []),
+    "none from long ago": ((calling({"path": "src/a.py"}), *[user("echo")] * MAX_RECENT_CALLS), []),
 }
 
 
 @pytest.mark.parametrize(("messages", "expected"), CALLED.values(), ids=CALLED)
 def test_paths_of_calls(messages: tuple[Message, ...], expected: list[str]) -> None:
-    assert list(called_paths(messages)) == expected
+    assert list(recent_call_paths(messages)) == expected
 
 
 def a_knowing(*messages: Message, config: LoopConfig = ON, **fields: Any) -> AgentState:
@@ -235,7 +245,7 @@ def test_the_same_words_are_not_looked_for_again() -> None:
     request = due_recall(state)
     assert request is not None
     found = RecalledContext(terms=request.terms)
-    known = with_recalled(state, found, recall_id(1))
+    known = with_recalled_context(state, found, recall_id(1))
     assert due_recall(known) is None
     again = known.with_dialogue(conversation=with_message(known.conversation, said_by_tool("harbour WAREHOUSE")))
     assert due_recall(again) is None, "in another order they find the same"
@@ -248,7 +258,7 @@ def test_another_place_is_looked_up_though_the_words_are_the_same() -> None:
     request = due_recall(state)
     assert request is not None
     assert (request.terms[:2], request.paths) == (("warehouse", "harbour"), ("src/api/users.py",))
-    known = with_recalled(state, RecalledContext(terms=request.wanted), recall_id(1))
+    known = with_recalled_context(state, RecalledContext(terms=request.wanted), recall_id(1))
     assert due_recall(known) is None
     moved = known.with_dialogue(conversation=with_message(known.conversation, calling({"path": "web/app.ts"})))
     again = due_recall(moved)
@@ -260,7 +270,7 @@ def recalled(state: AgentState, **result: Any) -> AgentState:
     request = due_recall(state)
     assert request is not None
     found = request.failed("Unreachable") if not result else RecalledContext(terms=request.wanted, **result)
-    return with_recalled(state, found, recall_id(1))
+    return with_recalled_context(state, found, recall_id(1))
 
 
 def talked_on(state: AgentState, text: str) -> AgentState:
@@ -305,8 +315,8 @@ USERS: dict[str, tuple[dict[str, Any], str]] = {
 def test_on_whose_behalf(trusted: dict[str, Any], name: str) -> None:
     given = AgentInput(task="t", trusted_context=trusted, tenant="acme")
     state = a_knowing(taint=("fetch_url",)).with_task(input=given)
-    assert reader_of(state) == Reader(tenant="acme", user=name, agent=state.setup.agent if state.setup else "")
-    assert behalf_of(state).taint == ("fetch_url",)
+    assert knowledge_reader(state) == Reader(tenant="acme", user=name, agent=state.setup.agent if state.setup else "")
+    assert call_behalf(state).taint == ("fetch_url",)
 
 
 @pytest.mark.parametrize(
@@ -315,7 +325,7 @@ def test_on_whose_behalf(trusted: dict[str, Any], name: str) -> None:
 def test_two_users_are_never_one(users: tuple[object, object]) -> None:
     """Nor is one of them nobody, whose facts would be those of all."""
     given = [AgentInput(task="t", trusted_context={"user": user}) for user in users]
-    names = [reader_of(a_knowing().with_task(input=each)).user for each in given]
+    names = [knowledge_reader(a_knowing().with_task(input=each)).user for each in given]
     assert len({*names, ""}) == 3
     assert max(map(len, names)) <= 200
 
@@ -341,7 +351,7 @@ LEARNT: dict[str, tuple[tuple[Message, ...], str]] = {
 
 @pytest.mark.parametrize(("messages", "expected"), LEARNT.values(), ids=LEARNT)
 def test_what_was_learnt(messages: tuple[Message, ...], expected: str) -> None:
-    assert learnings(a_knowing(*messages)) == expected
+    assert learnings_text(a_knowing(*messages)) == expected
 
 
 NO_ANSWERS = (
@@ -415,14 +425,14 @@ ANSWERS = (
 @pytest.mark.parametrize("text", NO_ANSWERS)
 def test_what_answers_nothing_is_not_learnt(text: str) -> None:
     assert is_no_answer(text)
-    assert learnings(a_knowing(user("when?"), assistant(text))) == ""
+    assert learnings_text(a_knowing(user("when?"), assistant(text))) == ""
     assert learning_call(a_knowing(), text) is None
 
 
 @pytest.mark.parametrize("text", ANSWERS)
 def test_what_answers_is_learnt(text: str) -> None:
     assert not is_no_answer(text)
-    assert learnings(a_knowing(assistant("I could not find it."), assistant(text))) == text
+    assert learnings_text(a_knowing(assistant("I could not find it."), assistant(text))) == text
 
 
 @LAW
@@ -433,7 +443,7 @@ def test_any_text_can_be_judged(text: str) -> None:
 
 def test_what_a_turn_has_taught_begins_with_its_message() -> None:
     state = a_knowing(user("first"), assistant("one"), user("second"), assistant("two"))
-    assert learnings(state, since=3) == "two"
+    assert learnings_text(state, since=3) == "two"
     assert (learning_key(state), learning_key(state, 2)) == (f"learnings/{state.origin}", f"learnings/{state.origin}/2")
 
 
@@ -481,13 +491,13 @@ def test_every_context_is_rebuilt_with_its_block(steps: list[tuple[list[str], bo
                 terms=("go",), text="" if text == "same" else text, same=text == "same" and has_block
             )
             fold.feed(happened("finished", "recall_context", found, recall_id(number)))
-            state = with_recalled(state, found, recall_id(number))
-            context, seen = handed_over(state.conversation)
+            state = with_recalled_context(state, found, recall_id(number))
+            context, seen = reference_and_sent(state.conversation)
             fold.feed(happened("scheduled", "reason", request_for(context, setup, number)))
             assert fold.messages == seen.messages
             assert sum(message.knowledge for message in seen.messages) <= 1
         _check_sizes(state)
-        _, seen = handed_over(state.conversation)
+        _, seen = reference_and_sent(state.conversation)
         reply = Reply.of(f"step {number}")
         fold.feed(happened("finished", "reason", reply))
         state = with_reply(state, reply, seen)
@@ -495,13 +505,13 @@ def test_every_context_is_rebuilt_with_its_block(steps: list[tuple[list[str], bo
             conversation=with_message(state.conversation, reply.message(), MessageRef(reply=number))
         )
         if rolls_over:
-            state = carried(state, "run")
+            state = continue_as_new_state(state, "run")
             fold = ContextFold()
             fold.feed(happened("started", "", [None, state.model_dump(mode="json", exclude_unset=True)]))
 
 
 def _check_sizes(state: AgentState) -> None:
     messages, conversation = state.conversation.messages, state.conversation
-    assert conversation.size == sum(map(size_of, messages))
-    assert conversation.tokens == sum(tokens_of(size_of(message)) for message in messages)
-    assert conversation.unseen == sum(map(weight_of, messages[conversation.sent :]))
+    assert conversation.size == sum(map(message_size, messages))
+    assert conversation.tokens == sum(estimated_tokens(message_size(message)) for message in messages)
+    assert conversation.unseen == sum(map(message_json_bytes, messages[conversation.sent :]))

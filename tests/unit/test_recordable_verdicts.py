@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orga.activities.gate.gate import MAX_BYTES, MAX_WAIT_S, UNFIT, recordable
+from orga.activities.gate.gate import MAX_BYTES, MAX_WAIT_S, UNRECORDABLE, recordable_verdicts
 from orga.workflows.types.tool_calls.gate import ApprovalTerms, Verdict
 
 GOOD = Verdict(decision="allow", policies=("p",), version="v1")
@@ -32,20 +32,20 @@ def nested(levels: int) -> dict[str, Any]:
 )
 def test_what_cannot_be_recorded_is_denied_and_leaves_the_others_alone(fields: dict[str, Any]) -> None:
     odd = Verdict(decision="allow", **fields)
-    assert recordable([GOOD, odd, GOOD]) == (GOOD, Verdict(decision="deny", reason=UNFIT), GOOD)
+    assert recordable_verdicts([GOOD, odd, GOOD]) == (GOOD, Verdict(decision="deny", reason=UNRECORDABLE), GOOD)
 
 
 def test_verdicts_fit_together() -> None:
     large = Verdict(decision="allow", arguments={"a": "x" * (MAX_BYTES // 2 - 100)})
-    assert [verdict.decision for verdict in recordable([large] * 4)] == ["allow", "allow", "deny", "deny"]
+    assert [verdict.decision for verdict in recordable_verdicts([large] * 4)] == ["allow", "allow", "deny", "deny"]
 
 
 @pytest.mark.parametrize("seconds", [1e12, 1e300, float("inf")])
 def test_a_call_is_held_for_ten_years_at_most(seconds: float) -> None:
-    (verdict,) = recordable([Verdict(decision="approval", approval=ApprovalTerms(expires_s=seconds))])
+    (verdict,) = recordable_verdicts([Verdict(decision="approval", approval=ApprovalTerms(expires_s=seconds))])
     assert verdict.approval == ApprovalTerms(expires_s=MAX_WAIT_S)
 
 
 def test_what_fits_stays_as_it_is() -> None:
     verdicts = (GOOD, Verdict(decision="allow", arguments=nested(100)), Verdict(decision="deny", reason="no"))
-    assert recordable(verdicts) == verdicts
+    assert recordable_verdicts(verdicts) == verdicts

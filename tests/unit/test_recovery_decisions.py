@@ -9,19 +9,19 @@ from hypothesis import strategies as st
 from orga.workflows.decisions.tool_calls.recovery import (
     MAX_KEPT_BYTES,
     MAX_LETTER_BYTES,
-    good_result,
+    cached_good_result,
     max_attempts,
-    requeued,
     tries_left,
     with_dead_letter,
-    with_failure,
     with_letter_answered,
-    with_success,
+    with_model_retry_failure,
+    with_requeued_letter,
+    with_succeeded_call,
     without_letter,
 )
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.text import undelimited
+from orga.workflows.types.text import undelimited_text
 from orga.workflows.types.tool_calls.recovery import DeadLetter, Outcome, Recovery
 from orga.workflows.types.tool_calls.tools import Effect, ToolSpec
 from tests.support.values.core import T0, a_call, a_setup, a_spec, a_state, at
@@ -58,14 +58,14 @@ def test_max_attempts(effect: Effect, of_tool: Recovery | None, attempts_of_tool
 )
 def test_a_result_is_good_for_a_while(seconds: float, expected: tuple[str, float] | None) -> None:
     spec = a_spec(recovery=CACHED)
-    state = with_success(a_run(spec), spec, a_call(city="Bern"), "sunny", T0)
-    assert good_result(state, a_call(call_id="other", city="Bern"), CACHED, at(seconds)) == expected
-    assert good_result(state, a_call(city="Basel"), CACHED, at(seconds)) is None
+    state = with_succeeded_call(a_run(spec), spec, a_call(city="Bern"), "sunny", T0)
+    assert cached_good_result(state, a_call(call_id="other", city="Bern"), CACHED, at(seconds)) == expected
+    assert cached_good_result(state, a_call(city="Basel"), CACHED, at(seconds)) is None
 
 
 def test_results_are_kept_only_where_they_may_be_needed() -> None:
     spec = a_spec()
-    assert with_success(a_run(spec), spec, a_call(), "sunny", T0).results == {}
+    assert with_succeeded_call(a_run(spec), spec, a_call(), "sunny", T0).results == {}
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, MAX_KEPT_BYTES + 10)), max_size=12))
@@ -73,10 +73,10 @@ def test_the_newest_results_that_fit_are_kept(stored: list[tuple[int, int]]) -> 
     spec = a_spec(recovery=CACHED)
     state = a_run(spec)
     for number, size in stored:
-        state = with_success(state, spec, a_call(n=number), "x" * size, T0)
+        state = with_succeeded_call(state, spec, a_call(n=number), "x" * size, T0)
     assert sum(len(kept.text) for kept in state.results.values()) <= MAX_KEPT_BYTES
     if stored and stored[-1][1] <= MAX_KEPT_BYTES:
-        kept = good_result(state, a_call(n=stored[-1][0]), CACHED, T0)
+        kept = cached_good_result(state, a_call(n=stored[-1][0]), CACHED, T0)
         assert kept is not None
         assert len(kept[0]) == stored[-1][1]
 
@@ -86,10 +86,10 @@ def test_tries_are_counted_down_and_given_back() -> None:
     state = a_run(spec)
     left: list[int | None] = [tries_left(state, spec)]
     for _ in range(4):
-        state = with_failure(state, "save")
+        state = with_model_retry_failure(state, "save")
         left.append(tries_left(state, spec))
     assert left == [None, 2, 1, 0, 0]
-    assert tries_left(with_success(state, spec, a_call("save"), "ok", T0), spec) is None
+    assert tries_left(with_succeeded_call(state, spec, a_call("save"), "ok", T0), spec) is None
 
 
 def a_letter(letter_id: str = "3.0", **arguments: Any) -> DeadLetter:
@@ -109,20 +109,20 @@ def test_no_letter_is_dropped_to_make_room_for_another() -> None:
 
 def test_a_requeued_letter_waits_until_it_is_sent() -> None:
     state = with_dead_letter(with_dead_letter(a_state(), a_letter("1.0")), a_letter("2.0"))
-    state = requeued(state, "2.0")
+    state = with_requeued_letter(state, "2.0")
     assert [letter.letter_id for letter in state.waiting_letters] == ["2.0"]
     letter = a_letter("2.0")
     sent = with_letter_answered(
         without_letter(state, "2.0"), letter, Outcome(call=letter.call, status="ok", text="saved")
     )
     assert [letter.letter_id for letter in sent.dead_letters] == ["1.0"]
-    assert undelimited(sent.conversation.messages[-1].text).endswith("sent again by an operator:\nsaved")
+    assert undelimited_text(sent.conversation.messages[-1].text).endswith("sent again by an operator:\nsaved")
     assert sent.taint == (letter.call.name,)
 
 
 def test_a_letter_that_is_not_there_cannot_be_requeued() -> None:
     with pytest.raises(ValueError, match=r"no dead letter '9\.9' in this run; there are: 3\.0"):
-        requeued(with_dead_letter(a_state(), a_letter()), "9.9")
+        with_requeued_letter(with_dead_letter(a_state(), a_letter()), "9.9")
 
 
 def test_a_fallback_without_alternatives_is_refused() -> None:

@@ -8,7 +8,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from orga.activities.ports import NotifyError, RunKey
 from orga.client.errors import OrgaError
-from orga.client.runs.redeliveries import NEVER, recorded
+from orga.client.runs.redeliveries import NEVER_SENT, record_sending
 
 GOAL = RunKey(workflow_id="goal-1", run_id="r")
 GONE = RPCError("the server is gone", RPCStatusCode.UNAVAILABLE, b"")
@@ -30,7 +30,7 @@ class _Server:
 
 
 async def _send(server: _Server, sent: list[str], error: NotifyError | None = None) -> None:
-    async with recorded(cast("Client", server), GOAL, "hook", NEVER):
+    async with record_sending(cast("Client", server), GOAL, "hook", NEVER_SENT):
         sent.append("the answer")
         if error is not None:
             raise error

@@ -14,9 +14,9 @@ from docs.generate.configuration import keys
 from docs.generate.explained import page_of
 from docs.generate.pages import FOLDER, pages
 from docs.generate.source import module, said
-from orga.client.cli.exit_codes import CODES, OF_COMMANDS, ExitCode
-from orga.client.cli.shown.narration import _NOTE_TELLERS as OF_NOTES
-from orga.client.cli.shown.narration import _TELLERS as OF_ENTRIES
+from orga.client.cli.exit_codes import COMMAND_EXIT_CODES, EXIT_CODE_MEANINGS, ExitCode
+from orga.client.cli.shown.narration import _ENTRY_RENDERERS as OF_ENTRIES
+from orga.client.cli.shown.narration import _EVENT_RENDERERS as OF_NOTES
 from orga.client.journal.vocabulary import EVENTS
 from orga.workflows.types import names as attributes
 
@@ -103,10 +103,10 @@ def _noted() -> set[str]:
 
 
 def test_every_exit_code_says_what_it_means_and_of_which_commands() -> None:
-    assert CODES.keys() == set(ExitCode)
-    assert OF_COMMANDS.keys() - set(names()) == set()
+    assert EXIT_CODE_MEANINGS.keys() == set(ExitCode)
+    assert COMMAND_EXIT_CODES.keys() - set(names()) == set()
     rare = set(ExitCode) - {ExitCode.COMPLETED, ExitCode.USAGE, ExitCode.FAILED, ExitCode.NO_SERVER}
-    assert rare <= {code for codes in OF_COMMANDS.values() for code in codes}
+    assert rare <= {code for codes in COMMAND_EXIT_CODES.values() for code in codes}
 
 
 def test_every_search_attribute_says_what_it_holds() -> None:

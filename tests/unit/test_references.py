@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from orga.workflows.decisions.hydration import references_in
+from orga.workflows.decisions.hydration import find_references
 from orga.workflows.types.hydration import CustomPattern, PreHydration
 from tests.support.values.strategies import LAW
 
@@ -17,7 +17,7 @@ GLUE = [" ", "\n", ".", ",", "(", ")", "[", "](", "#", "/", "\x00", "PR ", "`", 
 
 
 def found(task: str, config: PreHydration = TICKETS) -> list[tuple[str, str]]:
-    return [(reference.ref_type, reference.value) for reference in references_in(task, config)]
+    return [(reference.ref_type, reference.value) for reference in find_references(task, config)]
 
 
 @pytest.mark.parametrize(
@@ -133,14 +133,14 @@ def test_no_pattern_holds_up_a_workflow_task(pattern: str, task: str) -> None:
     """The server's deadlock detector allows 2 s; processor time, since the machine is shared."""
     hostile = tuple(CustomPattern(ref_type="x", pattern=pattern) for _ in range(20))
     start = time.process_time()
-    references_in(task, PreHydration(custom_patterns=hostile, max_references=100))
+    find_references(task, PreHydration(custom_patterns=hostile, max_references=100))
     assert time.process_time() - start < 1.5
 
 
 @pytest.mark.parametrize("piece", ["a/", "-.", "#1", "PR ", "PR\n#", "http://a)", "http://[:", "./a.", "((", "a/b#"])
 def test_no_task_holds_up_a_workflow_task(piece: str) -> None:
     start = time.process_time()
-    references_in(piece * (200_000 // len(piece)), PreHydration(max_references=100))
+    find_references(piece * (200_000 // len(piece)), PreHydration(max_references=100))
     assert time.process_time() - start < 1.5
 
 
@@ -148,13 +148,13 @@ def test_no_task_holds_up_a_workflow_task(piece: str) -> None:
 @given(st.lists(st.sampled_from(PIECES + GLUE), max_size=30).map("".join), st.integers(1, 5))
 def test_laws_of_extraction(task: str, most: int) -> None:
     config = TICKETS.model_copy(update={"max_references": most})
-    references = references_in(task, config)
+    references = find_references(task, config)
     values = [reference.value for reference in references]
     kinds = [reference.ref_type for reference in references]
 
     assert len(values) == len(set(values)) <= most
     assert kinds == sorted(kinds, key=["url", "file", "issue", "pr", "ticket"].index)
-    assert references == references_in(task, TICKETS)[:most]
+    assert references == find_references(task, TICKETS)[:most]
     whole = " ".join(task.split())
     for reference in references:
         assert reference.value in whole
@@ -166,4 +166,4 @@ def test_laws_of_extraction(task: str, most: int) -> None:
 @LAW
 @given(st.text(max_size=200))
 def test_any_text_is_read(task: str) -> None:
-    references_in(task, TICKETS)
+    find_references(task, TICKETS)

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from orga.activities.adapters.repaired_json import MAX_CHARS, repaired_json
-from orga.workflows.types.json_text import object_in
+from orga.workflows.types.json_text import find_json_object
 from tests.support.values.corpora import Case, cases, filled
 
 DEEP = "[" * 200 + "]" * 200
@@ -18,20 +18,20 @@ def text_of(case: Case) -> str:
 
 @pytest.mark.parametrize("case", cases("broken_json", "read"))
 async def test_what_the_run_reads_by_itself_is_left_alone(case: Case) -> None:
-    assert object_in(text_of(case)) == json.loads(case["object"])
+    assert find_json_object(text_of(case)) == json.loads(case["object"])
 
 
 @pytest.mark.parametrize("case", cases("broken_json", "repaired"))
 async def test_what_is_nearly_json_is_put_right(case: Case) -> None:
     with pytest.raises(ValueError, match=r"."):
-        object_in(text_of(case))
-    assert object_in(await repaired_json(text_of(case))) == json.loads(case["object"], strict=False)
+        find_json_object(text_of(case))
+    assert find_json_object(await repaired_json(text_of(case))) == json.loads(case["object"], strict=False)
 
 
 @pytest.mark.parametrize("case", cases("broken_json", "unusable"))
 async def test_what_was_meant_is_not_guessed(case: Case) -> None:
     with pytest.raises(ValueError, match=r"."):
-        object_in(text_of(case))
+        find_json_object(text_of(case))
     assert await repaired_json(text_of(case)) == ""
 
 
@@ -44,4 +44,4 @@ async def test_no_text_takes_more_than_a_moment(unit: str) -> None:
     began = time.process_time()
     repaired = await repaired_json(text)
     assert time.process_time() - began < 1, "the worker's own time"
-    assert repaired == "" or object_in(repaired)
+    assert repaired == "" or find_json_object(repaired)

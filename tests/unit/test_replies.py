@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from orga.activities.adapters.models.reply import block_part
-from orga.workflows.decisions.observe import Kind, classify_reply
+from orga.workflows.decisions.observe import ReplyKind, classify_reply
 from orga.workflows.types.messages import FinishReason, Reply
 from tests.support.values.core import a_call
 from tests.support.values.strategies import LAW, any_replies
@@ -34,7 +34,7 @@ CALLS = (a_call(),)
         pytest.param(Reply(finish="content_filter"), "content_filter", id="a filter wins over blank"),
     ],
 )
-def test_the_kind_of_a_reply(reply: Reply, kind: Kind) -> None:
+def test_the_kind_of_a_reply(reply: Reply, kind: ReplyKind) -> None:
     assert classify_reply(reply).kind == kind
 
 
@@ -42,7 +42,7 @@ def test_the_kind_of_a_reply(reply: Reply, kind: Kind) -> None:
 @given(any_replies)
 def test_every_reply_has_exactly_one_kind_and_is_usable_or_told_why_not(reply: Reply) -> None:
     found = classify_reply(reply)
-    assert found.kind in get_args(Kind)
+    assert found.kind in get_args(ReplyKind)
     assert found.reply is reply
     if found.is_usable:
         assert found.kind == ("calls" if reply.calls else "answer")

@@ -16,18 +16,18 @@ from orga.activities.replies import (
     MAX_NAME_CHARS,
     MAX_TEXT_BYTES,
     MIN_CALL_BYTES,
-    TOGETHER,
-    calls_room,
-    normalised,
+    SHARED_LIMIT_HINT,
+    calls_byte_limit,
+    normalised_reply,
 )
 from orga.client.testing.script import USAGE
-from orga.workflows.types.context import canonical
+from orga.workflows.types.context import canonical_json
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.usage import Usage
 from tests.support.values.core import a_call
 from tests.support.values.strategies import LAW, any_calls, any_replies
 
-TOO_LARGE = f"(more than 150000 bytes{TOGETHER})"
+TOO_LARGE = f"(more than 150000 bytes{SHARED_LIMIT_HINT})"
 PAYLOAD_LIMIT = 2 * 1024 * 1024
 earlier_calls = st.lists(any_calls, max_size=4).map(lambda calls: (Message.of("assistant", calls=tuple(calls)),))
 
@@ -47,7 +47,7 @@ def nested(depth: int) -> dict[str, Any]:
 @given(any_replies, earlier_calls)
 def test_every_call_has_an_id_of_its_own(reply: Reply, earlier: tuple[Message, ...]) -> None:
     taken = [call.call_id for message in earlier for call in message.calls]
-    ids = [call.call_id for call in normalised(reply, earlier).calls]
+    ids = [call.call_id for call in normalised_reply(reply, earlier).calls]
     assert len(set(ids)) == len(ids)
     assert not set(ids) & set(taken)
     assert all(0 < len(call_id) <= MAX_NAME_CHARS for call_id in ids)
@@ -56,30 +56,30 @@ def test_every_call_has_an_id_of_its_own(reply: Reply, earlier: tuple[Message, .
 @LAW
 @given(any_replies, earlier_calls)
 def test_what_goes_to_the_history_comes_back_the_same(reply: Reply, earlier: tuple[Message, ...]) -> None:
-    safe = normalised(reply, earlier)
+    safe = normalised_reply(reply, earlier)
     assert read_again(safe) == safe
-    assert canonical(read_again(safe).message()) == canonical(safe.message())
+    assert canonical_json(read_again(safe).message()) == canonical_json(safe.message())
     json.loads(safe.model_dump_json(exclude_unset=True), parse_constant=pytest.fail)
 
 
 @LAW
 @given(any_replies, earlier_calls)
 def test_a_safe_reply_stays_as_it_is(reply: Reply, earlier: tuple[Message, ...]) -> None:
-    safe = normalised(reply, earlier)
-    assert normalised(safe, earlier) == safe
+    safe = normalised_reply(reply, earlier)
+    assert normalised_reply(safe, earlier) == safe
 
 
 @LAW
 @given(any_replies)
 def test_no_call_is_lost_without_being_counted(reply: Reply) -> None:
-    safe = normalised(reply, ())
+    safe = normalised_reply(reply, ())
     assert len(safe.calls) + safe.left_out == len(reply.calls)
     assert len(safe.calls) <= MAX_CALLS
 
 
 def test_a_plain_reply_is_not_copied() -> None:
     reply = Reply.of("né", calls=(a_call(path="a"),))
-    assert normalised(reply, ()) is reply
+    assert normalised_reply(reply, ()) is reply
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_plain_reply_is_not_copied() -> None:
 def test_ids(given_ids: list[str], earlier: list[str], expected: list[str]) -> None:
     reply = Reply.of(calls=tuple(a_call(call_id=call_id) for call_id in given_ids))
     before = Message.of("assistant", calls=tuple(a_call(call_id=call_id) for call_id in earlier))
-    assert [call.call_id for call in normalised(reply, (before,)).calls] == expected
+    assert [call.call_id for call in normalised_reply(reply, (before,)).calls] == expected
 
 
 @pytest.mark.parametrize(
@@ -114,12 +114,12 @@ def test_ids(given_ids: list[str], earlier: list[str], expected: list[str]) -> N
     ],
 )
 def test_names(name: str, expected: str) -> None:
-    assert normalised(Reply.of(calls=(a_call(name),)), ()).calls[0].name == expected
+    assert normalised_reply(Reply.of(calls=(a_call(name),)), ()).calls[0].name == expected
 
 
 def test_calls_beyond_the_limit_are_counted_and_not_taken_in() -> None:
     reply = Reply.of(calls=tuple(a_call(call_id="same") for _ in range(1_000)))
-    safe = normalised(reply, ())
+    safe = normalised_reply(reply, ())
     assert (len(safe.calls), safe.left_out) == (MAX_CALLS, 1_000 - MAX_CALLS)
     assert [call.call_id for call in safe.calls[:2]] == ["same", "same_2"]
 
@@ -141,13 +141,13 @@ def test_calls_beyond_the_limit_are_counted_and_not_taken_in() -> None:
 )
 def test_arguments(call: ToolCall, arguments: dict[str, Any], malformed: str | None) -> None:
     """JSON that is 199 deep can be parsed on its own, but not inside a reply: the run could never be read again."""
-    safe = normalised(Reply.of(calls=(call,)), ()).calls[0]
+    safe = normalised_reply(Reply.of(calls=(call,)), ()).calls[0]
     assert (safe.arguments, safe.malformed) == (arguments, malformed)
 
 
 def test_malformed_text_is_kept_valid_and_bounded() -> None:
     call = ToolCall(call_id="a", name="read", malformed="{\ud800" + "x" * 10**6)
-    malformed = normalised(Reply.of(calls=(call,)), ()).calls[0].malformed or ""
+    malformed = normalised_reply(Reply.of(calls=(call,)), ()).calls[0].malformed or ""
     assert malformed.startswith("{\ufffdxx")
     assert len(malformed.encode()) <= MAX_CALLS_BYTES
 
@@ -163,7 +163,7 @@ def test_malformed_text_is_kept_valid_and_bounded() -> None:
 )
 def test_the_arguments_of_all_calls_together_are_bounded(sizes: list[int], room: int, kept: int) -> None:
     """They are sent back with every later request."""
-    safe = normalised(Reply.of(calls=tuple(a_call(x="x" * size) for size in sizes)), (), room)
+    safe = normalised_reply(Reply.of(calls=tuple(a_call(x="x" * size) for size in sizes)), (), room)
     assert [bool(call.arguments) for call in safe.calls] == [True] * kept + [False] * (len(sizes) - kept)
     assert all("make fewer or shorter calls at once" in call.malformed for call in safe.calls if call.malformed)
     assert sum(len(to_json(call.arguments)) for call in safe.calls) <= room + MAX_CALLS * MIN_CALL_BYTES
@@ -178,18 +178,18 @@ def test_the_arguments_of_all_calls_together_are_bounded(sizes: list[int], room:
     ],
 )
 def test_the_room_is_what_a_reply_of_so_many_tokens_can_hold(max_output_tokens: int, expected: int) -> None:
-    assert calls_room(max_output_tokens) == expected
+    assert calls_byte_limit(max_output_tokens) == expected
 
 
 def test_a_long_text_is_cut_and_says_so() -> None:
-    text = normalised(Reply.of("é" * MAX_TEXT_BYTES), ()).text
+    text = normalised_reply(Reply.of("é" * MAX_TEXT_BYTES), ()).text
     assert len(text.encode()) <= MAX_TEXT_BYTES
     assert "[cut: 600000 bytes in all" in text
 
 
 @pytest.mark.parametrize("letter", ["x", '"', "\n", "é", "\x01", "😀"])
 def test_a_long_text_is_within_its_limit_in_json_too(letter: str) -> None:
-    text = normalised(Reply.of(letter * 100_000 + "x" * 400_000), ()).text
+    text = normalised_reply(Reply.of(letter * 100_000 + "x" * 400_000), ()).text
     assert MAX_TEXT_BYTES * 0.7 < len(to_json(text)) <= MAX_TEXT_BYTES
 
 
@@ -214,7 +214,7 @@ def test_a_long_text_is_within_its_limit_in_json_too(letter: str) -> None:
 )
 def test_what_an_adapter_says_about_a_reply(said: dict[str, Any], expected: dict[str, Any]) -> None:
     """A negative count would give a run more than its budget."""
-    safe = normalised(Reply.of("hm").model_copy(update=said), ())
+    safe = normalised_reply(Reply.of("hm").model_copy(update=said), ())
     assert {key: getattr(safe, key) for key in expected} == expected
 
 
@@ -228,12 +228,12 @@ def test_what_an_adapter_says_about_a_reply(said: dict[str, Any], expected: dict
     ],
 )
 def test_blocks(blocks: tuple[dict[str, Any], ...], expected: int) -> None:
-    safe = normalised(Reply.of("a", blocks=map(block_part, blocks)), ())
+    safe = normalised_reply(Reply.of("a", blocks=map(block_part, blocks)), ())
     assert tuple(map(wire_block, safe.blocks)) == blocks[:expected]
 
 
 def test_a_block_is_made_valid_text() -> None:
-    assert normalised(Reply.of(blocks=(block_part({"a\ud800": "\x00"}),)), ()).blocks == (
+    assert normalised_reply(Reply.of(blocks=(block_part({"a\ud800": "\x00"}),)), ()).blocks == (
         block_part({"a\ufffd": "\ufffd"}),
     )
 
@@ -257,15 +257,15 @@ def test_a_block_is_made_valid_text() -> None:
     ],
 )
 def test_a_reply_always_fits_into_one_payload(reply: Reply) -> None:
-    safe = normalised(reply, ())
+    safe = normalised_reply(reply, ())
     assert len(safe.model_dump_json(exclude_unset=True).encode()) < PAYLOAD_LIMIT
     assert len(safe.calls) == min(len(reply.calls), MAX_CALLS)
     assert safe.calls[0] == reply.calls[0].model_copy(update={"call_id": safe.calls[0].call_id})
-    assert normalised(safe, ()) == safe
+    assert normalised_reply(safe, ()) == safe
 
 
 @pytest.mark.parametrize("name", ["(answer)", " (answer) ", "\n(answer)"])
 def test_no_call_has_the_name_that_stands_for_an_answer(name: str) -> None:
     """The run would take it for what it put to the gate itself."""
     reply = Reply.of(calls=(ToolCall(call_id="c", name=name, arguments={}),), finish="tool_calls")
-    assert [call.name for call in normalised(reply, ()).calls] == ["unnamed"]
+    assert [call.name for call in normalised_reply(reply, ()).calls] == ["unnamed"]

@@ -5,7 +5,12 @@ from typing import Any
 import pytest
 
 from orga.workflows.decisions.observe import with_answer, with_termination
-from orga.workflows.decisions.tool_calls.recovery import kept_key, requeued, with_dead_letter, with_letter_answered
+from orga.workflows.decisions.tool_calls.recovery import (
+    kept_idempotency_key,
+    with_dead_letter,
+    with_letter_answered,
+    with_requeued_letter,
+)
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.recovery import DeadLetter, Outcome, OutcomeStatus
@@ -17,7 +22,7 @@ def a_letter(**arguments: Any) -> DeadLetter:
 
 
 LYING = with_dead_letter(a_state(setup=a_setup(a_spec())), a_letter())
-WAITING = requeued(LYING, "1.0")
+WAITING = with_requeued_letter(LYING, "1.0")
 
 
 @pytest.mark.parametrize(
@@ -43,7 +48,7 @@ def test_an_end_that_the_model_comes_to(state: AgentState, expected: tuple[str, 
 )
 def test_a_letters_key_is_kept_for_the_same_arguments(arguments: dict[str, Any], expected: str | None) -> None:
     letter = a_letter(a=1, b={"c": 2, "d": 3})
-    assert kept_key(letter, letter.call.model_copy(update={"arguments": arguments})) == expected
+    assert kept_idempotency_key(letter, letter.call.model_copy(update={"arguments": arguments})) == expected
 
 
 @pytest.mark.parametrize(

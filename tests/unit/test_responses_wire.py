@@ -15,12 +15,12 @@ from tests.support.model.providers import (
     Network,
     a_request,
     call_item,
-    completed,
-    kept_alive,
+    complete_request,
+    message_item,
     provider,
     response_events,
-    said_item,
-    streamed,
+    stream_response,
+    with_keep_alives,
 )
 from tests.support.model.sdk_types import assert_responses_takes
 
@@ -53,7 +53,9 @@ CONVERSATION = (
 
 
 async def sent(**fields: Any) -> dict[str, Any]:
-    _, _, network = await completed("responses", streamed(*response_events()), request=a_request(**fields))
+    _, _, network = await complete_request(
+        "responses", stream_response(*response_events()), request=a_request(**fields)
+    )
     return network.body()
 
 
@@ -100,7 +102,7 @@ async def test_a_limit_below_what_is_taken_is_raised_to_that() -> None:
 
 OUTPUT = (
     REASONING,
-    said_item("Grüß dich 😀", phase="commentary"),
+    message_item("Grüß dich 😀", phase="commentary"),
     call_item("c1", "search", '{"q": "a"}'),
     call_item("c2", "now", ""),
 )
@@ -118,7 +120,7 @@ READ: dict[str, Any] = {
 
 
 async def test_a_reply_is_read_and_goes_back_with_all_that_belongs_to_it() -> None:
-    reply, text, _ = await completed("responses", streamed(*response_events(*OUTPUT)))
+    reply, text, _ = await complete_request("responses", stream_response(*response_events(*OUTPUT)))
     assert text == "Grüß dich 😀"
     assert reply.model_dump(exclude_unset=True) == READ
     body = await sent(messages=(Message.of("user", "go"), reply.message()))
@@ -147,20 +149,22 @@ WHOLE = list(response_events(*OUTPUT))[-1]["response"]
 @pytest.mark.parametrize(
     "answer",
     [
-        pytest.param(streamed(*kept_alive(response_events(*OUTPUT))), id="keep-alives"),
-        pytest.param(streamed(*without("delta")), id="items without pieces"),
-        pytest.param(streamed(*without("output_item.done", "arguments.done")), id="the end alone says what is whole"),
-        pytest.param(streamed(WHOLE | {"object": "response"}), id="the whole response as one event"),
-        pytest.param(streamed(*without("item", "delta", "arguments")), id="nothing but the end"),
+        pytest.param(stream_response(*with_keep_alives(response_events(*OUTPUT))), id="keep-alives"),
+        pytest.param(stream_response(*without("delta")), id="items without pieces"),
+        pytest.param(
+            stream_response(*without("output_item.done", "arguments.done")), id="the end alone says what is whole"
+        ),
+        pytest.param(stream_response(WHOLE | {"object": "response"}), id="the whole response as one event"),
+        pytest.param(stream_response(*without("item", "delta", "arguments")), id="nothing but the end"),
         pytest.param(http.Response(200, json=WHOLE), id="no stream"),
         pytest.param(http.Response(200, text=json.dumps(WHOLE | {"object": None})), id="no stream, no types"),
-        pytest.param(streamed(*changed(output_index=None)), id="no numbers"),
-        pytest.param(streamed(*changed(item_id=None)), id="numbers alone"),
-        pytest.param(streamed(*changed(output_index=0)), id="every item numbered 0"),
+        pytest.param(stream_response(*changed(output_index=None)), id="no numbers"),
+        pytest.param(stream_response(*changed(item_id=None)), id="numbers alone"),
+        pytest.param(stream_response(*changed(output_index=0)), id="every item numbered 0"),
     ],
 )
 async def test_events_of_any_server(answer: http.Response) -> None:
-    reply, _, _ = await completed("responses", answer)
+    reply, _, _ = await complete_request("responses", answer)
     read = reply.model_dump(exclude_unset=True)
     # without the event that holds it whole, reasoning is not sent back
     assert [part for part in read["parts"] if part.get("format") != "reasoning"] == list(READ["parts"][1:])
@@ -170,32 +174,34 @@ async def test_events_of_any_server(answer: http.Response) -> None:
 @pytest.mark.parametrize(
     ("events", "finish"),
     [
-        pytest.param(response_events(said_item("hi")), "stop", id="completed"),
+        pytest.param(response_events(message_item("hi")), "stop", id="completed"),
         pytest.param(
-            response_events(said_item("hi"), status="incomplete", incomplete_details={"reason": "max_output_tokens"}),
+            response_events(
+                message_item("hi"), status="incomplete", incomplete_details={"reason": "max_output_tokens"}
+            ),
             "length",
             id="cut by its limit",
         ),
         pytest.param(
-            response_events(said_item("hi"), status="incomplete", incomplete_details={"reason": "content_filter"}),
+            response_events(message_item("hi"), status="incomplete", incomplete_details={"reason": "content_filter"}),
             "content_filter",
             id="filtered",
         ),
         pytest.param(
-            response_events(said_item("", content=[{"type": "refusal", "refusal": "hi"}])), "refusal", id="refused"
+            response_events(message_item("", content=[{"type": "refusal", "refusal": "hi"}])), "refusal", id="refused"
         ),
-        pytest.param([*list(response_events(said_item("hi")))[:-1], "[DONE]"], "stop", id="an end mark alone"),
+        pytest.param([*list(response_events(message_item("hi")))[:-1], "[DONE]"], "stop", id="an end mark alone"),
     ],
 )
 async def test_endings(events: Any, finish: str) -> None:
-    reply, text, _ = await completed("responses", streamed(*events))
+    reply, text, _ = await complete_request("responses", stream_response(*events))
     assert (reply.text, text, reply.finish) == ("hi", "hi", finish)
 
 
 @pytest.mark.parametrize(
     ("events", "kind", "retryable"),
     [
-        pytest.param(list(response_events(said_item("hi")))[:-1], "BadStream", True, id="cut before its end"),
+        pytest.param(list(response_events(message_item("hi")))[:-1], "BadStream", True, id="cut before its end"),
         pytest.param(
             [*list(response_events(call_item("c", "now", '{"a": 1}')))[:3], "[DONE]"],
             "BadStream",
@@ -225,7 +231,7 @@ async def test_endings(events: Any, finish: str) -> None:
 )
 async def test_responses_that_fail(events: Any, kind: str, retryable: bool) -> None:
     with pytest.raises(ModelError) as caught:
-        await completed("responses", streamed(*events))
+        await complete_request("responses", stream_response(*events))
     assert (caught.value.kind, caught.value.retryable) == (kind, retryable)
 
 
@@ -234,7 +240,7 @@ async def test_what_the_finished_item_says_of_a_call_counts() -> None:
     events = list(response_events(call_item("c", "search", '{"q": "a"}')))
     events[1] = events[1] | {"item": events[1]["item"] | {"name": None}}
     events.insert(2, {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": "{}"})
-    reply, _, _ = await completed("responses", streamed(*events))
+    reply, _, _ = await complete_request("responses", stream_response(*events))
     assert reply.calls == (ToolCall(call_id="c", name="search", arguments={"q": "a"}),)
 
 
@@ -246,15 +252,20 @@ async def test_what_the_finished_item_says_of_a_call_counts() -> None:
     ],
 )
 async def test_a_model_without_reasoning_is_not_asked_for_any(refusal: str) -> None:
-    answers = [http.Response(400, json={"error": {"message": refusal}}), streamed(*response_events(said_item("hi")))]
-    _, _, network = await completed("responses", *answers)
+    answers = [
+        http.Response(400, json={"error": {"message": refusal}}),
+        stream_response(*response_events(message_item("hi"))),
+    ]
+    _, _, network = await complete_request("responses", *answers)
     assert ["include" in network.body(index) for index in range(2)] == [True, False]
 
 
 async def test_reasoning_that_the_provider_cannot_read_is_left_out() -> None:
     """Another organisation's key cannot decrypt it."""
     refusal = {"code": "invalid_encrypted_content", "message": "The encrypted content gAAA… could not be verified."}
-    network = Network([http.Response(400, json={"error": refusal}), streamed(*response_events(said_item("hi")))])
+    network = Network(
+        [http.Response(400, json={"error": refusal}), stream_response(*response_events(message_item("hi")))]
+    )
     model = provider("responses", network)
     await model.complete(a_request(messages=CONVERSATION), lambda text: None)
     await model.close()
@@ -264,7 +275,7 @@ async def test_reasoning_that_the_provider_cannot_read_is_left_out() -> None:
 
 async def test_reasoning_after_what_was_refused_goes_back_whatever_phase_its_text_has() -> None:
     refusal = {"code": "invalid_encrypted_content", "message": "The encrypted content gAAA… could not be verified."}
-    replies = [streamed(*response_events(said_item("hi"))) for _ in range(3)]
+    replies = [stream_response(*response_events(message_item("hi"))) for _ in range(3)]
     network = Network([http.Response(400, json={"error": refusal}), *replies])
     model = provider("responses", network)
     phase = block_part({"type": "message.phase", "phase": "commentary"})
@@ -280,8 +291,8 @@ async def test_reasoning_after_what_was_refused_goes_back_whatever_phase_its_tex
 
 async def test_the_price_of_a_default_model_is_known() -> None:
     model = "gpt-6.1-terra"
-    reply, _, _ = await completed(
-        "responses", streamed(*response_events(said_item("hi"))), request=a_request(model=model)
+    reply, _, _ = await complete_request(
+        "responses", stream_response(*response_events(message_item("hi"))), request=a_request(model=model)
     )
     assert reply == Reply.of("hi", usage=reply.usage, model="some-model", cost_usd=reply.cost_usd)
     assert reply.usage == Usage(input_tokens=20, output_tokens=5, cached_input_tokens=8)

@@ -8,8 +8,8 @@ import pytest
 from orga.workflows.decisions.control.interventions import with_guidance, with_pause
 from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.observe import with_answer
-from orga.workflows.decisions.result import result, shown_conversation, status
-from orga.workflows.types.context import digest_of
+from orga.workflows.decisions.result import agent_result, agent_status, shown_conversation
+from orga.workflows.types.context import messages_digest
 from orga.workflows.types.control import Intervention, StopReason
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.messages import Message, Reply
@@ -24,7 +24,7 @@ def as_sent(record: Record) -> dict[str, object]:
 
 
 def test_the_result_has_every_key_of_the_contract() -> None:
-    assert as_sent(result(a_state(), ("completed", ""), T0)) == {
+    assert as_sent(agent_result(a_state(), ("completed", ""), T0)) == {
         "output": "",
         "data": None,
         "iterations": 0,
@@ -39,33 +39,33 @@ def test_the_result_has_every_key_of_the_contract() -> None:
             "cost_usd": None,
         },
         "tool_calls": {"proposed": 0, "run": 0, "denied": 0, "failed": 0},
-        "conversation_digest": "sha256:" + digest_of((user("count the files", pinned=True),)),
+        "conversation_digest": "sha256:" + messages_digest((user("count the files", pinned=True),)),
     }
 
 
 def test_the_result_holds_what_was_gathered() -> None:
     state = with_answer(a_state(iteration=3, usage=UsageTotals(total_tokens=9, model_calls=3)), Reply.of("42"))
     state = state.model_copy(update={"tool_calls": ToolCallCounts(proposed=2, run=1, denied=1)})
-    found = result(with_pause(state, at(1.23456)), ("max_tokens", "9 of 9 tokens"), at(500))
+    found = agent_result(with_pause(state, at(1.23456)), ("max_tokens", "9 of 9 tokens"), at(500))
     assert (found.output, found.iterations, found.duration_s) == ("42", 3, 1.235)
     assert (found.termination.reason, found.termination.detail) == ("max_tokens", "9 of 9 tokens")
     assert (found.usage.total_tokens, found.tool_calls.denied) == (9, 1)
-    assert found.conversation_digest == "sha256:" + digest_of(state.conversation.messages)
+    assert found.conversation_digest == "sha256:" + messages_digest(state.conversation.messages)
 
 
 @pytest.mark.parametrize(
     "reason", [pytest.param(reason, id=f"{reason} is a result") for reason in get_args(StopReason)]
 )
 def test_every_reason_of_the_contract_is_a_result(reason: StopReason) -> None:
-    assert result(a_state(), (reason, "why"), T0).termination.reason == reason
+    assert agent_result(a_state(), (reason, "why"), T0).termination.reason == reason
 
 
 def test_a_run_without_messages_has_no_digest() -> None:
-    assert result(a_state(conversation=Conversation()), ("error", ""), T0).conversation_digest == ""
+    assert agent_result(a_state(conversation=Conversation()), ("error", ""), T0).conversation_digest == ""
 
 
 def test_the_status_has_every_key_before_anything_happened() -> None:
-    shown = as_sent(status(a_state(), T0))
+    shown = as_sent(agent_status(a_state(), T0))
     assert shown.keys() == {
         *("agent", "model", "phase", "paused", "iteration", "usage", "tool_calls", "budgets", "pending_approvals"),
         *("plan", "question", "breakers", "unread_interventions", "termination", "waiting", "dead_letters", "children"),
@@ -78,7 +78,7 @@ def test_the_status_shows_a_paused_run_and_its_unread_interventions_in_order() -
     state = with_pause(a_state(setup=a_setup(), phase="paused", iteration=2), at(10))
     state = with_guidance(state, Intervention(kind="steer", text="left"))
     state = with_guidance(state, Intervention(kind="add_context", text="right"))
-    shown = status(state, at(1_000))
+    shown = agent_status(state, at(1_000))
     assert (shown.paused, shown.iteration, shown.model) == (True, 2, "scripted:model")
     assert shown.budgets.time_s == 290.0
     assert shown.unread_interventions == [
@@ -88,7 +88,7 @@ def test_the_status_shows_a_paused_run_and_its_unread_interventions_in_order() -
 
 
 def test_the_status_of_a_run_that_ended_says_how() -> None:
-    found = status(a_state(stop=("aborted", "enough")), T0).termination
+    found = agent_status(a_state(stop=("aborted", "enough")), T0).termination
     assert found is not None
     assert (found.reason, found.detail) == ("aborted", "enough")
 

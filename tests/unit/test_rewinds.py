@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.workflows.decisions.control.interventions import (
-    rewind_in,
+    parse_rewind,
     with_abort,
-    with_guidance_of,
     with_pause,
     with_resume,
+    with_rewind_guidance,
 )
 from orga.workflows.decisions.control.interventions import with_rewind as taken_in
 from orga.workflows.types.control import Intervention, Rewind
@@ -29,7 +29,7 @@ def rewind(boundary_s: float, **fields: Any) -> Rewind:
 
 
 def with_rewind(state: AgentState, told: Rewind, now: Any, since_s: float = 0) -> AgentState:
-    return taken_in(with_guidance_of(state, told), told, at(since_s), now)
+    return taken_in(with_rewind_guidance(state, told), told, at(since_s), now)
 
 
 def test_the_time_since_the_boundary_does_not_count() -> None:
@@ -97,11 +97,11 @@ def test_a_boundary_that_cannot_be_gives_no_more_than_the_whole_clock(boundary_s
 @LAW
 @given(json_values)
 def test_what_is_no_rewind_says_nothing(raw: Any) -> None:
-    assert rewind_in(raw) is None
+    assert parse_rewind(raw) is None
 
 
 def test_a_time_without_a_zone_is_no_rewind() -> None:
-    assert rewind_in(said(0) | {"boundary_at": "2026-01-01T00:00:00"}) is None
+    assert parse_rewind(said(0) | {"boundary_at": "2026-01-01T00:00:00"}) is None
 
 
 def test_a_run_that_was_set_back_from_its_end_takes_decisions_again() -> None:

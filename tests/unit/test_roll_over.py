@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from orga.workflows.decisions.begin import NewerState, first_state
 from orga.workflows.decisions.carried_parts import MAX_CARRIED_BYTES
-from orga.workflows.decisions.continue_as_new import can_be_carried, carried
-from orga.workflows.decisions.control.interventions import is_time_to_roll_over, with_pause
-from orga.workflows.decisions.conversation import full_digest, handed_over
+from orga.workflows.decisions.continue_as_new import can_continue_as_new, continue_as_new_state
+from orga.workflows.decisions.control.interventions import should_continue_as_new, with_pause
+from orga.workflows.decisions.conversation import full_digest, reference_and_sent
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.messages import Message
 from orga.workflows.types.record import InvalidInput
@@ -34,7 +34,7 @@ SETUP = a_setup(roll_over_events=3_500, roll_over_bytes=3_000_000)
 )
 def test_is_due(events: int, history_bytes: int, suggested: bool, expected: bool) -> None:
     state = a_state(setup=SETUP)
-    assert (is_time_to_roll_over(state, events, history_bytes, suggested) and can_be_carried(state)) is expected
+    assert (should_continue_as_new(state, events, history_bytes, suggested) and can_continue_as_new(state)) is expected
 
 
 @pytest.mark.parametrize(
@@ -56,11 +56,11 @@ def test_is_due(events: int, history_bytes: int, suggested: bool, expected: bool
 )
 def test_a_run_does_not_roll_over_when(fields: dict[str, Any]) -> None:
     state = a_state(setup=SETUP, **fields)
-    assert not (is_time_to_roll_over(state, 10_000, 10_000_000, True) and can_be_carried(state))
+    assert not (should_continue_as_new(state, 10_000, 10_000_000, True) and can_continue_as_new(state))
 
 
 def over_the_wire(state: AgentState) -> AgentState:
-    sent = carried(state, "run 1").model_dump(mode="json", exclude_unset=True)
+    sent = continue_as_new_state(state, "run 1").model_dump(mode="json", exclude_unset=True)
     return first_state(None, sent, "run 1", "run 2", at(99))
 
 
@@ -78,7 +78,9 @@ def test_the_next_run_starts_with_all_that_this_one_knew(said: list[Message], se
 
 
 def test_no_reference_points_into_the_history_that_ends() -> None:
-    context, _ = handed_over(over_the_wire(a_state(conversation=conversation_of(user("a"), user("b")))).conversation)
+    context, _ = reference_and_sent(
+        over_the_wire(a_state(conversation=conversation_of(user("a"), user("b")))).conversation
+    )
     assert context.news == ()
 
 
@@ -95,7 +97,7 @@ def test_a_state_that_cannot_be_read_fails_the_run_instead_of_hanging_it() -> No
 @pytest.mark.parametrize("by", [pytest.param("", id="by nobody"), pytest.param("run 7", id="by another run")])
 def test_a_state_that_the_run_before_did_not_carry_is_refused(by: str) -> None:
     """A cron run follows another, with whatever arguments its starter chose: a made-up state must not count."""
-    forged = carried(a_state(setup=SETUP), by).model_dump(mode="json", exclude_unset=True)
+    forged = continue_as_new_state(a_state(setup=SETUP), by).model_dump(mode="json", exclude_unset=True)
     with pytest.raises(InvalidInput, match="not made by the run before"):
         first_state(None, forged, "run 1", ORIGIN, T0)
 
@@ -104,7 +106,7 @@ def test_a_state_that_the_run_before_did_not_carry_is_refused(by: str) -> None:
 @pytest.mark.parametrize("by", ["run 1", "run 7"])
 def test_what_a_newer_version_knows_is_never_dropped(place: tuple[str, ...], by: str) -> None:
     """Nor does a state that a starter made up hold the run: it is refused as that."""
-    sent: Any = carried(a_state(setup=SETUP), by).model_dump(mode="json", exclude_unset=True)
+    sent: Any = continue_as_new_state(a_state(setup=SETUP), by).model_dump(mode="json", exclude_unset=True)
     inner = sent
     for key in place:
         inner = inner.setdefault(key, {})

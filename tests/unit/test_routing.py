@@ -6,7 +6,7 @@ from temporalio.common import WorkerDeploymentVersion as Version
 from orga.client.cli.workbench.doctor import version_checks
 from orga.client.config.worker_order import WorkerOrder
 from orga.client.server.endpoint import Endpoint
-from orga.client.workers.routing import Routing, deployment_name, to_make_current
+from orga.client.workers.routing import Routing, deployment_name, make_current_command
 
 SERVER = Endpoint("temporal.test:7233", namespace="my shop")
 OLD, NEW = Version("shop", "1"), Version("shop", "2")
@@ -18,7 +18,7 @@ MAKE_NEW_CURRENT = (
 
 
 def test_the_command_that_makes_a_version_current() -> None:
-    assert to_make_current(NEW, SERVER) == MAKE_NEW_CURRENT
+    assert make_current_command(NEW, SERVER) == MAKE_NEW_CURRENT
 
 
 @pytest.mark.parametrize(

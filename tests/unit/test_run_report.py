@@ -9,7 +9,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from orga.client.cli.main import run_command
-from orga.client.cli.report.collected import RunReport, collected
+from orga.client.cli.report.collected import RunReport, build_report
 from orga.client.cli.report.written import html, markdown
 from orga.workflows.types.status import AgentResult, JournalEntry
 
@@ -31,7 +31,7 @@ def entry(at_s: float, iteration: int, event: str, **data: Any) -> JournalEntry:
 
 
 def a_report(said: str, ended: AgentResult | None = None) -> RunReport:
-    return collected(
+    return build_report(
         "agent-1",
         [
             entry(0, 0, "Started", task=said),
@@ -119,7 +119,7 @@ def test_a_run_that_goes_on_has_a_report_too(form: Any) -> None:
     text = form(a_report("x"))
     assert "There is none." in text
     assert "not ended yet" in text
-    assert "failed: no such agent" in form(collected("a", [], None, "failed: no such agent"))
+    assert "failed: no such agent" in form(build_report("a", [], None, "failed: no such agent"))
 
 
 def test_a_report_goes_with_no_other_option(capsys: pytest.CaptureFixture[str]) -> None:

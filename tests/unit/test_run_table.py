@@ -8,8 +8,8 @@ import pytest
 from rich.cells import cell_len
 from temporalio.client import Client, WorkflowExecutionStatus
 
-from orga.client.cli.inspect.runs import short_ids, table
-from orga.client.runs.listing import Asking, ListedRun, detailed
+from orga.client.cli.inspect.runs import run_table, short_ids
+from orga.client.runs.listing import ListedRun, StatusQueries, with_details
 from orga.workflows.types.status import AgentResult, AgentStatus
 from orga.workflows.types.usage import UsageTotals
 from tests.support.values.statuses import a_status
@@ -35,7 +35,7 @@ def a_row(run_id: str = UUID, **fields: Any) -> ListedRun:
 
 
 def test_eighty_columns_hold_task_agent_state_age_iterations_calls_cost_and_folder() -> None:
-    assert table([a_row(model_calls=12)], NOW, 80) == [
+    assert run_table([a_row(model_calls=12)], NOW, 80) == [
         "ID             TASK          AGENT    STATE    AGE   ITER  CALLS  USD     FOLDER",
         "01a20a73-4773  Which limit…  default  running  5min  3     12     0.0421  …rbour",
     ]
@@ -48,13 +48,13 @@ async def test_a_run_that_has_ended_is_listed_with_its_model_calls() -> None:
     client.get_workflow_handle.return_value = Mock(describe=AsyncMock(return_value=run), result=AsyncMock())
     client.get_workflow_handle.return_value.result.return_value = ended
 
-    [row] = await detailed(client, [a_row(state="completed")])
+    [row] = await with_details(client, [a_row(state="completed")])
 
     assert (row.task, row.model_calls) == ("the goal", 5)
 
 
 def test_numbers_that_may_be_old_are_told_as_the_least_that_they_are() -> None:
-    [_, line] = table([a_row(may_be_more=True)], NOW)
+    [_, line] = run_table([a_row(may_be_more=True)], NOW)
     assert line.split()[-4:-1] == ["3+", "-", "0.0421+"]
 
 
@@ -71,9 +71,9 @@ async def test_a_live_run_that_is_not_asked_has_numbers_that_may_be_old(
 ) -> None:
     client = Mock(spec=Client)
     client.get_workflow_handle.return_value.describe = AsyncMock(return_value=Mock(static_summary=AsyncMock()))
-    monkeypatch.setattr(Asking, "statuses", AsyncMock(return_value=[] if state == "completed" else [told]))
+    monkeypatch.setattr(StatusQueries, "statuses", AsyncMock(return_value=[] if state == "completed" else [told]))
 
-    [row] = await detailed(client, [a_row(state=state)])
+    [row] = await with_details(client, [a_row(state=state)])
 
     assert (row.iteration, row.cost_usd, row.may_be_more) == numbers
 
@@ -92,7 +92,7 @@ async def test_a_live_run_that_is_not_asked_has_numbers_that_may_be_old(
     ],
 )
 def test_no_line_is_wider_than_the_terminal(row: ListedRun, width: int) -> None:
-    lines = table([row, a_row(SAME_MILLISECOND)], NOW, width)
+    lines = run_table([row, a_row(SAME_MILLISECOND)], NOW, width)
     assert len(lines) == 3
     assert max(map(cell_len, lines)) <= width
     assert lines[0].startswith("ID ")
@@ -100,7 +100,7 @@ def test_no_line_is_wider_than_the_terminal(row: ListedRun, width: int) -> None:
 
 def test_two_hundred_runs_have_two_hundred_names_that_tell_them_apart() -> None:
     ids = [f"agent-01a20a73-{at:04x}-720c-919f-9245270a3b50" for at in range(200)]
-    lines = table([a_row(each, task=f"task {at}") for at, each in enumerate(ids)], NOW, 80)
+    lines = run_table([a_row(each, task=f"task {at}") for at, each in enumerate(ids)], NOW, 80)
     names = [line.split()[0] for line in lines[1:]]
     assert len(set(names)) == 200
     assert all(each.removeprefix("agent-").startswith(name) for each, name in zip(ids, names, strict=True))
@@ -122,12 +122,12 @@ def test_a_short_id_stands_for_one_run(ids: list[str], short: list[str]) -> None
 
 
 def test_what_a_live_run_waits_for_is_said_without_saying_that_it_is_live() -> None:
-    [_, line] = table([a_row(state="running (waits: approval)")], NOW, 80)
+    [_, line] = run_table([a_row(state="running (waits: approval)")], NOW, 80)
     assert "  waits: approval  " in line
     assert "running" not in line
 
 
 def test_where_no_terminal_cuts_it_a_line_has_the_whole_id_and_folder() -> None:
-    [_, line] = table([a_row(state="running (waits: approval)")], NOW)
+    [_, line] = run_table([a_row(state="running (waits: approval)")], NOW)
     assert line.startswith(f"{UUID}  Which limits does a run have?  default  running (waits: approval)  5min  3  ")
     assert line.endswith("/home/somebody/projects/harbour")

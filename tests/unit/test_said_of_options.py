@@ -3,12 +3,12 @@
 import pytest
 
 from orga.client.cli.main import run_command
-from orga.client.cli.shown.status_text import Outcome
+from orga.client.cli.shown.status_text import RunOutcome
 
 
 def test_a_status_without_a_task_has_no_line_for_it() -> None:
-    assert Outcome("").lines_around(["phase      idle"]) == ["phase      idle"]
-    assert Outcome("x").lines_around([]) == ["task       x"]
+    assert RunOutcome("").lines_around(["phase      idle"]) == ["phase      idle"]
+    assert RunOutcome("x").lines_around([]) == ["task       x"]
 
 
 def test_a_text_that_is_toml_is_not_asked_for_as_json(capsys: pytest.CaptureFixture[str]) -> None:

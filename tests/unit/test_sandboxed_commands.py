@@ -12,14 +12,14 @@ import pytest
 
 from orga.activities.adapters.sandbox import removal
 from orga.activities.ports import ToolError
-from tests.support.programs.sandboxed import python, ran, shell
+from tests.support.programs.sandboxed import python, run_to_end, shell
 
 
 async def test_the_environment_holds_what_is_passed_and_its_defaults(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PLANTED_SECRET", "sk-planted-7f3a")
-    done = await ran(tmp_path, "env", env={"GIVEN": "yes", "LANG": "C"})
+    done = await run_to_end(tmp_path, "env", env={"GIVEN": "yes", "LANG": "C"})
     variables = dict(line.split("=", 1) for line in done.stdout.decode().splitlines() if not line.startswith("GIT_"))
     home = variables.pop("HOME")
     assert variables.pop("PYTHONPYCACHEPREFIX").endswith("/orga/bytecode")
@@ -82,14 +82,14 @@ async def test_a_repository_that_a_file_tool_wrote_runs_nothing(tmp_path: Path, 
         f"[core]\nrepositoryformatversion = 0\nworktree = .\nfsmonitor = touch {tmp_path}/ran\n"
     )
     for argv in (("git", "status"), ("git", "diff"), ("sh", "-c", "git status")):
-        await ran(work, *argv)
+        await run_to_end(work, *argv)
     assert not (tmp_path / "ran").exists()
 
 
 async def test_a_repository_of_the_operators_own_is_found(tmp_path: Path) -> None:
-    await ran(tmp_path, "git", "init", "--quiet")
+    await run_to_end(tmp_path, "git", "init", "--quiet")
     (tmp_path / "a").write_text("")
-    assert (await ran(tmp_path, "git", "status", "--short")).stdout == b"?? a\n"
+    assert (await run_to_end(tmp_path, "git", "status", "--short")).stdout == b"?? a\n"
 
 
 async def test_compiled_code_beside_a_script_is_not_run(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ async def test_compiled_code_beside_a_script_is_not_run(tmp_path: Path) -> None:
     compiled = cache_from_source(str(tmp_path / "app" / "units.py"))
     unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
     py_compile.compile(str(tmp_path / "evil" / "units.py"), cfile=compiled, invalidation_mode=unchecked)
-    done = await ran(tmp_path, sys.executable, "app")
+    done = await run_to_end(tmp_path, sys.executable, "app")
     assert (done.stdout, done.stderr) == (b"good\n", b"")
     direct = subprocess.run([sys.executable, "app"], cwd=tmp_path, capture_output=True, check=True)
     assert direct.stdout == b"evil\n", "otherwise this test shows nothing"
@@ -141,9 +141,9 @@ async def test_both_outputs_apart_and_merged(tmp_path: Path) -> None:
 
 async def test_input_is_read_to_its_end_or_not_at_all(tmp_path: Path) -> None:
     much = b"x" * 3_000_000
-    assert (await ran(tmp_path, "wc", "-c", stdin=much)).stdout.strip() == b"3000000"
-    assert (await ran(tmp_path, "true", stdin=much)).exit_code == 0
-    assert (await ran(tmp_path, "cat")).stdout == b""
+    assert (await run_to_end(tmp_path, "wc", "-c", stdin=much)).stdout.strip() == b"3000000"
+    assert (await run_to_end(tmp_path, "true", stdin=much)).exit_code == 0
+    assert (await run_to_end(tmp_path, "cat")).stdout == b""
 
 
 async def test_no_descriptor_is_inherited(tmp_path: Path) -> None:
@@ -155,14 +155,14 @@ async def test_no_descriptor_is_inherited(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("argument", ["$(id)", "*", "", "-x", "a\nb", "é\u202e", "'\"\\"], ids=repr)
 async def test_arguments_arrive_as_they_are(tmp_path: Path, argument: str) -> None:
-    assert (await ran(tmp_path, "printf", "%s|", argument)).stdout == f"{argument}|".encode()
+    assert (await run_to_end(tmp_path, "printf", "%s|", argument)).stdout == f"{argument}|".encode()
 
 
 @pytest.mark.parametrize("program", ["no-such-program", "./here", "sub/here", "/no/such"])
 async def test_a_program_that_is_not_there(tmp_path: Path, program: str) -> None:
     (tmp_path / "here").symlink_to("/bin/true")
     with pytest.raises(ToolError, match="is not installed on") as caught:
-        await ran(tmp_path, program)
+        await run_to_end(tmp_path, program)
     assert caught.value.kind == "CommandRefused"
 
 
@@ -175,6 +175,6 @@ async def test_a_program_that_is_not_there(tmp_path: Path, program: str) -> None
     ],
 )
 async def test_what_cannot_be_started_says_why(tmp_path: Path, argv: tuple[str, ...], told: bytes) -> None:
-    done = await ran(tmp_path, *argv)
+    done = await run_to_end(tmp_path, *argv)
     assert done.exit_code == 127
     assert told in done.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orga.activities.ports import ToolError
-from tests.support.programs.sandboxed import AWAY, alive, ran, shell, until_gone, until_written
+from tests.support.programs.sandboxed import AWAY, living_processes, run_to_end, shell, until_gone, until_written
 
 BOTH_ARE_AWAY = 'while [ "$(cat pids 2>/dev/null | wc -l)" -lt 2 ]; do sleep 0.02; done;'
 
@@ -21,7 +21,7 @@ async def test_what_it_leaves_behind_ends_with_it(tmp_path: Path) -> None:
     done = await shell(tmp_path, f"{AWAY} sleep 60 & {BOTH_ARE_AWAY} echo done")
     assert (done.exit_code, done.stdout) == (0, b"done\n")
     assert time.monotonic() - started < 15
-    assert not alive(tmp_path)
+    assert not living_processes(tmp_path)
 
 
 async def test_a_timeout_ends_all_that_it_started(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ async def test_a_timeout_ends_all_that_it_started(tmp_path: Path) -> None:
     done = await shell(tmp_path, script, timeout_s=3)
     assert (done.timed_out, done.signal, done.stdout) == (True, "SIGKILL", b"started\n")
     assert len((tmp_path / "pids").read_text().split()) == 3
-    assert not alive(tmp_path)
+    assert not living_processes(tmp_path)
 
 
 async def test_a_timeout_asks_before_it_kills(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ async def test_sixteen_at_once_leave_no_descriptor_and_no_child_in_the_worker(tm
         children = [child for task in tasks for child in (task / "children").read_text().split()]
         return len(list(Path("/proc/self/fd").iterdir())), sorted(children)
 
-    await ran(tmp_path, "true")
+    await run_to_end(tmp_path, "true")
     before = held()
     for _ in range(2):
         calls = (shell(tmp_path, "yes | head -c 3000000; exit 3", tail_bytes=10) for _ in range(16))
@@ -73,12 +73,12 @@ async def test_sixteen_at_once_leave_no_descriptor_and_no_child_in_the_worker(tm
 async def test_cancelling_ends_all_that_it_started(tmp_path: Path) -> None:
     call = asyncio.create_task(shell(tmp_path, f"{AWAY} echo $$ >> pids; sleep 60"))
     await until_written(tmp_path / "pids", 3)
-    assert len(alive(tmp_path)) == 3
+    assert len(living_processes(tmp_path)) == 3
 
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert not alive(tmp_path)
+    assert not living_processes(tmp_path)
 
 
 async def test_the_death_of_the_worker_ends_all_that_it_started(tmp_path: Path) -> None:

@@ -4,35 +4,35 @@ from pathlib import Path
 
 import pytest
 
-from orga.workflows.types.tool_calls.sandbox import Limits
-from tests.support.programs.sandboxed import python, ran, shell
+from orga.workflows.types.tool_calls.sandbox import SandboxLimits
+from tests.support.programs.sandboxed import python, run_to_end, shell
 
 LIMITS = {
-    "memory": (Limits(memory_bytes=300_000_000), "x = bytearray(900_000_000)", "memory_bytes"),
-    "processor time": (Limits(cpu_s=1), "while True: pass", "cpu_s"),
+    "memory": (SandboxLimits(memory_bytes=300_000_000), "x = bytearray(900_000_000)", "memory_bytes"),
+    "processor time": (SandboxLimits(cpu_s=1), "while True: pass", "cpu_s"),
     "processor time of one who ignores the warning": (
-        Limits(cpu_s=1),
+        SandboxLimits(cpu_s=1),
         "import signal; signal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass",
         "cpu_s",
     ),
     "processor time under a shell": (
-        Limits(cpu_s=1),
+        SandboxLimits(cpu_s=1),
         "import os; os.execv('/bin/sh', ['sh', '-c', 'sh -c \"while :; do :; done\"; exit $?'])",
         "cpu_s",
     ),
     "file size, with Python's own error": (
-        Limits(file_bytes=1_000),
+        SandboxLimits(file_bytes=1_000),
         "open('f', 'wb').write(b'x' * 9_000)",
         "file_bytes",
     ),
     "file size": (
-        Limits(file_bytes=1_000),
+        SandboxLimits(file_bytes=1_000),
         "import os; os.execv('/bin/sh', ['sh', '-c', 'exec head -c 9000 /dev/zero > f'])",
         "file_bytes",
     ),
-    "open files": (Limits(open_files=20), "a = [open('/dev/null') for _ in range(30)]", "open_files"),
+    "open files": (SandboxLimits(open_files=20), "a = [open('/dev/null') for _ in range(30)]", "open_files"),
     "processes": (
-        Limits(processes=5),
+        SandboxLimits(processes=5),
         "import subprocess as s; a = [s.Popen(['sleep', '60']) for _ in range(6)]; a[0].wait()",
         "processes",
     ),
@@ -40,7 +40,7 @@ LIMITS = {
 
 
 @pytest.mark.parametrize(("limits", "code", "named"), LIMITS.values(), ids=LIMITS)
-async def test_a_limit_ends_it_and_is_named(tmp_path: Path, limits: Limits, code: str, named: str) -> None:
+async def test_a_limit_ends_it_and_is_named(tmp_path: Path, limits: SandboxLimits, code: str, named: str) -> None:
     done = await python(tmp_path, code, limits=limits)
     assert done.limit == named
     assert done.exit_code != 0
@@ -54,19 +54,19 @@ async def test_within_its_limits_none_is_named(tmp_path: Path) -> None:
 
 
 async def test_limits_can_be_lifted(tmp_path: Path) -> None:
-    none = Limits(cpu_s=None, memory_bytes=None, file_bytes=None, processes=None, open_files=None)
+    none = SandboxLimits(cpu_s=None, memory_bytes=None, file_bytes=None, processes=None, open_files=None)
     done = await shell(tmp_path, "ulimit -t; ulimit -v; ulimit -f; ulimit -c", limits=none)
     assert done.stdout == b"unlimited\nunlimited\nunlimited\n0\n"
 
 
 async def test_nothing_can_gain_privileges(tmp_path: Path) -> None:
-    assert b"NoNewPrivs:\t1" in (await ran(tmp_path, "cat", "/proc/self/status")).stdout
+    assert b"NoNewPrivs:\t1" in (await run_to_end(tmp_path, "cat", "/proc/self/status")).stdout
 
 
 async def test_what_multiplies_is_stopped(tmp_path: Path) -> None:
     """Each level doubles; without a limit there would be 512 processes."""
     code = "import os, time\nfor _ in range(9): os.fork()\ntime.sleep(60)"
-    done = await python(tmp_path, code, limits=Limits(processes=20))
+    done = await python(tmp_path, code, limits=SandboxLimits(processes=20))
     assert (done.limit, done.signal) == ("processes", "SIGKILL")
 
 

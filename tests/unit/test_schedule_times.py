@@ -9,14 +9,14 @@ import pytest
 
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.main import run_command
-from orga.client.cli.options import length_of, time_of
+from orga.client.cli.options import parse_duration, parse_time
 from orga.client.cli.schedule.app import app as schedule_app
 from orga.client.cli.schedule.create import create_schedule
-from orga.client.cli.schedule.show import COLUMNS, table, when
+from orga.client.cli.schedule.show import COLUMNS, schedule_table, zoned_time_text
 from orga.client.cli.start.goal import goal
 from orga.client.cli.start.run import run
 from orga.client.schedules.create import MAX_SCHEDULE_ID_BYTES, checked_input, checked_schedule_id
-from orga.client.schedules.reading import Scheduled, Started, length
+from orga.client.schedules.reading import ScheduledRun, ScheduleSummary, duration_text
 from orga.client.schedules.timing import OVERLAPS, timing
 from orga.workflows.types.goals.input import GoalInput
 from orga.workflows.types.input import AgentInput
@@ -134,25 +134,25 @@ def test_a_policy_that_is_none_is_refused() -> None:
     [("90s", 90), ("5m", 300), ("1h30m", 5_400), ("2d", 172_800), ("1w", 604_800)],
 )
 def test_a_length_of_time_is_read(text: str, seconds: int) -> None:
-    assert length_of(text, "--every") == timedelta(seconds=seconds)
+    assert parse_duration(text, "--every") == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize("text", ["", "h", "1", "1.5h", "1y", "-1h", "1h30", "9999999999s", "١h"])
 def test_what_is_no_length_of_time_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="write a length of time as 90s"):
-        length_of(text, "--every")
+        parse_duration(text, "--every")
 
 
 @pytest.mark.parametrize(
     ("seconds", "told"), [(0, "0s"), (90, "1m30s"), (3_600, "1h"), (86_400, "1d"), (90_061, "1d1h1m1s")]
 )
 def test_a_length_of_time_is_shown_as_it_is_written(seconds: int, told: str) -> None:
-    assert length(timedelta(seconds=seconds)) == told
+    assert duration_text(timedelta(seconds=seconds)) == told
 
 
 def test_a_time_is_read_with_and_without_an_offset() -> None:
-    assert time_of("2026-12-31T18:00", "--end").tzinfo is None
-    assert time_of("2026-12-31T18:00+01:00", "--end").astimezone(UTC).hour == 17
+    assert parse_time("2026-12-31T18:00", "--end").tzinfo is None
+    assert parse_time("2026-12-31T18:00+01:00", "--end").astimezone(UTC).hour == 17
 
 
 @pytest.mark.parametrize(
@@ -178,23 +178,25 @@ def test_the_longest_id_leaves_room_for_the_time() -> None:
     assert len(f"{checked_schedule_id('x' * MAX_SCHEDULE_ID_BYTES)}-2026-11-23T13:25:22Z") <= 1_000
 
 
-def a_schedule(schedule_id: str = "nightly", **fields: Any) -> Scheduled:
+def a_schedule(schedule_id: str = "nightly", **fields: Any) -> ScheduleSummary:
     values: dict[str, Any] = {
         "workflow": "GoalWorkflow",
         "what": "compare " * 20,
         "times": ("0 7 * * 1-5", "30 18 1 1,4,7,10 *"),
         "time_zone": "America/Argentina/ComodRivadavia",
         "next": (datetime(2099, 11, 24, 6, tzinfo=UTC),),
-        "runs": (Started("nightly-1", datetime(2020, 11, 23, 6, tzinfo=UTC)),),
+        "runs": (ScheduledRun("nightly-1", datetime(2020, 11, 23, 6, tzinfo=UTC)),),
         "paused": False,
         "note": "",
         "folder": None,
     }
-    return Scheduled(id=schedule_id, **(values | fields))
+    return ScheduleSummary(id=schedule_id, **(values | fields))
 
 
 def test_a_table_fits_a_terminal() -> None:
-    lines = table([a_schedule(), a_schedule("b", runs=(), next=(), paused=True)], {"nightly-1": "max_iterations"})
+    lines = schedule_table(
+        [a_schedule(), a_schedule("b", runs=(), next=(), paused=True)], {"nightly-1": "max_iterations"}
+    )
     assert max(map(len, lines)) <= COLUMNS
     assert lines[0].split() == ["ID", "WHEN", "NEXT", "LAST", "ENDING"]
     assert lines[1].split()[-1] == "max_iterations"
@@ -205,13 +207,13 @@ def test_a_table_fits_a_terminal() -> None:
 def test_an_id_is_never_cut() -> None:
     """It is copied into the next command."""
     name = "x" * 100
-    assert table([a_schedule(name)], {})[1].startswith(f"{name}  ")
+    assert schedule_table([a_schedule(name)], {})[1].startswith(f"{name}  ")
 
 
 def test_a_run_that_the_server_keeps_no_longer_is_gone() -> None:
-    assert table([a_schedule()], {})[1].endswith("gone")
+    assert schedule_table([a_schedule()], {})[1].endswith("gone")
 
 
 def test_times_are_shown_in_the_schedules_zone() -> None:
-    assert when(datetime(2020, 6, 1, 22, tzinfo=UTC), "Europe/Berlin") == "2020-06-02 00:00"
-    assert when(datetime(2020, 6, 1, 22, tzinfo=UTC), "No/Such") == "2020-06-01 22:00"
+    assert zoned_time_text(datetime(2020, 6, 1, 22, tzinfo=UTC), "Europe/Berlin") == "2020-06-02 00:00"
+    assert zoned_time_text(datetime(2020, 6, 1, 22, tzinfo=UTC), "No/Such") == "2020-06-01 22:00"

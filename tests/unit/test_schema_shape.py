@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.models.schema_shape import as_root, fits_as_root, is_strict, moved
+from orga.activities.adapters.models.schema_shape import as_root, fits_as_root, is_strict, with_moved_references
 from orga.activities.adapters.schemas.arguments import argument_errors
 
 CLOSED: dict[str, Any] = {
@@ -61,7 +61,7 @@ def test_a_schema_that_can_be_a_root_stays_as_it_is() -> None:
 
 def test_moving_a_schema_leaves_the_one_given_alone() -> None:
     before = json.dumps(TREE)
-    assert moved(TREE, "#/a")["anyOf"][1]["items"] == {"$ref": "#/a"}
+    assert with_moved_references(TREE, "#/a")["anyOf"][1]["items"] == {"$ref": "#/a"}
     assert json.dumps(TREE) == before
 
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters.tools.read_file import ReadFile
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.adapters.tools.run_command import RunCommand
 from orga.activities.adapters.tools.search_text import SearchText
-from orga.activities.calls.tools import _told, _without_secrets
+from orga.activities.calls.tools import _error_message, _without_secrets
 from orga.activities.ports import ToolError
-from orga.activities.text.secrets import HIDDEN, KnownSecrets
+from orga.activities.text.secrets import REDACTED, KnownSecrets
 from tests.support.tools.calls import CONTEXT
 
 SECRET = "sk-live-0123456789abcdefghijklmnopqrstuvwxyz"
@@ -25,11 +25,11 @@ def has_part(text: str) -> bool:
 
 
 async def printed(root: Path, code: str) -> str:
-    tool: Any = RunCommand(Root(root), ["python3"])
+    tool: Any = RunCommand(FileRoot(root), ["python3"])
     try:
         output = await tool.call({"command": ["python3", "-c", code]}, CONTEXT)
     except ToolError as error:
-        return _told(KNOWN, str(error))
+        return _error_message(KNOWN, str(error))
     return _without_secrets(output.content, KNOWN)
 
 
@@ -52,7 +52,7 @@ async def test_of_what_a_failed_command_said_last(tmp_path: Path, part: int) -> 
 @pytest.mark.parametrize("part", PARTS)
 async def test_of_a_long_line(tmp_path: Path, part: int) -> None:
     (tmp_path / "a.txt").write_text("." * (16_000 - part) + SECRET + "." * 50)
-    read = await ReadFile(Root(tmp_path)).call({"path": "a.txt"}, CONTEXT)
+    read = await ReadFile(FileRoot(tmp_path)).call({"path": "a.txt"}, CONTEXT)
     assert "[line 1 is cut at" in read.content
     assert not has_part(_without_secrets(read.content, KNOWN))
 
@@ -62,7 +62,7 @@ async def test_of_a_line_that_is_found(tmp_path: Path, part: int) -> None:
     (tmp_path / "a.txt").write_text(
         f"needle{'.' * (294 - part)}{SECRET}{'.' * 50}\n{'.' * 900}needle{SECRET}{'.' * 300}"
     )
-    found = await SearchText(Root(tmp_path)).call({"query": "needle"}, CONTEXT)
+    found = await SearchText(FileRoot(tmp_path)).call({"query": "needle"}, CONTEXT)
     text = _without_secrets(found.content, KNOWN)
     assert "…" in text
     assert not has_part(text)
@@ -70,4 +70,4 @@ async def test_of_a_line_that_is_found(tmp_path: Path, part: int) -> None:
 
 def test_a_text_without_a_cut_keeps_what_looks_like_a_part() -> None:
     assert KNOWN.hidden_at_cuts(f"wxyz and {SECRET[:8]}") == f"wxyz and {SECRET[:8]}"
-    assert KNOWN.hidden_at_cuts(f"{HIDDEN}\n[cut at line 1 of 2]") == f"{HIDDEN}\n[cut at line 1 of 2]"
+    assert KNOWN.hidden_at_cuts(f"{REDACTED}\n[cut at line 1 of 2]") == f"{REDACTED}\n[cut at line 1 of 2]"

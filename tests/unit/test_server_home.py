@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orga.client.server.endpoint import ServerUnavailable
-from orga.client.server.home import cache_folder, prepared_home, server_home
+from orga.client.server.home import cache_folder, prepare_home, server_home
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_the_cache_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_folder_is_made_for_the_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORGA_HOME", str(tmp_path / "a" / "b"))
-    assert prepared_home().folder.stat().st_mode & 0o777 == 0o700
+    assert prepare_home().folder.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize(
@@ -49,4 +49,4 @@ def test_a_folder_that_cannot_be_written_is_named_with_a_remedy(
     (tmp_path / "file").touch()
     monkeypatch.setenv("ORGA_HOME", str(tmp_path / place))
     with pytest.raises(ServerUnavailable, match=rf"{tmp_path / place} cannot be written .*; .* ORGA_HOME"):
-        prepared_home()
+        prepare_home()

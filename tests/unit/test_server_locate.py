@@ -10,7 +10,7 @@ from orga.client.server import locate as locate_module
 from orga.client.server import obtain
 from orga.client.server.endpoint import Report, ServerUnavailable
 from orga.client.server.locate import locate
-from orga.client.server.obtain import NotObtained, built
+from orga.client.server.obtain import ObtainFailed, build_release
 
 MAKES_A_FILE = 'echo "$@" >> "$COUNT"; echo "#!/bin/sh" > "$GOBIN/temporal"'
 FAILS = "echo go: downloading >&2; echo 'no such host' >&2; exit 1"
@@ -22,7 +22,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with nothing on PATH but a shell, no cache, and no way to download."""
 
     async def no_download(target: Path, report: Report) -> None:
-        raise NotObtained("its download failed: no network")
+        raise ObtainFailed("its download failed: no network")
 
     monkeypatch.setattr(locate_module, "downloaded", no_download)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -132,8 +132,8 @@ async def test_a_cancelled_build_leaves_no_file_and_no_process(tmp_path: Path, c
 async def test_a_build_that_takes_too_long_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(obtain, "BUILD_TIMEOUT_S", 0.2)
     a_program(tmp_path / "path" / "go", HANGS)
-    with pytest.raises(NotObtained, match=r"not done after 0\.2 s"):
-        await built(tmp_path / "temporal", silent)
+    with pytest.raises(ObtainFailed, match=r"not done after 0\.2 s"):
+        await build_release(tmp_path / "temporal", silent)
 
 
 async def test_what_a_killed_build_left_is_cleared_by_the_next(tmp_path: Path, cache: Path) -> None:

@@ -6,54 +6,54 @@ import subprocess
 import sys
 from pathlib import Path
 
-from orga.client.server.locks import is_held, taken, waited_for
+from orga.client.server.locks import acquire_lock, is_locked, try_lock
 
 
 def test_a_lock_has_one_holder_until_it_is_given_back(tmp_path: Path) -> None:
     path = tmp_path / "a.lock"
-    first = waited_for(path)
-    assert (taken(path), is_held(path)) == (None, True)
+    first = acquire_lock(path)
+    assert (try_lock(path), is_locked(path)) == (None, True)
 
     os.close(first)
-    assert not is_held(path)
+    assert not is_locked(path)
 
 
 def test_shared_holders_keep_an_exclusive_one_out(tmp_path: Path) -> None:
     path = tmp_path / "a.lock"
-    shared = [waited_for(path, shared=True), waited_for(path, shared=True)]
+    shared = [acquire_lock(path, shared=True), acquire_lock(path, shared=True)]
     os.close(shared[0])
-    assert taken(path) is None
+    assert try_lock(path) is None
 
     os.close(shared[1])
-    second = taken(path)
+    second = try_lock(path)
     assert second is not None
     os.close(second)
 
 
 def test_a_lock_that_was_never_made_is_not_held(tmp_path: Path) -> None:
-    assert not is_held(tmp_path / "none.lock")
+    assert not is_locked(tmp_path / "none.lock")
     assert not (tmp_path / "none.lock").exists()
 
 
 def test_an_inherited_lock_lives_as_long_as_the_child_even_if_that_is_killed(tmp_path: Path) -> None:
     """The supervisor gets its lock so, the server another one; kill -9 leaves nothing stale."""
     path = tmp_path / "a.lock"
-    lock = waited_for(path)
+    lock = acquire_lock(path)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(lock,))
     os.close(lock)
-    assert is_held(path)
+    assert is_locked(path)
 
     child.send_signal(signal.SIGKILL)
     child.communicate()
-    assert not is_held(path)
+    assert not is_locked(path)
 
 
 def test_a_child_that_is_not_given_the_lock_does_not_keep_it(tmp_path: Path) -> None:
     path = tmp_path / "a.lock"
-    lock = waited_for(path)
+    lock = acquire_lock(path)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     os.close(lock)
     try:
-        assert not is_held(path)
+        assert not is_locked(path)
     finally:
         child.communicate(b"\n")

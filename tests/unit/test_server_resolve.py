@@ -10,7 +10,7 @@ import pytest
 from orga.client.errors import ConfigError
 from orga.client.server import resolve
 from orga.client.server.endpoint import Endpoint, Report, ServerUnavailable
-from orga.client.server.readiness import connect_failure, wait_ready, why_silent
+from orga.client.server.readiness import connect_failure, silence_reason, wait_until_ready
 from orga.client.server.resolve import connect_options, resolve_endpoint
 
 EMBEDDED = Endpoint("127.0.0.1:7233", "http://127.0.0.1:8233", embedded=True)
@@ -119,14 +119,14 @@ def test_credentials_of_the_environment_go_to_configured_servers_only(monkeypatc
 
 async def test_waiting_for_a_server_ends_with_the_cause(closed: str) -> None:
     with pytest.raises(ServerUnavailable, match=rf"no Temporal server answers at {closed} \(connection refused\)"):
-        await wait_ready(closed, 0.3)
+        await wait_until_ready(closed, 0.3)
 
 
 async def test_a_server_that_takes_connections_and_says_nothing_is_told_apart() -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
-        assert await why_silent(f"127.0.0.1:{listener.getsockname()[1]}", 0.3) == "no answer within 0.3 s"
+        assert await silence_reason(f"127.0.0.1:{listener.getsockname()[1]}", 0.3) == "no answer within 0.3 s"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ async def test_who_closes_the_connection_is_told_by_what_it_answers_to_the_web(a
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         host, port = server.sockets[0].getsockname()
-        assert await why_silent(f"{host}:{port}", 30) == told
+        assert await silence_reason(f"{host}:{port}", 30) == told
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from temporalio.api.operatorservice.v1 import ListSearchAttributesResponse
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.server.search_attributes import SearchAttributesRefused, are_known, register, type_name
+from orga.client.server.search_attributes import SearchAttributesRefused, are_usable, register_missing, type_name
 from orga.workflows.types.names import KEYS
 
 
@@ -58,7 +58,7 @@ def with_attributes(**other: IndexedValueType.ValueType) -> Client:
 
 async def test_a_refusal_names_the_command_for_an_administrator() -> None:
     with pytest.raises(SearchAttributesRefused) as caught:
-        await register(refusing())
+        await register_missing(refusing())
 
     assert str(caught.value).startswith(
         "the server refused to list or add search attributes in namespace 'ours' (PERMISSION_DENIED: not yours); "
@@ -90,7 +90,7 @@ async def test_a_refusal_names_the_command_for_an_administrator() -> None:
 )
 async def test_a_worker_begins_without_them_and_says_why_once(server: Client, told: str) -> None:
     reports: list[str] = []
-    assert not await are_known(server, reports.append)
+    assert not await are_usable(server, reports.append)
     [report] = reports
     assert told in report
     assert "runs go on without them" in report
@@ -98,11 +98,11 @@ async def test_a_worker_begins_without_them_and_says_why_once(server: Client, to
 
 async def test_missing_ones_are_told_with_the_command_that_registers_them() -> None:
     reports: list[str] = []
-    await are_known(with_attributes(OrgaAgent=IndexedValueType.INDEXED_VALUE_TYPE_UNSPECIFIED), reports.append)
+    await are_usable(with_attributes(OrgaAgent=IndexedValueType.INDEXED_VALUE_TYPE_UNSPECIFIED), reports.append)
     assert "register them once with `orga setup`" in reports[0]
 
 
 async def test_nothing_is_said_where_all_are_there() -> None:
     reports: list[str] = []
-    assert await are_known(with_attributes(), reports.append)
+    assert await are_usable(with_attributes(), reports.append)
     assert reports == []

@@ -4,37 +4,37 @@ import pytest
 from pydantic_core import from_json, to_json
 
 from orga.workflows.decisions.compaction import messages_to_drop
-from orga.workflows.decisions.continue_as_new import carried, shrunk
+from orga.workflows.decisions.continue_as_new import continue_as_new_state, shrunk_conversation
 from orga.workflows.decisions.sessions.messages import (
-    MAX_QUEUE,
-    with_sent,
+    MAX_QUEUED_MESSAGES,
+    with_sent_message,
 )
 from orga.workflows.decisions.sessions.turns import (
     MAX_RESULTS,
     RESULTS_BYTES,
+    find_turn_result,
     first_session,
-    result_of,
-    with_light_results,
+    with_bounded_results,
     with_turn_ended,
 )
 from orga.workflows.types.conversation import Conversation
-from orga.workflows.types.messages import Message, ToolCall, indexes
+from orga.workflows.types.messages import Message, ToolCall, range_indexes
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.sessions.input import MAX_MESSAGE_BYTES
 from orga.workflows.types.sessions.session import SESSION_BYTES, SessionState
 from tests.support.values.core import T0, at, conversation_of, user
-from tests.support.values.sessions import a_session, begun, says
+from tests.support.values.sessions import a_session, says, session_in_turn
 
 
 def largest() -> SessionState:
     state = a_session()
     for number in range(MAX_RESULTS + 5):
-        state = begun(state, f"m{number}").with_task(output='"' * 590_000)
+        state = session_in_turn(state, f"m{number}").with_task(output='"' * 590_000)
         state = with_turn_ended(state, ("error", "\x00" * 5_000), at(number))
-    for number in range(MAX_QUEUE):
-        state = with_sent(state, says("q" * 2_900, message_id=f"{number}".ljust(100, "x")))
+    for number in range(MAX_QUEUED_MESSAGES):
+        state = with_sent_message(state, says("q" * 2_900, message_id=f"{number}".ljust(100, "x")))
     for number in range(100):
-        state = with_sent(
+        state = with_sent_message(
             state.with_session(queue=state.session.queue[:19]), says(message_id=f"z{number}".ljust(100, "x"))
         )
     return state
@@ -44,7 +44,7 @@ def test_what_a_session_knows_beside_a_run_has_its_room_in_the_payload() -> None
     """The newest answer is kept whole as long as there is room: it is cut only where the state is too large."""
     state = largest()
     assert len(state.session.results[-1].output) == 590_000
-    light = with_light_results(state)
+    light = with_bounded_results(state)
     assert sum(len(to_json(each.model_dump(mode="json"))) for each in light.session.results) <= RESULTS_BYTES
     own = len(light.session.model_dump_json(exclude_unset=True).encode())
     assert own <= SESSION_BYTES
@@ -52,11 +52,11 @@ def test_what_a_session_knows_beside_a_run_has_its_room_in_the_payload() -> None
 
 
 def test_a_session_is_carried_on_as_it_is_and_nobody_can_make_one_up() -> None:
-    state = with_sent(begun(a_session(idle_timeout_s=9.0)), says("second"))
-    sent = from_json(carried(state, "run 1").model_dump_json(exclude_unset=True))
+    state = with_sent_message(session_in_turn(a_session(idle_timeout_s=9.0)), says("second"))
+    sent = from_json(continue_as_new_state(state, "run 1").model_dump_json(exclude_unset=True))
     after = first_session(None, sent, "run 1", "run 2", at(99))
     assert (after.session, after.idle_timeout_s, after.input.task) == (state.session, 9.0, "hello")
-    assert result_of(after.session, 1) is None
+    assert find_turn_result(after.session, 1) is None
     with pytest.raises(InvalidInput, match="not made by the run before"):
         first_session(None, sent, "run 0", "run 2", at(99))
     with pytest.raises(InvalidInput, match="a session cannot be a fork"):
@@ -80,7 +80,7 @@ def a_long_turn() -> Conversation:
 
 def test_what_the_turn_under_way_was_begun_with_stays_while_it_lasts() -> None:
     conversation = a_long_turn()
-    gone = indexes(messages_to_drop(conversation, 1_000))
+    gone = range_indexes(messages_to_drop(conversation, 1_000))
     assert {1, 2, 4, 5} <= set(gone)
     assert 3 not in gone
 
@@ -96,14 +96,14 @@ def with_lookups(conversation: Conversation) -> Conversation:
 
 def test_what_was_looked_up_for_a_turn_stays_while_that_lasts() -> None:
     conversation = with_lookups(a_long_turn())
-    gone = indexes(messages_to_drop(conversation, 1_000))
+    gone = range_indexes(messages_to_drop(conversation, 1_000))
     assert {1, 2, 3, 4} <= set(gone)
     assert not {5, 6} & set(gone)
-    texts = [message.text for message in shrunk(conversation, 3_000).messages]
+    texts = [message.text for message in shrunk_conversation(conversation, 3_000).messages]
     assert [text for text in texts if "page" in text] == ["new page"]
 
 
 def test_it_is_carried_on_ahead_of_calls_that_came_after_it() -> None:
-    texts = [message.text for message in shrunk(a_long_turn(), 3_000).messages]
+    texts = [message.text for message in shrunk_conversation(a_long_turn(), 3_000).messages]
     assert "the new one" in texts
     assert "the old one" not in texts

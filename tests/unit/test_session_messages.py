@@ -3,19 +3,19 @@
 import pytest
 
 from orga.workflows.decisions.sessions.messages import (
-    MAX_QUEUE,
+    MAX_QUEUED_MESSAGES,
     MAX_TAKEN,
     QueueFull,
     SessionBusy,
     SessionClosed,
     check_message,
     with_closing,
-    with_sent,
+    with_sent_message,
 )
-from orga.workflows.decisions.sessions.turns import with_end
+from orga.workflows.decisions.sessions.turns import with_session_end
 from orga.workflows.types.control import Stop
 from orga.workflows.types.sessions.input import WhenBusy
-from tests.support.values.sessions import DONE, a_session, begun, says
+from tests.support.values.sessions import DONE, a_session, says, session_in_turn
 
 
 @pytest.mark.parametrize(
@@ -30,14 +30,14 @@ from tests.support.values.sessions import DONE, a_session, begun, says
 def test_what_becomes_of_a_message_while_a_turn_is_under_way(
     when_busy: WhenBusy, turn: int | None, queue: tuple[int, ...], is_cut: bool
 ) -> None:
-    state = with_sent(begun(a_session()), says("second"))
+    state = with_sent_message(session_in_turn(a_session()), says("second"))
     message = says("third", when_busy)
     if turn is None:
         with pytest.raises(SessionBusy, match="turn 1 is under way"):
             check_message(state, message)
         return
     check_message(state, message)
-    after = with_sent(state, message)
+    after = with_sent_message(state, message)
     assert after.session.taken[message.message_id].turn == turn
     assert tuple(each.turn for each in after.session.queue) == queue
     assert (after.stop is not None, after.session.is_cut) == (is_cut, is_cut)
@@ -58,12 +58,12 @@ def test_what_becomes_of_a_message_while_a_turn_is_under_way(
 def test_guidance_is_for_a_turn_that_reads_it(
     stop: Stop, queued: tuple[str, ...], turn: int, waits: tuple[int, ...]
 ) -> None:
-    state = begun(a_session())
+    state = session_in_turn(a_session())
     for text in queued:
-        state = with_sent(state, says(text))
+        state = with_sent_message(state, says(text))
     message = says("shorter", "steer")
     check_message(state.with_control(stop=stop), message)
-    after = with_sent(state.with_control(stop=stop), message)
+    after = with_sent_message(state.with_control(stop=stop), message)
     assert (after.session.taken[message.message_id].turn, tuple(each.turn for each in after.session.queue)) == (
         turn,
         waits,
@@ -72,43 +72,43 @@ def test_guidance_is_for_a_turn_that_reads_it(
 
 
 def test_a_message_id_that_was_seen_changes_nothing_also_where_the_queue_is_full_or_the_session_ends() -> None:
-    state = with_closing(begun(a_session()))
+    state = with_closing(session_in_turn(a_session()))
     check_message(state, says("hello"))
-    assert with_sent(state, says("hello")) is state
+    assert with_sent_message(state, says("hello")) is state
     with pytest.raises(SessionClosed):
         check_message(state, says("other"))
 
 
 def test_the_queue_is_bounded_by_number_and_by_bytes() -> None:
-    full = begun(a_session())
-    for number in range(MAX_QUEUE):
-        full = with_sent(full, says(f"{number}"))
+    full = session_in_turn(a_session())
+    for number in range(MAX_QUEUED_MESSAGES):
+        full = with_sent_message(full, says(f"{number}"))
     with pytest.raises(QueueFull, match="20 messages wait already"):
         check_message(full, says("more"))
-    large = with_sent(begun(a_session()), says("x" * 40_000))
+    large = with_sent_message(session_in_turn(a_session()), says("x" * 40_000))
     with pytest.raises(QueueFull):
         check_message(large, says("y" * 40_000))
 
 
 def test_messages_that_cut_are_answered_in_the_order_in_which_they_came() -> None:
-    state = with_sent(begun(a_session()), says("waits"))
+    state = with_sent_message(session_in_turn(a_session()), says("waits"))
     for text in ("stop", "no, rather this", "and that"):
-        state = with_sent(state, says(text, "interrupt"))
+        state = with_sent_message(state, says(text, "interrupt"))
     assert [each.text for each in state.session.queue] == ["stop", "no, rather this", "and that", "waits"]
 
 
 def test_an_id_stands_for_the_words_that_it_was_sent_with() -> None:
     """A message with other words under that id would be answered with a turn that never read it."""
-    state = with_sent(begun(a_session()), says("Delete nothing.", message_id="m"))
+    state = with_sent_message(session_in_turn(a_session()), says("Delete nothing.", message_id="m"))
     check_message(state, says("Delete nothing.", message_id="m"))
     with pytest.raises(ValueError, match="message_id 'm' was sent with other words, which became turn 2"):
         check_message(state, says("Delete it all.", message_id="m"))
     for number in range(MAX_TAKEN):
-        state = with_sent(state.with_session(queue=()), says(message_id=f"z{number}"))
+        state = with_sent_message(state.with_session(queue=()), says(message_id=f"z{number}"))
     assert len(state.session.taken) == MAX_TAKEN
 
 
 def test_messages_that_wait_when_it_ends_are_answered_as_not_begun() -> None:
-    state = with_end(with_sent(with_sent(a_session(), says("a")), says("b")))
+    state = with_session_end(with_sent_message(with_sent_message(a_session(), says("a")), says("b")))
     assert [(r.turn, r.termination.reason) for r in state.session.results] == [(1, "aborted"), (2, "aborted")]
     assert not state.session.queue

@@ -9,21 +9,21 @@ from orga.client.journal.laws import law_faults
 from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.sessions.details import session_result, session_status
 from orga.workflows.decisions.sessions.messages import (
-    check_cut,
-    parsed_cut,
+    check_interrupt,
+    parsed_interrupt,
     with_closing,
-    with_cut,
-    with_sent,
+    with_interrupted_turn,
+    with_sent_message,
 )
 from orga.workflows.decisions.sessions.turns import (
     MAX_RESULTS,
     TurnUnknown,
-    check_awaited,
-    elapsed_words,
-    end_between_turns,
-    idle,
-    patience_s,
-    unlearnt,
+    check_awaited_turn,
+    elapsed_text,
+    idle_seconds_left,
+    stop_between_turns,
+    unstored_learnings,
+    with_idle_clock,
     with_turn_ended,
 )
 from orga.workflows.types.input import LoopConfig
@@ -32,7 +32,7 @@ from orga.workflows.types.sessions.session import SessionState
 from orga.workflows.types.status import JournalEntry
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 from tests.support.values.core import T0, at
-from tests.support.values.sessions import DONE, a_session, begun, says
+from tests.support.values.sessions import DONE, a_session, says, session_in_turn
 
 
 @pytest.mark.parametrize(
@@ -49,19 +49,19 @@ from tests.support.values.sessions import DONE, a_session, begun, says
     ],
 )
 def test_time_is_told_in_words_from_an_hour_on(seconds: float, words: str) -> None:
-    assert elapsed_words(seconds) == words
+    assert elapsed_text(seconds) == words
 
 
 def test_a_long_wait_is_told_with_the_message_and_a_short_one_is_not() -> None:
-    state = with_turn_ended(begun(a_session()), DONE, at(10))
-    soon, later = begun(state, "now", 20), begun(state, "then", 10 + 3 * 86_400)
+    state = with_turn_ended(session_in_turn(a_session()), DONE, at(10))
+    soon, later = session_in_turn(state, "now", 20), session_in_turn(state, "then", 10 + 3 * 86_400)
     assert soon.conversation.messages[-1].text == "now"
     assert later.conversation.messages[-1].text == "[3 days since your last answer] then"
     assert later.input.task == "then"
 
 
 def test_a_turn_begins_with_all_budgets_and_keeps_what_a_run_keeps() -> None:
-    spent = begun(a_session()).with_control(iteration=7)
+    spent = session_in_turn(a_session()).with_control(iteration=7)
     spent = spent.with_budget(
         usage=UsageTotals(total_tokens=99, model_calls=7),
         tool_calls=ToolCallCounts(proposed=3, run=3),
@@ -70,7 +70,7 @@ def test_a_turn_begins_with_all_budgets_and_keeps_what_a_run_keeps() -> None:
     )
     spent = spent.with_dialogue(repairs=2, critiques={"c": 1}, partial="half", taint=("web",))
     spent = spent.with_failures(denials={"x": 2}, invalid={"y": 2}, failures={"t": 1})
-    after = begun(with_turn_ended(spent, DONE, at(30)), "next", 60)
+    after = session_in_turn(with_turn_ended(spent, DONE, at(30)), "next", 60)
 
     assert (after.usage, after.tool_calls, after.extended, after.over_budget) == (
         UsageTotals(),
@@ -89,13 +89,13 @@ def answering(state: SessionState, text: str) -> SessionState:
 
 
 def test_the_end_of_a_turn_stores_what_that_turn_has_taught() -> None:
-    first = with_turn_ended(answering(begun(a_session()), "one"), DONE, at(10))
-    second = with_turn_ended(answering(begun(first, "next", 20), "two"), DONE, at(30))
-    assert (unlearnt(first), unlearnt(second)) == ("one", "two")
+    first = with_turn_ended(answering(session_in_turn(a_session()), "one"), DONE, at(10))
+    second = with_turn_ended(answering(session_in_turn(first, "next", 20), "two"), DONE, at(30))
+    assert (unstored_learnings(first), unstored_learnings(second)) == ("one", "two")
 
 
 def test_between_turns_the_clock_stands_still_also_where_somebody_pauses_and_resumes() -> None:
-    state = idle(with_turn_ended(begun(a_session()), DONE, at(10)), at(10))
+    state = with_idle_clock(with_turn_ended(session_in_turn(a_session()), DONE, at(10)), at(10))
     assert state.clock.stopped_at is not None
     assert state.with_control(paused=True).with_clock_updated(at(20)).with_control(paused=False).with_clock_updated(
         at(30)
@@ -105,7 +105,7 @@ def test_between_turns_the_clock_stands_still_also_where_somebody_pauses_and_res
 def test_a_result_is_that_of_the_turn_alone_and_the_session_has_the_totals() -> None:
     state = a_session()
     for number in range(1, 4):
-        state = begun(state, f"question {number}")
+        state = session_in_turn(state, f"question {number}")
         state = state.with_control(iteration=state.iteration + 2).with_task(output=f"answer {number}")
         state = state.with_budget(usage=UsageTotals(total_tokens=10, model_calls=2))
         state = with_turn_ended(state, DONE, at(10))
@@ -114,7 +114,7 @@ def test_a_result_is_that_of_the_turn_alone_and_the_session_has_the_totals() -> 
     ]
     ended = session_result(state, DONE, at(99))
     assert (ended.usage.total_tokens, ended.iterations, ended.turns, ended.output) == (30, 6, 3, "answer 3")
-    status = session_status(begun(state, "question 4"), at(99))
+    status = session_status(session_in_turn(state, "question 4"), at(99))
     assert (status.usage.model_calls, status.turn_usage.model_calls) == (6, 0)
     shown = status_lines("session-1", status)
     assert "turn       4 of 4" in shown
@@ -123,22 +123,22 @@ def test_a_result_is_that_of_the_turn_alone_and_the_session_has_the_totals() -> 
 
 
 def test_a_cut_turn_says_so_and_one_whose_end_is_decided_ends_as_it_does() -> None:
-    cut = with_cut(begun(a_session()), "no more")
+    cut = with_interrupted_turn(session_in_turn(a_session()), "no more")
     assert cut.stop is not None
     how = with_turn_ended(cut, cut.stop, at(5)).session.results[-1].termination
     assert (how.reason, how.detail) == ("interrupted", "no more")
-    ending = begun(a_session()).with_control(stop=DONE)
-    assert with_cut(ending, "too late") is ending
+    ending = session_in_turn(a_session()).with_control(stop=DONE)
+    assert with_interrupted_turn(ending, "too late") is ending
     between = with_turn_ended(ending, DONE, at(5))
-    assert with_cut(between, "nothing to cut") is between
+    assert with_interrupted_turn(between, "nothing to cut") is between
     with pytest.raises(ValueError, match="turn 1 is ending already"):
-        check_cut(ending)
+        check_interrupt(ending)
     with pytest.raises(ValueError, match="no turn is under way"):
-        check_cut(between)
-    under_way = begun(a_session())
-    check_cut(under_way, 1)
+        check_interrupt(between)
+    under_way = session_in_turn(a_session())
+    check_interrupt(under_way, 1)
     with pytest.raises(ValueError, match="turn 2 is not under way, turn 1 is"):
-        check_cut(under_way, 2)
+        check_interrupt(under_way, 2)
 
 
 @pytest.mark.parametrize(
@@ -146,44 +146,44 @@ def test_a_cut_turn_says_so_and_one_whose_end_is_decided_ends_as_it_does() -> No
     [(None, "", None), ("enough", "enough", None), ({"turn": 3}, "", 3), ({"why": "x", "turn": None}, "x", None)],
 )
 def test_what_is_to_be_cut_may_be_named(said: object, why: str, turn: int | None) -> None:
-    wanted = parsed_cut(said)
+    wanted = parsed_interrupt(said)
     assert (wanted.why, wanted.turn) == (why, turn)
 
 
 def test_a_cut_of_no_turn_is_refused() -> None:
     for said, told in (({"turn": 0}, "turn: "), ({"turns": 1}, "turns: "), (7, "input: ")):
         with pytest.raises(ValueError, match=told):
-            parsed_cut(said)
+            parsed_interrupt(said)
 
 
 def test_a_turn_at_a_limit_that_people_are_asked_about_can_be_cut() -> None:
     """Else it would wait for them for days, and the message that cuts it behind that."""
     asks = a_session(config=LoopConfig(on_exhausted="ask"))
-    at_limit = begun(asks).with_control(stop=("timeout", "the time is up"))
-    check_cut(at_limit)
-    after = with_sent(at_limit, says("never mind", "interrupt"))
+    at_limit = session_in_turn(asks).with_control(stop=("timeout", "the time is up"))
+    check_interrupt(at_limit)
+    after = with_sent_message(at_limit, says("never mind", "interrupt"))
     assert (after.stop, after.session.is_cut) == (("aborted", "interrupted by a message"), True)
 
 
 def test_why_a_session_ends_between_turns() -> None:
     state = a_session(idle_timeout_s=60.0)
-    assert end_between_turns(state) is None
-    assert end_between_turns(with_closing(state)) == ("completed", "closed")
-    assert end_between_turns(with_closing(state).with_control(aborted="enough")) == ("aborted", "enough")
-    assert patience_s(idle(state, at(0)), at(45)) == pytest.approx(15.0)
-    assert patience_s(a_session(), at(0)) is None
+    assert stop_between_turns(state) is None
+    assert stop_between_turns(with_closing(state)) == ("completed", "closed")
+    assert stop_between_turns(with_closing(state).with_control(aborted="enough")) == ("aborted", "enough")
+    assert idle_seconds_left(with_idle_clock(state, at(0)), at(45)) == pytest.approx(15.0)
+    assert idle_seconds_left(a_session(), at(0)) is None
 
 
 def test_who_can_be_told_of_a_turn() -> None:
-    state = with_sent(begun(a_session()), says("second"))
+    state = with_sent_message(session_in_turn(a_session()), says("second"))
     for turn in (1, 2):
-        check_awaited(state.session, turn)
+        check_awaited_turn(state.session, turn)
     with pytest.raises(TurnUnknown, match="no message became turn 3"):
-        check_awaited(state.session, 3)
+        check_awaited_turn(state.session, 3)
     for number in range(MAX_RESULTS + 1):
-        state = with_turn_ended(begun(state, f"m{number}"), DONE, at(number))
+        state = with_turn_ended(session_in_turn(state, f"m{number}"), DONE, at(number))
     with pytest.raises(TurnUnknown, match="too long ago"):
-        check_awaited(state.session, 1)
+        check_awaited_turn(state.session, 1)
 
 
 def test_the_law_of_turns() -> None:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from orga.activities.adapters.offline.local_actions import action_schema, arguments_schema, call_in, visible_text
-from orga.activities.adapters.offline.local_model import Line, fit
+from orga.activities.adapters.offline.local_actions import action_schema, arguments_schema, parsed_call, visible_text
+from orga.activities.adapters.offline.local_model import ChatLine, fitted_lines
 from orga.activities.ports import ToolChoice
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
@@ -66,7 +66,7 @@ def test_text_is_visible_before_the_action_is_complete(raw: str, text: str) -> N
 def test_a_call_that_the_output_limit_cut_is_malformed() -> None:
     raw = '{"action": "call_tool", "tool": "get_time", "arguments": {"city": "Par'
 
-    call = call_in(raw, "c1", complete=False)
+    call = parsed_call(raw, "c1", complete=False)
 
     assert call is not None
     assert (call.name, call.arguments, call.malformed) == ("get_time", {}, raw)
@@ -74,13 +74,13 @@ def test_a_call_that_the_output_limit_cut_is_malformed() -> None:
 
 def test_the_oldest_tool_result_is_cut_first_and_says_so() -> None:
     lines = (
-        Line("system", "rules"),
-        Line("user", "task"),
-        Line("user", "a" * 5000, is_tool_result=True),
-        Line("user", "b" * 1000, is_tool_result=True),
+        ChatLine("system", "rules"),
+        ChatLine("user", "task"),
+        ChatLine("user", "a" * 5000, is_tool_result=True),
+        ChatLine("user", "b" * 1000, is_tool_result=True),
     )
 
-    fitted = fit(lines, budget=2000)
+    fitted = fitted_lines(lines, budget=2000)
 
     assert sum(len(line.content) for line in fitted) <= 2000
     assert fitted[2].content.endswith("[cut to fit the model's window: 5000 characters in all]")
@@ -88,18 +88,22 @@ def test_the_oldest_tool_result_is_cut_first_and_says_so() -> None:
 
 
 def test_the_task_is_cut_only_when_nothing_else_is_left() -> None:
-    lines = (Line("user", "t" * 4000), Line("user", "r" * 4000, is_tool_result=True))
+    lines = (ChatLine("user", "t" * 4000), ChatLine("user", "r" * 4000, is_tool_result=True))
 
-    fitted = fit(lines, budget=1000)
+    fitted = fitted_lines(lines, budget=1000)
 
     assert [len(line.content) for line in fitted] == [1000 - len(fitted[1].content), len(fitted[1].content)]
     assert fitted[1].content.startswith("r" * 120 + "\n[cut")
 
 
 def test_a_very_long_conversation_keeps_its_task_and_its_end() -> None:
-    lines = (Line("system", "rules"), Line("user", "task"), *(Line("assistant", str(i)) for i in range(200)))
+    lines = (
+        ChatLine("system", "rules"),
+        ChatLine("user", "task"),
+        *(ChatLine("assistant", str(i)) for i in range(200)),
+    )
 
-    fitted = fit(lines, budget=10_000)
+    fitted = fitted_lines(lines, budget=10_000)
 
     assert [line.content for line in fitted[:2]] == ["rules", "task"]
     assert (fitted[2].content, fitted[-1].content) == ("176", "199")
@@ -113,7 +117,7 @@ def test_a_very_long_conversation_keeps_its_task_and_its_end() -> None:
     ],
 )
 def test_a_call_with_a_key_twice_is_malformed(raw: str) -> None:
-    call = call_in(raw, "c1", complete=True)
+    call = parsed_call(raw, "c1", complete=True)
 
     assert call is not None
     assert (call.arguments, call.malformed) == ({}, raw)

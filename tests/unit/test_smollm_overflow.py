@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters.offline import local_engine as engine
-from orga.activities.adapters.offline.local_model import MARK, LocalProvider
+from orga.activities.adapters.offline.local_model import ANSWER_MARK, LocalProvider
 from orga.activities.ports import ModelError, ModelRequest
 from orga.workflows.types.messages import Message
 
@@ -26,7 +26,7 @@ class Engine:
         self._chars_per_token = chars_per_token
         self.sizes: list[int] = []
 
-    async def generate(self, body: dict[str, Any]) -> AsyncGenerator[engine.Chunk, None]:
+    async def generate(self, body: dict[str, Any]) -> AsyncGenerator[engine.CompletionChunk, None]:
         tokens = int(sum(len(message["content"]) for message in body["messages"]) / self._chars_per_token)
         self.sizes.append(tokens)
         if tokens > engine.CONTEXT_TOKENS:
@@ -52,7 +52,7 @@ async def test_a_refused_text_is_cut_until_it_fits(
 
     reply = await LocalProvider().complete(LONG, lambda piece: None)
 
-    assert (reply.text, len(fake.sizes)) == (f"Numbers.{MARK}", requests)
+    assert (reply.text, len(fake.sizes)) == (f"Numbers.{ANSWER_MARK}", requests)
 
 
 async def test_a_text_that_cannot_be_cut_enough_is_a_context_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ async def test_a_text_that_cannot_be_cut_enough_is_a_context_overflow(monkeypatc
 
 
 async def test_another_refusal_of_the_engine_is_retryable(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def broken(body: dict[str, Any]) -> AsyncGenerator[engine.Chunk, None]:
+    async def broken(body: dict[str, Any]) -> AsyncGenerator[engine.CompletionChunk, None]:
         yield {"error": {"code": 503, "type": "unavailable_error", "message": "Loading model"}}
 
     monkeypatch.setattr(engine, "generate", broken)

@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from orga.activities.adapters.offline import local_engine as engine
-from orga.activities.adapters.offline.local_model import MARK, MOST, STOPPED, LocalProvider, is_going_round, next_id
+from orga.activities.adapters.offline.local_model import (
+    ANSWER_MARK,
+    MAX_CALLS,
+    STOPPED_MARK,
+    LocalProvider,
+    is_stuck,
+    next_call_id,
+)
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.messages import Message, Reply, ToolCall
 from orga.workflows.types.tool_calls.tools import ToolSpec
@@ -46,11 +53,11 @@ def conversation(*turns: tuple[str, str]) -> list[Message]:
             True,
             id="every second one in vain",
         ),
-        pytest.param([(f"{n}.md", f"text {n}") for n in range(MOST)], True, id="no end of new ones"),
+        pytest.param([(f"{n}.md", f"text {n}") for n in range(MAX_CALLS)], True, id="no end of new ones"),
     ],
 )
 def test_a_model_that_gets_nowhere(turns: list[tuple[str, str]], expected: bool) -> None:
-    assert is_going_round(conversation(*turns)) is expected
+    assert is_stuck(conversation(*turns)) is expected
 
 
 def test_feedback_on_a_reply_is_no_new_task_and_guidance_is_one() -> None:
@@ -58,13 +65,13 @@ def test_feedback_on_a_reply_is_no_new_task_and_guidance_is_one() -> None:
     feedback = Message.of("user", "[Reply not usable] Your reply was empty.")
     before, after = looped[:3], looped[3:]
 
-    assert is_going_round([*before, feedback, *after])
-    assert not is_going_round([*looped, Message.of("user", "[Guidance from the operator] Read b.md.")])
+    assert is_stuck([*before, feedback, *after])
+    assert not is_stuck([*looped, Message.of("user", "[Guidance from the operator] Read b.md.")])
 
 
 def test_no_id_comes_twice_where_older_messages_were_dropped() -> None:
-    assert next_id([TASK]) == "local-1"
-    assert next_id([TASK, *turn(7, "a.md", "one")]) == "local-8"
+    assert next_call_id([TASK]) == "local-1"
+    assert next_call_id([TASK, *turn(7, "a.md", "one")]) == "local-8"
 
 
 class Engine:
@@ -73,7 +80,7 @@ class Engine:
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
 
-    async def generate(self, body: dict[str, Any]) -> AsyncGenerator[engine.Chunk, None]:
+    async def generate(self, body: dict[str, Any]) -> AsyncGenerator[engine.CompletionChunk, None]:
         self.bodies.append(body)
         text = SAID if "response_format" in body else "It cost much."
         yield {"choices": [{"delta": {"content": text}, "finish_reason": "stop"}]}
@@ -88,11 +95,11 @@ async def test_a_looping_model_has_to_answer_and_its_answer_is_marked(monkeypatc
         request = ModelRequest(model="smollm2", messages=tuple(messages), tools=(READ,))
         return await LocalProvider().complete(request, pieces.append)
 
-    while (reply := await ask()).calls and len(parrot.bodies) < MOST:
+    while (reply := await ask()).calls and len(parrot.bodies) < MAX_CALLS:
         result = Message.of_result(call_id=reply.calls[0].call_id, tool="read_file", text="a text")
         messages += [reply.message(), result]
 
-    assert (reply.text, reply.finish) == (f"It cost much.{MARK}{STOPPED}", "stop")
+    assert (reply.text, reply.finish) == (f"It cost much.{ANSWER_MARK}{STOPPED_MARK}", "stop")
     assert "".join(pieces) == reply.text
     assert len(parrot.bodies) == 4
     assert "no tools any more" in parrot.bodies[-1]["messages"][0]["content"]
@@ -101,12 +108,12 @@ async def test_a_looping_model_has_to_answer_and_its_answer_is_marked(monkeypatc
 async def test_it_does_not_read_its_own_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     speaker = Engine()
     monkeypatch.setattr(engine, "generate", speaker.generate)
-    said = Message.of("assistant", f"It cost much.{MARK}")
+    said = Message.of("assistant", f"It cost much.{ANSWER_MARK}")
 
     request = ModelRequest(model="smollm2", messages=(TASK, said, Message.of("user", "How much?")))
     reply = await LocalProvider().complete(request, lambda piece: None)
 
-    assert reply.text == f"It cost much.{MARK}"
+    assert reply.text == f"It cost much.{ANSWER_MARK}"
     assert [message["content"] for message in speaker.bodies[0]["messages"]][2] == "It cost much."
 
 
@@ -127,4 +134,4 @@ async def test_what_is_no_answer_in_words_has_no_mark(
         ModelRequest(model="smollm2", messages=(TASK,), **request_of), lambda piece: None
     )
 
-    assert MARK not in reply.text
+    assert ANSWER_MARK not in reply.text

@@ -8,49 +8,49 @@ from hypothesis import strategies as st
 
 from orga.workflows.decisions.review_stages import (
     ANSWER_STAGES,
-    BY_GATE,
     CALL_STAGES,
-    KEPT,
-    LET_THROUGH,
-    MAY_ACT,
-    NEEDED,
-    Stages,
-    Standing,
-    Standings,
-    Word,
-    follow,
+    EXECUTABLE_STATUSES,
+    GATE_TRANSITIONS,
+    LET_THROUGH_STATUSES,
+    STAGE_FIELDS,
+    STAGE_NEEDS,
+    ProposalStatus,
+    ProposalStatuses,
+    ReviewStages,
+    StageVerdict,
+    next_status,
 )
-from orga.workflows.phases.review_stages import OF_ANSWERS, OF_CALLS
+from orga.workflows.phases.review_stages import ANSWER_STAGE_PASSES, CALL_STAGE_PASSES
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.gate import Decision
 
-CRITICS: tuple[Word, ...] = ("accepted", "revise", "skipped", "asked", "ended")
-WORDS: tuple[Word, ...] = (*get_args(Decision), "yes", "no", *CRITICS)
+CRITICS: tuple[StageVerdict, ...] = ("accepted", "revise", "skipped", "asked", "ended")
+WORDS: tuple[StageVerdict, ...] = (*get_args(Decision), "yes", "no", *CRITICS)
 BOTH = pytest.mark.parametrize("stages", [CALL_STAGES, ANSWER_STAGES], ids=["calls", "answers"])
 
 
 def test_what_a_stage_needs_is_a_part_of_the_setup_and_what_it_keeps_of_the_state() -> None:
-    assert (NEEDED, KEPT) == (("critics",), ("critiques",))
-    assert set(NEEDED) <= Setup.model_fields.keys()
-    assert set(KEPT) <= AgentState.model_fields.keys()
+    assert (STAGE_NEEDS, STAGE_FIELDS) == (("critics",), ("critiques",))
+    assert set(STAGE_NEEDS) <= Setup.model_fields.keys()
+    assert set(STAGE_FIELDS) <= AgentState.model_fields.keys()
 
 
 def test_the_loop_walks_the_stages_of_the_table() -> None:
     assert [stage.name for stage in CALL_STAGES] == ["approval", "budget", "critics", "confirmation"]
     assert [stage.name for stage in ANSWER_STAGES] == ["approval", "check", "critics"]
-    assert list(OF_CALLS) == [stage.name for stage in CALL_STAGES]
-    assert list(OF_ANSWERS) == [stage.name for stage in ANSWER_STAGES]
+    assert list(CALL_STAGE_PASSES) == [stage.name for stage in CALL_STAGES]
+    assert list(ANSWER_STAGE_PASSES) == [stage.name for stage in ANSWER_STAGES]
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=8))
 @BOTH
 def test_nothing_is_carried_out_that_the_last_word_of_gate_person_or_critic_forbids(
-    stages: Stages, words: list[Word]
+    stages: ReviewStages, words: list[StageVerdict]
 ) -> None:
-    standings = Standings[str](stages, ["1.0"])
+    standings = ProposalStatuses[str](stages, ["1.0"])
     heard = [word for word in words if standings.hear("1.0", word)]
-    by_gate = [word for word in heard if word in BY_GATE]
+    by_gate = [word for word in heard if word in GATE_TRANSITIONS]
     if not standings.lacks("1.0"):
         assert by_gate[-1] == "allow"
         assert heard[-1] in {"allow", "accepted"}
@@ -62,21 +62,24 @@ def test_nothing_is_carried_out_that_the_last_word_of_gate_person_or_critic_forb
 
 @BOTH
 @pytest.mark.parametrize("standing", ["denied", "rejected", "ended"])
-def test_nothing_follows_a_no(stages: Stages, standing: Standing) -> None:
-    assert [word for word in WORDS if follow(stages, standing, word) is not None] == []
+def test_nothing_follows_a_no(stages: ReviewStages, standing: ProposalStatus) -> None:
+    assert [word for word in WORDS if next_status(stages, standing, word) is not None] == []
 
 
 def test_only_calls_are_confirmed() -> None:
-    assert (follow(CALL_STAGES, "reviewed", "allow"), follow(ANSWER_STAGES, "reviewed", "allow")) == ("confirmed", None)
+    assert (next_status(CALL_STAGES, "reviewed", "allow"), next_status(ANSWER_STAGES, "reviewed", "allow")) == (
+        "confirmed",
+        None,
+    )
     for stages, late in ((CALL_STAGES, True), (ANSWER_STAGES, False)):
-        standings = Standings[str](stages, ["1"])
+        standings = ProposalStatuses[str](stages, ["1"])
         standings.hear("1", "allow")
         standings.hold_up()
         assert standings.is_late("1") is late
 
 
 def test_a_call_is_late_until_the_gate_speaks_again_or_it_is_put_to_it_anew() -> None:
-    standings = Standings[str](CALL_STAGES, ["1.0", "1.1", "1.2"])
+    standings = ProposalStatuses[str](CALL_STAGES, ["1.0", "1.1", "1.2"])
     standings.hear("1.0", "allow")
     standings.hear("1.1", "allow")
     standings.hear("1.2", "deny")
@@ -89,4 +92,4 @@ def test_a_call_is_late_until_the_gate_speaks_again_or_it_is_put_to_it_anew() ->
 
 
 def test_what_may_act_was_let_through() -> None:
-    assert MAY_ACT <= LET_THROUGH
+    assert EXECUTABLE_STATUSES <= LET_THROUGH_STATUSES

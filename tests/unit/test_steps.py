@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from orga.workflows.decisions.tool_calls.repeated_calls import (
-    MAX_STEPS,
-    refusal,
-    step_key,
+    MAX_REPEATED_CALLS,
+    repeated_call_key,
+    stopped_call_text,
     with_failed_call,
-    with_resolved_step,
+    with_resolved_repeated_call,
     with_succeeded_call,
 )
 from orga.workflows.types.input import AgentInput, LoopConfig
@@ -19,7 +19,7 @@ from orga.workflows.types.tool_calls.recovery import Step, StepIteration
 from tests.support.values.core import a_call, a_state, at
 
 CALL = a_call("search", q="cats")
-KEY = step_key(CALL)
+KEY = repeated_call_key(CALL)
 SAME = "timed out after 1041 ms"
 ALIKE = "timed out after 1042 ms"
 OTHER = "no such index: cats"
@@ -45,7 +45,7 @@ def asked(state: AgentState) -> Question:
 def resolved(state: AgentState, choice: Choice, **fields: str) -> AgentState:
     question = asked(state)
     decision = Resolution(escalation_id=question.question_id, choice=choice, **fields)
-    return with_resolved_step(state, question.with_resolution(decision))
+    return with_resolved_repeated_call(state, question.with_resolution(decision))
 
 
 @pytest.mark.parametrize(
@@ -75,12 +75,12 @@ def resolved(state: AgentState, choice: Choice, **fields: str) -> AgentState:
 def test_when_a_step_is_stopped(settings: dict[str, Any], errors: list[str], stopped: str) -> None:
     state = after(tracked(**settings), *errors)
     assert state.steps.get(KEY, Step(tool="search")).stopped == stopped
-    assert (refusal(state, CALL) != "") is (stopped != "")
+    assert (stopped_call_text(state, CALL) != "") is (stopped != "")
     assert [note.event for note in state.notes] == (["StepLimitReached"] if stopped else [])
 
 
 def test_the_model_is_told_why_and_what_to_do_instead() -> None:
-    assert refusal(after(tracked(), SAME, OTHER), CALL) == (
+    assert stopped_call_text(after(tracked(), SAME, OTHER), CALL) == (
         "[Step limit] search with these arguments is not run again: failed attempts: 2. "
         "Use other arguments or another tool, or go on without it."
     )
@@ -93,16 +93,16 @@ def test_the_stop_is_noted_with_its_step() -> None:
 
 def test_a_step_is_a_tool_with_its_arguments() -> None:
     state = after(tracked(), SAME, SAME)
-    assert refusal(state, a_call("search", "another id", q="cats"))
-    assert refusal(state, a_call("search", q="dogs")) == ""
-    assert refusal(state, a_call("find", q="cats")) == ""
-    assert step_key(a_call(a=1, b=2)) == step_key(a_call(b=2, a=1))
+    assert stopped_call_text(state, a_call("search", "another id", q="cats"))
+    assert stopped_call_text(state, a_call("search", q="dogs")) == ""
+    assert stopped_call_text(state, a_call("find", q="cats")) == ""
+    assert repeated_call_key(a_call(a=1, b=2)) == repeated_call_key(a_call(b=2, a=1))
 
 
 def test_a_success_forgets_the_failures() -> None:
     state = with_succeeded_call(after(tracked(), SAME), CALL)
     assert state.steps == {}
-    assert refusal(after(state, SAME), CALL) == ""
+    assert stopped_call_text(after(state, SAME), CALL) == ""
 
 
 def test_a_failure_of_a_step_that_is_stopped_changes_nothing() -> None:
@@ -134,7 +134,7 @@ def test_escalate_asks_a_person_and_stops_the_clock() -> None:
         "error": SAME,
     }
     assert state.clock.stopped_at == at(1)
-    assert refusal(state, CALL)
+    assert stopped_call_text(state, CALL)
 
 
 def test_arguments_that_have_no_room_in_a_question_say_so() -> None:
@@ -155,17 +155,17 @@ ESCALATED = after(tracked(on_limit_reached="escalate"), SAME, SAME)
 
 
 def test_a_question_that_is_open_changes_nothing() -> None:
-    assert with_resolved_step(ESCALATED, asked(ESCALATED)) == ESCALATED
+    assert with_resolved_repeated_call(ESCALATED, asked(ESCALATED)) == ESCALATED
 
 
 def test_retry_forgets_the_attempts() -> None:
     state = resolved(ESCALATED, "retry")
-    assert (state.steps, refusal(state, CALL)) == ({}, "")
+    assert (state.steps, stopped_call_text(state, CALL)) == ({}, "")
 
 
 def test_skip_stops_the_step_for_good() -> None:
     state = resolved(ESCALATED, "skip", by="anna", reason="not needed")
-    assert "an operator skipped it (anna): not needed" in refusal(state, CALL)
+    assert "an operator skipped it (anna): not needed" in stopped_call_text(state, CALL)
     assert state.stop is None
 
 
@@ -173,7 +173,7 @@ def test_a_result_reaches_the_model_and_answers_the_call_from_then_on() -> None:
     state = resolved(ESCALATED, "result", result="3 cats")
     told = state.conversation.messages[-1]
     assert (told.role, told.text) == ("user", '[Result from the operator] search {"q":"cats"}\n3 cats')
-    assert "an operator gave its result: 3 cats" in refusal(state, CALL)
+    assert "an operator gave its result: 3 cats" in stopped_call_text(state, CALL)
 
 
 def test_abort_ends_the_run_as_escalated() -> None:
@@ -184,15 +184,15 @@ def test_abort_ends_the_run_as_escalated() -> None:
 def test_a_decision_about_a_step_that_is_no_longer_known_still_holds() -> None:
     question = asked(ESCALATED)
     decided = question.with_resolution(Resolution(escalation_id=question.question_id, choice="skip"))
-    state = with_resolved_step(ESCALATED.model_copy(update={"steps": {}}), decided)
+    state = with_resolved_repeated_call(ESCALATED.model_copy(update={"steps": {}}), decided)
     assert state.steps[KEY] == Step(tool="search", stopped="an operator skipped it")
 
 
 def test_the_newest_steps_are_kept_within_bounds() -> None:
     state = tracked(max_reattempts=5)
-    for number in range(MAX_STEPS + 1):
+    for number in range(MAX_REPEATED_CALLS + 1):
         state = with_failed_call(state, a_call("search", n=number), "x" * 100_000, at(1))
-    assert len(state.steps) == MAX_STEPS
-    assert step_key(a_call("search", n=0)) not in state.steps
-    assert step_key(a_call("search", n=MAX_STEPS)) in state.steps
+    assert len(state.steps) == MAX_REPEATED_CALLS
+    assert repeated_call_key(a_call("search", n=0)) not in state.steps
+    assert repeated_call_key(a_call("search", n=MAX_REPEATED_CALLS)) in state.steps
     assert len(state.model_dump_json()) < 200_000

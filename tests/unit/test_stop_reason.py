@@ -10,7 +10,7 @@ from orga.workflows.decisions.control.interventions import with_pause, with_resu
 from orga.workflows.decisions.limits import budgets, output_allowance, remaining_s, stop_reason
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.state import AgentState
-from tests.support.values.core import T0, a_setup, a_state, at, used
+from tests.support.values.core import T0, a_setup, a_state, at, usage_totals
 from tests.support.values.strategies import LAW
 
 CONFIG = LoopConfig(max_iterations=25, max_total_tokens=100_000, timeout_s=300.0, max_cost_usd=1.0)
@@ -28,12 +28,12 @@ def reason_of(state: AgentState, seconds: float = 0.0, config: LoopConfig = CONF
         pytest.param({}, 0.0, None, id="a fresh run goes on"),
         pytest.param({"iteration": 24}, 0.0, None, id="one iteration is left"),
         pytest.param({"iteration": 25}, 0.0, "max_iterations", id="the last iteration is used up"),
-        pytest.param({"usage": used(99_999)}, 0.0, None, id="one token is left"),
-        pytest.param({"usage": used(100_000)}, 0.0, "max_tokens", id="the last token is used up"),
-        pytest.param({"usage": used(150_000)}, 0.0, "max_tokens", id="the last reply overshot"),
-        pytest.param({"usage": used(0, 0.9999)}, 0.0, None, id="a little money is left"),
-        pytest.param({"usage": used(0, 1.0)}, 0.0, "max_cost", id="the money is spent"),
-        pytest.param({"usage": used(0, None)}, 0.0, None, id="calls without a price cost nothing"),
+        pytest.param({"usage": usage_totals(99_999)}, 0.0, None, id="one token is left"),
+        pytest.param({"usage": usage_totals(100_000)}, 0.0, "max_tokens", id="the last token is used up"),
+        pytest.param({"usage": usage_totals(150_000)}, 0.0, "max_tokens", id="the last reply overshot"),
+        pytest.param({"usage": usage_totals(0, 0.9999)}, 0.0, None, id="a little money is left"),
+        pytest.param({"usage": usage_totals(0, 1.0)}, 0.0, "max_cost", id="the money is spent"),
+        pytest.param({"usage": usage_totals(0, None)}, 0.0, None, id="calls without a price cost nothing"),
         pytest.param({}, 299.999, None, id="a moment is left"),
         pytest.param({}, 300.0, "timeout", id="the time is up"),
         pytest.param({"denials": {"rm: no": 2}}, 0.0, None, id="a denial came twice"),
@@ -42,9 +42,11 @@ def reason_of(state: AgentState, seconds: float = 0.0, config: LoopConfig = CONF
         pytest.param({"aborted": ""}, 0.0, "aborted", id="an abort without a reason is an abort"),
         pytest.param({"aborted": "a", "denials": DENIED_3}, 0.0, "aborted", id="an abort wins over a denial"),
         pytest.param({"denials": DENIED_3, "iteration": 25}, 0.0, "policy_denial", id="a denial wins over iterations"),
-        pytest.param({"iteration": 25, "usage": used(100_000)}, 0.0, "max_iterations", id="iterations win over tokens"),
-        pytest.param({"usage": used(100_000, 1.0)}, 0.0, "max_tokens", id="tokens win over cost"),
-        pytest.param({"usage": used(0, 1.0)}, 300.0, "max_cost", id="cost wins over time"),
+        pytest.param(
+            {"iteration": 25, "usage": usage_totals(100_000)}, 0.0, "max_iterations", id="iterations win over tokens"
+        ),
+        pytest.param({"usage": usage_totals(100_000, 1.0)}, 0.0, "max_tokens", id="tokens win over cost"),
+        pytest.param({"usage": usage_totals(0, 1.0)}, 300.0, "max_cost", id="cost wins over time"),
     ],
 )
 def test_stop_reason(fields: dict[str, Any], seconds: float, expected: str | None) -> None:
@@ -57,8 +59,8 @@ def test_stop_reason(fields: dict[str, Any], seconds: float, expected: str | Non
         pytest.param({"aborted": "wrong repository"}, 0.0, "wrong repository", id="the operator's words"),
         pytest.param({"denials": DENIED_3}, 0.0, "rm: no, 3 iterations in a row", id="the denial"),
         pytest.param({"iteration": 25}, 0.0, "limit of 25 iterations", id="the limit of iterations"),
-        pytest.param({"usage": used(100_001)}, 0.0, "100001 of 100000 tokens", id="used of allowed"),
-        pytest.param({"usage": used(0, 1.25)}, 0.0, "1.2500 of 1.0 USD", id="spent of allowed"),
+        pytest.param({"usage": usage_totals(100_001)}, 0.0, "100001 of 100000 tokens", id="used of allowed"),
+        pytest.param({"usage": usage_totals(0, 1.25)}, 0.0, "1.2500 of 1.0 USD", id="spent of allowed"),
         pytest.param({}, 300.0, "limit of 300 s", id="the time limit"),
     ],
 )
@@ -69,7 +71,7 @@ def test_the_detail_names_the_limit(fields: dict[str, Any], seconds: float, deta
 
 
 def test_without_a_cost_limit_no_price_ends_the_run() -> None:
-    assert reason_of(a_state(usage=used(0, 1e9)), config=LoopConfig()) is None
+    assert reason_of(a_state(usage=usage_totals(0, 1e9)), config=LoopConfig()) is None
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,7 @@ def test_without_a_cost_limit_no_price_ends_the_run() -> None:
     ],
 )
 def test_output_allowance(used_tokens: int, expected: int) -> None:
-    assert output_allowance(a_state(usage=used(used_tokens)), CONFIG) == expected
+    assert output_allowance(a_state(usage=usage_totals(used_tokens)), CONFIG) == expected
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ def test_the_clock_never_runs_backwards_and_counts_exactly_the_time_not_paused(s
 
 
 def test_budgets_show_what_is_left_beside_each_limit() -> None:
-    state = a_state(iteration=3, usage=used(1_000, 0.25), setup=a_setup(config=CONFIG))
+    state = a_state(iteration=3, usage=usage_totals(1_000, 0.25), setup=a_setup(config=CONFIG))
     left = budgets(state, at(12.3456))
     assert left.model_dump() == {
         "iterations": 22,
@@ -138,7 +140,7 @@ def test_budgets_show_what_is_left_beside_each_limit() -> None:
 
 
 def test_budgets_never_fall_below_zero() -> None:
-    left = budgets(a_state(iteration=99, usage=used(10**9, 5.0), setup=a_setup(config=CONFIG)), at(10_000))
+    left = budgets(a_state(iteration=99, usage=usage_totals(10**9, 5.0), setup=a_setup(config=CONFIG)), at(10_000))
     assert (left.iterations, left.tokens, left.cost_usd, left.time_s) == (0, 0, 0.0, 0.0)
 
 

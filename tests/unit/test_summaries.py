@@ -7,18 +7,18 @@ from hypothesis import given
 
 from orga.workflows.decisions.control.interventions import with_guidance, with_pause
 from orga.workflows.decisions.result import (
+    agent_run_details,
     argument_summary,
     call_summary,
-    details,
     gate_summary,
     reason_summary,
-    spent,
-    with_calls,
-    without_refused,
+    usage_text,
+    with_shown_calls,
+    without_refused_calls,
 )
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.text import SUMMARY_CHARS, as_code, one_line
+from orga.workflows.types.text import SUMMARY_CHARS, markdown_code, one_line
 from orga.workflows.types.tool_calls.delegation import Child
 from orga.workflows.types.tool_calls.gate import PLAN, GateRequest, Verdict
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
@@ -79,7 +79,7 @@ def test_details_say_where_the_run_stands() -> None:
         tool_calls=ToolCallCounts(proposed=5, run=3, denied=2, failed=1),
     )
     state = with_guidance(state, Intervention(kind="steer", text="x"))
-    assert details(state).splitlines() == [
+    assert agent_run_details(state).splitlines() == [
         "**acting**, iteration 3 of 25",
         "",
         "- task: `count the files`",
@@ -94,7 +94,7 @@ def test_details_say_where_the_run_stands() -> None:
 def test_details_name_the_delegate_that_waits_for_a_person() -> None:
     held = Child(workflow_id="agent-1.1.0", agent="clerk", task="write", held=True)
     idle = Child(workflow_id="agent-1.1.1", agent="reader", task="read")
-    assert details(a_state(setup=a_setup(), children=(held, idle))).splitlines()[-1] == (
+    assert agent_run_details(a_state(setup=a_setup(), children=(held, idle))).splitlines()[-1] == (
         "- delegated to: `clerk`, which waits for a person: `orga status agent-1.1.0`, `reader`"
     )
 
@@ -104,12 +104,12 @@ def test_details_name_the_delegate_that_waits_for_a_person() -> None:
     [("a b", "`a b`"), ("a`b", "`` a`b ``"), ("``a```", "```` ``a``` ````"), ("[x](y)", "`[x](y)`")],
 )
 def test_code_in_markdown_is_left_by_no_text(text: str, shown: str) -> None:
-    assert as_code(text) == shown
+    assert markdown_code(text) == shown
 
 
 def test_details_before_the_setup_show_what_the_input_says() -> None:
-    assert "- model: `default`" in details(a_state())
-    assert details(with_pause(a_state(), at(1))).startswith("**paused**, iteration 0 of 25")
+    assert "- model: `default`" in agent_run_details(a_state())
+    assert agent_run_details(with_pause(a_state(), at(1))).startswith("**paused**, iteration 0 of 25")
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_details_before_the_setup_show_what_the_input_says() -> None:
     ],
 )
 def test_spent(usage: UsageTotals, expected: str) -> None:
-    assert spent(usage) == expected
+    assert usage_text(usage) == expected
 
 
 def a_request(*calls: ToolCall, **fields: Any) -> GateRequest:
@@ -160,15 +160,18 @@ def test_the_gates_summary_says_what_the_model_decided(request_: GateRequest, sh
 def test_a_model_calls_summary_says_what_the_gate_refused_until_it_was_answered_to() -> None:
     calls = (a_call("read", path="a"), a_call("write", path="b"))
     verdicts = (Verdict(decision="allow"), Verdict(decision="deny", reason="no"))
-    state = with_calls(a_state(setup=a_setup(), iteration=3), calls, verdicts)
+    state = with_shown_calls(a_state(setup=a_setup(), iteration=3), calls, verdicts)
     assert reason_summary(state) == "iteration 4, after a denial: write b"
-    assert details(state).splitlines()[-2:] == ["- last: `read a; write b`", "- refused by the gate: `write b`"]
-    assert reason_summary(without_refused(state)) is None
+    assert agent_run_details(state).splitlines()[-2:] == [
+        "- last: `read a; write b`",
+        "- refused by the gate: `write b`",
+    ]
+    assert reason_summary(without_refused_calls(state)) is None
 
 
 def test_nothing_refused_leaves_no_trace_in_the_state() -> None:
     state = a_state(setup=a_setup())
-    called = with_calls(state, (a_call("read", path="a"),), (Verdict(decision="allow"),))
+    called = with_shown_calls(state, (a_call("read", path="a"),), (Verdict(decision="allow"),))
     assert "refused" not in called.model_dump(exclude_unset=True)
 
 

@@ -7,15 +7,15 @@ from temporalio.exceptions import ApplicationError
 
 from orga.activities.adapters.offline.reader import ExtractiveProvider
 from orga.activities.models.conversations import Conversations
-from orga.activities.ports import ModelError, ModelRequest, Rebuilt
+from orga.activities.ports import ModelContext, ModelError, ModelRequest
 from orga.activities.summarise import MAX_PART_BYTES, SummariseActivities, transcript
 from orga.client.testing.script import ScriptedModels, Step
 from orga.testing import ScriptedModel, answers, calls
-from orga.workflows.decisions.conversation import handed_over, with_message
-from orga.workflows.types.context import ContextRef, reference
+from orga.workflows.decisions.conversation import reference_and_sent, with_message
+from orga.workflows.types.context import ContextRef, short_digest
 from orga.workflows.types.conversation import SummariseRequest, Summary, summary_message
 from orga.workflows.types.messages import Message, Ranges, Reply
-from orga.workflows.types.text import delimited
+from orga.workflows.types.text import delimited_text
 from tests.support.tools.activities import RUN, Beats, NoHistory
 from tests.support.values.core import a_call, a_setup, a_spec, conversation_of, request_for, user
 from tests.support.values.turns import TASK
@@ -25,7 +25,7 @@ TURN = (
     Message.of("assistant", "let me see", calls=(a_call("read", "c1", path="a.txt"),)),
     Message.of_result(text="alpha", call_id="c1", tool="read"),
 )
-FIRST, SEEN = handed_over(conversation_of(TASK, *TURN, user("later")))
+FIRST, SEEN = reference_and_sent(conversation_of(TASK, *TURN, user("later")))
 
 
 class Summing:
@@ -39,7 +39,7 @@ class Summing:
 
     async def reply(self, ranges: Ranges = ((1, 3),), head: str = "", limit: int = 300) -> Reply:
         await self.conversations.resolve(RUN, request_for(FIRST, SETUP))
-        context = ContextRef(head=head or reference(SEEN.digest))
+        context = ContextRef(head=head or short_digest(SEEN.digest))
         request = SummariseRequest(iteration=2, context=context, ranges=ranges, max_output_tokens=limit)
         return await Beats(activity_id="2.summary").run(self.activity, request)
 
@@ -63,11 +63,11 @@ async def test_it_reads_the_task_and_what_goes_but_nothing_else() -> None:
     await summing.reply()
     (message,) = summing.asked.messages
     parts = [
-        delimited("let me see", "assistant", "2.summary"),
-        delimited('{"path":"a.txt"}', "call of read by the assistant", "2.summary"),
-        delimited("alpha", "result of read", "2.summary"),
+        delimited_text("let me see", "assistant", "2.summary"),
+        delimited_text('{"path":"a.txt"}', "call of read by the assistant", "2.summary"),
+        delimited_text("alpha", "result of read", "2.summary"),
     ]
-    said = delimited("\n\n".join(parts), "earlier messages of the agent", "2.summary")
+    said = delimited_text("\n\n".join(parts), "earlier messages of the agent", "2.summary")
     assert message == user(f"The agent's task:\nthe task\n\nSum up these messages:\n{said}")
 
 
@@ -75,7 +75,7 @@ async def test_the_next_call_finds_the_summary_in_this_process() -> None:
     summing = Summing(answers("alpha was read"))
     reply = await summing.reply()
     summary = Summary(drop=((1, 3),), text=reply.text, call="2.summary")
-    context, seen = handed_over(with_message(SEEN, user("more")), summary.drop, (), summary)
+    context, seen = reference_and_sent(with_message(SEEN, user("more")), summary.drop, (), summary)
     found = await summing.conversations.resolve(RUN, request_for(context, SETUP, 2))
     assert found.messages == seen.messages == (TASK, summary_message("alpha was read"), user("later"), user("more"))
 
@@ -116,13 +116,13 @@ async def test_a_context_that_cannot_be_found_is_never_summed_up() -> None:
 
 async def test_another_worker_finds_the_messages_in_the_history() -> None:
     class History:
-        async def rebuild(self, run: Any, iteration: int) -> Rebuilt:
+        async def rebuild(self, run: Any, iteration: int) -> ModelContext:
             assert (run, iteration) == (RUN, 2)
-            return Rebuilt(SETUP, SEEN.messages)
+            return ModelContext(SETUP, SEEN.messages)
 
     provider = ScriptedModel([answers("alpha was read")], repeats=True)
     activity = SummariseActivities(ScriptedModels(provider), Conversations(History())).summarise
-    request = SummariseRequest(iteration=2, context=ContextRef(head=reference(SEEN.digest)), ranges=((1, 3),))
+    request = SummariseRequest(iteration=2, context=ContextRef(head=short_digest(SEEN.digest)), ranges=((1, 3),))
     await Beats(activity_id="2.summary").run(activity, request)
     assert "alpha" in provider.seen[0].messages[0].text
 
@@ -132,7 +132,7 @@ async def test_the_reader_that_can_only_quote_says_nothing() -> None:
     summing = Summing()
     activity = SummariseActivities(ScriptedModels(ExtractiveProvider()), summing.conversations).summarise
     await summing.conversations.resolve(RUN, request_for(FIRST, SETUP))
-    request = SummariseRequest(iteration=2, context=ContextRef(head=reference(SEEN.digest)), ranges=((1, 3),))
+    request = SummariseRequest(iteration=2, context=ContextRef(head=short_digest(SEEN.digest)), ranges=((1, 3),))
     assert (await Beats(activity_id="2.summary").run(activity, request)).text == ""
 
 

@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 
 from orga.workflows.decisions.compaction import (
-    MAX_TOKENS,
-    MIN_TOKENS,
-    affords_summary,
+    MAX_SUMMARY_TOKENS,
+    MIN_SUMMARY_TOKENS,
+    can_afford_summary,
     fallback_summary,
     ready_summary,
     reserved_tokens,
     summary_tokens,
     with_summary,
 )
-from orga.workflows.decisions.conversation import tokens_in
+from orga.workflows.decisions.conversation import estimated_message_tokens
 from orga.workflows.types.conversation import summary_message
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Message, Ranges, Reply
@@ -31,19 +31,19 @@ TWO_CALLS = [Message.of("assistant", calls=CALLS[:2]), *(Message.of_result(call_
 @pytest.mark.parametrize(
     ("budget", "expected"),
     [
-        pytest.param(32_000, MAX_TOKENS, id="a thousand"),
+        pytest.param(32_000, MAX_SUMMARY_TOKENS, id="a thousand"),
         pytest.param(5_000, 1_000, id="up to a fifth of the budget"),
         pytest.param(4_999, 999, id="not more"),
-        pytest.param(0, MIN_TOKENS, id="but always something"),
+        pytest.param(0, MIN_SUMMARY_TOKENS, id="but always something"),
     ],
 )
 def test_summary_tokens(budget: int, expected: int) -> None:
     assert summary_tokens(budget) == expected
 
 
-@pytest.mark.parametrize("limit", [MIN_TOKENS, 300, MAX_TOKENS])
+@pytest.mark.parametrize("limit", [MIN_SUMMARY_TOKENS, 300, MAX_SUMMARY_TOKENS])
 def test_the_reserve_holds_the_longest_summary(limit: int) -> None:
-    assert tokens_in((summary_message("s" * limit * 4),)) == reserved_tokens(limit)
+    assert estimated_message_tokens((summary_message("s" * limit * 4),)) == reserved_tokens(limit)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def a_run(usage: UsageTotals = UNUSED, calibration: float = 1.0, **config: Any) 
     ],
 )
 def test_affords_summary(state: AgentState, expected: bool) -> None:
-    assert affords_summary(state, 200) is expected
+    assert can_afford_summary(state, 200) is expected
 
 
 DROP: Ranges = ((1, 3),)

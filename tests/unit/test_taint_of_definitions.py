@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orga.workflows.decisions.begin import with_definitions
+from orga.workflows.decisions.begin import with_unpinned_server_taint
 from tests.support.values.core import a_setup, a_spec, a_state
 
 DIGEST = "d" * 32
@@ -35,9 +35,9 @@ DIGEST = "d" * 32
 )
 def test_unpinned_definitions_taint(specs: list[dict[str, Any]], expected: tuple[str, ...]) -> None:
     state = a_state(setup=a_setup(*(a_spec(**spec) for spec in specs)))
-    assert with_definitions(state).taint == expected
+    assert with_unpinned_server_taint(state).taint == expected
 
 
 def test_taint_that_was_there_stays() -> None:
     state = a_state(setup=a_setup(a_spec("s_a", digest=DIGEST)), taint=("fetch_url",))
-    assert with_definitions(state).taint == ("fetch_url", "definitions of s")
+    assert with_unpinned_server_taint(state).taint == ("fetch_url", "definitions of s")

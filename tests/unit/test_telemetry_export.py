@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from orga.client.telemetry.export import TelemetryInUse
 from tests.support.web.otlp_receiver import otlp_receiver
-from tests.support.web.telemetry import fresh_globals, started
+from tests.support.web.telemetry import fresh_globals, start_telemetry
 
 __all__ = ["fresh_globals"]
 
@@ -22,14 +22,14 @@ def test_a_provider_that_someone_else_has_set_is_left_alone() -> None:
     trace.set_tracer_provider(foreign)
 
     with pytest.raises(TelemetryInUse, match=r"\[telemetry\] enabled = false"):
-        started("http://127.0.0.1:1")
+        start_telemetry("http://127.0.0.1:1")
     assert trace.get_tracer_provider() is foreign
 
 
 @pytest.mark.parametrize("slash", [pytest.param("", id="without slash"), pytest.param("/", id="with slash")])
 def test_the_signals_go_to_their_paths_below_the_endpoint(slash: str) -> None:
     with otlp_receiver() as receiver:
-        on = started(f"{receiver.url}/tenant{slash}")
+        on = start_telemetry(f"{receiver.url}/tenant{slash}")
         trace.get_tracer("test").start_span("one").end()
         on.shutdown()
     assert [path for path, _ in receiver.bodies] == ["/tenant/v1/traces"]
@@ -38,7 +38,7 @@ def test_the_signals_go_to_their_paths_below_the_endpoint(slash: str) -> None:
 def test_a_silent_collector_holds_no_shutdown_up(caplog: pytest.LogCaptureFixture) -> None:
     """It accepts the connection and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        on = started(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        on = start_telemetry(f"http://127.0.0.1:{silent.getsockname()[1]}")
         trace.get_tracer("test").start_span("one").end()
         began = time.monotonic()
         on.shutdown(0.3)
@@ -48,7 +48,7 @@ def test_a_silent_collector_holds_no_shutdown_up(caplog: pytest.LogCaptureFixtur
 def test_credentials_of_the_endpoint_are_not_in_the_warning(caplog: pytest.LogCaptureFixture) -> None:
     with otlp_receiver() as gone:
         pass
-    on = started(gone.url.replace("//", "//user:hunter2@"))
+    on = start_telemetry(gone.url.replace("//", "//user:hunter2@"))
     for name in ("one", "two"):
         trace.get_tracer("test").start_span(name).end()
     on.shutdown(0.3)
@@ -64,6 +64,6 @@ def test_credentials_of_the_endpoint_are_not_in_the_warning(caplog: pytest.LogCa
 
 def test_a_second_shutdown_does_nothing() -> None:
     with otlp_receiver() as receiver:
-        on = started(receiver.url)
+        on = start_telemetry(receiver.url)
         on.shutdown()
         on.shutdown()

@@ -17,7 +17,7 @@ from orga.workflows.phases.control.visibility import phase_span
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.setup import Setup
-from tests.support.model.providers import Network, a_request, chunk, provider, streamed
+from tests.support.model.providers import Network, a_request, chunk, provider, stream_response
 from tests.support.web.telemetry import fresh_globals
 
 __all__ = ["fresh_globals"]
@@ -88,7 +88,7 @@ def test_a_phase_outside_a_run_span_has_none(finished: InMemorySpanExporter) -> 
 
 
 async def test_a_provider_hears_of_the_trace_and_of_nothing_else(finished: InMemorySpanExporter) -> None:
-    network = Network([streamed(chunk("stop", content="hi"))])
+    network = Network([stream_response(chunk("stop", content="hi"))])
     model = provider("openai", network)
     token = context.attach(baggage.set_baggage("customer", "secret"))
 
@@ -114,7 +114,7 @@ async def test_a_provider_hears_of_the_trace_and_of_nothing_else(finished: InMem
 
 
 async def test_without_telemetry_a_provider_hears_nothing() -> None:
-    network = Network([streamed(chunk("stop", content="hi"))])
+    network = Network([stream_response(chunk("stop", content="hi"))])
     model = provider("openai", network)
     await model.complete(a_request(), lambda text: None)
     await model.close()

@@ -18,7 +18,7 @@ from orga.activities.adapters.schemas import arguments
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.adapters.tools.guarded_http import system_addresses
 from orga.activities.adapters.tools.read_file import ReadFile
-from orga.activities.adapters.tools.root import WALKS, Root
+from orga.activities.adapters.tools.root import WALK_THREADS, FileRoot
 from orga.activities.adapters.tools.search_text import SearchText
 from orga.activities.gate.gate import GateActivities
 from orga.activities.threads import Threads
@@ -87,8 +87,8 @@ WORK: dict[str, tuple[Callable[[Path], Awaitable[str]], str]] = {
     "the gate": (lambda folder: decided(PLAIN), "allow"),
     "the gate, by a process": (lambda folder: decided(COSTLY), "allow"),
     "policies": (_judged_by_cedar, "allow"),
-    "a search": (lambda folder: result(SearchText(Root(folder)), query="needle"), "f.txt:1: needle"),
-    "a file": (lambda folder: result(ReadFile(Root(folder)), path="f.txt"), "f.txt (lines 1-1 of 1)\n1\tneedle"),
+    "a search": (lambda folder: result(SearchText(FileRoot(folder)), query="needle"), "f.txt:1: needle"),
+    "a file": (lambda folder: result(ReadFile(FileRoot(folder)), path="f.txt"), "f.txt (lines 1-1 of 1)\n1\tneedle"),
     "a name": (_resolved, "127.0.0.1"),
 }
 
@@ -122,9 +122,9 @@ async def test_a_plain_schema_never_stands_behind_costly_ones(
 
 async def test_a_file_is_read_though_searches_hold_all_their_threads(tmp_path: Path, end: threading.Event) -> None:
     (tmp_path / "f.txt").write_text("a\n")
-    searches = [asyncio.create_task(WALKS.run(end.wait)) for _ in range(MORE_THAN_ANY_POOL)]
+    searches = [asyncio.create_task(WALK_THREADS.run(end.wait)) for _ in range(MORE_THAN_ANY_POOL)]
     async with asyncio.timeout(PATIENCE_S):
-        assert "1\ta" in await result(ReadFile(Root(tmp_path)), path="f.txt")
+        assert "1\ta" in await result(ReadFile(FileRoot(tmp_path)), path="f.txt")
     assert not any(each.done() for each in searches)
     end.set()
     await asyncio.gather(*searches)

@@ -7,14 +7,14 @@ import pytest
 
 from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.models.registry import ModelRegistry
-from orga.activities.adapters.models.settings import SITES
+from orga.activities.adapters.models.settings import PROVIDER_SITES
 from orga.activities.prepare import PrepareActivities
 from orga.client.cli.shown.status_text import status_lines
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.risks import risks
-from orga.client.workers.checked import checked
-from orga.workflows.decisions.result import status
-from orga.workflows.decisions.tool_calls.delegation import ceiling_for, is_bound
+from orga.client.workers.checked import worker_report
+from orga.workflows.decisions.result import agent_status
+from orga.workflows.decisions.tool_calls.delegation import delegate_ceiling, is_bound_to_local_models
 from orga.workflows.types.agents import AgentConfig, Critic, Dimension
 from orga.workflows.types.goals.deliveries import Channel
 from orga.workflows.types.input import AgentInput, Lineage, LoopConfig
@@ -22,11 +22,11 @@ from orga.workflows.types.names import AGENT_WORKFLOW, GOAL_WORKFLOW
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest, Setup
-from orga.workflows.types.tiers import PROVIDERS, RUN, GoalTiers, ModelTiers, Tier
+from orga.workflows.types.tiers import PROVIDERS, RUN_TIER, GoalTiers, ModelTiers, Tier
 from orga.workflows.types.tool_calls.delegation import Ceiling
-from tests.support.runs.delivered import told
+from tests.support.runs.delivered import delivery_setup
 from tests.support.tools.activities import Beats
-from tests.support.values.configured import told_at
+from tests.support.values.configured import config_error_at
 from tests.support.values.core import a_setup, a_spec, a_state, at
 
 HEAVY = ("anthropic:claude-opus-5", "openai:gpt-6")
@@ -79,7 +79,7 @@ async def test_a_run_without_tiers_writes_nothing_of_them() -> None:
 
 async def test_a_tier_where_none_is_configured_says_that_it_is_the_default_model() -> None:
     setup = await prepared(agents(ModelTiers()), model="tier:light")
-    assert setup.tiers == {RUN: Tier(name="light", models=("openai:gpt-6",), is_default=True)}
+    assert setup.tiers == {RUN_TIER: Tier(name="light", models=("openai:gpt-6",), is_default=True)}
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ async def test_turns_of_a_goal_have_tiers_of_their_own() -> None:
 )
 async def test_when_turns_have_none(is_goal: bool, request_: dict[str, Any]) -> None:
     setup = await prepared(agents(goals=GOALS), is_goal=is_goal, **request_)
-    assert setup.tiers.keys() <= {RUN}
+    assert setup.tiers.keys() <= {RUN_TIER}
 
 
 @pytest.mark.parametrize(("kind", "has_turns"), [(GOAL_WORKFLOW, True), (AGENT_WORKFLOW, False)])
@@ -191,8 +191,8 @@ async def test_local_binds_all_that_happens_under_it(agent: dict[str, Any], ceil
 
 NO_CONFIG = LoopConfig()
 KNOWING = LoopConfig.model_validate({"knowledge": {}})
-REMEMBERS = told(memory="memory").deliveries
-MAY_BE_NAMED = told(default=False, memory="memory", ops="webhook").deliveries
+REMEMBERS = delivery_setup(memory="memory").deliveries
+MAY_BE_NAMED = delivery_setup(default=False, memory="memory", ops="webhook").deliveries
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ async def test_an_embedder_out_of_the_house_gets_nothing_of_a_run_that_is_bound(
     assert free.deliveries == channels
 
 
-LOCAL = {RUN: Tier(name="local", models=("ollama:qwen",))}
+LOCAL = {RUN_TIER: Tier(name="local", models=("ollama:qwen",))}
 
 
 @pytest.mark.parametrize(
@@ -234,15 +234,15 @@ LOCAL = {RUN: Tier(name="local", models=("ollama:qwen",))}
     [
         pytest.param(LOCAL, Ceiling(), True, id="the run is of the local tier"),
         pytest.param({}, BOUND, True, id="the one above it was"),
-        pytest.param({RUN: Tier(name="heavy", models=HEAVY)}, Ceiling(), False, id="of another tier"),
+        pytest.param({RUN_TIER: Tier(name="heavy", models=HEAVY)}, Ceiling(), False, id="of another tier"),
         pytest.param({}, Ceiling(), False, id="of none"),
     ],
 )
 def test_local_is_handed_down(tiers: dict[str, Tier], above: Ceiling, bound: bool) -> None:
     run_input = AgentInput(task="t", lineage=Lineage(parent="p", chain=("p",), ceiling=above))
     state = a_state(setup=a_setup(tiers=tiers), input=run_input)
-    assert is_bound(state) is bound
-    assert ceiling_for(state, "child", at(0)).tier == ("local" if bound else None)
+    assert is_bound_to_local_models(state) is bound
+    assert delegate_ceiling(state, "child", at(0)).tier == ("local" if bound else None)
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_local_is_handed_down(tiers: dict[str, Tier], above: Ceiling, bound: boo
     ],
 )
 def test_a_mistake_names_file_line_key_and_remedy(tmp_path: Path, toml: str, line: int, says: str) -> None:
-    assert says in told_at(tmp_path, toml, line)
+    assert says in config_error_at(tmp_path, toml, line)
 
 
 def test_tiers_ask_for_no_trust(tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_tiers_ask_for_no_trust(tmp_path: Path) -> None:
 
 def test_the_doctor_checks_each_model_of_each_tier(tmp_path: Path) -> None:
     given = {"models": {"tiers": {"heavy": ["offline:extractive", "openai:gpt-6"], "light": ["offline:nothing"]}}}
-    found = checked(OrgaConfig.model_validate(given), tmp_path, {})["problems"]
+    found = worker_report(OrgaConfig.model_validate(given), tmp_path, {})["problems"]
     assert [(each["place"], each["problem"].partition(":")[0]) for each in found] == [
         ("models.tiers.light", "'offline"),
         ("models.tiers.heavy", "openai has no key"),
@@ -298,9 +298,9 @@ def test_the_doctor_checks_each_model_of_each_tier(tmp_path: Path) -> None:
 
 
 def test_the_providers_are_those_that_the_registry_knows() -> None:
-    assert {*PROVIDERS} == {*SITES, "local", "offline"}
-    for provider in SITES:
-        keys = {site.key: "k" for site in SITES.values() if site.key}
+    assert {*PROVIDERS} == {*PROVIDER_SITES, "local", "offline"}
+    for provider in PROVIDER_SITES:
+        keys = {site.key: "k" for site in PROVIDER_SITES.values() if site.key}
         ModelRegistry(keys, {"openai-compatible": "http://h/v1"}).check(f"{provider}:m")
 
 
@@ -326,6 +326,6 @@ def test_the_providers_are_those_that_the_registry_knows() -> None:
     ],
 )
 def test_status_says_which_tiers_are_in_effect(tiers: dict[str, Tier], line: str) -> None:
-    shown = status(a_state(setup=a_setup(tiers=tiers)), at(0))
+    shown = agent_status(a_state(setup=a_setup(tiers=tiers)), at(0))
     assert shown.tiers == tiers
     assert line in status_lines("run", shown)

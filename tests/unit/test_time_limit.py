@@ -10,7 +10,7 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from orga.activities.calls import tools
-from orga.activities.calls.tools import LeftBehind, within_limit
+from orga.activities.calls.tools import AbandonedCall, run_within_limit
 from orga.activities.ports import ToolError
 from orga.workflows.types.tool_calls.tools import REPORT_S, TIME_LIMIT, ToolSpec
 from tests.support.tools.activities import Beats
@@ -29,7 +29,7 @@ async def in_attempt(
     environment: ActivityEnvironment, work: Work, spec: ToolSpec | None = None, *, is_awaited: bool = False
 ) -> str:
     async def attempt() -> str:
-        return await within_limit(work(), spec or a_spec("look"), is_awaited=is_awaited)
+        return await run_within_limit(work(), spec or a_spec("look"), is_awaited=is_awaited)
 
     return await environment.run(attempt)
 
@@ -63,7 +63,7 @@ async def test_a_tools_own_time_out_is_its_own() -> None:
         pytest.param("process", ToolError, "", id="in a process"),
         pytest.param(
             "thread",
-            LeftBehind,
+            AbandonedCall,
             " and its thread cannot be stopped; declare it blocking: @tool(blocking=True)",
             id="in a thread, which says what to change",
         ),
@@ -137,7 +137,7 @@ async def test_a_tool_that_ignores_an_abort_is_not_waited_for(
         await call
     assert "look has not ended though it was cancelled" in caplog.text
     let_go.set()
-    while tools._left_behind:
+    while tools._abandoned_calls:
         await asyncio.sleep(0)
 
 
@@ -185,5 +185,5 @@ async def test_a_worker_that_stops_waits_for_it_no_longer(monkeypatch: pytest.Mo
                 await call
     finally:
         let_go.set()
-    while tools._left_behind:
+    while tools._abandoned_calls:
         await asyncio.sleep(0)

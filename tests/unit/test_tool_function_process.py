@@ -23,7 +23,7 @@ from orga.activities.ports import ToolContext
 from orga.activities.tools_api import tool
 from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED, REPORT_S, TIME_LIMIT, ToolRequest
 from tests.support.hold import PATIENCE_S
-from tests.support.programs.processes import begun, is_alive, is_running, open_files
+from tests.support.programs.processes import is_alive, is_running, open_files, wait_for_pids
 from tests.support.tools import blocking as blocking_tools
 from tests.support.tools import sample as sample_tools
 from tests.support.tools.activities import Beats, NoHistory
@@ -141,7 +141,7 @@ async def test_a_crash_is_an_error_that_names_it(how: str, named: str, caplog: p
 async def test_a_cancelled_call_is_killed_with_all_that_it_started(how: str, tmp_path: Path) -> None:
     before = await open_files()
     task = call("stands_still", path=str(tmp_path / "pids"), how=how)
-    pids = await begun(tmp_path / "pids")
+    pids = await wait_for_pids(tmp_path / "pids")
     assert all(map(is_running, pids))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -159,12 +159,12 @@ async def test_the_time_limit_of_the_attempt_ends_it_and_is_told(how: str, tmp_p
     with pytest.raises(ApplicationError, match="stands_still took longer than its 5 s") as caught:
         await asyncio.wait_for(beats.run(run, request), 60)
     assert (caught.value.type, caught.value.non_retryable) == (TIME_LIMIT, False)
-    assert not any(map(is_running, await begun(tmp_path / "pids")))
+    assert not any(map(is_running, await wait_for_pids(tmp_path / "pids")))
 
 
 async def test_a_function_can_tidy_up_before_it_is_killed(tmp_path: Path) -> None:
     task = call("tidies_up", path=str(tmp_path / "pids"))
-    await begun(tmp_path / "pids")
+    await wait_for_pids(tmp_path / "pids")
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
@@ -173,7 +173,7 @@ async def test_a_function_can_tidy_up_before_it_is_killed(tmp_path: Path) -> Non
 
 async def test_what_a_finished_function_left_running_ends_with_it(tmp_path: Path) -> None:
     assert await result(load("leaves_a_child"), path=str(tmp_path / "pids")) == "left"
-    assert not any(map(is_running, await begun(tmp_path / "pids")))
+    assert not any(map(is_running, await wait_for_pids(tmp_path / "pids")))
 
 
 async def test_a_call_that_is_cancelled_while_it_starts_leaves_nothing() -> None:
@@ -210,7 +210,7 @@ asyncio.run(tool.call({"path": sys.argv[1], "how": sys.argv[2]}, ToolContext("c"
 async def test_the_process_ends_with_its_worker_however_that_dies(how: str, tmp_path: Path) -> None:
     worker = subprocess.Popen([sys.executable, "-c", _WORKER, str(tmp_path / "pids"), how], cwd=ROOT)
     try:
-        pids = await begun(tmp_path / "pids")
+        pids = await wait_for_pids(tmp_path / "pids")
     finally:
         worker.send_signal(signal.SIGKILL)
         worker.wait()

@@ -9,7 +9,7 @@ import pytest
 
 from orga.activities.adapters.tools import root
 from orga.activities.adapters.tools.list_files import ListFiles
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.root import FileRoot
 from tests.support.tools.calls import failure, result
 
 
@@ -28,7 +28,7 @@ def a_tool(tmp_path: Path) -> ListFiles:
     ):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text("x")
-    return ListFiles(Root(tmp_path))
+    return ListFiles(FileRoot(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -104,14 +104,14 @@ async def test_the_patterns_that_are_left_are_quick(tmp_path: Path, pattern: str
     folder.mkdir(parents=True)
     (folder / ("a" * 250)).write_text("")
     started = time.monotonic()
-    await result(ListFiles(Root(tmp_path)), pattern=pattern)
+    await result(ListFiles(FileRoot(tmp_path)), pattern=pattern)
     assert time.monotonic() - started < 10
 
 
 async def test_odd_names_stay_on_their_line(tmp_path: Path) -> None:
     (tmp_path / "a\nb").write_text("")
     (tmp_path / os.fsdecode(b"caf\xe9")).write_text("")
-    listing = await result(ListFiles(Root(tmp_path)))
+    listing = await result(ListFiles(FileRoot(tmp_path)))
     assert listing.splitlines() == ["a\\x0ab", "caf\\xudce9".replace("xu", "x")]
     assert listing.encode()
 
@@ -129,7 +129,7 @@ async def test_a_walk_through_folders_with_nothing_to_show_is_bounded_too(
     (tmp_path / "a" / file).parent.mkdir(parents=True)
     (tmp_path / "a" / file).touch()
     monkeypatch.setattr(root, "TIME_LIMIT_S", -1.0)
-    assert "[stopped after" in await result(ListFiles(Root(tmp_path)))
+    assert "[stopped after" in await result(ListFiles(FileRoot(tmp_path)))
 
 
 async def test_a_wrong_argument_is_named(tool: ListFiles) -> None:

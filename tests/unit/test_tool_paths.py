@@ -10,7 +10,7 @@ import pytest
 
 from orga.activities.adapters.tools.list_files import ListFiles
 from orga.activities.adapters.tools.read_file import ReadFile
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.adapters.tools.search_text import SearchText
 from orga.activities.adapters.tools.write_file import WriteFile
 from tests.support.tools.calls import failure, result
@@ -72,9 +72,11 @@ UNUSABLE = [
 
 @pytest.mark.parametrize("path", [*ESCAPES, *UNUSABLE])
 @pytest.mark.parametrize("tool", [ListFiles, ReadFile, WriteFile, SearchText])
-async def test_a_path_that_leads_outside_is_refused(base: Path, path: str, tool: Callable[[Root], ReadFile]) -> None:
+async def test_a_path_that_leads_outside_is_refused(
+    base: Path, path: str, tool: Callable[[FileRoot], ReadFile]
+) -> None:
     more = {"content": "x"} if tool is WriteFile else {"query": "secret"} if tool is SearchText else {}
-    error = await failure(tool(Root(base)), path=path, **more)
+    error = await failure(tool(FileRoot(base)), path=path, **more)
 
     assert error.kind == "PathRefused"
     assert not error.retryable
@@ -84,36 +86,36 @@ async def test_a_path_that_leads_outside_is_refused(base: Path, path: str, tool:
 
 @pytest.mark.parametrize("path", HARMLESS)
 async def test_what_only_looks_like_an_escape_is_a_plain_name(base: Path, path: str) -> None:
-    assert (await failure(ReadFile(Root(base)), path=path)).kind == "NotFound"
-    assert await result(WriteFile(Root(base)), path=path, content="mine")
-    assert "mine" in await result(ReadFile(Root(base)), path=path)
+    assert (await failure(ReadFile(FileRoot(base)), path=path)).kind == "NotFound"
+    assert await result(WriteFile(FileRoot(base)), path=path, content="mine")
+    assert "mine" in await result(ReadFile(FileRoot(base)), path=path)
     assert (base / path).is_relative_to(base)
 
 
 @pytest.mark.parametrize("path", ["docs/a.md", "./docs//a.md", "{root}/docs/a.md", "inner/a.md"], ids=str)
 async def test_a_path_that_stays_inside_may_use_dots_and_links(base: Path, path: str) -> None:
     (base / "inner").symlink_to("docs")
-    assert "inside" in await result(ReadFile(Root(base)), path=path.replace("{root}", str(base)))
+    assert "inside" in await result(ReadFile(FileRoot(base)), path=path.replace("{root}", str(base)))
 
 
 @pytest.mark.parametrize("path", ["docs/../a.py", "docs/../docs/a.md", "docs/./../a.py", "docs//..//a.py"], ids=str)
 async def test_a_path_never_goes_up(base: Path, path: str) -> None:
     """A policy that permits `docs/*` judges it as it is written."""
     assert fnmatch(path, "docs/*")
-    error = await failure(WriteFile(Root(base)), path=path, content="mine")
+    error = await failure(WriteFile(FileRoot(base)), path=path, content="mine")
     assert (error.kind, "goes up" in str(error)) == ("PathRefused", True)
     assert not (base / "a.py").exists()
 
 
 async def test_nothing_was_written_outside(base: Path) -> None:
     for path in ("link/new.txt", "dangling", "../outside/new.txt", "docs/up/deep/new.txt"):
-        await failure(WriteFile(Root(base)), path=path, content="x")
+        await failure(WriteFile(FileRoot(base)), path=path, content="x")
     assert sorted(p.name for p in (base.parent / "outside").iterdir()) == ["secret.txt"]
 
 
 async def test_links_that_lead_outside_are_neither_listed_nor_searched(base: Path) -> None:
-    assert await result(ListFiles(Root(base))) == "docs/a.md"
-    assert "No match" in await result(SearchText(Root(base)), query="secret")
+    assert await result(ListFiles(FileRoot(base))) == "docs/a.md"
+    assert "No match" in await result(SearchText(FileRoot(base)), query="secret")
 
 
 @pytest.mark.parametrize("kind", ["fifo", "socket", "device"])
@@ -125,7 +127,7 @@ async def test_only_regular_files_are_opened(base: Path, kind: str, monkeypatch:
     elif kind == "socket":
         with socket.socket(socket.AF_UNIX) as server:
             server.bind("odd")
-    root = Root(Path("/dev") if kind == "device" else base)
+    root = FileRoot(Path("/dev") if kind == "device" else base)
     path = "null" if kind == "device" else "odd"
 
     assert "only regular files" in str(await failure(ReadFile(root), path=path))
@@ -135,47 +137,47 @@ async def test_only_regular_files_are_opened(base: Path, kind: str, monkeypatch:
 async def test_a_link_loop_is_refused(base: Path) -> None:
     (base / "a").symlink_to("b")
     (base / "b").symlink_to("a")
-    assert (await failure(ReadFile(Root(base)), path="a")).kind == "PathRefused"
+    assert (await failure(ReadFile(FileRoot(base)), path="a")).kind == "PathRefused"
 
 
 async def test_a_link_that_appears_after_the_check_is_not_followed(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (base / "swapped").mkdir()
     (base / "swapped" / "secret.txt").write_text("mine")
-    located = Root.locate
+    located = FileRoot.locate
 
-    def locate_then_swap(root: Root, path: str) -> object:
+    def locate_then_swap(root: FileRoot, path: str) -> object:
         place = located(root, path)
         (base / "swapped").rename(base / "away")
         (base / "swapped").symlink_to(base.parent / "outside")
         return place
 
-    monkeypatch.setattr(Root, "locate", locate_then_swap)
-    error = await failure(ReadFile(Root(base)), path="swapped/secret.txt")
+    monkeypatch.setattr(FileRoot, "locate", locate_then_swap)
+    error = await failure(ReadFile(FileRoot(base)), path="swapped/secret.txt")
     assert SECRET not in str(error)
 
 
 async def test_a_file_swapped_for_a_link_after_the_check_is_not_followed(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    located = Root.locate
+    located = FileRoot.locate
 
-    def locate_then_swap(root: Root, path: str) -> object:
+    def locate_then_swap(root: FileRoot, path: str) -> object:
         place = located(root, path)
         (base / "docs" / "a.md").unlink()
         (base / "docs" / "a.md").symlink_to("../../outside/secret.txt")
         return place
 
-    monkeypatch.setattr(Root, "locate", locate_then_swap)
-    assert SECRET not in str(await failure(ReadFile(Root(base)), path="docs/a.md"))
+    monkeypatch.setattr(FileRoot, "locate", locate_then_swap)
+    assert SECRET not in str(await failure(ReadFile(FileRoot(base)), path="docs/a.md"))
 
 
 def test_a_root_that_is_no_folder_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not a folder"):
-        Root(tmp_path / "missing")
+        FileRoot(tmp_path / "missing")
 
 
 async def test_descriptors_are_closed(base: Path) -> None:
-    root = Root(base)
+    root = FileRoot(base)
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     for path in ("docs/missing", "docs/a.md/x", "docs", "../x"):
         await failure(ReadFile(root), path=path)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orga.activities.adapters.tools.read_file import TIME_LIMIT_S, ReadFile
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.root import FileRoot
 from tests.support.tools.calls import failure, result
 from tests.support.tools.held import PATIENCE_S
 
@@ -21,7 +21,7 @@ READ_AT_ONCE = 4
 
 @pytest.fixture(name="tool")
 def a_tool(tmp_path: Path) -> ReadFile:
-    return ReadFile(Root(tmp_path))
+    return ReadFile(FileRoot(tmp_path))
 
 
 def lines_of(tmp_path: Path, count: int) -> None:
@@ -106,7 +106,7 @@ async def test_a_huge_file_does_not_fill_memory(tool: ReadFile, tmp_path: Path) 
 def slow(tmp_path: Path, *, pieces: int) -> ReadFile:
     """Return the tool for a clock by which so many pieces, lines among them, take all of the time."""
     ticks = count(step=TIME_LIMIT_S / pieces)
-    return ReadFile(Root(tmp_path), clock=lambda: next(ticks))
+    return ReadFile(FileRoot(tmp_path), clock=lambda: next(ticks))
 
 
 async def test_lines_are_counted_as_far_as_the_time_takes(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ async def test_reads_that_were_cut_off_hold_no_thread(tmp_path: Path) -> None:
         begun.add(threading.get_ident())
         return 0.0
 
-    tool = ReadFile(Root(tmp_path), clock=stands_still)
+    tool = ReadFile(FileRoot(tmp_path), clock=stands_still)
     try:
         async with asyncio.timeout(PATIENCE_S):
             reads = [asyncio.create_task(result(tool, path="huge.txt")) for _ in range(READ_AT_ONCE)]

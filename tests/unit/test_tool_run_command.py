@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from orga.activities.adapters.sandbox.bubblewrap import SEARCH_PATH
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.adapters.tools.run_command import RunCommand
-from orga.workflows.types.tool_calls.sandbox import Limits, Sandbox
+from orga.workflows.types.tool_calls.sandbox import Sandbox, SandboxLimits
 from tests.support.parts.bubblewrap import bubblewrap
 from tests.support.tools.calls import CONTEXT, failure, result
 
@@ -33,10 +33,10 @@ def a_tool(bin_folder: Path) -> RunCommand:
 
 def tool_with(bin_folder: Path, **limits: int) -> RunCommand:
     return RunCommand(
-        Root(bin_folder.parent / "root"),
+        FileRoot(bin_folder.parent / "root"),
         ("sh", "echo", "py", "env", "missing-program", "broken", "yes"),
         search_path=f"{bin_folder}:{SEARCH_PATH}",
-        sandbox=Sandbox(limits=Limits(**limits)),
+        sandbox=Sandbox(limits=SandboxLimits(**limits)),
     )
 
 
@@ -107,7 +107,7 @@ async def test_a_program_that_cannot_be_started(tool: RunCommand, bin_folder: Pa
 @pytest.mark.parametrize("name", ["a/b", "/bin/ls", "", "-x"])
 def test_the_list_takes_bare_names_only(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="bare program name"):
-        RunCommand(Root(tmp_path), [name])
+        RunCommand(FileRoot(tmp_path), [name])
 
 
 async def test_the_working_folder_stays_under_the_root(tool: RunCommand, bin_folder: Path) -> None:
@@ -243,13 +243,13 @@ def test_what_cannot_be_kept_is_refused_before_the_first_call(
 ) -> None:
     monkeypatch.setattr("orga.activities.adapters.sandbox.bubblewrap.SEARCH_PATH", str(tmp_path))
     with pytest.raises(ValueError, match=f"^tools.commands.sandbox.{told}"):
-        RunCommand(Root(tmp_path), ["ls"], sandbox=sandbox)
+        RunCommand(FileRoot(tmp_path), ["ls"], sandbox=sandbox)
 
 
 async def test_isolated_commands_write_anywhere_under_the_root(bin_folder: Path) -> None:
     bubblewrap()
     root = bin_folder.parent / "root"
-    tool = RunCommand(Root(root), ["sh"], sandbox=Sandbox(isolation="bubblewrap"))
+    tool = RunCommand(FileRoot(root), ["sh"], sandbox=Sandbox(isolation="bubblewrap"))
     script = "pwd; echo x > ../above; echo y > ../../outside"
     assert await result(tool, command=["sh", "-c", script], cwd="sub") == str(root / "sub")
     assert (root / "above").read_text() == "x\n"

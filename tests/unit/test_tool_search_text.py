@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.adapters.tools.search_text import SearchText
 from tests.support.tools.calls import failure, result
 
@@ -16,7 +16,7 @@ def a_tool(tmp_path: Path) -> SearchText:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "b.py").write_text("x = 'two'\r\ny = 1.5\r\n")
     (tmp_path / "sub" / "c.md").write_text("größer\nGRÖSSER a.b axb\n\nlast")
-    return SearchText(Root(tmp_path))
+    return SearchText(FileRoot(tmp_path))
 
 
 @pytest.mark.parametrize(

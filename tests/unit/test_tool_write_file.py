@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.adapters.tools.write_file import WriteFile
 from tests.support.tools.calls import failure, result
 from tests.support.tools.held import PATIENCE_S, Held
@@ -15,7 +15,7 @@ from tests.support.tools.held import PATIENCE_S, Held
 
 @pytest.fixture(name="tool")
 def a_tool(tmp_path: Path) -> WriteFile:
-    return WriteFile(Root(tmp_path))
+    return WriteFile(FileRoot(tmp_path))
 
 
 async def test_a_new_file_is_made_with_its_folders(tool: WriteFile, tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from orga.client.config.file import asked_config, load_config
+from orga.client.config.file import config_trust_request, load_config
 from orga.client.config.trust.check import Untrusted
 from orga.client.config.trust.rules_in_use import rules_in_use
 from orga.start import module_command
-from tests.support.programs.entered_folder import PROGRAMS, orga_in, project, written
+from tests.support.programs.entered_folder import PROGRAMS, orga_in, project, write_config
 
 __all__ = ["project"]
 
@@ -67,7 +67,7 @@ HARMLESS = {
 
 @pytest.mark.parametrize("text", ASKS.values(), ids=ASKS)
 def test_what_asks_is_not_read_further(project: Path, text: str) -> None:
-    path = written(project, text)
+    path = write_config(project, text)
     (project / "deep").mkdir()
     for folder, named in ((project, None), (project / "deep", None), (project.parent, path)):
         with pytest.raises(Untrusted, match=r"is not trusted. It\n(  .*: [a-z].*\n)+if you want that: orga trust"):
@@ -79,7 +79,7 @@ def test_what_asks_is_not_read_further(project: Path, text: str) -> None:
 
 @pytest.mark.parametrize("text", HARMLESS.values(), ids=HARMLESS)
 def test_what_is_harmless_asks_nobody(project: Path, text: str) -> None:
-    written(project, text)
+    write_config(project, text)
     assert load_config(folder=project, env={}).path
 
 
@@ -176,14 +176,14 @@ ASKS_BESIDE: dict[str, tuple[dict[str, str], str, str]] = {
 
 @pytest.mark.parametrize(("env", "text", "told"), ASKS_BESIDE.values(), ids=ASKS_BESIDE)
 def test_what_undoes_what_the_user_has_set_asks(project: Path, env: dict[str, str], text: str, told: str) -> None:
-    written(project, text)
+    write_config(project, text)
     with pytest.raises(Untrusted, match=re.escape(f"(you have set {told}") if told else "is not trusted"):
         load_config(folder=project, env=env)
     load_config(folder=project, env=env | {"ORGA_TRUST": "1"})
 
 
 def test_tools_that_only_read_are_not_called_more_than_that_on_a_server(project: Path) -> None:
-    written(project, '[agents.default]\ntools = ["read_file"]')
+    write_config(project, '[agents.default]\ntools = ["read_file"]')
     with pytest.raises(Untrusted, match=r'tools = \["read_file"\]: holds for all runs of that server'):
         load_config(folder=project, env=SERVER)
 
@@ -209,7 +209,7 @@ HARMLESS_BESIDE: dict[str, tuple[dict[str, str], str]] = {
 @pytest.mark.parametrize(("env", "text"), HARMLESS_BESIDE.values(), ids=HARMLESS_BESIDE)
 def test_what_undoes_nothing_asks_nobody(project: Path, env: dict[str, str], text: str) -> None:
     (project / "docs").mkdir()
-    written(project, text)
+    write_config(project, text)
     assert load_config(folder=project, env=env).path
 
 
@@ -220,7 +220,7 @@ def test_policies_that_judge_in_place_of_others_need_trust(
 ) -> None:
     (project / "policies" / "chat").mkdir(parents=True)
     (project / "policies" / "chat" / "all.cedar").write_text("permit (principal, action, resource);")
-    named = project / "policies" if text is None else written(project, text)
+    named = project / "policies" if text is None else write_config(project, text)
     with pytest.raises(Untrusted, match=r'policies = ".*/policies": (decides|judges)') as raised:
         load_config(folder=project, env=env)
     assert str(raised.value).endswith(f"orga trust {named}")
@@ -238,9 +238,9 @@ def test_policies_that_judge_in_place_of_others_need_trust(
 
 def test_a_file_that_hides_another_asks(project: Path) -> None:
     """The other may be the user's own, and stricter."""
-    above = written(project.parent, '[policy]\nengine = "cedar"')
+    above = write_config(project.parent, '[policy]\nengine = "cedar"')
     load_config(folder=project, env={})
-    path = written(project, "[agents.default.config]\nmax_iterations = 3")
+    path = write_config(project, "[agents.default.config]\nmax_iterations = 3")
     with pytest.raises(Untrusted, match=re.escape(f'orga.toml = "{above}": no longer holds here')):
         load_config(folder=project, env={})
     load_config(path, folder=project.parent, env={})
@@ -252,14 +252,14 @@ def test_a_file_that_hides_another_asks(project: Path) -> None:
 def test_a_server_of_temporals_profile_is_the_users_too(project: Path) -> None:
     profile = project.parent / "temporal.toml"
     profile.write_text('[profile.default]\naddress = "temporal.example:7233"\n')
-    written(project, '[temporal]\ntask_queue = "q"')
+    write_config(project, '[temporal]\ntask_queue = "q"')
     load_config(folder=project, env={})
     with pytest.raises(Untrusted, match="you have set Temporal's profile"):
         load_config(folder=project, env={"TEMPORAL_CONFIG_FILE": str(profile)})
 
 
 def test_a_worker_whose_server_is_an_option_asks_as_well(project: Path) -> None:
-    written(project, '[temporal]\ntask_queue = "q"')
+    write_config(project, '[temporal]\ntask_queue = "q"')
     command, env = module_command("orga.worker", "--check", "--address", "temporal.example:7233"), orga_in(project).env
     done = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, check=False)
     assert (done.returncode, "temporal.task_queue" in done.stderr, done.stdout) == (2, True, "")
@@ -267,13 +267,13 @@ def test_a_worker_whose_server_is_an_option_asks_as_well(project: Path) -> None:
 
 @pytest.mark.parametrize("value", ["0", "", "true", "yes"])
 def test_only_1_trusts_everything(project: Path, value: str) -> None:
-    written(project, PROGRAMS)
+    write_config(project, PROGRAMS)
     with pytest.raises(Untrusted):
         load_config(folder=project, env={"ORGA_TRUST": value})
 
 
 def test_what_the_environment_says_is_the_users_own(project: Path) -> None:
-    written(project, "")
+    write_config(project, "")
     env = {"ORGA_POLICY__ENGINE": "allow", "ORGA_TOOLS__PYTHON": "a:b"}
     assert load_config(folder=project, env=env).config.policy.engine == "allow"
 
@@ -327,7 +327,7 @@ def moved(project: Path) -> None:
     ],
 )
 def test_it_is_asked_anew_when_anything_that_runs_has_changed(project: Path, change: Callable[[Path], object]) -> None:
-    written(project, WHOLE)
+    write_config(project, WHOLE)
     for name, text in FILES.items():
         (project / name).parent.mkdir(exist_ok=True)
         (project / name).write_text(text)
@@ -386,7 +386,7 @@ RUN = {
 @pytest.mark.parametrize(("command", "name"), RUN.values(), ids=RUN)
 def test_trust_covers_what_a_command_runs(project: Path, command: list[str], name: str) -> None:
     program, *arguments = (json.dumps(word) for word in command)
-    written(project, f"[mcp.servers.x]\ncommand = {program}\nargs = [{', '.join(arguments)}]")
+    write_config(project, f"[mcp.servers.x]\ncommand = {program}\nargs = [{', '.join(arguments)}]")
     files = {"serve": "#!/usr/bin/env python3\nimport units", "tool.py": IMPORTS, "units.py": "", "app/units.py": ""}
     files |= {"srv/real.py": IMPORTS, "srv/units.py": "", "__main__.py": "", "app/tool.py": "", "app.pyz": ""}
     files |= {"start": "#!/usr/bin/env bash\nexec python3 -u srv/real.py", "first.sh": ". ./start"}
@@ -409,13 +409,13 @@ def test_trust_covers_what_a_command_runs(project: Path, command: list[str], nam
 
 
 def digest_of(project: Path) -> str:
-    asked = asked_config(folder=project, env={})
+    asked = config_trust_request(folder=project, env={})
     assert asked
     return asked.digest
 
 
 def test_what_python_compiled_itself_is_not_asked_about(project: Path) -> None:
-    written(project, '[mcp.servers.x]\ncommand = "python3"\nargs = ["tool.py"]')
+    write_config(project, '[mcp.servers.x]\ncommand = "python3"\nargs = ["tool.py"]')
     (project / "tool.py").write_text(IMPORTS)
     (project / "units.py").write_text("")
     before = digest_of(project)
@@ -425,7 +425,7 @@ def test_what_python_compiled_itself_is_not_asked_about(project: Path) -> None:
 
 def test_a_link_to_what_is_trusted_is_not(project: Path) -> None:
     """What the file names, and what its programs read, lies beside the link."""
-    written(project, '[mcp.servers.x]\ncommand = "make"\nargs = ["serve"]')
+    write_config(project, '[mcp.servers.x]\ncommand = "make"\nargs = ["serve"]')
     assert orga_in(project)("trust").code == 0
     other = project.parent / "other"
     other.mkdir()
@@ -437,7 +437,7 @@ def test_a_link_to_what_is_trusted_is_not(project: Path) -> None:
 
 def test_code_of_a_folder_below_is_not_what_was_trusted(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the root is nobody's choice commands run in the working folder, which may be anybody's."""
-    written(project, 'tools.manifests = ["tools/*.toml"]')
+    write_config(project, 'tools.manifests = ["tools/*.toml"]')
     for below in ("", "cloned", "empty"):
         (project / below / "scripts").mkdir(parents=True)
     for below in ("", "cloned"):

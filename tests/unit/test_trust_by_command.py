@@ -10,14 +10,14 @@ import pytest
 
 from orga.client.config.file import load_config
 from orga.client.config.trust.check import Untrusted
-from tests.support.programs.entered_folder import PROGRAMS, orga_in, project, written
+from tests.support.programs.entered_folder import PROGRAMS, orga_in, project, write_config
 from tests.support.programs.orga_command import COMMAND
 
 __all__ = ["project"]
 
 
 def test_trust_is_shown_remembered_listed_and_revoked(project: Path) -> None:
-    path = written(project, PROGRAMS)
+    path = write_config(project, PROGRAMS)
     orga = orga_in(project)
     given = orga("trust", str(project))
     assert (given.code, given.out) == (0, f"trusted as it stands: {path}\n")
@@ -32,7 +32,7 @@ def test_trust_is_shown_remembered_listed_and_revoked(project: Path) -> None:
 
 
 def test_a_store_that_cannot_be_read_trusts_nothing(project: Path) -> None:
-    written(project, PROGRAMS)
+    write_config(project, PROGRAMS)
     (project.parent / "home").mkdir()
     (project.parent / "home" / "trust.json").write_text("[")
     assert "trust.json: cannot be read" in orga_in(project)("tools", "list").err
@@ -56,7 +56,7 @@ def test_a_store_that_cannot_be_read_trusts_nothing(project: Path) -> None:
     ids=" ".join,
 )
 def test_every_command_refuses_where_nobody_can_be_asked(project: Path, command: list[str]) -> None:
-    written(project, '[tools]\npython = ["shop:refund"]')
+    write_config(project, '[tools]\npython = ["shop:refund"]')
     (project / "shop.py").write_text("open('ran', 'w')\n")
     done = orga_in(project)(*command)
     assert (done.code, done.out) == (2, "")
@@ -65,7 +65,7 @@ def test_every_command_refuses_where_nobody_can_be_asked(project: Path, command:
 
 
 def test_doctor_shows_it_and_goes_on_without(project: Path) -> None:
-    written(project, '[temporal]\naddress = "127.0.0.1:9"\n[tools]\npython = ["shop:refund"]')
+    write_config(project, '[temporal]\naddress = "127.0.0.1:9"\n[tools]\npython = ["shop:refund"]')
     (project / "shop.py").write_text("open('ran', 'w')\n")
     orga = orga_in(project, TEMPORAL_ADDRESS="127.0.0.1:1")
     done = orga("doctor")
@@ -78,7 +78,7 @@ def test_doctor_shows_it_and_goes_on_without(project: Path) -> None:
 def test_no_folder_writes_lines_of_its_own(project: Path) -> None:
     folder = project / "a\n\x1b[2J/orga.toml needs no trust"
     folder.mkdir(parents=True)
-    path = written(folder, PROGRAMS)
+    path = write_config(folder, PROGRAMS)
     with pytest.raises(Untrusted) as raised:
         load_config(path, env={})
     assert len(str(raised.value).splitlines()) == 3
@@ -86,7 +86,7 @@ def test_no_folder_writes_lines_of_its_own(project: Path) -> None:
 
 
 def test_no_value_of_the_file_writes_lines_of_its_own(project: Path) -> None:
-    written(
+    write_config(
         project, 'tools.commands.allow = ["a\\n\\u001b[2J\\u202eb"]\n["models"]\n["models".base_urls]\n"x\\ny" = "z"'
     )
     done = orga_in(project)("tools", "list")
@@ -96,7 +96,7 @@ def test_no_value_of_the_file_writes_lines_of_its_own(project: Path) -> None:
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("\n", 2)])
 def test_a_person_at_a_terminal_is_asked_once(project: Path, answer: str, code: int) -> None:
-    written(project, PROGRAMS)
+    write_config(project, PROGRAMS)
     controller, terminal = pty.openpty()
     os.write(controller, answer.encode())
     command, env = [*COMMAND, "tools", "list"], orga_in(project).env

@@ -6,9 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from orga.client.config.sections import OrgaConfig
-from orga.workflows.decisions.limits import extension
+from orga.workflows.decisions.limits import parsed_extension
 from orga.workflows.types.input import parse_input
-from orga.workflows.types.record import Border, InvalidInput
+from orga.workflows.types.record import CheckedInput, InvalidInput
 from tests.support.values.core import a_state
 
 NUMBERS = ["max_iterations", "max_total_tokens", "timeout_s", "tool_timeout_s", "max_cost_usd", "temperature"]
@@ -49,11 +49,11 @@ def test_nor_one_in_the_config(given: dict[str, Any]) -> None:
 
 def test_nor_one_of_a_live_run() -> None:
     with pytest.raises(ValueError, match="max_iterations: must be a number"):
-        extension(a_state(), {"max_iterations": True})
+        parsed_extension(a_state(), {"max_iterations": True})
 
 
 def test_what_takes_truths_goes_on_to_take_them() -> None:
-    class Written(Border):
+    class Written(CheckedInput):
         flag: bool = False
         either: bool | int = 0
         codes: tuple[int, ...] = ()

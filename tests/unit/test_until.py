@@ -3,7 +3,7 @@
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
-from tests.support.hold import until
+from tests.support.hold import wait_until
 
 
 class Asked:
@@ -23,13 +23,13 @@ class Asked:
 @pytest.mark.parametrize("status", [RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED])
 async def test_a_question_that_was_given_up_is_asked_again(status: RPCStatusCode) -> None:
     asked = Asked(status)
-    await until(asked, 5)
+    await wait_until(asked, 5)
     assert asked.times == 3
 
 
 async def test_a_refusal_is_an_answer() -> None:
     with pytest.raises(RPCError, match="timeout expired"):
-        await until(Asked(RPCStatusCode.NOT_FOUND), 5)
+        await wait_until(Asked(RPCStatusCode.NOT_FOUND), 5)
 
 
 async def test_what_never_holds_ends() -> None:
@@ -37,4 +37,4 @@ async def test_what_never_holds_ends() -> None:
         return False
 
     with pytest.raises(TimeoutError):
-        await until(never, 0.2)
+        await wait_until(never, 0.2)

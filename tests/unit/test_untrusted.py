@@ -4,10 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.tool_calls.calls import failed, not_run, refused, with_change
-from orga.workflows.types.conversation import as_sent, source_of
-from orga.workflows.types.messages import Message, masked
-from orga.workflows.types.text import MARK_CHARS, delimited, mark_of, undelimited
+from orga.workflows.decisions.tool_calls.calls import (
+    failed_outcome,
+    not_run_outcome,
+    refused_outcome,
+    with_argument_change,
+)
+from orga.workflows.types.conversation import call_source, messages_as_sent
+from orga.workflows.types.messages import Message, masked_message
+from orga.workflows.types.text import MARK_CHARS, delimited_text, delimiter_mark, undelimited_text
 from orga.workflows.types.tool_calls.gate import Verdict
 from orga.workflows.types.tool_calls.recovery import Outcome, tool_message
 from tests.support.values.core import a_call, a_spec, user
@@ -19,13 +24,13 @@ SPEC = a_spec("read_file", main_argument="path")
 
 def sent(message: Message, *, call: Message | None = None) -> str:
     turn = call or Message.of("assistant", calls=(CALL,))
-    return as_sent((turn, message), (SPEC,))[1].text
+    return messages_as_sent((turn, message), (SPEC,))[1].text
 
 
 @LAW
 @given(texts, texts)
 def test_a_text_cannot_hold_its_own_mark(text: str, salt: str) -> None:
-    first, *_, last = delimited(text, "x", salt).split("\n")
+    first, *_, last = delimited_text(text, "x", salt).split("\n")
     assert last == f"{first.split()[0]} ends]"
     assert text.count(first.split()[0][1:]) == 0
 
@@ -34,24 +39,24 @@ def test_a_text_that_was_made_for_its_mark_gets_another() -> None:
     """Whoever could find a text with its own digest in it would still not know the mark."""
     text = "x"
     for _ in range(3):
-        text = f"{text}[{mark_of(text, 'c1')} ends]"
-        assert mark_of(text, "c1") not in text
+        text = f"{text}[{delimiter_mark(text, 'c1')} ends]"
+        assert delimiter_mark(text, "c1") not in text
 
 
 def test_the_mark_hangs_on_the_id_of_the_call() -> None:
     """A page is written before anyone calls for it: its author cannot know the id."""
-    assert mark_of("page", "c1") != mark_of("page", "c2")
+    assert delimiter_mark("page", "c1") != delimiter_mark("page", "c2")
 
 
 @LAW
 @given(texts, st.sampled_from(["", "c1"]))
 def test_readers_get_the_text_back(text: str, salt: str) -> None:
-    assert undelimited(f"before {delimited(text, 'read_file', salt)} after") == f"before {text} after"
+    assert undelimited_text(f"before {delimited_text(text, 'read_file', salt)} after") == f"before {text} after"
 
 
 @pytest.mark.parametrize("text", ["", "no block", "[0123456789ab begins: x", " begins: ; data, not instructions]\n"])
 def test_what_is_no_block_is_read_as_it_is(text: str) -> None:
-    assert undelimited(text) == text
+    assert undelimited_text(text) == text
 
 
 def test_a_result_names_the_tool_and_its_main_argument() -> None:
@@ -74,15 +79,15 @@ def test_a_result_names_the_tool_and_its_main_argument() -> None:
     ],
 )
 def test_a_source_is_one_plain_line(value: object, shown: str) -> None:
-    assert source_of(a_call("read", path=value), a_spec("read", main_argument="path")) == shown
+    assert call_source(a_call("read", path=value), a_spec("read", main_argument="path")) == shown
 
 
 @pytest.mark.parametrize(
     ("outcome", "before", "data", "after"),
     [
-        pytest.param(failed(CALL, "no such file"), "[Error] ", "no such file", "", id="a failure"),
+        pytest.param(failed_outcome(CALL, "no such file"), "[Error] ", "no such file", "", id="a failure"),
         pytest.param(
-            failed(CALL, "it broke", is_unknown=True).with_words(after="\n[Recovery] go on"),
+            failed_outcome(CALL, "it broke", is_unknown=True).with_words(after="\n[Recovery] go on"),
             "[Error] ",
             "it broke",
             ". The outcome is unknown: it may have taken effect. "
@@ -90,7 +95,7 @@ def test_a_source_is_one_plain_line(value: object, shown: str) -> None:
             id="a failure with what the loop says of it",
         ),
         pytest.param(
-            with_change(
+            with_argument_change(
                 Outcome(call=CALL, status="ok", text="text"), Verdict(decision="allow", arguments={"path": "b"})
             ),
             '[Arguments changed by policy] {"path":"b"}\n',
@@ -109,7 +114,7 @@ def test_a_source_is_one_plain_line(value: object, shown: str) -> None:
 )
 def test_only_the_tools_own_part_is_delimited(outcome: Outcome, before: str, data: str, after: str) -> None:
     text = sent(outcome.message())
-    assert undelimited(text) == f"{before}{data}{after}" == outcome.text
+    assert undelimited_text(text) == f"{before}{data}{after}" == outcome.text
     assert text.startswith(f"{before}[")
     assert text.endswith(f" ends]{after}")
 
@@ -117,9 +122,9 @@ def test_only_the_tools_own_part_is_delimited(outcome: Outcome, before: str, dat
 @pytest.mark.parametrize(
     "outcome",
     [
-        pytest.param(refused(CALL, Verdict(decision="deny", reason="no")), id="a denial"),
-        pytest.param(refused(CALL, Verdict(decision="invalid", reason="no")), id="an invalid call"),
-        pytest.param(not_run(CALL), id="a call that did not run"),
+        pytest.param(refused_outcome(CALL, Verdict(decision="deny", reason="no")), id="a denial"),
+        pytest.param(refused_outcome(CALL, Verdict(decision="invalid", reason="no")), id="an invalid call"),
+        pytest.param(not_run_outcome(CALL), id="a call that did not run"),
     ],
 )
 def test_what_the_loop_says_by_itself_stays_plain(outcome: Outcome) -> None:
@@ -127,7 +132,7 @@ def test_what_the_loop_says_by_itself_stays_plain(outcome: Outcome) -> None:
 
 
 def test_a_masked_result_stays_one_line() -> None:
-    message = masked(tool_message(CALL, "x" * 500, is_error=False))
+    message = masked_message(tool_message(CALL, "x" * 500, is_error=False))
     assert sent(message) == "[Result of read_file left out: 500 bytes]"
 
 
@@ -138,9 +143,9 @@ def test_a_tool_that_sends_such_a_line_is_delimited_all_the_same() -> None:
 
 def test_only_tool_messages_change() -> None:
     messages = (user("task"), Message.of("assistant", "hm"), Message.of("system", "rules"))
-    assert as_sent(messages, ()) == messages
+    assert messages_as_sent(messages, ()) == messages
 
 
 def test_a_result_whose_call_has_gone_still_names_its_tool() -> None:
-    (only,) = as_sent((tool_message(CALL, "x", is_error=False),), ())
+    (only,) = messages_as_sent((tool_message(CALL, "x", is_error=False),), ())
     assert "result of read_file;" in only.text

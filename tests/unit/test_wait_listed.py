@@ -8,7 +8,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.runs import named
-from orga.client.runs.named import wait_listed
+from orga.client.runs.named import wait_until_listed
 
 
 class Server:
@@ -30,7 +30,7 @@ class Server:
 async def test_it_is_looked_for_until_it_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(named, "BETWEEN_LOOKS_S", 0.0)
     server = Server(listed_at=3)
-    await wait_listed(cast(Client, server), "it's one")
+    await wait_until_listed(cast(Client, server), "it's one")
     assert len(server.asked) == 3
     assert "WorkflowId = 'it\\'s one'" in server.asked[0]
 
@@ -38,12 +38,12 @@ async def test_it_is_looked_for_until_it_is_listed(monkeypatch: pytest.MonkeyPat
 async def test_a_slow_server_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(named, "BETWEEN_LOOKS_S", 0.0)
     server = Server(listed_at=10**9)
-    await wait_listed(cast(Client, server), "one")
+    await wait_until_listed(cast(Client, server), "one")
     assert len(server.asked) == named.LOOKS
 
 
 async def test_a_server_that_lists_nothing_is_asked_once() -> None:
     refusal = RPCError("no visibility store", RPCStatusCode.INVALID_ARGUMENT, b"")
     server = Server(listed_at=1, fails=refusal)
-    await wait_listed(cast(Client, server), "one")
+    await wait_until_listed(cast(Client, server), "one")
     assert len(server.asked) == 1

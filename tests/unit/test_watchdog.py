@@ -12,11 +12,11 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader
 from temporalio.client import Client
 
-from orga.activities.watchdog import Held, Watchdog
-from orga.client.cli.workbench.doctor import held_workers, shown
+from orga.activities.watchdog import LoopBlock, Watchdog
+from orga.client.cli.workbench.doctor import blocked_loop_checks, check_lines
 from orga.client.server.home import read_table, server_home, write_table
 from orga.client.server.pollers import own_identity
-from orga.client.workers.held_loops import hold_of, remember_hold
+from orga.client.workers.held_loops import longest_block_text, remember_blocked_loop
 from orga.testing import FakeTool, answers, calls
 from orga.workflows.types import telemetry_names as names
 from tests.support.runs.loop import a_loop
@@ -40,7 +40,7 @@ async def compute(seconds: float) -> None:
 
 
 async def test_it_names_the_task_and_its_place(caplog: pytest.LogCaptureFixture) -> None:
-    told: list[Held] = []
+    told: list[LoopBlock] = []
     async with Watchdog(held_s=0.2, report=told.append).watching() as watchdog:
         await asyncio.sleep(0.15)
         await asyncio.create_task(compute(1.2), name="sums")
@@ -58,7 +58,7 @@ async def test_it_names_the_task_and_its_place(caplog: pytest.LogCaptureFixture)
 
 
 async def test_a_loop_that_goes_on_is_not_told_of(caplog: pytest.LogCaptureFixture) -> None:
-    told: list[Held] = []
+    told: list[LoopBlock] = []
     async with Watchdog(held_s=30.0, report=told.append).watching() as watchdog:
         for _ in range(30):
             holds_the_loop(0.005)
@@ -97,12 +97,12 @@ def by_activity(reader: InMemoryMetricReader, metric: str) -> dict[str, float]:
 def test_the_doctor_tells_it_of_the_workers_that_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
     me = own_identity(os.getpid())
-    assert held_workers([f"{me}#abc"]) == []
+    assert blocked_loop_checks([f"{me}#abc"]) == []
     server_home().folder.mkdir()
     write_table(server_home().holds, {own_identity(10**7): "held for 9 s by what is gone"})
-    remember_hold(Held(3.2, "look 1.0 of agent-1", "search (search_text.py:31)"))
+    remember_blocked_loop(LoopBlock(3.2, "look 1.0 of agent-1", "search (search_text.py:31)"))
     assert list(read_table(server_home().holds)) == [me]
-    first, remedy = shown(held_workers(["1@elsewhere#abc", f"{me}#abc"])[0])
+    first, remedy = check_lines(blocked_loop_checks(["1@elsewhere#abc", f"{me}#abc"])[0])
     assert first.startswith(f"! worker {me}: its event loop was held for 3.2 s by look 1.0 of agent-1, in search (sea")
     assert "blocking" in remedy
 
@@ -110,5 +110,5 @@ def test_the_doctor_tells_it_of_the_workers_that_live(tmp_path: Path, monkeypatc
 def test_what_cannot_be_kept_hinders_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "home").write_text("no folder")
     monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
-    remember_hold(Held(3.2))
-    assert hold_of(own_identity(os.getpid())) == ""
+    remember_blocked_loop(LoopBlock(3.2))
+    assert longest_block_text(own_identity(os.getpid())) == ""

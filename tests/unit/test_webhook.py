@@ -88,7 +88,7 @@ async def test_a_compressed_answer_is_not_unpacked() -> None:
         yield b""
 
     packed = http.Response(200, headers={"content-encoding": "gzip"}, content=bomb())
-    assert await a_webhook(Network([packed])).sent(ASKS, RUN) == post.Answer(200)
+    assert await a_webhook(Network([packed])).sent(ASKS, RUN) == post.ReceiverAnswer(200)
     assert read == []
 
 

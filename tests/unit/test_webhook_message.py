@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orga.activities.adapters import http
-from orga.activities.adapters.webhook.sender import MAX_TEXT_CHARS, Format, body, in_one_line
+from orga.activities.adapters.webhook.sender import MAX_TEXT_CHARS, WebhookFormat, notification_line, webhook_body
 from orga.activities.adapters.webhook.signature import SigningKey
 from orga.activities.ports import RunKey
 from orga.workflows.types.questions import Notification, NotifiedCall
@@ -67,24 +67,24 @@ async def test_slack_gets_the_text_alone_and_nothing_in_it_is_markup(wrote: str,
 
 
 @pytest.mark.parametrize("form", ["json", "slack"])
-def test_arguments_that_do_not_fit_are_told_by_size_and_digest(form: Format) -> None:
+def test_arguments_that_do_not_fit_are_told_by_size_and_digest(form: WebhookFormat) -> None:
     call = NotifiedCall(tool="refund", arguments_bytes=9_000, arguments_digest="sha256:ab", id="a1")
-    sent = body(ASKS.model_copy(update={"calls": (call,)}), RUN, None, form)
+    sent = webhook_body(ASKS.model_copy(update={"calls": (call,)}), RUN, None, form)
     text = Received("/", {}, sent).message["text"]
     assert "[refund with 9000 bytes of arguments that do not fit here, sha256:ab]" in text
 
 
 def test_an_id_that_a_starter_chose_hides_nothing_in_the_text() -> None:
     run = RunKey("agent\u202e-1\x1b[2J\nx", "run-1")
-    text = in_one_line(Notification(message_id="m", event="ended", agent="a", reason="completed"), run, None)
+    text = notification_line(Notification(message_id="m", event="ended", agent="a", reason="completed"), run, None)
     assert text == "a ended (completed) agent\\u202e-1\\u001b[2J\\nx"
 
 
 @LAW
 @given(st.lists(texts, max_size=4), texts, st.sampled_from(["json", "slack"]))
-def test_the_text_is_one_bounded_line(words: list[str], question: str, form: Format) -> None:
+def test_the_text_is_one_bounded_line(words: list[str], question: str, form: WebhookFormat) -> None:
     calls = tuple(NotifiedCall(tool="pay", arguments=word * 300) for word in words)
     asks = ASKS.model_copy(update={"calls": calls, "question": question * 100})
-    text = Received("/", {}, body(asks, RUN, "https://ui.test/x", form)).message["text"]
+    text = Received("/", {}, webhook_body(asks, RUN, "https://ui.test/x", form)).message["text"]
     assert len(text.splitlines()) == 1
     assert len(text) <= MAX_TEXT_CHARS * (5 if form == "slack" else 1)

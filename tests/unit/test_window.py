@@ -5,9 +5,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from orga.workflows.decisions.compaction import KEEP_SHARE, messages_to_drop
-from orga.workflows.decisions.conversation import MAX_CONVERSATION_BYTES, size_of, tokens_in, tokens_of
+from orga.workflows.decisions.conversation import (
+    MAX_CONVERSATION_BYTES,
+    estimated_message_tokens,
+    estimated_tokens,
+    message_size,
+)
 from orga.workflows.types.conversation import Conversation
-from orga.workflows.types.messages import Message, Ranges, without
+from orga.workflows.types.messages import Message, Ranges, messages_without
 from tests.support.values.core import conversation_of, user
 from tests.support.values.strategies import LAW
 from tests.support.values.turns import TASK, are_paired, conversations, turn
@@ -32,7 +37,7 @@ def test_the_task_what_is_pinned_and_all_from_the_models_last_message_on_stay(
     conversation: Conversation, budget: int
 ) -> None:
     drop = messages_to_drop(conversation, budget)
-    kept = without(conversation.messages, drop)
+    kept = messages_without(conversation.messages, drop)
     last = _stays_from(conversation)
     assert kept[0] == TASK
     if _pinned_fit(conversation, budget):
@@ -44,7 +49,7 @@ def test_the_task_what_is_pinned_and_all_from_the_models_last_message_on_stay(
 @given(conversations(), budgets)
 def test_a_call_is_never_parted_from_its_results(conversation: Conversation, budget: int) -> None:
     """A provider refuses a call without its result, and a result without its call."""
-    kept = without(conversation.messages, messages_to_drop(conversation, budget))
+    kept = messages_without(conversation.messages, messages_to_drop(conversation, budget))
     assert are_paired(kept)
 
 
@@ -52,9 +57,9 @@ def test_a_call_is_never_parted_from_its_results(conversation: Conversation, bud
 @given(conversations(), budgets)
 def test_the_result_starts_with_a_user_message_and_fits_when_it_can(conversation: Conversation, budget: int) -> None:
     drop = messages_to_drop(conversation, budget)
-    kept = without(conversation.messages, drop)
+    kept = messages_without(conversation.messages, drop)
     assert kept[0].role == "user"
-    if tokens_in(kept) <= budget:
+    if estimated_message_tokens(kept) <= budget:
         return
     everything = _all_that_may_go(conversation)
     assert _indexes(drop) >= everything, "over the budget although more could go"
@@ -71,7 +76,7 @@ def test_nothing_goes_while_all_fits_and_no_more_than_needed(conversation: Conve
     assume(dropped and _pinned_fit(conversation, budget))
     newest = dropped[-1]
     without_newest = [m for i, m in enumerate(conversation.messages) if i in newest or i not in _indexes(drop)]
-    assert tokens_in(tuple(without_newest)) > budget * KEEP_SHARE
+    assert estimated_message_tokens(tuple(without_newest)) > budget * KEEP_SHARE
 
 
 @LAW
@@ -86,14 +91,14 @@ def test_the_oldest_go_first(conversation: Conversation, budget: int) -> None:
 @given(conversations(), budgets, st.integers(0, 300))
 def test_a_reserve_is_room_beside_what_is_kept(conversation: Conversation, budget: int, reserve: int) -> None:
     drop = messages_to_drop(conversation, budget, reserve)
-    kept = without(conversation.messages, drop)
+    kept = messages_without(conversation.messages, drop)
     if conversation.tokens <= budget:
         assert drop == ()
-    elif tokens_in(kept) > budget * KEEP_SHARE - reserve:
+    elif estimated_message_tokens(kept) > budget * KEEP_SHARE - reserve:
         stays = _all_that_may_go(conversation) - _indexes(drop)
-        assert not stays or (tokens_in(kept) <= budget - reserve and _seen_last(conversation) <= min(stays)), (
-            "only what the model saw last may stay beyond the share that is kept"
-        )
+        assert not stays or (
+            estimated_message_tokens(kept) <= budget - reserve and _seen_last(conversation) <= min(stays)
+        ), "only what the model saw last may stay beyond the share that is kept"
 
 
 @pytest.mark.parametrize(
@@ -172,8 +177,8 @@ def test_the_payload_limit_drops_what_is_pinned_whatever_the_budget(
 def test_a_conversation_over_the_payload_limit_shrinks_although_its_budget_would_allow_more() -> None:
     turns = [message for number in range(20) for message in turn(number, size=60_000)]
     conversation = conversation_of(TASK, *turns, sent=41)
-    kept = without(conversation.messages, messages_to_drop(conversation, NO_LIMIT))
-    assert sum(size_of(message) for message in kept) <= MAX_CONVERSATION_BYTES * KEEP_SHARE
+    kept = messages_without(conversation.messages, messages_to_drop(conversation, NO_LIMIT))
+    assert sum(message_size(message) for message in kept) <= MAX_CONVERSATION_BYTES * KEEP_SHARE
 
 
 @pytest.mark.parametrize(
@@ -185,7 +190,7 @@ def test_a_conversation_over_the_payload_limit_shrinks_although_its_budget_would
     ],
 )
 def test_tokens_of_a_text(text: str, expected: int) -> None:
-    assert tokens_of(size_of(user(text))) == expected
+    assert estimated_tokens(message_size(user(text))) == expected
 
 
 def _indexes(drop: Ranges) -> set[int]:
@@ -207,7 +212,9 @@ def _stays_from(conversation: Conversation) -> int:
 
 
 def _pinned_fit(conversation: Conversation, budget: int) -> bool:
-    return tokens_in(tuple(m for m in conversation.messages[1 : conversation.sent] if m.pinned)) <= budget
+    return (
+        estimated_message_tokens(tuple(m for m in conversation.messages[1 : conversation.sent] if m.pinned)) <= budget
+    )
 
 
 def _all_that_may_go(conversation: Conversation) -> set[int]:

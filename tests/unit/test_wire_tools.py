@@ -9,14 +9,28 @@ import pytest
 
 from orga.activities.adapters import http
 from orga.activities.adapters.models.dialect import Dialect
-from orga.activities.adapters.models.schema_shape import as_object_root, plain, portable_names, with_keys, with_names
+from orga.activities.adapters.models.schema_shape import (
+    as_object_root,
+    plain_schema,
+    portable_names,
+    with_keys,
+    with_names,
+)
 from orga.activities.adapters.models.wire_tools import WireTools
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.ports import ModelError
 from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.parts import ToolCall
 from orga.workflows.types.tool_calls.tools import ToolSpec
-from tests.support.model.providers import Network, a_request, call_block, chunk, message_events, provider, streamed
+from tests.support.model.providers import (
+    Network,
+    a_request,
+    call_block,
+    chunk,
+    message_events,
+    provider,
+    stream_response,
+)
 
 OPEN: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "object", "properties": {"a b": {}}}}
 ROW: dict[str, Any] = {
@@ -144,7 +158,7 @@ def test_a_plain_schema_has_few_keywords_and_an_end() -> None:
         "required": ["n", "gone"],
         "patternProperties": {"^x": A},
     }
-    shape = plain(tree)
+    shape = plain_schema(tree)
     assert (shape["required"], shape["properties"]["n"]) == (["n"], {"type": "integer"})
     assert not {"$ref", "minimum", "patternProperties", "anyOf"} & set(_keys(shape))
     assert len(json.dumps(shape)) < 100_000
@@ -211,7 +225,9 @@ async def test_a_tool_that_is_refused_is_made_plain_then_left_out(
     kind: str, refusal: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def answer() -> http.Response:
-        return streamed(*message_events()) if kind == "anthropic" else streamed(chunk("stop", content="hi"))
+        return (
+            stream_response(*message_events()) if kind == "anthropic" else stream_response(chunk("stop", content="hi"))
+        )
 
     caplog.set_level(logging.WARNING)
     network = Network([refused(refusal), refused(refusal), answer(), answer()])
@@ -228,7 +244,7 @@ async def test_a_tool_that_is_refused_is_made_plain_then_left_out(
 
 async def test_a_plain_shape_that_is_taken_is_remembered_for_that_definition_alone() -> None:
     refusal = refused("Invalid schema for function 'odd'")
-    network = Network([refusal, *(streamed(chunk("stop", content="hi")) for _ in range(3))])
+    network = Network([refusal, *(stream_response(chunk("stop", content="hi")) for _ in range(3))])
     model = provider("openai-compatible", network)
     other = (ToolSpec(name="odd", parameters={"properties": {"y": {"minimum": 1}}}),)
     for tools in (OFFERED, OFFERED, other):
@@ -241,7 +257,7 @@ async def test_a_keyword_that_every_tool_has_costs_few_requests() -> None:
     def server(request: http.Request) -> http.Response:
         asked.append(json.loads(request.content))
         bad = [i for i, tool in enumerate(asked[-1]["tools"]) if "minimum" in json.dumps(tool)]
-        return refused(f"tools.{bad[0]}.input_schema: minimum") if bad else streamed(*message_events())
+        return refused(f"tools.{bad[0]}.input_schema: minimum") if bad else stream_response(*message_events())
 
     asked: list[dict[str, Any]] = []
     model = provider("anthropic", server)
@@ -265,7 +281,7 @@ async def test_a_keyword_that_every_tool_has_costs_few_requests() -> None:
 async def test_tools_beyond_what_a_model_takes_are_left_out(
     refusal: str, kept: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    network = Network([refused(refusal), streamed(chunk("stop", content="hi"))])
+    network = Network([refused(refusal), stream_response(chunk("stop", content="hi"))])
     model = provider("openai", network)
     await model.complete(a_request(tools=OFFERED), lambda text: None)
     await model.close()
@@ -291,9 +307,9 @@ async def test_a_call_is_judged_by_the_tool_s_own_schema(kind: str) -> None:
     arguments = json.dumps({"filter_2": "a", "page_size": "many"})
     made = {"index": 0, "id": "c", "function": {"name": "rows", "arguments": arguments}}
     said = (
-        streamed(*message_events(call_block("c", "rows", arguments), stop="tool_use"))
+        stream_response(*message_events(call_block("c", "rows", arguments), stop="tool_use"))
         if kind == "anthropic"
-        else streamed(chunk("tool_calls", tool_calls=[made]))
+        else stream_response(chunk("tool_calls", tool_calls=[made]))
     )
     model = provider(kind, Network([said]))
     reply = await model.complete(a_request(tools=TOOLS), lambda text: None)
@@ -319,4 +335,4 @@ def test_a_schema_that_is_none_is_sent_somehow(schema: dict[str, Any]) -> None:
     call = ToolCall(call_id="1", name="odd", arguments={"$a": [{"b": 1}], "b": {"$a": 2}})
     sent = tools.sent(a_request(tools=(tool,), messages=(Message.of("assistant", calls=(call,)),)))
     assert tools.received(Reply.of("", sent.messages[0].calls)).calls == (call,)
-    assert plain(schema)["type"] == "object"
+    assert plain_schema(schema)["type"] == "object"

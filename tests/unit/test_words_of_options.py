@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orga.client.cli.commands import COMMANDS, loaded
+from orga.client.cli.commands import COMMANDS, load_command
 from tests.support.programs.orga_command import ROOT
 
 GUIDE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
@@ -17,7 +17,7 @@ OF_OTHER_THINGS = {"schedule", "id_", "item_id"}
 def every() -> Iterator[tuple[str, Any]]:
     for commands in COMMANDS.values():
         for command in commands:
-            found = loaded(command.name, command.place)
+            found = load_command(command.name, command.place)
             for name, each in (getattr(found, "commands", None) or {"": found}).items():
                 yield f"{command.name} {name}".strip(), each
 

@@ -18,7 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from orga.client.config.worker_order import WorkerOrder
 from orga.client.server.home import Home
-from orga.client.server.locks import taken
+from orga.client.server.locks import try_lock
 from orga.client.workers import early_start
 from orga.client.workers.process import WorkerFailed, WorkerProcess
 from tests.support.programs.orga_command import ROOT
@@ -65,7 +65,7 @@ def none_is_left(home: Path) -> bool:
 def test_it_carries_out_the_order_that_it_is_given(home: Path) -> None:
     early_start.begin_ahead()
     early_start.begin_ahead()
-    begun = early_start.take_or_begin()
+    begun = early_start.take_or_start()
     begun.give(WorkerOrder("127.0.0.1:9", None, "orga", Path(os.devnull)))
     assert begun.process.wait(PATIENCE_S) == 7
     assert begun.process.stdin is not None
@@ -76,7 +76,7 @@ def test_it_carries_out_the_order_that_it_is_given(home: Path) -> None:
 
 
 def test_it_ends_when_nobody_is_left_who_could_give_one(home: Path) -> None:
-    begun = early_start.begin()
+    begun = early_start.start_without_order()
     assert begun.process.stdin is not None
     begun.process.stdin.close()
     assert begun.process.wait(PATIENCE_S) == -signal.SIGTERM
@@ -98,8 +98,8 @@ def test_one_that_dies_before_it_reads_its_order_is_stopped_without_a_word(home:
     assert none_is_left(home)
 
 
-def a_dead_one() -> early_start.Begun:
-    begun = early_start.begin()
+def a_dead_one() -> early_start.EarlyWorker:
+    begun = early_start.start_without_order()
     begun.process.kill()
     begun.process.wait()
     begun.give(WorkerOrder("127.0.0.1:9", None, "orga", Path(os.devnull)))
@@ -109,26 +109,26 @@ def a_dead_one() -> early_start.Begun:
 def test_of_commands_that_start_at_once_one_begins_a_worker_ahead(home: Path) -> None:
     """The others find out first whether one is there."""
     home.mkdir()
-    lock = taken(Home(home).ahead_lock)
+    lock = try_lock(Home(home).ahead_lock)
     assert lock is not None
     early_start.begin_ahead()
     assert not of_home(home)
     os.close(lock)
     early_start.begin_ahead()
-    assert taken(Home(home).ahead_lock) is None
+    assert try_lock(Home(home).ahead_lock) is None
     early_start.dismiss()
-    freed = taken(Home(home).ahead_lock)
+    freed = try_lock(Home(home).ahead_lock)
     assert freed is not None
     os.close(freed)
 
 
 def test_the_log_of_a_worker_that_lives_is_kept_however_many_begin_behind_it(home: Path) -> None:
-    first = early_start.begin()
+    first = early_start.start_without_order()
     assert first.log is not None
     os.utime(first.log, (1, 1))
     for number in range(early_start.KEPT_LOGS + 5):
         (home / f"worker-{2**22 + number}.log").write_text("")  # beyond all process ids
-    early_start.begin().end()
+    early_start.start_without_order().end()
     assert first.log.exists()
     assert len(list(home.glob("worker-*.log"))) == early_start.KEPT_LOGS + 1
     first.end()
@@ -159,7 +159,7 @@ class Untold:
 def test_a_log_that_another_command_removes_meanwhile_stops_none(home: Path) -> None:
     home.mkdir()
     (home / "worker-1.log").symlink_to(home / "gone")  # listed, but not there when one looks
-    early_start.begin().end()
+    early_start.start_without_order().end()
     assert none_is_left(home)
 
 

@@ -16,7 +16,7 @@ from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from orga.activities import circuits
-from orga.activities.circuits import ToolCircuits, TurnedAway, WorkerBreakers, monotonic_time
+from orga.activities.circuits import CircuitOpenError, ToolCircuits, WorkerBreakers, monotonic_time
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.tool_calls.breakers import Breaker, BreakerOptions
 from orga.workflows.types.tool_calls.tools import WORKER_SHUTDOWN
@@ -55,7 +55,7 @@ def test_the_circuit_opens_at_the_threshold_and_is_tried_after_its_time(shared: 
     fail(shared)
     clock.seconds = 59.5
     told = r"search is left alone for 1 s more \(failures in a row: 3; last: OSError\)"
-    with pytest.raises(TurnedAway, match=told) as turned_away:
+    with pytest.raises(CircuitOpenError, match=told) as turned_away:
         call(shared)
     assert turned_away.value.wait_s == 0.5
     clock.seconds = 60
@@ -68,7 +68,7 @@ def test_a_failure_of_the_call_that_tries_opens_it_anew(shared: WorkerBreakers, 
     clock.seconds = 60
     fail(shared)
     clock.seconds = 119
-    with pytest.raises(TurnedAway):
+    with pytest.raises(CircuitOpenError):
         call(shared)
     clock.seconds = 120
     call(shared)
@@ -98,7 +98,7 @@ def test_what_does_not_count_gives_its_permit_back(shared: WorkerBreakers, clock
 def test_a_call_that_is_turned_away_does_not_count(shared: WorkerBreakers) -> None:
     fail(shared, 3)
     for _ in range(5):
-        with pytest.raises(TurnedAway):
+        with pytest.raises(CircuitOpenError):
             call(shared)
     assert shared.circuit("search").failures == 3
 
@@ -106,7 +106,7 @@ def test_a_call_that_is_turned_away_does_not_count(shared: WorkerBreakers) -> No
 def test_while_a_call_tries_others_are_turned_away(shared: WorkerBreakers, clock: Clock) -> None:
     fail(shared, 3)
     clock.seconds = 60
-    with guard(shared), pytest.raises(TurnedAway, match="while another call tries it") as turned_away:
+    with guard(shared), pytest.raises(CircuitOpenError, match="while another call tries it") as turned_away:
         call(shared)
     assert turned_away.value.wait_s == 0
     call(shared)
@@ -117,12 +117,12 @@ def test_a_call_that_tries_for_long_keeps_no_other_from_trying(shared: WorkerBre
     clock.seconds = 60
     with guard(shared):
         clock.seconds = 119
-        with pytest.raises(TurnedAway):
+        with pytest.raises(CircuitOpenError):
             call(shared)
         clock.seconds = 120
         with guard(shared):
             clock.seconds = 179
-            with pytest.raises(TurnedAway):
+            with pytest.raises(CircuitOpenError):
                 call(shared)
             clock.seconds = 180
             call(shared)
@@ -146,7 +146,7 @@ def test_a_call_older_than_the_opening_takes_no_permit_from_those_that_try(
     with guard(shared):
         old.__exit__(type(error), error, None)
         assert shared.circuit("search").trying == 1
-        with pytest.raises(TurnedAway):
+        with pytest.raises(CircuitOpenError):
             call(shared)
     assert state_of(shared) == "closed"
 
@@ -176,7 +176,7 @@ def test_threads_share_one_permit(shared: WorkerBreakers, clock: Clock) -> None:
         try:
             with shared.guarded("search", OPTIONS, lambda error: False):
                 together.wait()
-        except TurnedAway:
+        except CircuitOpenError:
             together.wait()
             return False
         return True
@@ -196,7 +196,7 @@ def test_a_circuit_that_opens_is_counted_by_tool_or_provider(shared: WorkerBreak
     metrics.set_meter_provider(meters)
     for name in ("search", "provider:acme"):
         for _ in range(5):
-            with pytest.raises((OSError, TurnedAway)), shared.guarded(name, OPTIONS, lambda error: True):
+            with pytest.raises((OSError, CircuitOpenError)), shared.guarded(name, OPTIONS, lambda error: True):
                 raise OSError("down")
     data = reader.get_metrics_data()
     assert data is not None

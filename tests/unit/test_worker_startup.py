@@ -33,7 +33,7 @@ async def test_certificates_are_read_for_the_first_fetch_and_once(
         return read[-1]
 
     monkeypatch.setattr(guarded_http, "create_ssl_context", counted)
-    guarded_http._usual_checks.cache_clear()
+    guarded_http._default_ssl_context.cache_clear()
     configured_parts(OrgaConfig(), {}, tmp_path, knows_attributes=False)
     assert not read
     for _ in range(2):

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from orga.activities.replies import MAX_TEXT_BYTES
-from orga.workflows.decisions.hydration import references_in
-from orga.workflows.decisions.tool_calls.calls import fingerprint
+from orga.workflows.decisions.hydration import find_references
+from orga.workflows.decisions.tool_calls.calls import call_fingerprint
 from orga.workflows.types.hydration import PreHydration
 from orga.workflows.types.input import MAX_TASK_BYTES
-from orga.workflows.types.json_text import answer_json
-from orga.workflows.types.messages import Message, ToolCall, masked, shortened
-from orga.workflows.types.text import clip_json, delimited, one_line, undelimited
+from orga.workflows.types.json_text import parsed_answer_json
+from orga.workflows.types.messages import Message, ToolCall, masked_message, shortened_message
+from orga.workflows.types.text import clip_json, delimited_text, one_line, undelimited_text
 
 MOST = 50
 """Times that the parser of the standard library takes for lists of that size without the collector, measured beside it:
@@ -76,7 +76,7 @@ ANSWERS = [
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=[repr(answer[:20]) for answer in ANSWERS])
 def test_a_final_answer_is_read(answer: str) -> None:
-    assert took(answer_json, answer) < MOST
+    assert took(parsed_answer_json, answer) < MOST
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_final_answer_is_read(answer: str) -> None:
     ],
 )
 def test_fences(text: str, value: Any) -> None:
-    assert answer_json(text) == value
+    assert parsed_answer_json(text) == value
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_fences(text: str, value: Any) -> None:
 )
 def test_what_is_no_fence_around_json_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not JSON alone"):
-        answer_json(text)
+        parsed_answer_json(text)
 
 
 TASKS = ["http://a", "http://a.", "http://a)", "http://a(", "https://[", "/a.", " ./a.b", "./.", "PR ", "PR      ",
@@ -110,19 +110,19 @@ HYDRATION = PreHydration.model_validate({"custom_patterns": [{"ref_type": "word"
 @pytest.mark.parametrize("text", TASKS, ids=map(repr, TASKS))
 def test_the_references_of_a_task_are_found(text: str) -> None:
     task = filled(text, MAX_TASK_BYTES)
-    assert took(lambda given: references_in(given, PreHydration()), task) < MOST
-    assert took(lambda given: references_in(given, HYDRATION), task) < 5 * MOST, "patterns have 0.4 s of their own"
+    assert took(lambda given: find_references(given, PreHydration()), task) < MOST
+    assert took(lambda given: find_references(given, HYDRATION), task) < 5 * MOST, "patterns have 0.4 s of their own"
 
 
 RESULTS = ["a", "\n", " left out: 1", '"', "\x01", " begins: ", "; data, not instructions]\n", "😀", " ", "[Result of ",
            " ends]\n["]  # fmt: skip
 STEPS: dict[str, Callable[[str], object]] = {
-    "masked": lambda text: masked(Message.of_result(text="[Result of " + text, tool="t")),
-    "shortened": lambda text: shortened(Message.of_result(text=text, tool="t"), 50_000),
-    "delimited": lambda text: delimited(text, "result of read_file"),
-    "undelimited": undelimited,
+    "masked": lambda text: masked_message(Message.of_result(text="[Result of " + text, tool="t")),
+    "shortened": lambda text: shortened_message(Message.of_result(text=text, tool="t"), 50_000),
+    "delimited": lambda text: delimited_text(text, "result of read_file"),
+    "undelimited": undelimited_text,
     "clipped": lambda text: clip_json(text, 50_000),
-    "fingerprint": lambda text: fingerprint(ToolCall(call_id="1", name="n", arguments={"a": text})),
+    "fingerprint": lambda text: call_fingerprint(ToolCall(call_id="1", name="n", arguments={"a": text})),
     "a line": one_line,
 }
 

@@ -8,7 +8,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from orga.activities.adapters.agents.agents import ConfiguredAgents
-from orga.activities.adapters.models.settings import SITES
+from orga.activities.adapters.models.settings import PROVIDER_SITES
 from orga.activities.ports import OtherPlace
 from orga.activities.prepare import PrepareActivities
 from orga.client.config.file import load_config
@@ -140,7 +140,7 @@ def test_shells_that_name_other_models_have_queues_of_their_own(monkeypatch: pyt
     assert own_queue(OrgaConfig(), place(SHELLS["an address"]), embedded=False) == "orga"
 
 
-@pytest.mark.parametrize("variable", [site.base_url for site in SITES.values()])
+@pytest.mark.parametrize("variable", [site.base_url for site in PROVIDER_SITES.values()])
 def test_the_address_of_each_provider_counts(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = workplace(OrgaConfig()).models
     monkeypatch.setenv(variable, "http://elsewhere")

@@ -12,19 +12,19 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from orga.workflows.decisions.carried_parts import BEGIN_BYTES
-from orga.workflows.decisions.conversation import weight_of, with_message
-from orga.workflows.decisions.fork import awaiting_past
-from orga.workflows.decisions.review_stages import NEEDED
+from orga.workflows.decisions.conversation import message_json_bytes, with_message
+from orga.workflows.decisions.fork import state_before_past
+from orga.workflows.decisions.review_stages import STAGE_NEEDS
 from orga.workflows.types.control import Clock
 from orga.workflows.types.conversation import Conversation
-from orga.workflows.types.given_messages import GIVEN_MESSAGES, messages_of
+from orga.workflows.types.given_messages import GIVEN_MESSAGES, conversation_messages
 from orga.workflows.types.input import AgentInput, Lineage, parse_input
 from orga.workflows.types.messages import Message
 from orga.workflows.types.past import parse_fork
-from orga.workflows.types.record import InvalidInput, problems
+from orga.workflows.types.record import InvalidInput, validation_problems
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.tool_calls.decision import GroundedDecision, Kind, Rule
+from orga.workflows.types.tool_calls.decision import GroundedDecision, Rule, ValueKind
 from orga.workflows.types.tool_calls.mcp import DEFINITIONS
 
 S = TypeVar("S", bound=AgentState)
@@ -42,7 +42,7 @@ def is_fork(raw: object) -> bool:
     return isinstance(raw, dict) and cast("dict[str, Any]", raw).get("fork") is not None
 
 
-def state_in(given: object) -> AgentState | None:
+def carried_state_in_input(given: object) -> AgentState | None:
     """Return the state that stands beside a run's input; None for anything else, which no run begins with."""
     try:
         return AgentState.model_validate(given)
@@ -50,10 +50,10 @@ def state_in(given: object) -> AgentState | None:
         return None
 
 
-def begun(run_input: AgentInput, origin: str, now: datetime) -> AgentState:
+def initial_state(run_input: AgentInput, origin: str, now: datetime) -> AgentState:
     """Return the state of a new run: the task is the first message, or follows those that the starter gave."""
     given, conversation, taint = run_input.messages, Conversation(), run_input.lineage.taint
-    for message in messages_of(given):
+    for message in conversation_messages(given):
         conversation = with_message(conversation, message)
     task = (
         Message.of("user", run_input.task, begins_turn=True)
@@ -89,17 +89,17 @@ def first_state(
     Raises:
         InvalidInput: With every problem, each naming its key.
     """
-    if given is not None and (before or _is_forked(given)):
+    if given is not None and (before or _has_unread_past(given)):
         return carried_state(AgentState, given, before)
     if is_fork(raw):
-        return awaiting_past(parse_fork(raw), origin, now)
+        return state_before_past(parse_fork(raw), origin, now)
     run_input = parse_input(raw)
     if run_input.lineage != Lineage() and (not parent or run_input.lineage.parent != parent):
         raise InvalidInput("lineage: only a run that delegates can give one")
-    return begun(run_input, effects_origin(run_input.lineage, origin), now)
+    return initial_state(run_input, effects_origin(run_input.lineage, origin), now)
 
 
-def _is_forked(given: object) -> bool:
+def _has_unread_past(given: object) -> bool:
     return isinstance(given, dict) and bool(cast("dict[str, object]", given).get("forked_from"))
 
 
@@ -115,16 +115,16 @@ def carried_state(kind: type[S], given: object, before: str | None) -> S:
     try:
         state = kind.model_validate(given)
     except ValidationError as error:
-        raise InvalidInput("carried state: " + "; ".join(problems(error))) from None
+        raise InvalidInput("carried state: " + "; ".join(validation_problems(error))) from None
     if state.carried_by != before:
         raise InvalidInput("carried state: it was not made by the run before; start with the input alone")
     try:
         return kind.model_validate(given, extra="forbid")
     except ValidationError as error:
-        raise NewerState("; ".join(problems(error))) from None
+        raise NewerState("; ".join(validation_problems(error))) from None
 
 
-def with_definitions(state: AgentState) -> AgentState:
+def with_unpinned_server_taint(state: AgentState) -> AgentState:
     """Return the state in which the servers of tools that nobody has pinned are named: a stranger described those.
 
     Their descriptions and schemas are in the first model call already.
@@ -150,7 +150,7 @@ RECALLED_TAINT_BYTES = 32_000
 VALUE_BYTES = 30
 """Of a number, and of what stands around a value."""
 
-_SHOWN = 6
+_MAX_SHOWN_PARTS = 6
 
 
 def size_problem(state: AgentState, setup: Setup) -> str:
@@ -159,7 +159,9 @@ def size_problem(state: AgentState, setup: Setup) -> str:
     total = sum(sizes.values())
     if total <= BEGIN_BYTES:
         return ""
-    largest = [f"{name} {size}" for name, size in sorted(sizes.items(), key=lambda item: -item[1])[:_SHOWN] if size]
+    largest = [
+        f"{name} {size}" for name, size in sorted(sizes.items(), key=lambda item: -item[1])[:_MAX_SHOWN_PARTS] if size
+    ]
     parts = f"tools {len(to_json(setup.tools))}, instructions {len(to_json(setup.instructions))}"
     return (
         f"input and setup have {total} bytes of JSON together, over the limit of {BEGIN_BYTES} that a run can carry on "
@@ -175,29 +177,38 @@ def begin_bytes(state: AgentState, setup: Setup) -> dict[str, int]:
     return {
         "setup": len(setup.model_dump_json(exclude_unset=True).encode()),
         "task": len(to_json(given.task)),
-        "the task before": sum(weight_of(message) for message in first if message.text != given.task),
+        "the task before": sum(message_json_bytes(message) for message in first if message.text != given.task),
         "room for messages": state.room_for_tasks,
         "trusted_context": len(to_json(given.trusted_context)),
         "rest of the input": len(given.model_dump_json(exclude_unset=True, exclude=apart).encode()),
         "room for what becomes known of the tools": sum(4 * len(to_json(t.name)) + TOOL_BYTES for t in setup.tools),
-        "room for decisions": sum(len(to_json(name)) + _decided_bytes(each) for name, each in setup.decisions.items()),
-        **{f"room for {part}": sum(NAMED_BYTES + len(each.name) for each in getattr(setup, part)) for part in NEEDED},
+        "room for decisions": sum(len(to_json(name)) + _decision_bytes(each) for name, each in setup.decisions.items()),
+        **{
+            f"room for {part}": sum(NAMED_BYTES + len(each.name) for each in getattr(setup, part))
+            for part in STAGE_NEEDS
+        },
         "taint": len(to_json(state.taint)),
         "room for the taint of what is recalled": RECALLED_TAINT_BYTES if setup.config.uses_knowledge else 0,
     }
 
 
-def _decided_bytes(decision: GroundedDecision) -> int:
+def _decision_bytes(decision: GroundedDecision) -> int:
     """Return the bytes that the decision may take once it is made."""
-    given = sum(len(name) + _value(kind) for name, kind in decision.fields.items())
-    facts = sum(len(name) + _value(fact) + len(to_json(fact.source)) for name, fact in decision.facts.items())
+    given = sum(len(name) + _max_value_bytes(kind) for name, kind in decision.fields.items())
+    facts = sum(len(name) + _max_value_bytes(fact) + len(to_json(fact.source)) for name, fact in decision.facts.items())
     outcomes = [decision.default, *(rule.then for rule in decision.rules)]
-    return DECIDED_BYTES + given + facts + max(len(to_json(outcome)) for outcome in outcomes) + _rule(decision.rules)
+    return (
+        DECIDED_BYTES
+        + given
+        + facts
+        + max(len(to_json(outcome)) for outcome in outcomes)
+        + _max_rule_name_bytes(decision.rules)
+    )
 
 
-def _value(kind: Kind) -> int:
+def _max_value_bytes(kind: ValueKind) -> int:
     return VALUE_BYTES + max((len(to_json(word)) for word in kind.enum), default=0)
 
 
-def _rule(rules: tuple[Rule, ...]) -> int:
+def _max_rule_name_bytes(rules: tuple[Rule, ...]) -> int:
     return max((len(to_json(rule.name)) for rule in rules), default=0)

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.control.question_text import light_call
-from orga.workflows.decisions.conversation import shares
-from orga.workflows.decisions.review_stages import KEPT
+from orga.workflows.decisions.control.question_text import call_without_arguments
+from orga.workflows.decisions.conversation import fair_shares
+from orga.workflows.decisions.review_stages import STAGE_FIELDS
 from orga.workflows.types.questions import Item, Question
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip_json, json_prefix
@@ -39,20 +39,20 @@ QUESTION_BYTES = 300
 STREAK_BYTES = 450
 """Of texts, where they are cut."""
 
-NOBODY = ("",)
+NO_APPROVERS = ("",)
 """Approvers of an item whose list is too long: nobody can have that name; the next run asks with all of them."""
 
-Cut = Callable[[AgentState], AgentState]
+PartCut = Callable[[AgentState], AgentState]
 
 
-class Part(NamedTuple):
+class CarriedPart(NamedTuple):
     """Fields of the state, and the bytes that they take together in a state that is carried."""
 
     fields: tuple[str, ...]
     most: int
     why: str
     """What keeps them within it."""
-    cut: Cut | None = None
+    cut: PartCut | None = None
     """What is done where room is short even though the window gave way."""
 
 
@@ -66,7 +66,7 @@ def _with_light_questions(state: AgentState) -> AgentState:
     Calls are referred to by their digest (`about`): the next run judges them anew, and asks on about the same ones.
     """
     given = [len(to_json(each.resolution.result)) if each.resolution else 0 for each in state.questions]
-    most = shares(given, RESULTS_BYTES)
+    most = fair_shares(given, RESULTS_BYTES)
     return state.with_control(
         questions=tuple(_light_question(each, room) for each, room in zip(state.questions, most, strict=True))
     )
@@ -89,10 +89,10 @@ def _light_item(item: Item) -> Item:
     if answer is not None:
         answer = answer.with_texts(json_prefix(answer.approver, LINE_BYTES), json_prefix(answer.reason, LINE_BYTES))
     return item.with_answer(answer).with_content(
-        light_call(item.call),
+        call_without_arguments(item.call),
         json_prefix(item.version, LINE_BYTES),
         json_prefix(item.reason, LINE_BYTES),
-        item.approvers if len(to_json(item.approvers)) <= LINE_BYTES else NOBODY,
+        item.approvers if len(to_json(item.approvers)) <= LINE_BYTES else NO_APPROVERS,
     )
 
 
@@ -116,7 +116,7 @@ def _with_light_drafts(state: AgentState) -> AgentState:
 
 
 def _with_light_inbox(state: AgentState) -> AgentState:
-    most = shares([len(to_json(item.text)) for item in state.inbox], GUIDANCE_BYTES)
+    most = fair_shares([len(to_json(item.text)) for item in state.inbox], GUIDANCE_BYTES)
     inbox = tuple(
         item
         if len(to_json(item.text)) <= room
@@ -137,38 +137,38 @@ def _with_light_draft(state: AgentState) -> AgentState:
     return state.with_dialogue(partial=clip_json(state.partial, OUTPUT_BYTES, "the conversation has all of it"))
 
 
-PARTS = (
-    Part(
-        ("input", "setup", "taint", "breakers", "failures", "decided", *KEPT),
+CARRIED_PARTS = (
+    CarriedPart(
+        ("input", "setup", "taint", "breakers", "failures", "decided", *STAGE_FIELDS),
         BEGIN_BYTES,
         "refused at the start otherwise; instructions and schema stand in the setup alone, the task here alone",
     ),
-    Part(
+    CarriedPart(
         ("pending", "conversation"),
         REPLY_BYTES,
         "a reply is bounded as it is recorded (`activities/replies.py`); the window takes what all else leaves",
     ),
-    Part(
+    CarriedPart(
         ("recollection",),
         7_000,
         "as many words as are searched by, none longer than `MAX_TERM_CHARS`, no path than `MAX_PATH_CHARS`",
     ),
-    Part(("dead_letters",), 101_000, "none is kept beyond `MAX_LETTER_BYTES`: it is told as any failure"),
-    Part(("results",), 100, "kept in case", _without_results),
-    Part(
+    CarriedPart(("dead_letters",), 101_000, "none is kept beyond `MAX_LETTER_BYTES`: it is told as any failure"),
+    CarriedPart(("results",), 100, "kept in case", _without_results),
+    CarriedPart(
         ("questions", "announced"),
         130_000,
         "one for the calls of one reply, which stand in `pending`, or one for each stuck call",
         _with_light_questions,
     ),
-    Part(("steps",), 64_000, "the newest `MAX_STEPS`; their texts are cut", _with_light_steps),
-    Part(("output", "data", "gathered"), 72_000, "no last word; cut", _with_light_drafts),
-    Part(("inbox", "inbox_bytes", "unheard"), 76_000, "`MAX_INBOX_ITEMS`; the texts are cut", _with_light_inbox),
-    Part(("denials", "invalid"), 34_000, "those of the last reply; cut", _with_light_streaks),
-    Part(
+    CarriedPart(("steps",), 64_000, "the newest `MAX_STEPS`; their texts are cut", _with_light_steps),
+    CarriedPart(("output", "data", "gathered"), 72_000, "no last word; cut", _with_light_drafts),
+    CarriedPart(("inbox", "inbox_bytes", "unheard"), 76_000, "`MAX_INBOX_ITEMS`; the texts are cut", _with_light_inbox),
+    CarriedPart(("denials", "invalid"), 34_000, "those of the last reply; cut", _with_light_streaks),
+    CarriedPart(
         ("partial",), 52_000, "finished first where that takes no more than some replies, else cut", _with_light_draft
     ),
-    Part(
+    CarriedPart(
         (
             *(
                 "origin",
@@ -200,6 +200,8 @@ PARTS = (
         20_000,
         "numbers, ids, and two lines for people",
     ),
-    Part(("children", "aborted", "stop", "fork", "notes"), 100, "nothing: no run continues as new while it has any"),
+    CarriedPart(
+        ("children", "aborted", "stop", "fork", "notes"), 100, "nothing: no run continues as new while it has any"
+    ),
 )
 """In the order in which they are cut: what is missed least goes first."""

@@ -8,26 +8,36 @@ from typing import Any, NamedTuple
 
 from orga.workflows.decisions.conversation import (
     MAX_CONVERSATION_BYTES,
-    fits,
-    sent_tokens,
-    size_of,
-    tokens_in,
-    tokens_of,
+    estimated_message_tokens,
+    estimated_sent_tokens,
+    estimated_tokens,
+    is_within_budget,
+    message_size,
     with_messages,
 )
 from orga.workflows.types.context import ContextRef
 from orga.workflows.types.conversation import (
     BYTES_PER_TOKEN,
-    HEADER,
     SUMMARY_CALL,
+    SUMMARY_HEADER,
     Conversation,
     Summary,
-    goes_last,
-    keeps_first,
+    is_dropped_last,
     latest_turn,
+    must_keep_first,
 )
 from orga.workflows.types.input import ContextStrategy
-from orga.workflows.types.messages import Message, Ranges, Reply, indexes, length, masked, ranges_of, with_masks, within
+from orga.workflows.types.messages import (
+    Message,
+    Ranges,
+    Reply,
+    masked_message,
+    messages_within,
+    range_indexes,
+    ranges_length,
+    ranges_of,
+    with_masks,
+)
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip
 
@@ -43,7 +53,7 @@ def messages_to_drop(conversation: Conversation, token_budget: int, reserve: int
     of them go too, the task never. What the model saw last stays where it can: it goes only so that what came of it
     since has room. `reserve` are tokens to make room for beside what is kept.
     """
-    if fits(conversation, token_budget):
+    if is_within_budget(conversation, token_budget):
         return ()
     target = token_budget * KEEP_SHARE - reserve
     tokens, size = conversation.tokens, conversation.size
@@ -54,8 +64,8 @@ def messages_to_drop(conversation: Conversation, token_budget: int, reserve: int
             break
         if start >= seen_last and size <= MAX_CONVERSATION_BYTES and tokens <= token_budget - reserve:
             break
-        sizes = [size_of(message) for message in conversation.messages[start:stop]]
-        tokens -= sum(tokens_of(part) for part in sizes)
+        sizes = [message_size(message) for message in conversation.messages[start:stop]]
+        tokens -= sum(estimated_tokens(part) for part in sizes)
         size -= sum(sizes)
         dropped |= set(range(start, stop))
     return ranges_of(dropped | _pinned_to_drop(conversation, token_budget, size))
@@ -65,15 +75,15 @@ def _pinned_to_drop(conversation: Conversation, token_budget: int, size: int) ->
     """Return which pinned messages go, `size` being the bytes of all that is left so far: the oldest first."""
     asked = latest_turn(conversation.messages).start
     groups = [group for group in _groups(conversation, pinned=True) if group[0] != asked]
-    sizes = {start: size_of(conversation.messages[start]) for start, _ in groups}
-    tokens = sum(map(tokens_of, sizes.values()))
+    sizes = {start: message_size(conversation.messages[start]) for start, _ in groups}
+    tokens = sum(map(estimated_tokens, sizes.values()))
     if size <= MAX_CONVERSATION_BYTES and tokens <= token_budget:
         return set()
     dropped: set[int] = set()
     for start, part in sizes.items():
         if size <= MAX_CONVERSATION_BYTES * KEEP_SHARE and tokens <= token_budget:
             break
-        size, tokens = size - part, tokens - tokens_of(part)
+        size, tokens = size - part, tokens - estimated_tokens(part)
         dropped.add(start)
     return dropped
 
@@ -95,13 +105,13 @@ def _groups(conversation: Conversation, pinned: bool) -> list[tuple[int, int]]:
     has_replied = any(message.role == "assistant" for message in conversation.messages[sent:])
     latest = sent if has_replied else latest_group(messages)
     starts = [i for i, message in enumerate(messages) if message.role != "tool"]
-    bounds = list(pairwise([*starts, len(messages)]))[1 if messages and keeps_first(messages) else 0 :]
+    bounds = list(pairwise([*starts, len(messages)]))[1 if messages and must_keep_first(messages) else 0 :]
     may_go = [group for group in (bounds if has_replied else bounds[:-1]) if group[0] < latest]
     turn = latest_turn(conversation.messages)
-    return [group for group in may_go if goes_last(messages, group[0], turn) == pinned]
+    return [group for group in may_go if is_dropped_last(messages, group[0], turn) == pinned]
 
 
-UNTOUCHED = 6
+MIN_UNMASKED_MESSAGES = 6
 """The latest messages keep their text."""
 
 
@@ -111,30 +121,30 @@ def results_to_mask(conversation: Conversation) -> Ranges:
     What the model has not seen, and its last message with the results of it, keep their text however many they are.
     """
     messages, sent = conversation.messages, conversation.sent
-    end = min(len(messages) - UNTOUCHED, latest_group(messages[:sent]))
-    return ranges_of(i for i, m in enumerate(messages[: max(end, 0)]) if not m.pinned and masked(m) is not m)
+    end = min(len(messages) - MIN_UNMASKED_MESSAGES, latest_group(messages[:sent]))
+    return ranges_of(i for i, m in enumerate(messages[: max(end, 0)]) if not m.pinned and masked_message(m) is not m)
 
 
-MAX_TOKENS = 1_000
-MIN_TOKENS = 50
-SHARE = 5
+MAX_SUMMARY_TOKENS = 1_000
+MIN_SUMMARY_TOKENS = 50
+SUMMARY_SHARE = 5
 """A summary takes at most a fifth of the budget."""
 
-MAX_TOOLS = 20
+MAX_SUMMARY_TOOLS = 20
 """Tools that the fallback names."""
 
 
 def summary_tokens(token_budget: int) -> int:
     """Return the tokens that a summary may have."""
-    return max(min(token_budget // SHARE, MAX_TOKENS), MIN_TOKENS)
+    return max(min(token_budget // SUMMARY_SHARE, MAX_SUMMARY_TOKENS), MIN_SUMMARY_TOKENS)
 
 
 def reserved_tokens(limit: int) -> int:
     """Return the estimated tokens of the longest message that holds a summary of `limit` tokens."""
-    return tokens_of(limit * BYTES_PER_TOKEN + len(HEADER))
+    return estimated_tokens(limit * BYTES_PER_TOKEN + len(SUMMARY_HEADER))
 
 
-def affords_summary(state: AgentState, limit: int) -> bool:
+def can_afford_summary(state: AgentState, limit: int) -> bool:
     """Return whether the run can pay for a summary and the model call that it is for.
 
     The one reads what goes, the other what stays: together the conversation, once.
@@ -142,7 +152,7 @@ def affords_summary(state: AgentState, limit: int) -> bool:
     config, usage = state.config, state.usage
     if config.max_model_calls is not None and usage.model_calls + 2 > config.max_model_calls:
         return False
-    needed = state.calibration * sent_tokens(state.conversation) + 2 * limit
+    needed = state.calibration * estimated_sent_tokens(state.conversation) + 2 * limit
     return config.max_total_tokens - usage.total_tokens > needed
 
 
@@ -150,7 +160,7 @@ def with_summary(state: AgentState, drop: Ranges, limit: int, reply: Reply | Non
     """Return the state with a summary of `drop` at hand, paid for; without a text from a model it is made here."""
     text = reply.text if reply and reply.text.strip() else ""
     call = f"{state.iteration + 1}.{SUMMARY_CALL}" if text else ""
-    text = text or fallback_summary(within(state.conversation.messages, drop), limit * BYTES_PER_TOKEN)
+    text = text or fallback_summary(messages_within(state.conversation.messages, drop), limit * BYTES_PER_TOKEN)
     ready = Summary(drop=drop, text=text, call=call)
     state = state.with_dialogue(conversation=state.conversation.with_fields(ready=ready))
     return state if reply is None else state.with_budget(usage=state.usage.plus(reply.usage, reply.cost_usd))
@@ -169,9 +179,11 @@ def fallback_summary(messages: tuple[Message, ...], max_bytes: int) -> str:
     lines = [f"Left out: messages {len(said)}, tool calls {len(calls)}, results {results}."]
     if calls:
         counted = Counter(calls).most_common()
-        more = f", and {len(counted) - MAX_TOOLS} more" if len(counted) > MAX_TOOLS else ""
-        lines.append("Tools called: " + ", ".join(f"{name} x{n}" for name, n in counted[:MAX_TOOLS]) + more + ".")
-    earlier = [message.text.removeprefix(HEADER) for message in messages if message.summary]
+        more = f", and {len(counted) - MAX_SUMMARY_TOOLS} more" if len(counted) > MAX_SUMMARY_TOOLS else ""
+        lines.append(
+            "Tools called: " + ", ".join(f"{name} x{n}" for name, n in counted[:MAX_SUMMARY_TOOLS]) + more + "."
+        )
+    earlier = [message.text.removeprefix(SUMMARY_HEADER) for message in messages if message.summary]
     return clip("\n".join([*lines, *(f"Before that:\n{text}" for text in earlier)]), max_bytes, "the rest is lost")
 
 
@@ -187,7 +199,7 @@ class Compaction(NamedTuple):
     """What a summary of the dropped messages may take; 0 where none is wanted."""
 
 
-NOTHING = Compaction()
+NO_COMPACTION = Compaction()
 
 
 def compaction(conversation: Conversation, strategy: ContextStrategy, token_budget: int) -> Compaction:
@@ -195,24 +207,24 @@ def compaction(conversation: Conversation, strategy: ContextStrategy, token_budg
 
     The payload limit holds for every strategy: a conversation above it could not be carried to the next run.
     """
-    if fits(conversation, token_budget):
-        return NOTHING
+    if is_within_budget(conversation, token_budget):
+        return NO_COMPACTION
     if strategy == "observation_masking":
-        return _masking(conversation, token_budget)
+        return _masking_compaction(conversation, token_budget)
     if strategy == "anchored_summary":
-        return _summary(conversation, token_budget)
+        return _summary_compaction(conversation, token_budget)
     return Compaction(drop=messages_to_drop(conversation, NO_LIMIT if strategy == "none" else token_budget))
 
 
-def _masking(conversation: Conversation, token_budget: int) -> Compaction:
+def _masking_compaction(conversation: Conversation, token_budget: int) -> Compaction:
     """Mask old results; where that is not enough, the oldest messages go as well."""
     mask = results_to_mask(conversation)
     smaller = with_messages(conversation, with_masks(conversation.messages, mask))
     drop = messages_to_drop(smaller, token_budget)
-    return Compaction(drop, ranges_of(indexes(mask) - indexes(drop)))
+    return Compaction(drop, ranges_of(range_indexes(mask) - range_indexes(drop)))
 
 
-def _summary(conversation: Conversation, token_budget: int) -> Compaction:
+def _summary_compaction(conversation: Conversation, token_budget: int) -> Compaction:
     """Sum up what the window would drop, and a little more to have room for the summary.
 
     Nothing goes where the summary could be as long as what it stands for, beside the summary that it replaces.
@@ -220,8 +232,8 @@ def _summary(conversation: Conversation, token_budget: int) -> Compaction:
     limit = summary_tokens(token_budget)
     reserve = reserved_tokens(limit)
     drop = messages_to_drop(conversation, token_budget, reserve)
-    news = tuple(message for message in within(conversation.messages, drop) if not message.summary)
-    return Compaction(drop, summary_tokens=limit) if tokens_in(news) > reserve else NOTHING
+    news = tuple(message for message in messages_within(conversation.messages, drop) if not message.summary)
+    return Compaction(drop, summary_tokens=limit) if estimated_message_tokens(news) > reserve else NO_COMPACTION
 
 
 def compaction_data(context: ContextRef) -> dict[str, Any] | None:
@@ -231,9 +243,9 @@ def compaction_data(context: ContextRef) -> dict[str, Any] | None:
     strategy: ContextStrategy = "observation_masking" if context.mask else "sliding_window"
     if context.summary is not None:
         strategy = "anchored_summary"
-    data: dict[str, Any] = {"strategy": strategy, "messages_dropped": length(context.drop)}
+    data: dict[str, Any] = {"strategy": strategy, "messages_dropped": ranges_length(context.drop)}
     if context.mask:
-        data["messages_masked"] = length(context.mask)
+        data["messages_masked"] = ranges_length(context.mask)
     if context.summary is not None:
         data["summary"] = "fallback" if context.summary.summary is None else "model"
     return data

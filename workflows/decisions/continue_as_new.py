@@ -8,83 +8,85 @@ from __future__ import annotations
 from itertools import pairwise
 
 from orga.workflows.decisions.carried_parts import (
+    CARRIED_PARTS,
     MAX_CARRIED_BYTES,
     OUTPUT_BYTES,
-    PARTS,
     REPLY_BYTES,
     WINDOW_BYTES,
-    Part,
+    CarriedPart,
 )
 from orga.workflows.decisions.compaction import latest_group
-from orga.workflows.decisions.conversation import as_base, shares, weight_of, with_messages
+from orga.workflows.decisions.conversation import fair_shares, message_json_bytes, with_all_as_base, with_messages
 from orga.workflows.decisions.observe import MAX_REPAIRS_IN_A_ROW
-from orga.workflows.types.context import EMPTY
-from orga.workflows.types.conversation import Conversation, goes_last, keeps_first, latest_turn
-from orga.workflows.types.messages import Message, Reply, shortened
+from orga.workflows.types.context import EMPTY_DIGEST
+from orga.workflows.types.conversation import Conversation, is_dropped_last, latest_turn, must_keep_first
+from orga.workflows.types.messages import Message, Reply, shortened_message
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.text import MOST_IN_JSON, bytes_in_json, json_prefix
+from orga.workflows.types.text import MAX_JSON_GROWTH, bytes_in_json, json_prefix
 
 SPARE_BYTES = 1_000
 
 
-def carried(state: AgentState, run_id: str) -> AgentState:
+def continue_as_new_state(state: AgentState, run_id: str) -> AgentState:
     """Return the state for the next run of the chain: no reference may point into the history that ends."""
-    whole = state.with_dialogue(conversation=as_base(state.conversation)).with_control(carried_by=run_id)
-    if weight(whole) <= MAX_CARRIED_BYTES:
+    whole = state.with_dialogue(conversation=with_all_as_base(state.conversation)).with_control(carried_by=run_id)
+    if state_bytes(whole) <= MAX_CARRIED_BYTES:
         return whole
     light, most = _without_repeats(whole), MAX_CARRIED_BYTES - SPARE_BYTES
-    window = _floor(whole)
-    for cut in (part.cut for part in PARTS if part.cut):
-        if _rest(light) + window <= most:
+    window = _min_window_bytes(whole)
+    for cut in (part.cut for part in CARRIED_PARTS if part.cut):
+        if _bytes_without_messages(light) + window <= most:
             break
         light = cut(light)
     task = whole.conversation.messages[:1]
-    told = sum(map(weight_of, task)) - sum(map(weight_of, light.conversation.messages[:1]))
-    conversation = shrunk(whole.conversation, most - _rest(light) + told, may_drop_latest=whole.pending is not None)
+    told = sum(map(message_json_bytes, task)) - sum(map(message_json_bytes, light.conversation.messages[:1]))
+    conversation = shrunk_conversation(
+        whole.conversation, most - _bytes_without_messages(light) + told, may_drop_latest=whole.pending is not None
+    )
     first = (*light.conversation.messages[:1], *conversation.messages[1:])
     return light.with_dialogue(conversation=conversation.with_fields(messages=first))
 
 
-def holding_up(state: AgentState, reply: Reply | None) -> AgentState:
+def with_paused_reply(state: AgentState, reply: Reply | None) -> AgentState:
     """Return the state with the reply that people hold up, or with none."""
     return state.with_dialogue(pending=reply)
 
 
-def weight(state: AgentState) -> int:
+def state_bytes(state: AgentState) -> int:
     """Return the bytes that the state takes in a history."""
     return len(state.model_dump_json(exclude_unset=True).encode())
 
 
-def fits(state: AgentState) -> bool:
+def is_within_payload_limit(state: AgentState) -> bool:
     """Return whether `carried` brings the state under the limit: told by what it cannot cut, in one look."""
-    if weight(state) <= MAX_CARRIED_BYTES:
+    if state_bytes(state) <= MAX_CARRIED_BYTES:
         return True
-    least, kept = _least(state), [part for part in PARTS if not part.cut]
-    return sum(_size(least, part) for part in kept) <= sum(part.most for part in kept)
+    least, kept = _with_minimal_conversation(state), [part for part in CARRIED_PARTS if not part.cut]
+    return sum(_part_bytes(least, part) for part in kept) <= sum(part.most for part in kept)
 
 
-def overgrown(state: AgentState) -> str:
+def oversized_parts_text(state: AgentState) -> str:
     """Return which parts that cannot be cut are beyond their bounds, and by how much; "" where none is."""
-    sizes = [(part, _size(_least(state), part)) for part in PARTS if not part.cut]
+    sizes = [(part, _part_bytes(_with_minimal_conversation(state), part)) for part in CARRIED_PARTS if not part.cut]
     found = [f"{', '.join(part.fields)}: {size}, {part.most} at most" for part, size in sizes if size > part.most]
     return "; ".join(found)
 
 
-def _least(state: AgentState) -> AgentState:
+def _with_minimal_conversation(state: AgentState) -> AgentState:
     """Return the state with what the window keeps in any case: the task, and the last calls without their results."""
     state, messages = _without_repeats(state), state.conversation.messages
     latest = messages[latest_group(messages) :] if state.pending is None else ()
     first = state.conversation.messages[:1]
-    return state.with_dialogue(conversation=Conversation(messages=(*first, *_bare(latest))))
+    return state.with_dialogue(conversation=Conversation(messages=(*first, *_without_provider_parts(latest))))
 
 
-def _size(state: AgentState, part: Part) -> int:
+def _part_bytes(state: AgentState, part: CarriedPart) -> int:
     return len(state.model_dump_json(include=set(part.fields), exclude_unset=True).encode())
 
 
-def cut_parts(before: AgentState, after: AgentState) -> list[str]:
+def shortened_fields(before: AgentState, after: AgentState) -> list[str]:
     """Return the fields of which a carried state holds less, but for its messages and what the setup repeats."""
-    fields = [field for part in PARTS if part.cut for field in part.fields]
+    fields = [field for part in CARRIED_PARTS if part.cut for field in part.fields]
     return [field for field in fields if getattr(before, field) != getattr(after, field)]
 
 
@@ -101,85 +103,85 @@ def _without_repeats(state: AgentState) -> AgentState:
     return state.with_dialogue(conversation=state.conversation.with_fields(messages=(first, *messages[1:])))
 
 
-def _rest(state: AgentState) -> int:
+def _bytes_without_messages(state: AgentState) -> int:
     """Return the bytes of all but the messages."""
-    return weight(state.with_dialogue(conversation=Conversation()))
+    return state_bytes(state.with_dialogue(conversation=Conversation()))
 
 
-def _floor(state: AgentState) -> int:
+def _min_window_bytes(state: AgentState) -> int:
     """Return what the window keeps before other parts are cut; beside a reply that is held up it is less."""
     held = len(state.pending.model_dump_json(exclude_unset=True).encode()) if state.pending else 0
     least = min(WINDOW_BYTES, REPLY_BYTES - held)
-    return min(sum(map(weight_of, state.conversation.messages[1:])), least)
+    return min(sum(map(message_json_bytes, state.conversation.messages[1:])), least)
 
 
-def shrunk(conversation: Conversation, room: int, *, may_drop_latest: bool = False) -> Conversation:
+def shrunk_conversation(conversation: Conversation, room: int, *, may_drop_latest: bool = False) -> Conversation:
     """Return the conversation within `room` bytes of JSON: the oldest messages go, what is left to stay is cut.
 
     The task stays whole; a call and its results go together. All from the model's last message on stays, too, unless it
     may be dropped since a later reply is carried beside it; of what people said since, the oldest goes.
     """
-    messages = _cut(_without_oldest(conversation.messages, room), room)
-    if _weight(messages) > room:
+    messages = _with_shortened_texts(_without_oldest(conversation.messages, room), room)
+    if _messages_bytes(messages) > room:
         messages = _without_guidance(messages, room)
-    if _weight(messages) > room and may_drop_latest:
+    if _messages_bytes(messages) > room and may_drop_latest:
         messages = messages[:1]
-    fresh = with_messages(conversation.with_fields(sent=0, digest=EMPTY), messages)
-    return as_base(fresh)
+    fresh = with_messages(conversation.with_fields(sent=0, digest=EMPTY_DIGEST), messages)
+    return with_all_as_base(fresh)
 
 
-def _weight(messages: tuple[Message, ...]) -> int:
-    return sum(weight_of(message) + 1 for message in messages)
+def _messages_bytes(messages: tuple[Message, ...]) -> int:
+    return sum(message_json_bytes(message) + 1 for message in messages)
 
 
 def _without_oldest(messages: tuple[Message, ...], room: int) -> tuple[Message, ...]:
     starts = [i for i, message in enumerate(messages) if message.role != "tool"]
     latest = latest_group(messages)
-    bounds = list(pairwise([*starts, len(messages)]))[1 if messages and keeps_first(messages) else 0 :]
+    bounds = list(pairwise([*starts, len(messages)]))[1 if messages and must_keep_first(messages) else 0 :]
     groups = [(start, stop) for start, stop in bounds if start < latest]
-    size = _weight(messages)
+    size = _messages_bytes(messages)
     gone: set[int] = set()
     turn = latest_turn(messages)
-    for start, stop in sorted(groups, key=lambda group: (goes_last(messages, group[0], turn), group[0])):
+    for start, stop in sorted(groups, key=lambda group: (is_dropped_last(messages, group[0], turn), group[0])):
         if size <= room:
             break
-        size -= _weight(messages[start:stop])
+        size -= _messages_bytes(messages[start:stop])
         gone |= set(range(start, stop))
     return tuple(message for index, message in enumerate(messages) if index not in gone)
 
 
 def _without_guidance(messages: tuple[Message, ...], room: int) -> tuple[Message, ...]:
     """Leave out what people said since the model's last message, the oldest first."""
-    latest, size = latest_group(messages), _weight(messages)
+    latest, size = latest_group(messages), _messages_bytes(messages)
     kept = list(messages[: latest + 1])
     for message in messages[latest + 1 :]:
         if message.role == "tool" or size <= room:
             kept.append(message)
         else:
-            size -= _weight((message,))
+            size -= _messages_bytes((message,))
     return tuple(kept)
 
 
-def _cut(messages: tuple[Message, ...], room: int) -> tuple[Message, ...]:
+def _with_shortened_texts(messages: tuple[Message, ...], room: int) -> tuple[Message, ...]:
     """Share the room among the texts; the task stays whole."""
-    if _weight(messages) <= room:
+    if _messages_bytes(messages) <= room:
         return messages
-    frames = _weight(messages[:1]) + _weight(_bare(messages[1:]))
-    texts = [weight_of(m) - weight_of(m.with_text("")) for m in messages[1:]]
-    most = shares(texts, max(room - frames, 0))
-    return (*messages[:1], *(_within(m, share) for m, share in zip(messages[1:], most, strict=True)))
+    frames = _messages_bytes(messages[:1]) + _messages_bytes(_without_provider_parts(messages[1:]))
+    texts = [message_json_bytes(m) - message_json_bytes(m.with_text("")) for m in messages[1:]]
+    most = fair_shares(texts, max(room - frames, 0))
+    return (*messages[:1], *(_shortened_message(m, share) for m, share in zip(messages[1:], most, strict=True)))
 
 
-def _bare(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+def _without_provider_parts(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     return tuple(message.with_text("") for message in messages)
 
 
-def _within(message: Message, room: int) -> Message:
+def _shortened_message(message: Message, room: int) -> Message:
     """Return the message with its text within `room` bytes of JSON, quotes not counted: if need be without a marker."""
     most = bytes_in_json(message.text, room + 2)
     if most is None:
         return message
-    cut = shortened(message, most)
+    cut = shortened_message(message, most)
     text = json_prefix(cut.text, room)
     if text == cut.text:
         return cut
@@ -187,27 +189,27 @@ def _within(message: Message, room: int) -> Message:
     return bare if cut.ours == (0, 0) else bare.with_ours((min(cut.ours[0], len(text)), 0))
 
 
-def can_be_carried(state: AgentState) -> bool:
+def can_continue_as_new(state: AgentState) -> bool:
     """Return whether a run whose history has grown enough continues as new at the end of this iteration.
 
     An answer that is being continued and too long to be carried is finished first.
     """
-    return fits(state) and not _is_finished_first(state)
+    return is_within_payload_limit(state) and not _should_finish_answer_first(state)
 
 
-def with_outgrown(state: AgentState) -> AgentState:
+def with_end_if_outgrown(state: AgentState) -> AgentState:
     """End a run that can never continue as new: where it would for the first time, long before the server ends it.
 
     No state that begins and grows by our rules comes to this (`PARTS` of `carried_parts`).
     """
-    if fits(state):
+    if is_within_payload_limit(state):
         return state
     detail = f"the run cannot continue as new, its state is over the limit of {MAX_CARRIED_BYTES} bytes of JSON"
-    return state.with_control(stop=("error", f"{detail}: {overgrown(state)}"))
+    return state.with_control(stop=("error", f"{detail}: {oversized_parts_text(state)}"))
 
 
-def _is_finished_first(state: AgentState) -> bool:
+def _should_finish_answer_first(state: AgentState) -> bool:
     """Return whether an answer would be cut that some more replies finish: nobody is waited for, no guidance came."""
-    if len(state.partial) <= OUTPUT_BYTES // MOST_IN_JSON or state.questions or state.paused:
+    if len(state.partial) <= OUTPUT_BYTES // MAX_JSON_GROWTH or state.questions or state.paused:
         return False
-    return state.repairs <= MAX_REPAIRS_IN_A_ROW and len(carried(state, "").partial) < len(state.partial)
+    return state.repairs <= MAX_REPAIRS_IN_A_ROW and len(continue_as_new_state(state, "").partial) < len(state.partial)

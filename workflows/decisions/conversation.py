@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from pydantic_core import to_json
 
-from orga.workflows.types.context import ContextRef, HashedMessages, MessageRef, digest_of, reference
-from orga.workflows.types.conversation import Conversation, Summary, goes_last, latest_turn, summary_message
-from orga.workflows.types.messages import Message, Ranges, shortened
+from orga.workflows.types.context import ContextRef, HashedMessages, MessageRef, messages_digest, short_digest
+from orga.workflows.types.conversation import Conversation, Summary, is_dropped_last, latest_turn, summary_message
+from orga.workflows.types.messages import Message, Ranges, shortened_message
 from orga.workflows.types.parts import Part, ResultPart, TextPart, ToolCall
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState
@@ -26,12 +26,12 @@ MAX_CONVERSATION_BYTES = 1_000_000
 """Above this a conversation could not be carried in one payload of 2 MB beside the rest of the state."""
 
 
-def size_of(message: Message) -> int:
+def message_size(message: Message) -> int:
     """Return the UTF-8 bytes of everything in a message that a provider is sent."""
-    return sum(map(_size_of_part, message.parts))
+    return sum(map(_part_size, message.parts))
 
 
-def _size_of_part(part: Part) -> int:
+def _part_size(part: Part) -> int:
     match part:
         case TextPart():
             return len(part.text.encode("utf-8", "replace"))
@@ -43,22 +43,22 @@ def _size_of_part(part: Part) -> int:
             return len(to_json(part))
 
 
-def weight_of(message: Message) -> int:
+def message_json_bytes(message: Message) -> int:
     """Return the bytes that a message takes in a history, where a quote takes two and a control character six."""
     return len(message.model_dump_json(exclude_unset=True).encode())
 
 
-def tokens_of(size: int) -> int:
+def estimated_tokens(size: int) -> int:
     """Return the estimated tokens of a message of `size` bytes: 3.3 bytes a token, 7 for the frame."""
     return max(size * 10 // 33, 1) + OVERHEAD_PER_MESSAGE
 
 
-def tokens_in(messages: tuple[Message, ...]) -> int:
+def estimated_message_tokens(messages: tuple[Message, ...]) -> int:
     """Return the estimated tokens of all these messages."""
-    return sum(tokens_of(size_of(message)) for message in messages)
+    return sum(estimated_tokens(message_size(message)) for message in messages)
 
 
-def bytes_for(tokens: float) -> int:
+def estimated_bytes(tokens: float) -> int:
     """Return the bytes of text that so many estimated tokens stand for."""
     return max(int(tokens * 33 / 10), 0)
 
@@ -68,26 +68,26 @@ def frame_tokens(setup: Setup) -> int:
     texts = [setup.instructions.encode("utf-8", "replace")] if setup.instructions else []
     texts += [to_json((tool.name, tool.description, tool.parameters)) for tool in setup.tools]
     texts += [to_json(setup.output_schema)] if setup.output_schema else []
-    return sum(tokens_of(len(text)) for text in texts)
+    return sum(estimated_tokens(len(text)) for text in texts)
 
 
 MIN_ESTIMATE = 500
 """Below this a provider's own overhead says more than the text."""
 
-LOWEST, HIGHEST = 0.5, 3.0
+MIN_CALIBRATION, MAX_CALIBRATION = 0.5, 3.0
 
-WEIGHT = 0.5
+CALIBRATION_WEIGHT = 0.5
 """Of the latest reply."""
 
 
-def with_frame(state: AgentState) -> AgentState:
+def with_frame_size(state: AgentState) -> AgentState:
     """Return the state with the size of instructions and tools, measured once in a run."""
     if state.setup is None or state.conversation.frame:
         return state
     return state.with_dialogue(conversation=state.conversation.with_fields(frame=frame_tokens(state.setup)))
 
 
-def sent_tokens(conversation: Conversation) -> int:
+def estimated_sent_tokens(conversation: Conversation) -> int:
     """Return the estimated tokens of a model call about this conversation."""
     return conversation.frame + conversation.tokens
 
@@ -100,20 +100,20 @@ def message_budget(state: AgentState) -> int:
 
 def halved_budget(sent: Conversation) -> int:
     """Return what messages may have where `sent` was too long for the provider: half of the whole."""
-    return max(sent_tokens(sent) // 2 - sent.frame, 0)
+    return max(estimated_sent_tokens(sent) // 2 - sent.frame, 0)
 
 
 def with_calibration(state: AgentState, sent: Conversation, input_tokens: int) -> AgentState:
     """Return the state after a reply to `sent`, for which the provider counted `input_tokens`; 0 says nothing."""
-    estimate = sent_tokens(sent)
+    estimate = estimated_sent_tokens(sent)
     if estimate < MIN_ESTIMATE or input_tokens <= 0:
         return state
-    measured = min(max(input_tokens / estimate, LOWEST), HIGHEST)
-    smoothed = state.calibration + (measured - state.calibration) * WEIGHT
+    measured = min(max(input_tokens / estimate, MIN_CALIBRATION), MAX_CALIBRATION)
+    smoothed = state.calibration + (measured - state.calibration) * CALIBRATION_WEIGHT
     return state.with_dialogue(calibration=round(smoothed, 4))
 
 
-def shares(sizes: Sequence[int], room: int) -> list[int]:
+def fair_shares(sizes: Sequence[int], room: int) -> list[int]:
     """Return what each of these gets of the room: short ones all they need, the long ones share what is left."""
     found = [0] * len(sizes)
     left = room
@@ -138,21 +138,21 @@ def with_message(
 
     Its text is cut to `most` bytes, and to what is left for all that the model has not seen yet.
     """
-    cut = _cut(conversation, message, most)
+    cut = _cut_bytes(conversation, message, most)
     if cut is not None:
-        message = shortened(message, cut)
+        message = shortened_message(message, cut)
         news = None if news is None else news.with_cut(cut)
-    size = size_of(message)
+    size = message_size(message)
     return conversation.with_fields(
         messages=(*conversation.messages, message),
         news=(*conversation.news, news or MessageRef(message=message)),
-        tokens=conversation.tokens + tokens_of(size),
+        tokens=conversation.tokens + estimated_tokens(size),
         size=conversation.size + size,
-        unseen=conversation.unseen + weight_of(message),
+        unseen=conversation.unseen + message_json_bytes(message),
     )
 
 
-def _cut(conversation: Conversation, message: Message, most: int | None) -> int | None:
+def _cut_bytes(conversation: Conversation, message: Message, most: int | None) -> int | None:
     """Return to how many bytes a text is cut; None where all of it has room."""
     size = len(message.text.encode("utf-8", "replace"))
     room = bytes_in_json(message.text, max(MAX_NEWS_BYTES - conversation.unseen, MIN_TEXT_BYTES))
@@ -160,30 +160,30 @@ def _cut(conversation: Conversation, message: Message, most: int | None) -> int 
     return max(cut, MIN_TEXT_BYTES) if cut < size > MIN_TEXT_BYTES else None
 
 
-def without_block(conversation: Conversation) -> Conversation:
+def without_recall_block(conversation: Conversation) -> Conversation:
     """Return the conversation without what was recalled; where the model has seen it, the next call is told so."""
     messages, sent = conversation.messages, conversation.sent
     place = next((index for index, message in enumerate(messages) if message.knowledge), None)
     if place is None:
         return conversation
     block, kept = messages[place], (*messages[:place], *messages[place + 1 :])
-    size = size_of(block)
+    size = message_size(block)
     smaller = conversation.with_fields(
-        messages=kept, tokens=conversation.tokens - tokens_of(size), size=conversation.size - size
+        messages=kept, tokens=conversation.tokens - estimated_tokens(size), size=conversation.size - size
     )
     if place >= sent:
         news = tuple(each for each in conversation.news if each.recall is None)
-        return smaller.with_fields(news=news, unseen=conversation.unseen - weight_of(block))
-    gone = smaller.with_fields(sent=sent - 1, digest=digest_of(kept[: sent - 1]), forget=True)
+        return smaller.with_fields(news=news, unseen=conversation.unseen - message_json_bytes(block))
+    gone = smaller.with_fields(sent=sent - 1, digest=messages_digest(kept[: sent - 1]), forget=True)
     return gone if gone.ready is None else gone.with_fields(ready=None)  # its ranges count the block
 
 
-def fits(conversation: Conversation, token_budget: int) -> bool:
+def is_within_budget(conversation: Conversation, token_budget: int) -> bool:
     """Return whether the model may be given all of it."""
     return conversation.tokens <= token_budget and conversation.size <= MAX_CONVERSATION_BYTES
 
 
-def handed_over(
+def reference_and_sent(
     conversation: Conversation, drop: Ranges = (), mask: Ranges = (), summary: Summary | None = None
 ) -> tuple[ContextRef, Conversation]:
     """Return the reference that the next model call gets, and the conversation once the model has seen it all.
@@ -194,19 +194,19 @@ def handed_over(
     stands_in = summary_message(summary.text) if summary and drop else None
     base = HashedMessages(messages[:sent], conversation.digest).compacted(drop, mask, stands_in)
     chain = base.plus(messages[sent:])
-    context = ContextRef(news=conversation.news, head=reference(chain.digest))
+    context = ContextRef(news=conversation.news, head=short_digest(chain.digest))
     if conversation.forget:
         context = context.with_forget()
     if drop or mask:
-        context = context.with_compaction(drop, mask, _named(summary, stands_in))
+        context = context.with_compaction(drop, mask, _summary_reference(summary, stands_in))
         conversation = with_messages(conversation, chain.messages)
-    seen = _used(conversation).with_fields(
+    seen = _with_all_sent(conversation).with_fields(
         messages=chain.messages, sent=len(chain.messages), digest=chain.digest, news=(), unseen=0
     )
     return context, seen
 
 
-def _named(summary: Summary | None, stands_in: Message | None) -> MessageRef | None:
+def _summary_reference(summary: Summary | None, stands_in: Message | None) -> MessageRef | None:
     """Return what a reference names a summary by; None without one."""
     if summary is None or stands_in is None:
         return None
@@ -215,43 +215,45 @@ def _named(summary: Summary | None, stands_in: Message | None) -> MessageRef | N
 
 def with_messages(conversation: Conversation, messages: tuple[Message, ...]) -> Conversation:
     """Return the conversation with other messages, measured anew."""
-    sizes = [size_of(message) for message in messages]
-    tokens = sum(tokens_of(size) for size in sizes)
+    sizes = [message_size(message) for message in messages]
+    tokens = sum(estimated_tokens(size) for size in sizes)
     return conversation.with_fields(messages=messages, tokens=tokens, size=sum(sizes))
 
 
-def as_base(conversation: Conversation) -> Conversation:
+def with_all_as_base(conversation: Conversation) -> Conversation:
     """Return the conversation for a run that continues as new: all of it is the base, nothing is news."""
-    digest = digest_of(conversation.messages[conversation.sent :], conversation.digest)
+    digest = messages_digest(conversation.messages[conversation.sent :], conversation.digest)
     sent = len(conversation.messages)
-    return _used(conversation).with_fields(sent=sent, digest=digest, news=(), unseen=0)
+    return _with_all_sent(conversation).with_fields(sent=sent, digest=digest, news=(), unseen=0)
 
 
-def _used(conversation: Conversation) -> Conversation:
+def _with_all_sent(conversation: Conversation) -> Conversation:
     conversation = conversation.with_fields(forget=False) if conversation.forget else conversation
     return conversation if conversation.ready is None else conversation.with_fields(ready=None)
 
 
 def full_digest(conversation: Conversation) -> str:
     """Return the digest of every message, seen by the model or not."""
-    return digest_of(conversation.messages[conversation.sent :], conversation.digest)
+    return messages_digest(conversation.messages[conversation.sent :], conversation.digest)
 
 
-LEAST_ROOM_BYTES = 4_000
+MIN_NEWS_BYTES = 4_000
 """Of what is new, however small the budget is, and however much of it instructions, tools and the task take."""
 
 
-def news_room(state: AgentState) -> int:
+def news_bytes_left(state: AgentState) -> int:
     """Return the bytes that the model may be shown of what is new: what the budget leaves beside what never goes."""
     if state.config.context_strategy == "none":
         return MAX_NEWS_BYTES
     messages, sent = state.conversation.messages, state.conversation.sent
     turn = latest_turn(messages)
-    pinned = [messages[i] for i in range(1, sent) if goes_last(messages, i, turn)]
+    pinned = [messages[i] for i in range(1, sent) if is_dropped_last(messages, i, turn)]
     stays = [*messages[:1], *pinned, *messages[max(sent, 1) :]]
-    return min(max(bytes_for(message_budget(state)) - sum(map(size_of, stays)), LEAST_ROOM_BYTES), MAX_NEWS_BYTES)
+    return min(
+        max(estimated_bytes(message_budget(state)) - sum(map(message_size, stays)), MIN_NEWS_BYTES), MAX_NEWS_BYTES
+    )
 
 
-def room_beside(reply: Message, room: int) -> int:
+def result_bytes_left(reply: Message, room: int) -> int:
     """Return the bytes of `room` that are left for the results of a reply's calls."""
-    return max(room - size_of(reply), LEAST_ROOM_BYTES)
+    return max(room - message_size(reply), MIN_NEWS_BYTES)

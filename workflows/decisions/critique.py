@@ -13,21 +13,21 @@ from pydantic_core import to_json
 from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.limits import stop_reason
 from orga.workflows.decisions.observe import with_answer
-from orga.workflows.decisions.tool_calls.calls import turned_away
+from orga.workflows.decisions.tool_calls.calls import answered_unrun_outcome
 from orga.workflows.decisions.tool_calls.repeated_calls import with_streaks
 from orga.workflows.types.agents import Critic, Review
 from orga.workflows.types.context import MessageRef
 from orga.workflows.types.control import StopReason
-from orga.workflows.types.json_text import answer_json
+from orga.workflows.types.json_text import parsed_answer_json
 from orga.workflows.types.messages import Message, Reply, ToolCall
-from orga.workflows.types.record import problems
+from orga.workflows.types.record import validation_problems
 from orga.workflows.types.state import AgentState
-from orga.workflows.types.text import clip, delimited
+from orga.workflows.types.text import clip, delimited_text
 from orga.workflows.types.tool_calls.recovery import Outcome
 from orga.workflows.types.usage import Usage
 
 
-def subject_of(critic: Critic, call: ToolCall) -> tuple[str, str]:
+def review_subject(critic: Critic, call: ToolCall) -> tuple[str, str]:
     """Return the tool that is called, or "" for an answer, and the text that is reviewed."""
     if not critic.tools:
         return "", str(call.arguments.get("output", ""))
@@ -74,13 +74,13 @@ def assessment(reply: Reply, critic: Critic, reviewer: str) -> Assessment:
     """
     if reply.finish not in {"stop", "tool_calls"}:
         raise ValueError(f"the reply ended early ({reply.finish})")
-    verdict = _verdict(reply.text)
+    verdict = _parsed_review(reply.text)
     missing = [name for name in critic.rubric if name not in verdict.scores]
     unknown = [name for name in verdict.scores if name not in critic.rubric]
     if missing or unknown:
         wrong = [f"{what}: {', '.join(names)}" for what, names in (("missing", missing), ("unknown", unknown)) if names]
         raise ValueError(f"scores: {'; '.join(wrong)}"[:MAX_PROBLEM_CHARS])
-    total = score(critic, verdict.scores)
+    total = weighted_score(critic, verdict.scores)
     return Assessment(
         approved=total >= critic.threshold,
         reviewer=reviewer,
@@ -91,14 +91,14 @@ def assessment(reply: Reply, critic: Critic, reviewer: str) -> Assessment:
     )
 
 
-def score(critic: Critic, scores: dict[str, float]) -> float:
+def weighted_score(critic: Critic, scores: dict[str, float]) -> float:
     """Return the mean of the scores by the rubric's weights, from 0 to 1."""
     weights = {name: dimension.weight for name, dimension in critic.rubric.items()}
     total = fsum(weights[name] * scores[name] for name in weights) / fsum(weights.values())
     return min(round(total, SCORE_DIGITS), 1.0)
 
 
-def summed(before: Usage | None, usage: Usage) -> Usage:
+def summed_usage(before: Usage | None, usage: Usage) -> Usage:
     """Return what both model calls used."""
     if before is None:
         return usage
@@ -110,58 +110,58 @@ def summed(before: Usage | None, usage: Usage) -> Usage:
     )
 
 
-def _verdict(text: str) -> Review:
-    value = answer_json(text)
+def _parsed_review(text: str) -> Review:
+    value = parsed_answer_json(text)
     try:
         return Review.model_validate(value)
     except ValidationError as error:
-        raise ValueError("; ".join(problems(error))[:MAX_PROBLEM_CHARS]) from None
+        raise ValueError("; ".join(validation_problems(error))[:MAX_PROBLEM_CHARS]) from None
 
 
 MAX_FEEDBACK_BYTES = 4_000
 MAX_DETAIL_CHARS = 300
 
 
-def rejection(critic: Critic, found: Assessment, salt: str) -> str:
+def rejection_text(critic: Critic, found: Assessment, salt: str) -> str:
     """Return a rejection as the model is told it. A model's feedback is data: it may say what it was made to say."""
     remarks = clip(found.feedback, MAX_FEEDBACK_BYTES)
     if found.is_by_person:
         return "A person who reviewed it said no" + (f": {remarks}" if remarks else ".")
     scores = ", ".join(f"{name} {value:.2f}" for name, value in found.dimensions.items())
-    text = f"The critic {critic.name} gives it {_score(critic, found)} ({scores})."
-    return text + (f"\n{delimited(remarks, f'remarks of {critic.name}', salt)}" if remarks else "")
+    text = f"The critic {critic.name} gives it {_score_text(critic, found)} ({scores})."
+    return text + (f"\n{delimited_text(remarks, f'remarks of {critic.name}', salt)}" if remarks else "")
 
 
-def tries(critic: Critic, rounds_used: int) -> str:
+def rounds_left_text(critic: Critic, rounds_used: int) -> str:
     """Return what the model is told of the rounds that it has left, of which the next is one."""
     left = critic.max_rounds - rounds_used
     return "This is the last time." if left <= 1 else f"You have {left} more tries."
 
 
-def why_asked(critic: Critic, found: Assessment) -> str:
+def escalation_reason(critic: Critic, found: Assessment) -> str:
     """Return why the rounds that are used up were not enough."""
-    return f"{_score(critic, found)} after {critic.max_rounds} revisions{_one_line(found.feedback)}"
+    return f"{_score_text(critic, found)} after {critic.max_rounds} revisions{_one_line(found.feedback)}"
 
 
-def ending(critic: Critic, found: Assessment) -> tuple[StopReason, str]:
+def critic_stop(critic: Critic, found: Assessment) -> tuple[StopReason, str]:
     """Return the end of a run whose critic lets nothing through."""
     if found.failure:
         reason, detail = found.limit or "error", f"no review: {found.failure}"
     elif found.is_by_person and found.is_asked:
         reason, detail = "escalated", f"{found.reviewer.removeprefix('person:')} said no{_one_line(found.feedback)}"
     else:
-        reason, detail = "error", why_asked(critic, found)
+        reason, detail = "error", escalation_reason(critic, found)
     return reason, f"critic {critic.name}: {detail}"[:MAX_DETAIL_CHARS]
 
 
-def remark(critic: Critic, found: Assessment) -> str:
+def unapproved_remark(critic: Critic, found: Assessment) -> str:
     """Return what is said of an answer that counts although no critic approved it, or ""."""
     if found.failure:
         return f"not reviewed by critic {critic.name}: {found.failure}"
-    return "" if found.approved else f"accepted although critic {critic.name} gave it {_score(critic, found)}"
+    return "" if found.approved else f"accepted although critic {critic.name} gave it {_score_text(critic, found)}"
 
 
-def _score(critic: Critic, found: Assessment) -> str:
+def _score_text(critic: Critic, found: Assessment) -> str:
     return "a no" if found.score is None else f"{found.score:.2f} of the {critic.threshold:.2f} that are needed"
 
 
@@ -175,7 +175,7 @@ Conclusion = Literal["accepted", "revise", "asked", "ended", "skipped"]
 used."""
 
 
-def limit_reached(state: AgentState, now: datetime) -> tuple[StopReason, str] | None:
+def budget_stop(state: AgentState, now: datetime) -> tuple[StopReason, str] | None:
     """Return the budget that leaves no room for one more model call; iterations aside, of which a review takes none."""
     fresh = with_streaks(state.with_control(iteration=0).with_budget(over_budget=0))
     return stop_reason(fresh, state.config, now)
@@ -186,7 +186,7 @@ def rounds_used(state: AgentState, critic: Critic) -> int:
     return state.critiques.get(critic.name, 0)
 
 
-def conclusion(state: AgentState, critic: Critic, found: Assessment) -> Conclusion:
+def review_conclusion(state: AgentState, critic: Critic, found: Assessment) -> Conclusion:
     """Return what follows; once the rounds are used up the config says."""
     if found.approved:
         return "accepted"
@@ -207,7 +207,7 @@ def with_round(state: AgentState, critic: Critic, *, is_sent_back: bool) -> Agen
     return state if rest == state.critiques else state.with_dialogue(critiques=rest)
 
 
-def evaluated(
+def with_critique_note(
     state: AgentState,
     critic: Critic,
     target: str,
@@ -236,22 +236,22 @@ def evaluated(
     return state.with_note("CritiqueEvaluated", **data, **more)
 
 
-def with_usage(state: AgentState, reply: Reply) -> AgentState:
+def with_critique_usage(state: AgentState, reply: Reply) -> AgentState:
     """Count what a verdict used."""
     return state.with_budget(usage=state.usage.plus(reply.usage, reply.cost_usd))
 
 
 def with_rejected_answer(state: AgentState, reply: Reply, critic: Critic, found: Assessment) -> AgentState:
     """Take in an answer that a critic sent back: the model is told why, so that it can do better."""
-    hint = f"Revise your answer and give all of it again. {tries(critic, rounds_used(state, critic))}"
-    after = _unaccepted(state, reply, f"{rejection(critic, found, state.origin)}\n{hint}")
+    hint = f"Revise your answer and give all of it again. {rounds_left_text(critic, rounds_used(state, critic))}"
+    after = _with_unaccepted_answer(state, reply, f"{rejection_text(critic, found, state.origin)}\n{hint}")
     return with_round(with_streaks(after.with_dialogue(repairs=0)), critic, is_sent_back=True)
 
 
 def with_unreviewed_answer(state: AgentState, reply: Reply, critic: Critic, found: Assessment) -> AgentState:
     """Take in an answer that a critic did not let through, and end: it is no output."""
-    stop = ending(critic, found)
-    return _unaccepted(state, reply, stop[1]).with_control(stop=stop)
+    stop = critic_stop(critic, found)
+    return _with_unaccepted_answer(state, reply, stop[1]).with_control(stop=stop)
 
 
 def with_accepted_answer(state: AgentState, reply: Reply, remarks: tuple[str, ...]) -> AgentState:
@@ -262,13 +262,13 @@ def with_accepted_answer(state: AgentState, reply: Reply, remarks: tuple[str, ..
     return after.with_control(stop=(after.stop[0], "; ".join(remarks)[:MAX_DETAIL_CHARS]))
 
 
-def rejected_call(state: AgentState, call: ToolCall, critic: Critic, found: Assessment) -> Outcome:
+def rejected_call_outcome(state: AgentState, call: ToolCall, critic: Critic, found: Assessment) -> Outcome:
     """Return the outcome of a call that a critic turned down; it was not run."""
-    hint = f"Call it otherwise, or go on without it. {tries(critic, rounds_used(state, critic))}"
-    return turned_away(call, f"[Not run] {rejection(critic, found, call.call_id)}\n{hint}")
+    hint = f"Call it otherwise, or go on without it. {rounds_left_text(critic, rounds_used(state, critic))}"
+    return answered_unrun_outcome(call, f"[Not run] {rejection_text(critic, found, call.call_id)}\n{hint}")
 
 
-def _unaccepted(state: AgentState, reply: Reply, why: str) -> AgentState:
+def _with_unaccepted_answer(state: AgentState, reply: Reply, why: str) -> AgentState:
     conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
     conversation = with_message(conversation, Message.of("user", f"[Answer not accepted] {why}"))
     return state.with_dialogue(conversation=conversation, partial="")

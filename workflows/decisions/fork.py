@@ -7,9 +7,15 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar, cast
 
 from orga.workflows.decisions.control.interventions import within_inbox
-from orga.workflows.decisions.conversation import as_base, full_digest, with_message, with_messages, without_block
-from orga.workflows.decisions.tool_calls.recovery import requeued
-from orga.workflows.types.context import EMPTY, digest_of
+from orga.workflows.decisions.conversation import (
+    full_digest,
+    with_all_as_base,
+    with_message,
+    with_messages,
+    without_recall_block,
+)
+from orga.workflows.decisions.tool_calls.recovery import with_requeued_letter
+from orga.workflows.types.context import EMPTY_DIGEST, messages_digest
 from orga.workflows.types.control import Clock
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.hydration import CONTEXT_BLOCK
@@ -25,7 +31,7 @@ S = TypeVar("S", bound=AgentState)
 _GUIDANCE = frozenset({"steer", "add_context"})
 
 
-def fork_of(state: AgentState, source: ForkedFrom, wish: ForkInput, ended_at: datetime) -> AgentState:
+def fork_state(state: AgentState, source: ForkedFrom, wish: ForkInput, ended_at: datetime) -> AgentState:
     """Return the past that a fork shares, for `shared`.
 
     Args:
@@ -37,7 +43,7 @@ def fork_of(state: AgentState, source: ForkedFrom, wish: ForkInput, ended_at: da
     Raises:
         InvalidInput: With every problem, each naming its key.
     """
-    past = past_of(state, source, _input(state, wish), wish.fork.requeue, ended_at)
+    past = shared_past(state, source, _fork_input(state, wish), wish.fork.requeue, ended_at)
     if wish.task is None:
         return past
     # a new task begins without what was answered to the one before
@@ -59,13 +65,13 @@ def _with_task(past: AgentState, state: AgentState, task: str) -> Conversation:
     later = messages[at + 1 :]
     began_at = state.forked_from.iteration if state.forked_from else 0
     if state.iteration > began_at or any(message.role == "assistant" or message.summary for message in later):
-        return as_base(with_message(conversation, asked))
+        return with_all_as_base(with_message(conversation, asked))
     kept = (message for message in later if not (message.pinned and message.text.startswith(CONTEXT_BLOCK)))
-    fresh = conversation.with_fields(sent=0, digest=EMPTY)
-    return as_base(with_messages(fresh, (*messages[:at], asked, *kept)))
+    fresh = conversation.with_fields(sent=0, digest=EMPTY_DIGEST)
+    return with_all_as_base(with_messages(fresh, (*messages[:at], asked, *kept)))
 
 
-def past_of(state: S, source: ForkedFrom, run_input: AgentInput, requeue: Collection[str], ended_at: datetime) -> S:
+def shared_past(state: S, source: ForkedFrom, run_input: AgentInput, requeue: Collection[str], ended_at: datetime) -> S:
     """Return what a fork shares whatever it shall do; `run_input` is its own, the rest is as for `fork_of`.
 
     What was recalled for the other run is left out: the fork may be somebody else's, and recalls by itself.
@@ -73,24 +79,24 @@ def past_of(state: S, source: ForkedFrom, run_input: AgentInput, requeue: Collec
     return (
         state.with_control(clock=state.clock.with_stopped_at(state.clock.stopped_at or ended_at), carried_by="")
         .with_task(input=run_input, setup=None)
-        .with_dialogue(conversation=as_base(without_block(state.conversation)))
-        .with_failures(dead_letters=_sent_again(state, requeue))
+        .with_dialogue(conversation=with_all_as_base(without_recall_block(state.conversation)))
+        .with_failures(dead_letters=_requeued_letters(state, requeue))
         .with_family(forked_from=source)
     )
 
 
-def awaiting_past(wish: ForkInput, origin: str, now: datetime) -> AgentState:
+def state_before_past(wish: ForkInput, origin: str, now: datetime) -> AgentState:
     """Return the first state of a fork, which knows nothing yet but whose past it shares."""
-    run_input = AgentInput(task=wish.task or unread_task(wish.fork), config=wish.config)
+    run_input = AgentInput(task=wish.task or unread_task_text(wish.fork), config=wish.config)
     return AgentState(input=run_input, origin=origin, clock=Clock(started_at=now), fork=wish)
 
 
-def unread_task(fork: Fork) -> str:
+def unread_task_text(fork: Fork) -> str:
     """Return what stands for the task of a fork as long as it has not read its past."""
     return f"(goes on from iteration {fork.iteration} of {fork.workflow_id})"
 
 
-def shared(state: AgentState, past: S) -> S:
+def with_past(state: AgentState, past: S) -> S:
     """Return the state of a fork that has read its past: its effects are its own, and it waits for nobody yet.
 
     What was sent to it meanwhile stays. The messages stay as they are: all folds take them from the recorded past.
@@ -99,25 +105,25 @@ def shared(state: AgentState, past: S) -> S:
         InvalidInput: The messages are not those that their digest names.
     """
     conversation = past.conversation
-    if digest_of(conversation.messages) != full_digest(conversation):
+    if messages_digest(conversation.messages) != full_digest(conversation):
         raise InvalidInput("fork: the past that was read does not have the digest that it names")
     elapsed = timedelta(seconds=max(past.clock.elapsed_s(state.clock.started_at), 0.0))
     guidance = tuple(item for item in past.inbox if item.kind in _GUIDANCE)
     inbox, lost = within_inbox((*guidance, *state.inbox))
     return (
-        _of_one_run(past, state)
+        _without_run_specifics(past, state)
         .with_control(
             clock=state.clock.with_started_at(state.clock.started_at - elapsed),
             inbox=inbox,
             inbox_bytes=sum(len(item.text.encode()) for item in inbox),
             unheard=past.unheard + state.unheard + lost,
         )
-        .with_dialogue(conversation=as_base(conversation.with_fields(frame=0)))
+        .with_dialogue(conversation=with_all_as_base(conversation.with_fields(frame=0)))
         .with_failures(dead_letters=past.waiting_letters)
     )
 
 
-def _of_one_run(past: S, own: AgentState) -> S:
+def _without_run_specifics(past: S, own: AgentState) -> S:
     """Return the past with what a run does not share with its forks.
 
     Its setup is prepared anew: a fork has the tools that its agent lists now. Streaks that end a run begin anew: the
@@ -145,17 +151,17 @@ def _of_one_run(past: S, own: AgentState) -> S:
     )
 
 
-def _sent_again(state: AgentState, requeue: Collection[str]) -> tuple[DeadLetter, ...]:
+def _requeued_letters(state: AgentState, requeue: Collection[str]) -> tuple[DeadLetter, ...]:
     state = state.with_failures(dead_letters=tuple(letter.with_requeued(False) for letter in state.dead_letters))
     try:
         for letter_id in requeue:
-            state = requeued(state, letter_id)
+            state = with_requeued_letter(state, letter_id)
     except ValueError as error:
         raise InvalidInput(str(error)) from None
     return state.waiting_letters
 
 
-def _input(state: AgentState, wish: ForkInput) -> AgentInput:
+def _fork_input(state: AgentState, wish: ForkInput) -> AgentInput:
     """Return the input of the fork: what its past was prepared with, under what is given anew."""
     raw: dict[str, Any] = state.input.model_dump(mode="json", exclude_unset=True)
     changes = wish.changes
@@ -164,16 +170,16 @@ def _input(state: AgentState, wish: ForkInput) -> AgentInput:
         raw["config"] = state.config.model_dump(mode="json", warnings=False)
     if state.setup is not None and state.setup.output_schema is not None:
         raw["output_schema"] = state.setup.output_schema
-    config = _over(raw.get("config", {}), changes.get("config") or {})
+    config = _merged_tables(raw.get("config", {}), changes.get("config") or {})
     task: dict[str, Any] = {} if wish.task is None else {"task": wish.task}
     return parse_input(raw | changes | {"config": config} | task)
 
 
-def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def _merged_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tables merged, key by key."""
     merged = dict(below)
     for key, value in above.items():
         under = merged.get(key)
         both = isinstance(under, dict) and isinstance(value, dict)
-        merged[key] = _over(cast("dict[str, Any]", under), cast("dict[str, Any]", value)) if both else value
+        merged[key] = _merged_tables(cast("dict[str, Any]", under), cast("dict[str, Any]", value)) if both else value
     return merged

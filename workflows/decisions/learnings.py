@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from orga.workflows.decisions.recall import reader_of
+from orga.workflows.decisions.recall import knowledge_reader
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.recall import STORE_KNOWLEDGE
 from orga.workflows.types.state import AgentState
@@ -16,7 +16,7 @@ MAX_SUBJECT_CHARS = 200
 
 MAX_LEARNINGS_BYTES = 2_000
 BETWEEN_LEARNINGS = "\n\n---\n\n"
-CUT = "..."
+CUT_MARKER = "..."
 
 MAX_NO_ANSWER_CHARS = 1_500
 """A longer text says something, whatever it did not find."""
@@ -78,7 +78,7 @@ _NO_STATEMENT = re.compile(
 """The begin of a clause that says what was done, or asks for something."""
 
 
-def learnings(state: AgentState, since: int = 0) -> str:
+def learnings_text(state: AgentState, since: int = 0) -> str:
     """Return what the model has said that is worth keeping, "" for nothing; the oldest first, from a message on."""
     messages = state.conversation.messages[since:]
     said = [text for message in messages if message.role == "assistant" and (text := message.text.strip())]
@@ -100,11 +100,11 @@ def is_no_answer(text: str) -> bool:
     return len(left) < len(clauses) and all(map(_NO_STATEMENT.match, left))
 
 
-def _cut(text: str) -> str:
+def _clipped_learnings(text: str) -> str:
     whole = text.encode("utf-8", "replace")
     if len(whole) <= MAX_LEARNINGS_BYTES:
         return text
-    return whole[: MAX_LEARNINGS_BYTES - len(CUT)].decode("utf-8", "ignore") + CUT
+    return whole[: MAX_LEARNINGS_BYTES - len(CUT_MARKER)].decode("utf-8", "ignore") + CUT_MARKER
 
 
 def learning_call(state: AgentState, text: str, confidence: float | None = None) -> ToolCall | None:
@@ -123,8 +123,8 @@ def learning_call(state: AgentState, text: str, confidence: float | None = None)
     arguments = {
         "subject": one_line(state.input.task, MAX_SUBJECT_CHARS),
         "predicate": "taught",
-        "object": _cut(text),
-        "scope": "user" if reader_of(state).user else "agent",
+        "object": _clipped_learnings(text),
+        "scope": "user" if knowledge_reader(state).user else "agent",
         **({} if confidence is None else {"confidence": confidence}),
     }
     return ToolCall(call_id=LEARNINGS, name=STORE_KNOWLEDGE, arguments=arguments)

@@ -11,7 +11,7 @@ from orga.workflows.decisions.control.interventions import remaining_s
 from orga.workflows.types.control import Stop, StopReason
 from orga.workflows.types.input import LAST_TRY_S, SLACK_S, LoopConfig
 from orga.workflows.types.questions import Question, ShownQuestion
-from orga.workflows.types.record import parsed
+from orga.workflows.types.record import parse_record
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import Budgets
 from orga.workflows.types.text import can_be_typed
@@ -67,12 +67,12 @@ def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> Stop | 
     return next(((reason, detail) for is_reached, reason, detail in reached if is_reached), None)
 
 
-def is_time_for_another(state: AgentState, now: datetime) -> bool:
+def can_retry_model_call(state: AgentState, now: datetime) -> bool:
     """Return whether a model call that ran out of the time which it was given is made anew: the clock stood still."""
     return remaining_s(state, now) > LAST_TRY_S + 1
 
 
-def server_limit_s(state: AgentState, now: datetime) -> int:
+def server_timeout_seconds(state: AgentState, now: datetime) -> int:
     """Return the seconds after which the server gives up: behind the run's clock, which is the one that interrupts.
 
     Whole seconds, since fractions would take room in every history.
@@ -98,7 +98,7 @@ def budgets(state: AgentState, now: datetime) -> Budgets:
         max_cost_usd=config.max_cost_usd,
         time_s=round(remaining_s(state, now), 3),
         timeout_s=config.timeout_s,
-        model_calls=_left(config.max_model_calls, state.usage.model_calls),
+        model_calls=_remaining(config.max_model_calls, state.usage.model_calls),
         max_model_calls=config.max_model_calls,
         tool_calls=tool_calls_left(state),
         max_tool_calls=config.max_tool_calls,
@@ -114,21 +114,21 @@ def budget_left(state: AgentState, now: datetime) -> dict[str, float]:
 
 def tool_calls_left(state: AgentState) -> int | None:
     """Return the tool calls that the run may still make; None stands for no limit."""
-    return _left(state.config.max_tool_calls, state.tool_calls.spent)
+    return _remaining(state.config.max_tool_calls, state.tool_calls.spent)
 
 
-def _left(limit: int | None, spent: int) -> int | None:
+def _remaining(limit: int | None, spent: int) -> int | None:
     return None if limit is None else max(limit - spent, 0)
 
 
 LIMITS: frozenset[StopReason] = frozenset({"max_iterations", "max_tokens", "max_cost", "timeout"})
 """Endings that more budget would put off."""
 
-_KEYS = {"max_tokens": "max_total_tokens", "max_cost": "max_cost_usd", "timeout": "timeout_s"}
-_CALLS = {" model calls": "max_model_calls", " tool calls": "max_tool_calls"}
+_LIMIT_KEYS = {"max_tokens": "max_total_tokens", "max_cost": "max_cost_usd", "timeout": "timeout_s"}
+_CALL_LIMITS = {" model calls": "max_model_calls", " tool calls": "max_tool_calls"}
 
 
-def is_asked_for(state: AgentState, stop: Stop) -> bool:
+def can_ask_for_budget(state: AgentState, stop: Stop) -> bool:
     """Return whether a person is asked for more budget instead of ending."""
     return stop[0] in LIMITS and state.config.on_exhausted == "ask" and state.aborted is None
 
@@ -141,7 +141,7 @@ def question(state: AgentState, stop: Stop, now: datetime) -> Question:
     before = next((each for each in state.questions if each.kind == "budget"), None)
     if before is not None:
         return before
-    text, limit = f"{stop[0]}: {stop[1]}. Raise it with extend_budget, or end the run", _limit_of(stop)
+    text, limit = f"{stop[0]}: {stop[1]}. Raise it with extend_budget, or end the run", _used_up_limit(stop)
     return Question(
         question_id=f"budget-{state.iteration}-{state.budget_questions}",
         kind="budget",
@@ -152,35 +152,35 @@ def question(state: AgentState, stop: Stop, now: datetime) -> Question:
     )
 
 
-def _limit_of(stop: Stop) -> str:
+def _used_up_limit(stop: Stop) -> str:
     """Return the key of the config that is used up; calls end a run as `max_iterations`, which the detail tells."""
     reason, detail = stop
     if reason == "max_iterations":
-        return next((limit for words, limit in _CALLS.items() if detail.endswith(words)), "max_iterations")
-    return _KEYS.get(reason, reason)
+        return next((limit for words, limit in _CALL_LIMITS.items() if detail.endswith(words)), "max_iterations")
+    return _LIMIT_KEYS.get(reason, reason)
 
 
-MORE = 2
+EXTENSION_FACTOR = 2
 """Times the old limit: a suggestion to edit."""
 
 
-def commands(run_id: str, wait: ShownQuestion) -> list[str]:
+def budget_commands(run_id: str, wait: ShownQuestion) -> list[str]:
     """Return the commands of which one decides what waits; of a budget that which raises it comes first."""
     found = notifications.commands(run_id, wait)
     if wait.kind != "budget" or not can_be_typed(run_id):
         return found
     limit, now = str(wait.data.get("limit") or "max_iterations"), wait.data.get("value")
-    value = f"{now * MORE:.12g}" if isinstance(now, int | float) and now else "N"
+    value = f"{now * EXTENSION_FACTOR:.12g}" if isinstance(now, int | float) and now else "N"
     return [f"orga extend {quote(run_id)} --{limit.replace('_', '-')} {value}", *found]
 
 
-def extension(state: AgentState, raw: object) -> dict[str, float]:
+def parsed_extension(state: AgentState, raw: object) -> dict[str, float]:
     """Check an extension and return the limits that it raises.
 
     Raises:
         ValueError: An unknown key, a bad value, nothing to raise, or a limit that would get lower.
     """
-    given = parsed(BudgetExtension, raw).model_dump(exclude_none=True)
+    given = parse_record(BudgetExtension, raw).model_dump(exclude_none=True)
     if not given:
         raise ValueError(f"name a limit to raise: {', '.join(BudgetExtension.model_fields)}")
     config = state.config
@@ -193,13 +193,13 @@ def extension(state: AgentState, raw: object) -> dict[str, float]:
     return given
 
 
-def extended(state: AgentState, limits: dict[str, float]) -> AgentState:
+def with_extension(state: AgentState, limits: dict[str, float]) -> AgentState:
     """Return the state with raised limits; a limit that had been reached no longer ends the run."""
     stop = None if state.stop and state.stop[0] in LIMITS else state.stop
     return state.with_budget(extended={**state.extended, **limits}, over_budget=0).with_control(stop=stop)
 
 
-def with_budget_asked(state: AgentState, question: Question) -> AgentState:
+def with_budget_question(state: AgentState, question: Question) -> AgentState:
     """Return the state in which this is about to be asked: its ending is open again."""
     is_asked_on = any(each.question_id == question.question_id for each in state.questions)
     return state.with_budget(budget_questions=state.budget_questions + (not is_asked_on)).with_control(stop=None)

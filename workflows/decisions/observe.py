@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from orga.workflows.decisions.conversation import news_room, room_beside, shares, size_of, with_message
+from orga.workflows.decisions.conversation import (
+    fair_shares,
+    message_size,
+    news_bytes_left,
+    result_bytes_left,
+    with_message,
+)
 from orga.workflows.decisions.review_stages import is_in_question
-from orga.workflows.decisions.tool_calls.calls import counted, tainted
-from orga.workflows.decisions.tool_calls.repeated_calls import denial_of_answer, with_streaks
+from orga.workflows.decisions.tool_calls.calls import taint_with_outcomes, with_counted_calls
+from orga.workflows.decisions.tool_calls.repeated_calls import answer_denial_name, with_streaks
 from orga.workflows.types.context import MessageRef
 from orga.workflows.types.control import StopReason
 from orga.workflows.types.conversation import Conversation
-from orga.workflows.types.json_text import answer_json
-from orga.workflows.types.messages import UNUSABLE, Message, Reply
+from orga.workflows.types.json_text import parsed_answer_json
+from orga.workflows.types.messages import UNUSABLE_MARKER, Message, Reply
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip_json
 from orga.workflows.types.tool_calls.gate import Verdict
@@ -23,9 +29,9 @@ from orga.workflows.types.usage import ToolCallCounts
 MAX_REPAIRS_IN_A_ROW = 2
 """Unusable replies in a row that get feedback; one more ends the run as `error`."""
 
-Kind = Literal["calls", "answer", "cut_answer", "cut_data", "cut_calls", "blank", "refusal", "content_filter"]
+ReplyKind = Literal["calls", "answer", "cut_answer", "cut_data", "cut_calls", "blank", "refusal", "content_filter"]
 
-_FEEDBACK: dict[Kind, str] = {
+_FEEDBACK: dict[ReplyKind, str] = {
     "cut_answer": "Your reply was cut at the output limit. Go on exactly where it stops; repeat nothing.",
     "cut_data": "Your reply was cut at the output limit, so its JSON is not whole. Answer again, shorter.",
     "cut_calls": "Your reply was cut at the output limit, so none of its calls was run. Make fewer or shorter calls.",
@@ -34,7 +40,7 @@ _FEEDBACK: dict[Kind, str] = {
     "content_filter": "Your reply was withheld by the provider's content filter. Put it another way.",
 }
 
-_DETAIL: dict[Kind, str] = {
+_DETAIL: dict[ReplyKind, str] = {
     "cut_answer": "the answer is cut at the output limit",
     "cut_data": "the answer is cut at the output limit, again and again, so it fits no output schema",
     "cut_calls": "truncated tool call: the model's reply was cut at the output limit, again and again",
@@ -48,7 +54,7 @@ class ClassifiedReply(NamedTuple):
     """A reply with what it is."""
 
     reply: Reply
-    kind: Kind
+    kind: ReplyKind
 
     @property
     def is_usable(self) -> bool:
@@ -58,7 +64,7 @@ class ClassifiedReply(NamedTuple):
     @property
     def feedback(self) -> str:
         """Tell the model what was wrong with its reply."""
-        return f"{UNUSABLE}{_FEEDBACK[self.kind]}"
+        return f"{UNUSABLE_MARKER}{_FEEDBACK[self.kind]}"
 
     @property
     def detail(self) -> str:
@@ -72,11 +78,11 @@ def classify_reply(reply: Reply, *, wants_data: bool = False) -> ClassifiedReply
 
     With `wants_data` the answer is JSON, which a model begins anew rather than go on where it was cut.
     """
-    kind = _kind(reply)
+    kind = _reply_kind(reply)
     return ClassifiedReply(reply, "cut_data" if wants_data and kind == "cut_answer" else kind)
 
 
-def _kind(reply: Reply) -> Kind:
+def _reply_kind(reply: Reply) -> ReplyKind:
     if reply.finish in {"refusal", "content_filter"}:
         return "refusal" if reply.finish == "refusal" else "content_filter"
     if reply.calls:
@@ -111,22 +117,22 @@ def with_outcomes(
     `denied` and `invalid` name those of them that the gate turned down. What the results are shown of is
     what the context budget has room for, shared among them.
     """
-    said, room = reply.message(), news_room(state)
+    said, room = reply.message(), news_bytes_left(state)
     conversation = with_message(state.conversation, said, MessageRef(reply=state.iteration), room)
     results = [outcome.message() for outcome in outcomes]
-    most = shares([size_of(result) for result in results], room_beside(said, room))
+    most = fair_shares([message_size(result) for result in results], result_bytes_left(said, room))
     for outcome, result, size in zip(outcomes, results, most, strict=True):
         news = MessageRef(result=outcome.result) if outcome.result is not None else None
         conversation = with_message(conversation, result, news, size)
     if reply.left_out:
-        conversation = with_message(conversation, _feedback(f"[Not run] {left_out_text(reply)}"))
-    taint = tainted(state, outcomes)
-    state = state.with_budget(tool_calls=_counted(state, reply, outcomes), under_way=0)
+        conversation = with_message(conversation, _feedback_message(f"[Not run] {left_out_text(reply)}"))
+    taint = taint_with_outcomes(state, outcomes)
+    state = state.with_budget(tool_calls=_call_counts(state, reply, outcomes), under_way=0)
     state = state.with_dialogue(conversation=conversation, taint=taint, repairs=0, partial="")
     return with_streaks(state, denied, invalid)
 
 
-def with_unjudged(state: AgentState, reply: Reply, outcomes: tuple[Outcome, ...]) -> AgentState:
+def with_unjudged_reply(state: AgentState, reply: Reply, outcomes: tuple[Outcome, ...]) -> AgentState:
     """Take in a reply that no gate has seen because the run is being ended: nothing of it counts as output."""
     if reply.calls:
         return with_outcomes(state, reply, outcomes, [])
@@ -143,31 +149,31 @@ def with_answer(state: AgentState, reply: Reply) -> AgentState:
     model takes that into account.
     """
     conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
-    after = state.with_task(output=_answer(state, reply))
+    after = state.with_task(output=_joined_answer(state, reply))
     if state.setup is not None and state.setup.output_schema is not None:
-        after = after.with_task(data=_data(state.partial + reply.text))
-    if state.aborted is None and not _has_news(state):
-        after = with_stop(after, "completed", "")
+        after = after.with_task(data=_parsed_data(state.partial + reply.text))
+    if state.aborted is None and not _has_new_guidance(state):
+        after = with_stop_reason(after, "completed", "")
     after = after.with_failures(denials={}, invalid={})  # nothing was turned down
     return after.with_dialogue(conversation=conversation, partial="", repairs=0)
 
 
-def with_misfit(state: AgentState, classified: ClassifiedReply, verdict: Verdict) -> AgentState:
+def with_schema_mismatch(state: AgentState, classified: ClassifiedReply, verdict: Verdict) -> AgentState:
     """Take in an answer that does not fit the output schema: the model is told what is wrong, the third ends it."""
     conversation = with_message(state.conversation, classified.reply.message(), MessageRef(reply=state.iteration))
-    conversation = with_message(conversation, _feedback(f"{UNUSABLE}{verdict.reason}"))
+    conversation = with_message(conversation, _feedback_message(f"{UNUSABLE_MARKER}{verdict.reason}"))
     after = with_streaks(state.with_dialogue(conversation=conversation, partial="", repairs=state.repairs + 1))
-    return with_stop(after, "error", verdict.reason) if state.repairs >= MAX_REPAIRS_IN_A_ROW else after
+    return with_stop_reason(after, "error", verdict.reason) if state.repairs >= MAX_REPAIRS_IN_A_ROW else after
 
 
 def with_termination(state: AgentState, reason: str, output: str) -> AgentState:
     """Take in the end that the model asked for by `terminate`, unless an operator has news for it."""
     after = state.with_task(output=clip_json(output, MAX_OUTPUT_BYTES, "the conversation has all of it"))
-    is_end = state.aborted is None and state.stop is None and not _has_news(state)
-    return with_stop(after, "completed", reason) if is_end else after
+    is_end = state.aborted is None and state.stop is None and not _has_new_guidance(state)
+    return with_stop_reason(after, "completed", reason) if is_end else after
 
 
-def with_stop(state: AgentState, reason: StopReason, detail: str) -> AgentState:
+def with_stop_reason(state: AgentState, reason: StopReason, detail: str) -> AgentState:
     """Return the state whose ending is decided."""
     return state.with_control(stop=(reason, detail))
 
@@ -175,9 +181,9 @@ def with_stop(state: AgentState, reason: StopReason, detail: str) -> AgentState:
 def with_denied_answer(state: AgentState, reply: Reply, verdict: Verdict) -> AgentState:
     """Take in an answer that the gate denied: the model is told why, so that it can answer otherwise."""
     conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
-    conversation = with_message(conversation, _feedback(f"[Policy denied] {verdict.reason}"))
+    conversation = with_message(conversation, _feedback_message(f"[Policy denied] {verdict.reason}"))
     after = state.with_dialogue(conversation=conversation, repairs=0, partial="")
-    return with_streaks(after, [denial_of_answer(verdict)])
+    return with_streaks(after, [answer_denial_name(verdict)])
 
 
 def with_repair(state: AgentState, classified: ClassifiedReply) -> AgentState:
@@ -194,65 +200,65 @@ def with_repair(state: AgentState, classified: ClassifiedReply) -> AgentState:
         conversation = with_message(conversation, reply.message(), MessageRef(reply=state.iteration))
         for outcome in outcomes:
             conversation = with_message(conversation, outcome.message())
-        after = after.with_budget(tool_calls=_counted(state, reply, outcomes))
+        after = after.with_budget(tool_calls=_call_counts(state, reply, outcomes))
     elif reply.text.strip():
         kept = reply.without_calls().message()
         news = None if reply.calls else MessageRef(reply=state.iteration)
         conversation = with_message(conversation, kept, news)
-    conversation = with_message(conversation, _feedback(classified.feedback))
+    conversation = with_message(conversation, _feedback_message(classified.feedback))
     after = after.with_dialogue(conversation=conversation, repairs=state.repairs + 1)
     is_answer = classified.kind == "cut_answer"
     is_output = is_answer and not is_in_question(state.setup)
     if is_answer:
-        after = after.with_dialogue(partial=_answer(state, reply))
+        after = after.with_dialogue(partial=_joined_answer(state, reply))
     if is_output:
         after = after.with_task(output=after.partial)
-    if state.repairs >= MAX_REPAIRS_IN_A_ROW and not (is_answer and _has_news(state)):
+    if state.repairs >= MAX_REPAIRS_IN_A_ROW and not (is_answer and _has_new_guidance(state)):
         unreviewed = ", and was not reviewed" if is_answer and not is_output else ""
-        after = with_stop(after, "completed" if is_output else "error", classified.detail + unreviewed)
+        after = with_stop_reason(after, "completed" if is_output else "error", classified.detail + unreviewed)
     return after
 
 
-def _has_news(state: AgentState) -> bool:
+def _has_new_guidance(state: AgentState) -> bool:
     """Return whether an operator has sent what the model has yet to see."""
     return bool(state.inbox or state.waiting_letters)
 
 
-def _data(text: str) -> object:
+def _parsed_data(text: str) -> object:
     try:
-        return answer_json(text)
+        return parsed_answer_json(text)
     except ValueError:
         return None
 
 
-def _answer(state: AgentState, reply: Reply) -> str:
+def _joined_answer(state: AgentState, reply: Reply) -> str:
     return clip_json(state.partial + reply.text, MAX_OUTPUT_BYTES, "the conversation has all of it")
 
 
-def _feedback(text: str) -> Message:
+def _feedback_message(text: str) -> Message:
     return Message.of("user", text)
 
 
-def _counted(state: AgentState, reply: Reply, outcomes: Sequence[Outcome]) -> ToolCallCounts:
+def _call_counts(state: AgentState, reply: Reply, outcomes: Sequence[Outcome]) -> ToolCallCounts:
     """Count the calls of a reply, those with it that were too many."""
-    return counted(state.tool_calls, outcomes).plus(proposed=reply.left_out, not_run=reply.left_out)
+    return with_counted_calls(state.tool_calls, outcomes).plus(proposed=reply.left_out, not_run=reply.left_out)
 
 
-_TEXT = {
+_GUIDANCE_TEXTS = {
     "steer": "[Guidance from the operator] {}",
     "add_context": "[Context from the operator]\n{}",
 }
 
-UNHEARD = "[Guidance lost] {} more messages of the operator arrived while too many waited; they are lost."
+LOST_GUIDANCE_TEXT = "[Guidance lost] {} more messages of the operator arrived while too many waited; they are lost."
 
 
-def drain_inbox(state: AgentState) -> AgentState:
+def with_inbox_drained(state: AgentState) -> AgentState:
     """Put the inbox into the conversation, in order of arrival; what is too much for one step waits for the next."""
     if not state.inbox:
         return state
-    conversation, taken, size, room = state.conversation, 0, 0, news_room(state) // 2
+    conversation, taken, size, room = state.conversation, 0, 0, news_bytes_left(state) // 2
     for item in state.inbox:
-        text = _TEXT[item.kind].format(item.text)
+        text = _GUIDANCE_TEXTS[item.kind].format(item.text)
         size += len(text.encode())
         if taken and size > room:
             break
@@ -261,6 +267,6 @@ def drain_inbox(state: AgentState) -> AgentState:
     inbox = state.inbox[taken:]
     waiting = sum(len(item.text.encode()) for item in inbox)
     if state.unheard and not inbox:
-        conversation = with_message(conversation, Message.of("user", UNHEARD.format(state.unheard)))
+        conversation = with_message(conversation, Message.of("user", LOST_GUIDANCE_TEXT.format(state.unheard)))
         state = state.with_control(unheard=0)
     return state.with_control(inbox=inbox, inbox_bytes=waiting).with_dialogue(conversation=conversation)

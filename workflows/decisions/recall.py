@@ -8,21 +8,21 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import cast
 
-from orga.workflows.decisions.conversation import bytes_for, message_budget, with_message, without_block
-from orga.workflows.decisions.refused_content import LEFT_OUT
+from orga.workflows.decisions.conversation import estimated_bytes, message_budget, with_message, without_recall_block
+from orga.workflows.decisions.refused_content import LEFT_OUT_TEXT
 from orga.workflows.types.context import MessageRef, text_digest
 from orga.workflows.types.conversation import knowledge_message
-from orga.workflows.types.goals.requests import turn_asked_for
+from orga.workflows.types.goals.requests import goal_prompt_in
 from orga.workflows.types.hydration import CONTEXT_BLOCK
 from orga.workflows.types.input import RunKnowledge
 from orga.workflows.types.knowledge import Behalf, Reader
-from orga.workflows.types.messages import UNUSABLE, Message, ToolCall
+from orga.workflows.types.messages import UNUSABLE_MARKER, Message, ToolCall
 from orga.workflows.types.recall import (
-    COMMONEST,
+    COMMON_WORDS,
     KNOWLEDGE_TOOLS,
     MAX_BLOCK_BYTES,
     MAX_TAINT_CHARS,
-    OF_TALK,
+    TALK_WORDS,
     RecalledContext,
     RecallRequest,
     Recollection,
@@ -30,18 +30,18 @@ from orga.workflows.types.recall import (
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import MARK_CHARS, one_line
 
-RECENT = 5
+MAX_RECENT_MESSAGES = 5
 """Messages that are looked at."""
 
-RECENT_CALLS = 20
+MAX_RECENT_CALLS = 20
 """Messages whose calls are looked at: words soon speak of something else, while the work on a file goes on."""
 
-PATHS_OF_CALLS = 5
-ITEMS_OF_ARGUMENT = 20
+MAX_CALL_PATHS = 5
+MAX_ARGUMENT_ITEMS = 20
 """Of one that is a list."""
 
-WORDS_OF_ONE = 10
-ENOUGH = 15
+MAX_TERMS_PER_MESSAGE = 10
+MAX_TERMS = 15
 """Terms after which no older message is looked at; those of the last one may make it more."""
 
 MIN_TERM_BYTES = 4
@@ -53,7 +53,7 @@ _PATH = re.compile(rf"(?=.*/)(?!.*://)[\w@+.:/-]{{1,{MAX_PATH_CHARS}}}", re.ASCI
 _FILE = re.compile(r"[\w@+.-]+\.[A-Za-z]\w{0,7}", re.ASCII)
 """At the root: its name alone."""
 
-SHARE = 4
+RECALL_SHARE = 4
 """The block takes at most a fourth of what messages may have."""
 
 MAX_RECALLED_TAINT = 50
@@ -62,7 +62,7 @@ MAX_RECALLED_TAINT = 50
 MAX_NAME_CHARS = 200
 MAX_ERROR_CHARS = 300
 
-STOP_WORDS = COMMONEST | OF_TALK
+SEARCH_STOP_WORDS = COMMON_WORDS | TALK_WORDS
 """That say nothing about what is talked of; shorter ones are no terms anyway."""
 
 
@@ -76,55 +76,61 @@ def search_terms(messages: tuple[Message, ...]) -> tuple[str, ...]:
     terms: dict[str, str] = {}
     looked_at = 0
     for message in reversed(messages):
-        talk = talk_in(message)
+        talk = spoken_text(message)
         looked_at += bool(talk) or message.role == "assistant"
-        for term in _words(talk):
+        for term in _terms_in(talk):
             terms.setdefault(term.casefold(), term)
-        if len(terms) >= ENOUGH or looked_at == RECENT:
+        if len(terms) >= MAX_TERMS or looked_at == MAX_RECENT_MESSAGES:
             break
     return tuple(terms.values())
 
 
-_OURS = (
-    *(UNUSABLE, LEFT_OUT, "[Not run]", "[Policy denied]", "[Answer not accepted]"),
+_LOOP_TEXT_MARKERS = (
+    *(UNUSABLE_MARKER, LEFT_OUT_TEXT, "[Not run]", "[Policy denied]", "[Answer not accepted]"),
     *("[Plan given by the operator]", "[Guidance lost]"),
 )
 """What the loop tells the model begins so."""
 
-_ONE_LINE_OURS = ("[Requeued call]", "[Result from the operator]")
+_ONE_LINE_MARKERS = ("[Requeued call]", "[Result from the operator]")
 """Their first line is ours."""
 
-_SAID_BY_PEOPLE = re.compile(
+_PEOPLE_MARKER = re.compile(
     r"\[(?:(?:Guidance|Context) from|Plan sent back by) the operator\]|\[Question to .*\n\[Answer of the operator\]"
 )
-_BEGINS = re.compile(rf"^\[([0-9a-f]{{{MARK_CHARS}}}) begins: ", re.MULTILINE)
+_DELIMITER_LINE = re.compile(rf"^\[([0-9a-f]{{{MARK_CHARS}}}) begins: ", re.MULTILINE)
 _UNRESOLVED = re.compile(r"\d+ not resolved")
 
 
-def talk_in(message: Message) -> str:
+def spoken_text(message: Message) -> str:
     """Return what people and tools say in a message: nothing that the loop, a summary or recalled knowledge says."""
     if message.role == "tool":
-        return "" if message.tool in KNOWLEDGE_TOOLS else _of_tool(message)
+        return "" if message.tool in KNOWLEDGE_TOOLS else _tool_text(message)
     text = message.text
-    if message.role != "user" or message.knowledge or message.summary or turn_asked_for(text) or text.startswith(_OURS):
+    if (
+        message.role != "user"
+        or message.knowledge
+        or message.summary
+        or goal_prompt_in(text)
+        or text.startswith(_LOOP_TEXT_MARKERS)
+    ):
         return ""
     if text.startswith(CONTEXT_BLOCK):
-        return _between_marks(text)
-    if text.startswith(_ONE_LINE_OURS):
+        return _delimited_text(text)
+    if text.startswith(_ONE_LINE_MARKERS):
         return text.partition("\n")[2]
-    tag = _SAID_BY_PEOPLE.match(text)
+    tag = _PEOPLE_MARKER.match(text)
     return text[tag.end() :] if tag else text
 
 
-def _of_tool(message: Message) -> str:
+def _tool_text(message: Message) -> str:
     """Return the tool's own words; where all is ours, what another agent has said in it."""
     text, (head, tail) = message.text, message.ours
-    return text[head : max(len(text) - tail, head)] or _between_marks(text)
+    return text[head : max(len(text) - tail, head)] or _delimited_text(text)
 
 
-def _between_marks(text: str) -> str:
+def _delimited_text(text: str) -> str:
     """Return what stands between lines with the first mark of a text, what could not be looked up left out."""
-    first = _BEGINS.search(text)
+    first = _DELIMITER_LINE.search(text)
     if first is None:
         return ""
     blocks = (block.partition("\n") for block in text.split(f"[{first[1]} begins: ")[1:])
@@ -132,42 +138,42 @@ def _between_marks(text: str) -> str:
     return "\n".join(body.partition(f"\n[{first[1]} ends]")[0] for body in contents)
 
 
-def called_paths(messages: tuple[Message, ...]) -> tuple[str, ...]:
+def recent_call_paths(messages: tuple[Message, ...]) -> tuple[str, ...]:
     """Return the files and directories that the recent calls are about, those of the newest first, each once.
 
     An argument that is a path says where the agent works, whatever its results speak of.
     """
     paths: dict[str, None] = {}
-    for message in reversed(messages[-RECENT_CALLS:]):
+    for message in reversed(messages[-MAX_RECENT_CALLS:]):
         for call in reversed(message.calls):
-            paths.update(dict.fromkeys(_paths_of(call)))
-    return tuple(paths)[:PATHS_OF_CALLS]
+            paths.update(dict.fromkeys(_call_paths(call)))
+    return tuple(paths)[:MAX_CALL_PATHS]
 
 
-def _paths_of(call: ToolCall) -> Iterator[str]:
+def _call_paths(call: ToolCall) -> Iterator[str]:
     for given in call.arguments.values():
         values = cast("list[object]", given) if isinstance(given, list) else [given]
-        for value in islice(values, ITEMS_OF_ARGUMENT):
-            if isinstance(value, str) and _is_place(value):
+        for value in islice(values, MAX_ARGUMENT_ITEMS):
+            if isinstance(value, str) and _is_path_value(value):
                 yield value
 
 
-def _is_place(value: str) -> bool:
+def _is_path_value(value: str) -> bool:
     return len(value) <= MAX_PATH_CHARS and (_is_path(value) or _FILE.fullmatch(value) is not None)
 
 
-def _words(text: str) -> list[str]:
+def _terms_in(text: str) -> list[str]:
     found: list[str] = []
     for word in text.split():
-        term = _trimmed(word)
-        if _says_something(term):
+        term = _trimmed_word(word)
+        if _is_meaningful(term):
             found.append(term)
-            if len(found) == WORDS_OF_ONE:
+            if len(found) == MAX_TERMS_PER_MESSAGE:
                 break
     return found
 
 
-def _trimmed(word: str) -> str:
+def _trimmed_word(word: str) -> str:
     """Return the word without what is neither letter nor digit at its ends."""
     if len(word) > MAX_PATH_CHARS * 2:
         return ""
@@ -179,24 +185,24 @@ def _trimmed(word: str) -> str:
     return word[start:end]
 
 
-def _says_something(term: str) -> bool:
+def _is_meaningful(term: str) -> bool:
     is_short = len(term) <= MAX_TERM_CHARS or _is_path(term)
     is_word = is_short and len(term.encode()) >= MIN_TERM_BYTES and term.isprintable()
-    return is_word and term.casefold() not in STOP_WORDS
+    return is_word and term.casefold() not in SEARCH_STOP_WORDS
 
 
 def _is_path(term: str) -> bool:
     return _PATH.fullmatch(term) is not None and all(len(part) <= MAX_TERM_CHARS for part in term.split("/"))
 
 
-def reader_of(state: AgentState) -> Reader:
+def knowledge_reader(state: AgentState) -> Reader:
     """Return on whose behalf the run recalls and stores: said by its starter and its setup alone."""
     agent = state.setup.agent if state.setup else state.input.agent
-    user = _name_of(state.input.trusted_context.get("user"))
+    user = _user_name(state.input.trusted_context.get("user"))
     return Reader(tenant=state.input.tenant or "", user=user, agent=agent)
 
 
-def _name_of(user: object) -> str:
+def _user_name(user: object) -> str:
     """Return the name of a user: of a text that, of anything else its JSON, so that no user is taken for nobody."""
     if user is None:
         return ""
@@ -207,12 +213,12 @@ def _name_of(user: object) -> str:
     return f"{name[: MAX_NAME_CHARS - len(digest) - 1]}:{digest}"
 
 
-def behalf_of(state: AgentState) -> Behalf:
+def call_behalf(state: AgentState) -> Behalf:
     """Return on whose behalf a call of the run is made now."""
     model = state.setup.model if state.setup else ""
     settings = state.config.knowledge or RunKnowledge()
     return Behalf(
-        reader=reader_of(state),
+        reader=knowledge_reader(state),
         iteration=state.iteration,
         model=model,
         taint=state.taint,
@@ -225,47 +231,47 @@ def due_recall(state: AgentState) -> RecallRequest | None:
     settings = state.config.knowledge
     if settings is None or not state.config.uses_knowledge:
         return None
-    request = _request(state, settings)
-    if not request.wanted or _folded(request.wanted) == _folded(state.recollection.terms):
+    request = _recall_request(state, settings)
+    if not request.wanted or _casefolded(request.wanted) == _casefolded(state.recollection.terms):
         return None
     return request
 
 
-def _folded(terms: tuple[str, ...]) -> set[str]:
+def _casefolded(terms: tuple[str, ...]) -> set[str]:
     return {term.casefold() for term in terms}
 
 
-def _request(state: AgentState, settings: RunKnowledge) -> RecallRequest:
+def _recall_request(state: AgentState, settings: RunKnowledge) -> RecallRequest:
     messages = state.conversation.messages
     is_shown = any(message.knowledge for message in messages)
     return RecallRequest(
         iteration=state.iteration + 1,
         terms=search_terms(messages),
-        paths=called_paths(messages),
-        reader=reader_of(state),
+        paths=recent_call_paths(messages),
+        reader=knowledge_reader(state),
         limit=settings.max_context_items,
         threshold=settings.relevance_threshold,
-        max_bytes=min(MAX_BLOCK_BYTES, bytes_for(message_budget(state) / SHARE)),
+        max_bytes=min(MAX_BLOCK_BYTES, estimated_bytes(message_budget(state) / RECALL_SHARE)),
         content=state.recollection.content if is_shown else "",
     )
 
 
-def with_recalled(state: AgentState, found: RecalledContext, activity_id: str) -> AgentState:
+def with_recalled_context(state: AgentState, found: RecalledContext, activity_id: str) -> AgentState:
     """Return the state with the block in the conversation, in place of the one before; none where nothing was found.
 
     A block that says the same stays where it is, and so does the one before where nothing could be looked up.
     """
     conversation = state.conversation
     if not found.same:
-        conversation = without_block(conversation)
+        conversation = without_recall_block(conversation)
         if found.text:
             block = knowledge_message(found.text)
             conversation = with_message(conversation, block, MessageRef(recall=activity_id))
-    recollection = _recollected(found, state.recollection)
+    recollection = _recollection(found, state.recollection)
     return with_recalled_taint(state.with_dialogue(conversation=conversation, recollection=recollection), found.taint)
 
 
-def _recollected(found: RecalledContext, last: Recollection) -> Recollection:
+def _recollection(found: RecalledContext, last: Recollection) -> Recollection:
     """Return what is known of the last recall: one that failed is made once more, though the words are the same.
 
     Behind a second failure only other words are a reason to ask again.

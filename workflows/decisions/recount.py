@@ -11,11 +11,11 @@ from orga.workflows.types.context import (
     MessageRef,
     ReasonRequest,
     record_digest,
-    reference,
+    short_digest,
 )
 from orga.workflows.types.conversation import knowledge_message, summary_message
 from orga.workflows.types.messages import Message, Reply
-from orga.workflows.types.names import PLANNED, READ_PAST, TURNS
+from orga.workflows.types.names import PLANNED_MODEL, PROMPT_ACTIVITIES, READ_PAST
 from orga.workflows.types.recall import RecalledContext
 from orga.workflows.types.sessions.session import SessionState
 from orga.workflows.types.setup import Setup
@@ -56,10 +56,10 @@ class ContextFold:
         match happening.kind:
             case "started":
                 self._start(happening)
-            case "scheduled" if happening.name == "summarise" or happening.name in TURNS:
-                self._model_call(ReasonRequest.model_validate(happening.value))
+            case "scheduled" if happening.name == "summarise" or happening.name in PROMPT_ACTIVITIES:
+                self._apply_model_call(ReasonRequest.model_validate(happening.value))
             case "finished":
-                self._finish(happening)
+                self._on_finished(happening)
             case _:
                 pass
 
@@ -74,13 +74,13 @@ class ContextFold:
         if state.pending is not None:
             self._replies[state.iteration] = state.pending
 
-    def _finish(self, happening: Happening) -> None:
+    def _on_finished(self, happening: Happening) -> None:
         match happening.name:
             case names.READ_PAST:
                 self._take_over(AgentState.model_validate(happening.value))
             case "prepare":
                 self.setup = Setup.model_validate(happening.value)
-            case turn if turn in TURNS:
+            case turn if turn in PROMPT_ACTIVITIES:
                 self._replies[self.iteration] = Reply.model_validate(happening.value)
             case "summarise":
                 self._summaries[happening.key] = Reply.model_validate(happening.value).text
@@ -92,23 +92,23 @@ class ContextFold:
             case _:
                 pass
 
-    def _model_call(self, request: ReasonRequest) -> None:
-        if self.setup is None or request.setup not in {"", reference(record_digest(self.setup))}:
+    def _apply_model_call(self, request: ReasonRequest) -> None:
+        if self.setup is None or request.setup not in {"", short_digest(record_digest(self.setup))}:
             raise DigestMismatch(f"the setup of iteration {request.iteration} is not the one that was recorded")
         if request.iteration != self.iteration:
             self._base = self._chain
-        self._chain = request.context.applied(self._base, self._message)
+        self._chain = request.context.applied(self._base, self._news_message)
         self.iteration = request.iteration
 
-    def _message(self, news: MessageRef) -> Message:
+    def _news_message(self, news: MessageRef) -> Message:
         if news.message is not None:
             return news.message
         try:
-            return news.shown(self._recorded(news))
+            return news.shown(self._recorded_message(news))
         except (KeyError, IndexError, ValueError):
             raise DigestMismatch(f"the history does not hold {news.model_dump_json(exclude_unset=True)}") from None
 
-    def _recorded(self, news: MessageRef) -> Message:
+    def _recorded_message(self, news: MessageRef) -> Message:
         if news.reply is not None:
             return self._replies[news.reply].message()
         if news.summary is not None:
@@ -122,14 +122,14 @@ class ContextFold:
         return tool_message(call, clip(content, spec.max_result_bytes) if spec else content, is_error=False)
 
 
-_ALTERNATIVE = re.compile(r"\.f\d+$")
+_ALTERNATIVE_SUFFIX = re.compile(r"\.f\d+$")
 """At the end of the place of a call that a recovery made."""
 
-_LOOKUP = re.compile(r"0\.\d+(?:\.\d+)?")
+_LOOKUP_ID = re.compile(r"0\.\d+(?:\.\d+)?")
 """The place of a lookup before the first step, of a later turn of a session too."""
 
 
-class Recount:
+class ResultRecount:
     """Takes in the events of a chain of runs, in order."""
 
     def __init__(self) -> None:
@@ -141,7 +141,7 @@ class Recount:
 
     def feed(self, happening: Happening) -> list[str]:
         """Return what the result says otherwise, once the run is completed."""
-        if _ALTERNATIVE.search(happening.key):
+        if _ALTERNATIVE_SUFFIX.search(happening.key):
             self._alternatives.add(happening.key)
         match happening.kind:
             case "started":
@@ -149,7 +149,7 @@ class Recount:
             case "finished" if happening.name == READ_PAST:
                 self._take_over(happening.value)
             case "finished" if happening.name in names.MODEL_CALLS:
-                self._count(happening)
+                self._count_event(happening)
             case "finished" if happening.name == "gate":
                 judged = Verdicts.model_validate(happening.value).by_place(happening.key) or {}
                 self._proposals += sum(map(_is_lookup, judged))
@@ -174,11 +174,11 @@ class Recount:
         self._iterations, self._usage = state.iteration, state.total_usage
         self._proposals = state.total_calls.proposed
 
-    def _count(self, happening: Happening) -> None:
+    def _count_event(self, happening: Happening) -> None:
         reply = Reply.model_validate(happening.value)
-        if reply.model != PLANNED:
+        if reply.model != PLANNED_MODEL:
             self._usage = self._usage.plus(reply.usage, reply.cost_usd)
-        if happening.name in TURNS:
+        if happening.name in PROMPT_ACTIVITIES:
             self._iterations += 1
             self._proposals += len(reply.calls) + reply.left_out
 
@@ -207,4 +207,4 @@ class Recount:
 
 
 def _is_lookup(place: str) -> bool:
-    return _LOOKUP.fullmatch(place) is not None
+    return _LOOKUP_ID.fullmatch(place) is not None

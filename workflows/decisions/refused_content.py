@@ -14,17 +14,17 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from orga.workflows.decisions.compaction import latest_group
-from orga.workflows.decisions.conversation import weight_of, with_messages
+from orga.workflows.decisions.conversation import message_json_bytes, with_messages
 from orga.workflows.types.context import MessageRef
 from orga.workflows.types.conversation import Conversation, latest_turn
-from orga.workflows.types.messages import Message, Ranges, indexes, masked, ranges_of
-from orga.workflows.types.parts import said
+from orga.workflows.types.messages import Message, Ranges, masked_message, range_indexes, ranges_of
+from orga.workflows.types.parts import text_part
 from orga.workflows.types.state import AgentState
 
-LEFT_OUT = "[Left out: the content filter of the model's provider refused this text. Do without it.]"
+LEFT_OUT_TEXT = "[Left out: the content filter of the model's provider refused this text. Do without it.]"
 
 
-class Lighter(NamedTuple):
+class ReducedConversation(NamedTuple):
     """A conversation without what may be at fault."""
 
     conversation: Conversation
@@ -34,16 +34,18 @@ class Lighter(NamedTuple):
     """Results whose text is left out although an earlier run of the chain took them in."""
 
 
-def without_new_data(conversation: Conversation, mask: Ranges = ()) -> Lighter:
+def without_new_data(conversation: Conversation, mask: Ranges = ()) -> ReducedConversation:
     """Return the conversation without the new data. `mask` are results that are masked anyway."""
     messages, sent = conversation.messages, conversation.sent
     group = latest_group(messages)
     # after continue-as-new, results count as seen that the model has yet to see
-    unseen = {i for i in range(group, sent) if masked(messages[i]) is not messages[i]}
-    return Lighter(_with_news(conversation, _without_data), mask=ranges_of(indexes(mask) | unseen))
+    unseen = {i for i in range(group, sent) if masked_message(messages[i]) is not messages[i]}
+    return ReducedConversation(
+        _with_changed_news(conversation, _without_data), mask=ranges_of(range_indexes(mask) | unseen)
+    )
 
 
-def without_older(conversation: Conversation) -> Lighter:
+def without_older(conversation: Conversation) -> ReducedConversation:
     """Return the conversation with the turn under way alone, without its new data."""
     turn, sent = latest_turn(conversation.messages), conversation.sent
     drop = ranges_of(set(range(sent)) - set(turn))
@@ -51,7 +53,7 @@ def without_older(conversation: Conversation) -> Lighter:
     def kept(index: int, message: Message) -> Message | None:
         return _without_data(index, message) if index >= turn.start else None
 
-    return Lighter(_with_news(conversation, kept), drop)
+    return ReducedConversation(_with_changed_news(conversation, kept), drop)
 
 
 def with_new_replaced(state: AgentState) -> AgentState:
@@ -63,7 +65,7 @@ def with_new_replaced(state: AgentState) -> AgentState:
             return message
         return None if message.calls or message.role == "tool" else _placeholder(message)
 
-    return state.with_dialogue(conversation=_with_news(state.conversation, replaced))
+    return state.with_dialogue(conversation=_with_changed_news(state.conversation, replaced))
 
 
 def with_refusal_noted(state: AgentState, before: Conversation, after: Conversation, error: str) -> AgentState:
@@ -77,22 +79,22 @@ def with_refusal_noted(state: AgentState, before: Conversation, after: Conversat
 
 def _without_data(index: int, message: Message) -> Message:
     is_looked_up = message.pinned and index > 0
-    return _placeholder(message) if message.role == "tool" or _is_strange(message) or is_looked_up else message
+    return _placeholder(message) if message.role == "tool" or _is_untrusted(message) or is_looked_up else message
 
 
-def _is_strange(message: Message) -> bool:
+def _is_untrusted(message: Message) -> bool:
     return message.knowledge or message.untrusted or message.summary
 
 
 def _placeholder(message: Message) -> Message:
     if message.result is not None:
-        return message.with_parts((message.result.with_text(LEFT_OUT).with_ours((len(LEFT_OUT), 0)),))
-    if _is_strange(message):
-        return Message.of("user", LEFT_OUT)
-    return message.with_parts((said(LEFT_OUT),))
+        return message.with_parts((message.result.with_text(LEFT_OUT_TEXT).with_ours((len(LEFT_OUT_TEXT), 0)),))
+    if _is_untrusted(message):
+        return Message.of("user", LEFT_OUT_TEXT)
+    return message.with_parts((text_part(LEFT_OUT_TEXT),))
 
 
-def _with_news(conversation: Conversation, change: Callable[[int, Message], Message | None]) -> Conversation:
+def _with_changed_news(conversation: Conversation, change: Callable[[int, Message], Message | None]) -> Conversation:
     """Return the conversation with other news: `change` returns what stands for a message, None for one that goes."""
     sent = conversation.sent
     seen, new = conversation.messages[:sent], conversation.messages[sent:]
@@ -100,5 +102,5 @@ def _with_news(conversation: Conversation, change: Callable[[int, Message], Mess
     kept = [(now, ref if now is was else MessageRef(message=now)) for now, was, ref in changed if now is not None]
     messages = tuple(now for now, _ in kept)
     return with_messages(conversation, (*seen, *messages)).with_fields(
-        news=tuple(ref for _, ref in kept), unseen=sum(map(weight_of, messages))
+        news=tuple(ref for _, ref in kept), unseen=sum(map(message_json_bytes, messages))
     )

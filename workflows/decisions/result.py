@@ -8,16 +8,16 @@ from shlex import quote
 from typing import Any, TypeVar
 
 from orga.workflows.decisions.control.question_text import shown_question
-from orga.workflows.decisions.control.questions import open_text, pending_items
+from orga.workflows.decisions.control.questions import open_question_text, pending_items
 from orga.workflows.decisions.conversation import full_digest
 from orga.workflows.decisions.limits import budgets
 from orga.workflows.decisions.review_stages import is_in_question
 from orga.workflows.types.control import Intervention, StopReason
 from orga.workflows.types.messages import Message, ToolCall
-from orga.workflows.types.record import Record, parsed
+from orga.workflows.types.record import Record, parse_record
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import FIRST_PAGE, AgentResult, AgentStatus, Page, ShownMessage, Termination
-from orga.workflows.types.text import as_code, clip, one_line
+from orga.workflows.types.text import clip, markdown_code, one_line
 from orga.workflows.types.tool_calls.delegation import Child
 from orga.workflows.types.tool_calls.gate import PLAN, GateRequest, Verdict
 from orga.workflows.types.tool_calls.tools import ToolSpec
@@ -44,7 +44,7 @@ def _argument(call: ToolCall, spec: ToolSpec | None) -> str:
     return f"{value if value is not None else ''}"
 
 
-SHOWN_CALLS = 3
+MAX_SHOWN_CALLS = 3
 LINE_CHARS = 80
 
 
@@ -70,40 +70,40 @@ def gate_summary(request: GateRequest) -> str | None:
     if request.purpose == "reply" and len(request.calls) == 1:
         return None
     before = "before the first iteration" if not request.iteration else f"iteration {request.iteration}"
-    return one_line(f"{before}: {_subject_of(request)}", LINE_CHARS)
+    return one_line(f"{before}: {_gate_subject(request)}", LINE_CHARS)
 
 
-def with_calls(state: AgentState, calls: tuple[ToolCall, ...], verdicts: Iterable[Verdict]) -> AgentState:
+def with_shown_calls(state: AgentState, calls: tuple[ToolCall, ...], verdicts: Iterable[Verdict]) -> AgentState:
     """Return the state with what a reply calls, and what of it the gate refused, for people."""
     specs = state.setup.tools if state.setup else ()
     refused = [call for call, verdict in zip(calls, verdicts, strict=False) if verdict.decision in {"deny", "invalid"}]
-    shown, denied = calls_words(calls, specs), calls_words(refused, specs)
+    shown, denied = calls_text(calls, specs), calls_text(refused, specs)
     state = state.with_dialogue(last=shown)
     return state if denied == state.refused else state.with_dialogue(refused=denied)
 
 
-def without_refused(state: AgentState) -> AgentState:
+def without_refused_calls(state: AgentState) -> AgentState:
     """Return the state once the model has answered to what was refused."""
     return state.with_dialogue(refused="") if state.refused else state
 
 
-def calls_words(calls: Iterable[ToolCall], specs: Iterable[ToolSpec]) -> str:
+def calls_text(calls: Iterable[ToolCall], specs: Iterable[ToolSpec]) -> str:
     """Return the first of the calls on one line."""
     known, named = {spec.name: spec for spec in specs}, tuple(calls)
-    shown = [call_summary(call, known.get(call.name)) for call in named[:SHOWN_CALLS]]
-    more = [f"{len(named) - SHOWN_CALLS} more"] if len(named) > SHOWN_CALLS else []
+    shown = [call_summary(call, known.get(call.name)) for call in named[:MAX_SHOWN_CALLS]]
+    more = [f"{len(named) - MAX_SHOWN_CALLS} more"] if len(named) > MAX_SHOWN_CALLS else []
     return "; ".join([*shown, *more])
 
 
-def _subject_of(request: GateRequest) -> str:
+def _gate_subject(request: GateRequest) -> str:
     if request.answer is not None:
         return "the answer" if request.purpose == "reply" else "what was gathered"
     if PLAN in request.places:
         return f"a plan of {len(request.plan)}"
-    return calls_words(request.calls, request.specs)
+    return calls_text(request.calls, request.specs)
 
 
-def counted_calls(counts: ToolCallCounts) -> str:
+def call_counts_text(counts: ToolCallCounts) -> str:
     """Return the counts of calls in one line; what is rare only where there is some."""
     rare = ((counts.invalid, "invalid"), (counts.not_run, "not run"))
     parts = [
@@ -115,7 +115,7 @@ def counted_calls(counts: ToolCallCounts) -> str:
     return ", ".join(f"{count} {word}" for count, word in parts)
 
 
-def details(state: AgentState, waits: Sequence[str] = ()) -> str:
+def agent_run_details(state: AgentState, waits: Sequence[str] = ()) -> str:
     """Return the current details of a run, in Markdown: what it is at, what it spent, what it did last.
 
     Args:
@@ -127,35 +127,37 @@ def details(state: AgentState, waits: Sequence[str] = ()) -> str:
         f"**{'paused' if state.paused else state.phase}**, iteration {state.counted_iterations} of {limit}",
         "",  # without it the UI puts all of the list into one paragraph
         *waits,
-        *([f"- task: {_code(state.input.task)}"] if state.input.task else []),
-        f"- model: {_code(setup.model if setup else state.input.model or 'default')}",
-        f"- spent: {spent(state.usage)}",
-        f"- tool calls: {counted_calls(state.tool_calls)}",
+        *([f"- task: {_inline_code(state.input.task)}"] if state.input.task else []),
+        f"- model: {_inline_code(setup.model if setup else state.input.model or 'default')}",
+        f"- spent: {usage_text(state.usage)}",
+        f"- tool calls: {call_counts_text(state.tool_calls)}",
     ]
     if state.inbox:
         lines.append(f"- unread interventions: {len(state.inbox)}")
     circuits = [tool for tool, breaker in state.breakers.items() if breaker.state != "closed"]
     if circuits:
-        lines.append(f"- open circuits: {', '.join(map(_code, circuits))}")
+        lines.append(f"- open circuits: {', '.join(map(_inline_code, circuits))}")
     if state.children:
-        lines.append(f"- delegated to: {', '.join(map(_delegate, state.children))}")
+        lines.append(f"- delegated to: {', '.join(map(_delegate_line, state.children))}")
     if state.last:
-        lines.append(f"- last: {_code(state.last)}")
+        lines.append(f"- last: {_inline_code(state.last)}")
     if state.refused:
-        lines.append(f"- refused by the gate: {_code(state.refused)}")
+        lines.append(f"- refused by the gate: {_inline_code(state.refused)}")
     return "\n".join(lines)
 
 
-def _delegate(child: Child) -> str:
-    held = f", which waits for a person: {as_code(f'orga status {quote(child.workflow_id)}')}" if child.held else ""
-    return f"{_code(child.agent)}{held}"
+def _delegate_line(child: Child) -> str:
+    held = (
+        f", which waits for a person: {markdown_code(f'orga status {quote(child.workflow_id)}')}" if child.held else ""
+    )
+    return f"{_inline_code(child.agent)}{held}"
 
 
-def _code(text: str) -> str:
-    return as_code(one_line(text, SHOWN_CHARS))
+def _inline_code(text: str) -> str:
+    return markdown_code(one_line(text, SHOWN_CHARS))
 
 
-def spent(usage: UsageTotals) -> str:
+def usage_text(usage: UsageTotals) -> str:
     """Return tokens and cost as people read them."""
     calls = "model call" if usage.model_calls == 1 else "model calls"
     guessed = f" ({usage.estimated_calls} of them estimated)" if usage.estimated_calls else ""
@@ -167,7 +169,7 @@ MAX_GATHERED_BYTES = 20_000
 """The newest stays; the state has to fit a payload."""
 
 
-def with_gathered(state: AgentState, text: str) -> AgentState:
+def with_gathered_text(state: AgentState, text: str) -> AgentState:
     """Take in text that stood beside calls which the gate let through, or what a delegate said."""
     text = clip(text.strip(), MAX_GATHERED_BYTES, "the conversation has all of it")
     if not text:
@@ -178,7 +180,7 @@ def with_gathered(state: AgentState, text: str) -> AgentState:
     return state.with_task(gathered=kept)
 
 
-def missing_output(state: AgentState, reason: StopReason) -> str:
+def fallback_output(state: AgentState, reason: StopReason) -> str:
     """Return what would be brought in place of an answer, or "": where there is one, or a stage had to see it."""
     if reason == "completed" or state.output or is_in_question(state.setup):
         return ""
@@ -196,15 +198,15 @@ MAX_PAGE_BYTES = 1_000_000
 """Of an answer to a query as JSON; the server refuses one of 2 MB."""
 
 
-def written_out(record: R) -> R:
+def with_all_keys(record: R) -> R:
     """Return the record with every key set, so that the JSON which users script against has them all."""
     return type(record).model_validate(record.model_dump())
 
 
-def result(state: AgentState, stop: tuple[StopReason, str], now: datetime) -> AgentResult:
+def agent_result(state: AgentState, stop: tuple[StopReason, str], now: datetime) -> AgentResult:
     """Return the result of a run that ends now."""
     digest = full_digest(state.conversation)
-    return written_out(
+    return with_all_keys(
         AgentResult(
             output=state.output,
             data=result_data(state),
@@ -227,10 +229,10 @@ def result_data(state: AgentState) -> Any:
     return {**({"answer": state.data} if has_schema else {}), "decisions": made}
 
 
-def status(state: AgentState, now: datetime) -> AgentStatus:
+def agent_status(state: AgentState, now: datetime) -> AgentStatus:
     """Return where the run stands."""
     stop = state.stop
-    return written_out(
+    return with_all_keys(
         AgentStatus(
             agent=state.input.agent,
             model=state.setup.model if state.setup else state.input.model,
@@ -242,12 +244,12 @@ def status(state: AgentState, now: datetime) -> AgentStatus:
             budgets=budgets(state, now),
             pending_approvals=list(pending_items(state, now)),
             plan=None,
-            question=open_text(state),
+            question=open_question_text(state),
             waiting=list(map(shown_question, state.open_questions)),
             breakers=state.breakers,
             dead_letters=list(state.dead_letters),
             children=list(state.children),
-            unread_interventions=[_unread(item) for item in state.inbox],
+            unread_interventions=[_unread_guidance_data(item) for item in state.inbox],
             termination=Termination(reason=stop[0], detail=stop[1]) if stop else None,
             workplace=state.setup.workplace if state.setup else None,
             tiers=state.setup.tiers if state.setup else {},
@@ -256,7 +258,7 @@ def status(state: AgentState, now: datetime) -> AgentStatus:
     )
 
 
-def _unread(item: Intervention) -> dict[str, str]:
+def _unread_guidance_data(item: Intervention) -> dict[str, str]:
     cut = {"cut": f"{len(item.text.encode())} of {item.size} bytes are left"} if item.size else {}
     return {"kind": item.kind, "text": item.text, **cut}
 
@@ -267,7 +269,7 @@ def parsed_page(raw: object) -> Page:
     Raises:
         ValueError: It is no page.
     """
-    return Page() if raw is None else parsed(Page, raw)
+    return Page() if raw is None else parse_record(Page, raw)
 
 
 def shown_conversation(state: AgentState, page: Page = FIRST_PAGE) -> list[ShownMessage]:

@@ -11,21 +11,26 @@ from typing import NamedTuple
 
 from temporalio import workflow
 
-from orga.workflows.decisions.control.questions import question_of
+from orga.workflows.decisions.control.questions import build_question
 from orga.workflows.decisions.observe import with_outcomes, with_termination
-from orga.workflows.decisions.result import with_calls
+from orga.workflows.decisions.result import with_shown_calls
 from orga.workflows.decisions.tool_calls import decision, recovery, repeated_calls
-from orga.workflows.decisions.tool_calls.calls import idempotency_key, not_run, refused, with_change
-from orga.workflows.decisions.tool_calls.decision import reminder, with_undecided
-from orga.workflows.decisions.tool_calls.dispatch import unstarted, with_attempts, with_under_way
-from orga.workflows.decisions.tool_calls.recovery import with_success
+from orga.workflows.decisions.tool_calls.calls import (
+    idempotency_key,
+    not_run_outcome,
+    refused_outcome,
+    with_argument_change,
+)
+from orga.workflows.decisions.tool_calls.decision import undecided_text, with_undecided_end
+from orga.workflows.decisions.tool_calls.dispatch import unstarted_outcomes, with_attempts, with_begun_calls
+from orga.workflows.decisions.tool_calls.recovery import with_succeeded_call
 from orga.workflows.phases import gate, review_stages
-from orga.workflows.phases.attempt import Failed, Place, outcome_of
+from orga.workflows.phases.attempt import CallIdentity, FailedCall, task_outcome
 from orga.workflows.phases.control.run import CutShort, Interrupted
-from orga.workflows.phases.control.visibility import ask_for_answer, checkpoint, enter, phase_span
-from orga.workflows.phases.gate import AllowedCall, Gated, GateResult
+from orga.workflows.phases.control.visibility import ask_for_answer, enter_phase, pause_checkpoint, phase_span
+from orga.workflows.phases.gate import AllowedCall, GatedReply, GateResult
 from orga.workflows.phases.questions import ask_approval, confirm_when_resumed
-from orga.workflows.phases.recovery import execute_once, recover
+from orga.workflows.phases.recovery import execute_call_once, recover_call
 from orga.workflows.phases.run import Run, show_dead_letters, show_first_calls
 from orga.workflows.phases.saga import execute_saga
 from orga.workflows.types.messages import Reply
@@ -33,14 +38,14 @@ from orga.workflows.types.tool_calls.loop_tools import ASK_USER, DECIDE, SAGA, T
 from orga.workflows.types.tool_calls.recovery import DeadLetter, Outcome
 from orga.workflows.types.versions import STOPPED_STEPS_COUNTED
 
-ByTheLoop = Callable[[Run, AllowedCall, str], Awaitable[Outcome]]
+LoopToolHandler = Callable[[Run, AllowedCall, str], Awaitable[Outcome]]
 """Of a run, an allowed call and its place: its outcome."""
 
 
-async def _end(run: Run, permitted: AllowedCall, _: str) -> Outcome:
+async def _end_run(run: Run, permitted: AllowedCall, _: str) -> Outcome:
     if undecided := run.state.due_decisions:
-        run.change(with_undecided)
-        told = f"[Not ended] {reminder(undecided)}"
+        run.change(with_undecided_end)
+        told = f"[Not ended] {undecided_text(undecided)}"
         return Outcome(call=permitted.call, status="ok", text="").with_words(before=told)
     arguments = permitted.call.arguments
     run.change(with_termination, str(arguments.get("reason", "")), str(arguments.get("output", "")))
@@ -53,12 +58,12 @@ async def _decide(run: Run, permitted: AllowedCall, place: str) -> Outcome:
     """Return the outcome; what decides nothing is told as not run."""
     call = permitted.call
     try:
-        name, decided = decision.decision_of(run.state, call)
+        name, decided = decision.decision_of_call(run.state, call)
     except ValueError as error:
-        return not_run(call, str(error))
+        return not_run_outcome(call, str(error))
     run.change(decision.with_decision, place, name, decided)
     return Outcome(call=call, status="ok", text="").with_words(
-        before=f"[Decided] {name}: {decision.decision_words(decided)}"
+        before=f"[Decided] {name}: {decision.decision_text(decided)}"
     )
 
 
@@ -66,8 +71,8 @@ async def _ask_user(run: Run, permitted: AllowedCall, place: str) -> Outcome:
     """Return what a person answers; who ends the run by it answers nothing."""
     call, given = permitted.call, permitted.call.arguments
     if given.get("options") and given.get("default", "") not in {"", *given["options"]}:
-        return not_run(call, "default: give one of the options")
-    question = question_of(
+        return not_run_outcome(call, "default: give one of the options")
+    question = build_question(
         place,
         str(given["question"]),
         run.now,
@@ -79,7 +84,7 @@ async def _ask_user(run: Run, permitted: AllowedCall, place: str) -> Outcome:
     try:
         decided = await ask_for_answer(run, question)
     except Interrupted:
-        return not_run(call, "the run ended before anybody answered")
+        return not_run_outcome(call, "the run ended before anybody answered")
     if decided.choice == "skip":
         why = decided.reason or "the operator gives no answer"
         return Outcome(call=call, status="ok", text="").with_words(before=f"[No answer] {why}; go on without.")
@@ -87,10 +92,10 @@ async def _ask_user(run: Run, permitted: AllowedCall, place: str) -> Outcome:
     return Outcome(call=call, status="ok", text=decided.result).with_words(before=f"{how}\n")
 
 
-BY_THE_LOOP: Mapping[str, ByTheLoop] = {TERMINATE: _end, DECIDE: _decide, ASK_USER: _ask_user}
+LOOP_TOOL_HANDLERS: Mapping[str, LoopToolHandler] = {TERMINATE: _end_run, DECIDE: _decide, ASK_USER: _ask_user}
 
 
-class Acted(NamedTuple):
+class ExecutedReply(NamedTuple):
     """A reply with one outcome for each of its calls, in call order."""
 
     reply: Reply
@@ -98,32 +103,32 @@ class Acted(NamedTuple):
     outcomes: tuple[Outcome, ...]
 
 
-async def execute_reply(run: Run, gated: Gated, doing: str) -> Acted:
+async def execute_reply(run: Run, gated: GatedReply, doing: str) -> ExecutedReply:
     """Carry out what the gate allowed of a reply, and take in what comes of it."""
-    run.change(with_calls, gated.reply.calls, [each.verdict for each in gated.results])
-    enter(run, doing)
+    run.change(with_shown_calls, gated.reply.calls, [each.verdict for each in gated.results])
+    enter_phase(run, doing)
     show_first_calls(run)
     with phase_span("act", run.state.iteration):
-        acted = await run_tools(run, gated)
+        acted = await execute_calls(run, gated)
     verdicts = tuple(each.verdict for each in acted.results)
-    denied = repeated_calls.repeated(acted.outcomes, verdicts, "denied")
+    denied = repeated_calls.turned_down_calls(acted.outcomes, verdicts, "denied")
     invalid = repeated_calls.invalid_calls(acted.outcomes, verdicts)
-    if repeated_calls.is_all_stopped(acted.outcomes) and workflow.patched(STOPPED_STEPS_COUNTED):
-        invalid.append(repeated_calls.NOTHING_BUT_STOPPED)
+    if repeated_calls.has_only_stopped_calls(acted.outcomes) and workflow.patched(STOPPED_STEPS_COUNTED):
+        invalid.append(repeated_calls.ONLY_STOPPED_CALLS)
     run.change(with_outcomes, acted.reply, acted.outcomes, denied, invalid)
     run.change(with_attempts, acted.outcomes, run.now)
     return acted
 
 
-async def run_tools(run: Run, gated: Gated) -> Acted:
+async def execute_calls(run: Run, gated: GatedReply) -> ExecutedReply:
     """Run what the gate allowed, at most `max_concurrent_tools` at a time; answer every call whatever happens."""
     iteration = run.state.iteration
     run.brought = 0
     places = [index for index, result in enumerate(gated.results) if result.permitted is not None]
-    down = unstarted(run.state, gated.allowed)
+    down = unstarted_outcomes(run.state, gated.allowed)
     outcomes = {places[nth]: outcome for nth, outcome in down.items()}
     begun = [call for nth, call in enumerate(gated.allowed) if nth not in down]
-    run.change(with_under_way, begun)
+    run.change(with_begun_calls, begun)
     tasks: dict[int, asyncio.Task[Outcome]] = {}
     for index, result in enumerate(gated.results):
         if result.permitted is not None and index not in outcomes:
@@ -135,10 +140,10 @@ async def run_tools(run: Run, gated: Gated) -> Acted:
         await workflow.wait_condition(lambda: all(task.done() for task in plans))
     for index, result in enumerate(gated.results):
         if index in tasks and result.permitted is not None:
-            outcomes[index] = with_change(outcome_of(tasks[index], result.permitted), result.verdict)
+            outcomes[index] = with_argument_change(task_outcome(tasks[index], result.permitted), result.verdict)
         elif index not in outcomes:
-            outcomes[index] = result.rejected or refused(result.call, result.verdict)
-    return Acted(gated.reply, gated.results, tuple(outcomes[index] for index in range(len(gated.results))))
+            outcomes[index] = result.rejected or refused_outcome(result.call, result.verdict)
+    return ExecutedReply(gated.reply, gated.results, tuple(outcomes[index] for index in range(len(gated.results))))
 
 
 async def execute_call(
@@ -158,66 +163,66 @@ async def execute_call(
         is_cut_short: Whether the call has to end; None is with the run.
         key: Idempotency key, where the call has one already.
     """
-    if by_the_loop := _BY_THE_LOOP.get(permitted.call.name):
+    if by_the_loop := _ALL_LOOP_TOOL_HANDLERS.get(permitted.call.name):
         return await by_the_loop(run, permitted, activity_id)
     known = key or idempotency_key(run.state.origin, activity_id, permitted.call)
-    place = Place(activity_id, known, is_cut_short)
-    attempt = await execute_once(run, permitted, place)
-    if isinstance(attempt, Failed):
-        return await recover(run, permitted, place, attempt)
+    place = CallIdentity(activity_id, known, is_cut_short)
+    attempt = await execute_call_once(run, permitted, place)
+    if isinstance(attempt, FailedCall):
+        return await recover_call(run, permitted, place, attempt)
     if attempt.status == "ok":
-        run.change(with_success, permitted.spec, permitted.call, attempt.text, run.now)
+        run.change(with_succeeded_call, permitted.spec, permitted.call, attempt.text, run.now)
     return attempt
 
 
-async def _play(run: Run, permitted: AllowedCall, place: str) -> Outcome:
+async def _execute_saga(run: Run, permitted: AllowedCall, place: str) -> Outcome:
     return await execute_saga(run, permitted, place, execute_call)
 
 
-_BY_THE_LOOP = {**BY_THE_LOOP, SAGA: _play}
+_ALL_LOOP_TOOL_HANDLERS = {**LOOP_TOOL_HANDLERS, SAGA: _execute_saga}
 """A saga makes calls, which are carried out here."""
 
 
-async def send_again(run: Run) -> None:
+async def send_requeued_letters(run: Run) -> None:
     """Carry out the letters that are requeued, one after the other; the model reads what became of them.
 
     Raises:
         Interrupted: The run is to end; letters that were not sent are kept.
     """
     for letter in run.state.waiting_letters:
-        await checkpoint(run, may_roll_over=True)
-        await _send(run, letter)
+        await pause_checkpoint(run, may_roll_over=True)
+        await _send_letter(run, letter)
 
 
-async def _send(run: Run, letter: DeadLetter) -> None:
+async def _send_letter(run: Run, letter: DeadLetter) -> None:
     place = f"{letter.letter_id}.q{run.state.iteration}"
     results = await gate.judge_calls(run, (letter.call,), (place,), "requeue")
     found = await ask_approval(run, results, place, "requeue", may_roll_over=True)
-    result = await confirm_when_resumed(run, await _pass_stages(run, found[0], place))
+    result = await confirm_when_resumed(run, await _pass_review_stages(run, found[0], place))
     run.raise_if_interrupted()
     run.change(recovery.without_letter, letter.letter_id)
     if result.permitted is None:
-        outcome = result.rejected or refused(letter.call, result.verdict)
+        outcome = result.rejected or refused_outcome(letter.call, result.verdict)
     else:
-        outcome = with_change(await _execute_letter(run, result.permitted, place, letter), result.verdict)
+        outcome = with_argument_change(await _execute_letter(run, result.permitted, place, letter), result.verdict)
     run.change(recovery.with_letter_answered, letter, outcome)
     show_dead_letters(run)
 
 
-async def _pass_stages(run: Run, result: GateResult, place: str) -> GateResult:
+async def _pass_review_stages(run: Run, result: GateResult, place: str) -> GateResult:
     """Return the result once the stages have let the call pass; one that a person held up is judged once more."""
     if result.permitted is None:
         return result
     since_s = run.held_up_s()
-    if objection := await review_stages.objection(run, result.permitted, place):
+    if objection := await review_stages.stage_objection(run, result.permitted, place):
         return result._replace(permitted=None, rejected=objection)
-    (result,) = await review_stages.confirm_held_up(run, (result,), since_s)
+    (result,) = await review_stages.confirm_if_paused(run, (result,), since_s)
     return result
 
 
 async def _execute_letter(run: Run, permitted: AllowedCall, place: str, letter: DeadLetter) -> Outcome:
-    key = recovery.kept_key(letter, permitted.call)
-    run.change(with_under_way, [permitted.call])
+    key = recovery.kept_idempotency_key(letter, permitted.call)
+    run.change(with_begun_calls, [permitted.call])
     task = asyncio.create_task(execute_call(run, permitted, place, key=key))
     await run.settle([task], run.is_interrupted)
-    return outcome_of(task, permitted)
+    return task_outcome(task, permitted)

@@ -13,21 +13,39 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import CancelledError, FailureError
 
 from orga.workflows.decisions.control.interventions import remaining_s
-from orga.workflows.decisions.recall import behalf_of, with_recalled_taint
+from orga.workflows.decisions.recall import call_behalf, with_recalled_taint
 from orga.workflows.decisions.result import argument_summary
 from orga.workflows.decisions.tool_calls import breakers
-from orga.workflows.decisions.tool_calls.calls import cancelled, failed, not_run, refused, turned_away, unclear
-from orga.workflows.decisions.tool_calls.recovery import max_attempts, recovery_of
+from orga.workflows.decisions.tool_calls.calls import (
+    answered_unrun_outcome,
+    cancelled_outcome,
+    effect_text,
+    failed_outcome,
+    not_run_outcome,
+    refused_outcome,
+)
+from orga.workflows.decisions.tool_calls.recovery import max_attempts, tool_recovery
 from orga.workflows.phases import gate
 from orga.workflows.phases.control.failure_text import failure_kind, failure_text
 from orga.workflows.phases.control.run import CutShort, Interrupted
-from orga.workflows.phases.failures import goes_on, is_infrastructure, is_turned_away, may_have_acted, took_effect
+from orga.workflows.phases.failures import (
+    had_effect,
+    is_infrastructure_failure,
+    is_turned_away_by_worker,
+    may_have_acted,
+    may_still_act,
+)
 from orga.workflows.phases.gate import AllowedCall, GateResult
 from orga.workflows.phases.run import Run, show_circuits
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.recall import KNOWLEDGE_TOOLS, told_in
+from orga.workflows.types.recall import KNOWLEDGE_TOOLS, knowledge_report_in
 from orga.workflows.types.text import clip
-from orga.workflows.types.tool_calls.gate import TAKEN_BACK, UNCONFIRMED, permit_text, place_of
+from orga.workflows.types.tool_calls.gate import (
+    COMPENSATED_PURPOSES,
+    UNCONFIRMED_PURPOSES,
+    call_activity_id,
+    permit_text,
+)
 from orga.workflows.types.tool_calls.recovery import Outcome
 from orga.workflows.types.tool_calls.tools import MAX_LOCAL_TIMEOUT_S, REPORT_S, ToolOutput, ToolRequest, ToolSpec
 from orga.workflows.types.versions import CLOSED_CIRCUIT_SHOWN
@@ -35,37 +53,37 @@ from orga.workflows.types.versions import CLOSED_CIRCUIT_SHOWN
 
 def admit_call(run: Run, spec: ToolSpec) -> str:
     """Return "" when the call may go ahead, else what the model is told."""
-    state, refusal = breakers.admitted(run.state, spec, run.now)
+    state, refusal = breakers.admit_call(run.state, spec, run.now)
     run.change(lambda _: state)
     return refusal
 
 
 def count_success(run: Run, spec: ToolSpec) -> None:
     """Take in a success."""
-    with _shown(run, spec):
+    with _showing_circuits(run, spec):
         run.change(breakers.with_success, spec)
 
 
 def count_failure(run: Run, spec: ToolSpec, error: BaseException) -> None:
     """Take in a failure; one that is the call's own fault says nothing about the tool."""
-    if not is_infrastructure(error, spec.options.non_retryable):
+    if not is_infrastructure_failure(error, spec.options.non_retryable):
         return release_circuit(run, spec)
-    with _shown(run, spec):
+    with _showing_circuits(run, spec):
         run.change(breakers.with_failure, spec, run.now, failure_kind(error))
     return None
 
 
 def release_circuit(run: Run, spec: ToolSpec) -> None:
     """Take in a call that was cancelled or failed by its own fault."""
-    with _shown(run, spec):
-        run.change(breakers.with_released, spec)
+    with _showing_circuits(run, spec):
+        run.change(breakers.with_slot_released, spec)
 
 
 @contextmanager
-def _shown(run: Run, spec: ToolSpec) -> Generator[None]:
-    before = _state_of(run, spec)
+def _showing_circuits(run: Run, spec: ToolSpec) -> Generator[None]:
+    before = _circuit_state(run, spec)
     yield
-    after = _state_of(run, spec)
+    after = _circuit_state(run, spec)
     if (before == "open") != (after == "open") or (
         (before, after) == ("half_open", "closed")
         and run.setup.search_attributes
@@ -74,7 +92,7 @@ def _shown(run: Run, spec: ToolSpec) -> Generator[None]:
         show_circuits(run)
 
 
-def _state_of(run: Run, spec: ToolSpec) -> str:
+def _circuit_state(run: Run, spec: ToolSpec) -> str:
     breaker = run.state.breakers.get(spec.name)
     return breaker.state if breaker is not None else "closed"
 
@@ -83,16 +101,18 @@ HEARTBEAT_TIMEOUT_S = 10.0
 SCHEDULE_TO_START_S = 60.0
 """For tools on a task queue of their own: how long a worker may take to appear."""
 
-MAX_BROUGHT_BYTES = 2_000_000
+MAX_ITERATION_RESULT_BYTES = 2_000_000
 """Results of one iteration after which no more of its calls are started: they stand in the history, whole."""
 
-FULL = "the other results of this reply are as much as one step can take; call it again, with fewer at once"
+RESULTS_FULL_TEXT = (
+    "the other results of this reply are as much as one step can take; call it again, with fewer at once"
+)
 
 LOCAL_RETRY_THRESHOLD = timedelta(milliseconds=1)
 """A retry of a call inside the workflow task waits by a timer: within the task no abort would be heard."""
 
 
-class Place(NamedTuple):
+class CallIdentity(NamedTuple):
     """Where a call stands in its run: the id of its activity, and the idempotency key of all its attempts."""
 
     activity_id: str
@@ -106,7 +126,7 @@ class Place(NamedTuple):
         return self.activity_id.startswith("0.")
 
 
-class Failed(NamedTuple):
+class FailedCall(NamedTuple):
     """A call whose attempts are used up."""
 
     error: str
@@ -124,17 +144,17 @@ class Failed(NamedTuple):
     @property
     def unclear(self) -> str:
         """What is to be said after the error of its effect, or nothing."""
-        return unclear(took_effect=self.took_effect) if self.is_unknown else ""
+        return effect_text(took_effect=self.took_effect) if self.is_unknown else ""
 
     def outcome(self, call: ToolCall) -> Outcome:
         """Return the outcome of the call that failed so, where nothing more is done about it."""
         if not self.was_run:
-            outcome = turned_away(call, self.error)
+            outcome = answered_unrun_outcome(call, self.error)
         else:
-            outcome = failed(call, self.error, is_unknown=self.is_unknown, took_effect=self.took_effect)
+            outcome = failed_outcome(call, self.error, is_unknown=self.is_unknown, took_effect=self.took_effect)
         return outcome.with_possible_effect(self.may_have_acted or self.is_unknown).with_going_on(self.goes_on)
 
-    def after(self, earlier: Failed) -> Failed:
+    def after(self, earlier: FailedCall) -> FailedCall:
         """Return this failure of a call that had failed before: what the earlier try may have done is not undone."""
         told = self.error if self.was_run else f"{earlier.error}; tried again: {self.error}"
         return self._replace(
@@ -147,19 +167,19 @@ class Failed(NamedTuple):
         )
 
 
-def outcome_of(task: asyncio.Task[Outcome], permitted: AllowedCall) -> Outcome:
+def task_outcome(task: asyncio.Task[Outcome], permitted: AllowedCall) -> Outcome:
     """Return the outcome of a call that has ended, or was given up."""
     if not task.done() or task.cancelled():
-        return cancelled(permitted.call, permitted.spec)
+        return cancelled_outcome(permitted.call, permitted.spec)
     return task.result()
 
 
-def is_step_that_acts(permitted: AllowedCall) -> bool:
+def is_acting_step(permitted: AllowedCall) -> bool:
     """Return whether the call may have to be taken back: not while it is still being done."""
-    return permitted.purpose in TAKEN_BACK and permitted.spec.effect != "read_only"
+    return permitted.purpose in COMPENSATED_PURPOSES and permitted.spec.effect != "read_only"
 
 
-async def confirm_if_held_up(
+async def confirm_if_paused(
     run: Run, permitted: AllowedCall, activity_id: str, since_s: float
 ) -> AllowedCall | Outcome:
     """Return the call as it may be carried out by now, or why not: one that people have held up is judged once more.
@@ -170,76 +190,76 @@ async def confirm_if_held_up(
         activity_id: Where it is carried out.
         since_s: For how long people had held the run up when the call began to wait.
     """
-    if not run.was_held_up(since_s) or run.is_interrupted() or permitted.purpose in UNCONFIRMED:
+    if not run.was_held_up(since_s) or run.is_interrupted() or permitted.purpose in UNCONFIRMED_PURPOSES:
         return permitted
-    result = GateResult(permitted.call, permitted.verdict, permitted, place=place_of(activity_id))
+    result = GateResult(permitted.call, permitted.verdict, permitted, place=call_activity_id(activity_id))
     try:
-        again = await gate.confirm(run, result)
+        again = await gate.confirm_call(run, result)
     except (Interrupted, asyncio.CancelledError):
-        return not_run(permitted.call)
+        return not_run_outcome(permitted.call)
     if again.permitted is None:
-        return refused(permitted.call, again.verdict)
+        return refused_outcome(permitted.call, again.verdict)
     return permitted._replace(verdict=again.permitted.verdict)
 
 
-async def execute_attempt(run: Run, permitted: AllowedCall, place: Place) -> Outcome | Failed:
+async def execute_attempt(run: Run, permitted: AllowedCall, place: CallIdentity) -> Outcome | FailedCall:
     """Carry the call out, in one of the run's slots; cancellation is an outcome, too."""
     since_s = run.held_up_s()
     try:
         await run.slots.acquire()
     except asyncio.CancelledError:
-        return not_run(permitted.call)
+        return not_run_outcome(permitted.call)
     try:
-        if permitted.purpose == "reply" and run.brought > MAX_BROUGHT_BYTES:
-            return not_run(permitted.call, FULL)
-        confirmed = await confirm_if_held_up(run, permitted, place.activity_id, since_s)
-        return confirmed if isinstance(confirmed, Outcome) else await _in_slot(run, confirmed, place)
+        if permitted.purpose == "reply" and run.brought > MAX_ITERATION_RESULT_BYTES:
+            return not_run_outcome(permitted.call, RESULTS_FULL_TEXT)
+        confirmed = await confirm_if_paused(run, permitted, place.activity_id, since_s)
+        return confirmed if isinstance(confirmed, Outcome) else await _execute_in_slot(run, confirmed, place)
     finally:
         run.slots.release()
 
 
-async def _in_slot(run: Run, permitted: AllowedCall, place: Place) -> Outcome | Failed:
+async def _execute_in_slot(run: Run, permitted: AllowedCall, place: CallIdentity) -> Outcome | FailedCall:
     call, spec = permitted.call, permitted.spec
     refusal = admit_call(run, spec)
     if refusal:
-        return Failed(refusal, was_run=False)
+        return FailedCall(refusal, was_run=False)
     try:
         result = await _execute_activity(run, permitted, place)
         output = ToolOutput.model_validate(result)
     except asyncio.CancelledError:
         release_circuit(run, spec)
-        return cancelled(call, spec)
+        return cancelled_outcome(call, spec)
     except FailureError as error:  # a local activity's failure comes without an ActivityError around it
         if isinstance(error, CancelledError) or isinstance(error.cause, CancelledError):
             release_circuit(run, spec)
-            return cancelled(call, spec)
+            return cancelled_outcome(call, spec)
         count_failure(run, spec, error)
         acted = may_have_acted(error, spec.effect)
         is_unknown = acted and spec.effect == "irreversible"
-        return Failed(
+        return FailedCall(
             failure_text(error),
             is_unknown,
-            was_run=acted or not is_turned_away(error),
+            was_run=acted or not is_turned_away_by_worker(error),
             may_have_acted=acted,
-            took_effect=is_unknown and took_effect(error),
-            goes_on=acted and goes_on(error),
+            took_effect=is_unknown and had_effect(error),
+            goes_on=acted and may_still_act(error),
         )
     run.brought += len(output.content.encode())
     count_success(run, spec)
     if spec.name in KNOWLEDGE_TOOLS:
-        run.change(with_recalled_taint, told_in(spec.name, result).taint)
+        run.change(with_recalled_taint, knowledge_report_in(spec.name, result).taint)
     text = clip(output.content, spec.max_result_bytes)
     return Outcome(call=call, status="ok", text=text, result=place.activity_id)
 
 
-async def _execute_activity(run: Run, permitted: AllowedCall, place: Place) -> Any:
+async def _execute_activity(run: Run, permitted: AllowedCall, place: CallIdentity) -> Any:
     """Return the result as any JSON: the worker of another maker may send what it likes."""
     call, spec, options = permitted.call, permitted.spec, permitted.spec.options
-    is_awaited = (run.awaits_calls and not place.is_before_reasoning) or is_step_that_acts(permitted)
-    optional = {"digest": spec.digest, "permit": _permit(permitted), "is_awaited": is_awaited}
+    is_awaited = (run.awaits_calls and not place.is_before_reasoning) or is_acting_step(permitted)
+    optional = {"digest": spec.digest, "permit": _permit_header(permitted), "is_awaited": is_awaited}
     given: dict[str, Any] = {name: value for name, value in optional.items() if value}
     if spec.name in KNOWLEDGE_TOOLS:
-        behalf = behalf_of(run.state)
+        behalf = call_behalf(run.state)
         given["behalf"] = behalf.with_learning(run.outputs()) if permitted.purpose == "learning" else behalf
     if max_attempts(spec, run.config) != 1 and options.execution != "local":
         given["left_s"] = round(remaining_s(run.state, run.now), 1)
@@ -253,7 +273,7 @@ async def _execute_activity(run: Run, permitted: AllowedCall, place: Place) -> A
             request,
             activity_id=place.activity_id,
             start_to_close_timeout=timedelta(seconds=min(limit_s, MAX_LOCAL_TIMEOUT_S) + REPORT_S),
-            retry_policy=_retry(run, permitted),
+            retry_policy=_retry_policy(run, permitted),
             local_retry_threshold=LOCAL_RETRY_THRESHOLD,
             summary=argument_summary(call, spec),
         )
@@ -266,20 +286,20 @@ async def _execute_activity(run: Run, permitted: AllowedCall, place: Place) -> A
             start_to_close_timeout=timedelta(seconds=limit_s + REPORT_S),
             schedule_to_start_timeout=timedelta(seconds=SCHEDULE_TO_START_S) if options.task_queue else None,
             heartbeat_timeout=timedelta(seconds=options.heartbeat_timeout_s or HEARTBEAT_TIMEOUT_S),
-            retry_policy=_retry(run, permitted),
+            retry_policy=_retry_policy(run, permitted),
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             summary=argument_summary(call, spec),
         )
     )
 
 
-def _permit(permitted: AllowedCall) -> str:
+def _permit_header(permitted: AllowedCall) -> str:
     verdict = permitted.verdict
     return permit_text(verdict.permit, verdict.version, permitted.purpose, permitted.approver)
 
 
-def _retry(run: Run, permitted: AllowedCall) -> RetryPolicy:
-    options, recovery = permitted.spec.options, recovery_of(permitted.spec, run.config)
+def _retry_policy(run: Run, permitted: AllowedCall) -> RetryPolicy:
+    options, recovery = permitted.spec.options, tool_recovery(permitted.spec, run.config)
     first_s = options.initial_interval_s or recovery.base_delay_ms / 1_000
     return RetryPolicy(
         initial_interval=timedelta(seconds=first_s),

@@ -12,15 +12,21 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import FailureError
 
 from orga.workflows.decisions.tool_calls import delegation
-from orga.workflows.decisions.tool_calls.calls import not_run
-from orga.workflows.decisions.tool_calls.delegation import abort_reason, ceiling_for, is_held, lacking, with_parent_told
-from orga.workflows.phases.attempt import Failed, Place, confirm_if_held_up
+from orga.workflows.decisions.tool_calls.calls import not_run_outcome
+from orga.workflows.decisions.tool_calls.delegation import (
+    delegate_abort_reason,
+    delegate_ceiling,
+    exhausted_limits,
+    is_paused_by_people,
+    with_parent_notified,
+)
+from orga.workflows.phases.attempt import CallIdentity, FailedCall, confirm_if_paused
 from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.run import CANCEL_GRACE_S
 from orga.workflows.phases.control.visibility import show_details
 from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.phases.run import Run
-from orga.workflows.types.input import handed_on
+from orga.workflows.types.input import inherited_memo
 from orga.workflows.types.names import AGENT_WORKFLOW
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.state import AgentState
@@ -29,73 +35,75 @@ from orga.workflows.types.text import one_line
 from orga.workflows.types.tool_calls.delegation import Ceiling, Child, child_id, delegate_arguments
 from orga.workflows.types.tool_calls.recovery import Outcome
 
-REUSE = WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
+ID_REUSE_POLICY = WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
 """A run that was reset makes the same call under the same id. Whoever still works on it there has lost its parent, and
 was not let to its end by `orga rewind`."""
 
-CLOSE = workflow.ParentClosePolicy.REQUEST_CANCEL
+PARENT_CLOSE_POLICY = workflow.ParentClosePolicy.REQUEST_CANCEL
 """A delegate whose parent is gone ends as by an abort: what it has to take back it takes back to the end."""
 
 
-async def execute_delegate(run: Run, permitted: AllowedCall, place: Place) -> Outcome | Failed:
+async def execute_delegate(run: Run, permitted: AllowedCall, place: CallIdentity) -> Outcome | FailedCall:
     """Carry the call out, in one of the run's slots: a delegate never waits for a slot of its parent's."""
     target, task = delegate_arguments(permitted.call.arguments)
-    refusal = delegation.refusal(run.state, target)
+    refusal = delegation.delegation_problem(run.state, target)
     if refusal:
-        return not_run(permitted.call, refusal)
+        return not_run_outcome(permitted.call, refusal)
     identity = child_id(workflow.info().workflow_id, place.activity_id)
     child = Child(workflow_id=identity, agent=target, task=one_line(task, delegation.SHOWN_CHARS))
-    run.change(delegation.announced, child)
+    run.change(delegation.with_waiting_delegate, child)
     since_s = run.held_up_s()
     try:
         await asyncio.sleep(0)  # by then all delegates of the reply are announced, and share alike
         await run.slots.acquire()
     except asyncio.CancelledError:
-        run.change(delegation.without, identity)
-        return not_run(permitted.call)
+        run.change(delegation.without_delegate, identity)
+        return not_run_outcome(permitted.call)
     try:
-        confirmed = await confirm_if_held_up(run, permitted, place.activity_id, since_s)
+        confirmed = await confirm_if_paused(run, permitted, place.activity_id, since_s)
         if isinstance(confirmed, Outcome):
-            run.change(delegation.without, identity)
+            run.change(delegation.without_delegate, identity)
             return confirmed
-        return await _run_unbroken(_in_slot(run, confirmed, place, child))
+        return await _run_uncancelled(_execute_with_ceiling(run, confirmed, place, child))
     finally:
         run.slots.release()
 
 
-async def _in_slot(run: Run, permitted: AllowedCall, place: Place, child: Child) -> Outcome | Failed:
+async def _execute_with_ceiling(
+    run: Run, permitted: AllowedCall, place: CallIdentity, child: Child
+) -> Outcome | FailedCall:
     if run.is_interrupted():
-        run.change(delegation.without, child.workflow_id)
-        return not_run(permitted.call)
-    ceiling = _ceiling(run, permitted, child)
-    if lacks := lacking(ceiling):
-        run.change(delegation.without, child.workflow_id)
-        return not_run(permitted.call, f"nothing is left to delegate with: {', '.join(lacks)}; do it yourself")
+        run.change(delegation.without_delegate, child.workflow_id)
+        return not_run_outcome(permitted.call)
+    ceiling = _reserve_ceiling(run, permitted, child)
+    if lacks := exhausted_limits(ceiling):
+        run.change(delegation.without_delegate, child.workflow_id)
+        return not_run_outcome(permitted.call, f"nothing is left to delegate with: {', '.join(lacks)}; do it yourself")
     run.change(delegation.reserved, child.workflow_id, ceiling)
     try:
         async with run.starts:
             handle = await run.event(_start_child(run, permitted, place, child, ceiling))
     except InvalidInput as error:
-        run.change(delegation.without, child.workflow_id)
-        return not_run(permitted.call, str(error))
+        run.change(delegation.without_delegate, child.workflow_id)
+        return not_run_outcome(permitted.call, str(error))
     except FailureError as error:
-        run.change(delegation.without, child.workflow_id)
-        return Failed(f"agent {child.agent!r} could not be started: {failure_text(error)}", was_run=False)
+        run.change(delegation.without_delegate, child.workflow_id)
+        return FailedCall(f"agent {child.agent!r} could not be started: {failure_text(error)}", was_run=False)
     show_details(run)
-    await attend(run, handle)
+    await watch_child(run, handle)
     outcome = await _await_ending(run, permitted, child, handle)
     show_details(run)
     return outcome
 
 
-def _ceiling(run: Run, permitted: AllowedCall, child: Child) -> Ceiling:
-    ceiling = ceiling_for(run.state, child.workflow_id, run.now)
+def _reserve_ceiling(run: Run, permitted: AllowedCall, child: Child) -> Ceiling:
+    ceiling = delegate_ceiling(run.state, child.workflow_id, run.now)
     tools = delegation.child_tools(run.state, child.agent, permitted.verdict)
     return ceiling if tools is None else ceiling.with_tools(tools)
 
 
 async def _start_child(
-    run: Run, permitted: AllowedCall, place: Place, child: Child, ceiling: Ceiling
+    run: Run, permitted: AllowedCall, place: CallIdentity, child: Child, ceiling: Ceiling
 ) -> workflow.ChildWorkflowHandle[Any, Any]:
     _, task = delegate_arguments(permitted.call.arguments)
     parent, is_awaited = workflow.info().workflow_id, run.awaits_calls
@@ -104,16 +112,16 @@ async def _start_child(
         AGENT_WORKFLOW,
         given,
         id=child.workflow_id,
-        id_reuse_policy=REUSE,
-        parent_close_policy=CLOSE,
+        id_reuse_policy=ID_REUSE_POLICY,
+        parent_close_policy=PARENT_CLOSE_POLICY,
         static_summary=one_line(f"{child.agent}: {task}"),
-        memo=handed_on(workflow.memo_value),
+        memo=inherited_memo(workflow.memo_value),
     )
 
 
 async def _await_ending(
     run: Run, permitted: AllowedCall, child: Child, handle: workflow.ChildWorkflowHandle[Any, Any]
-) -> Outcome | Failed:
+) -> Outcome | FailedCall:
     """Settle what an ended delegate used, and say what came of it."""
     result, error = None, "its result cannot be read"
     try:
@@ -122,19 +130,19 @@ async def _await_ending(
         error = failure_text(failure.cause or failure)
     except ValidationError:
         pass
-    run.change(delegation.with_usage_settled, child.workflow_id, result)
+    run.change(delegation.with_delegate_usage, child.workflow_id, result)
     run.change(AgentState.with_clock_updated, run.now)
     if result is None:
-        return Failed(f"agent {child.agent!r} ended without a result: {error}", is_unknown=True)
+        return FailedCall(f"agent {child.agent!r} ended without a result: {error}", is_unknown=True)
     most = permitted.spec.max_result_bytes
     if result.termination.reason == "completed":
-        answer = delegation.answer_text(child.agent, result, most)
+        answer = delegation.delegate_answer_text(child.agent, result, most)
         return Outcome(call=permitted.call, status="ok", text="").with_words(before=answer)
     had_effect = bool(result.tool_calls.run or result.tool_calls.delegated)
-    return Failed(delegation.shortfall_text(child.agent, result, most), is_unknown=had_effect)
+    return FailedCall(delegation.delegate_shortfall_text(child.agent, result, most), is_unknown=had_effect)
 
 
-async def _run_unbroken(work: Coroutine[Any, Any, Outcome | Failed]) -> Outcome | Failed:
+async def _run_uncancelled(work: Coroutine[Any, Any, Outcome | FailedCall]) -> Outcome | FailedCall:
     """Let work that sees an interruption by itself go on to its end when the call is cancelled."""
     task = asyncio.create_task(work)
     while True:
@@ -145,12 +153,12 @@ async def _run_unbroken(work: Coroutine[Any, Any, Outcome | Failed]) -> Outcome 
                 raise
 
 
-Handle = workflow.ChildWorkflowHandle[Any, Any]
+ChildHandle = workflow.ChildWorkflowHandle[Any, Any]
 
 
-async def attend(run: Run, child: Handle) -> None:
+async def watch_child(run: Run, child: ChildHandle) -> None:
     """Wait until the child has ended; guidance, pauses and the parent's own ending are passed on meanwhile."""
-    relay = _Relay(run, child)
+    relay = _InterventionRelay(run, child)
     while not child.done():
         await workflow.wait_condition(lambda: child.done() or run.is_interrupted() or relay.is_behind)
         if run.is_interrupted():
@@ -159,13 +167,13 @@ async def attend(run: Run, child: Handle) -> None:
     return None
 
 
-async def _end_child(run: Run, child: Handle) -> None:
+async def _end_child(run: Run, child: ChildHandle) -> None:
     """Abort the child and wait for what it has by then; one that says nothing within the grace is cancelled.
 
     Within a turn of a session it has the time of its own calls, and is cancelled once nobody waits for the turn either.
     The call has its outcome then, and this goes on behind it: what the child used is settled whenever it has ended.
     """
-    await _tell(child, "abort", abort_reason(run.state))
+    await _signal_child(child, "abort", delegate_abort_reason(run.state))
     try:
         await workflow.wait_condition(
             child.done, timeout=CANCEL_GRACE_S, timeout_summary="for an aborted delegate to end"
@@ -179,10 +187,10 @@ async def _end_child(run: Run, child: Handle) -> None:
             await workflow.wait_condition(child.done)
 
 
-class _Relay:
+class _InterventionRelay:
     """What a child was told so far of what its parent was told. What is unread when it starts is for it, too."""
 
-    def __init__(self, run: Run, child: Handle) -> None:
+    def __init__(self, run: Run, child: ChildHandle) -> None:
         self._run = run
         self._child = child
         self._told = 0
@@ -198,16 +206,16 @@ class _Relay:
         state = self._run.state
         if state.paused != self._is_paused:
             self._is_paused = state.paused
-            await _tell(self._child, "pause" if state.paused else "resume")
+            await _signal_child(self._child, "pause" if state.paused else "resume")
         elif len(state.inbox) > self._told:
             item = state.inbox[self._told]
             self._told += 1
             if not item.is_for_delegates:
                 return
-            await _tell(self._child, item.kind, item.text)
+            await _signal_child(self._child, item.kind, item.text)
 
 
-async def _tell(child: Handle, signal: str, *arguments: str) -> None:
+async def _signal_child(child: ChildHandle, signal: str, *arguments: str) -> None:
     """Send a signal; one that comes after the child's end is no fault."""
     if child.done():
         return
@@ -217,17 +225,19 @@ async def _tell(child: Handle, signal: str, *arguments: str) -> None:
         workflow.logger.info("%s came too late for %s", signal, child.id)
 
 
-SIGNAL = "delegate_held"
+DELEGATE_HELD_SIGNAL = "delegate_held"
 
 
-async def report_held(parent_id: str, run: Run) -> None:
+async def report_pauses_to_parent(parent_id: str, run: Run) -> None:
     """Tell the parent of each change, until the task is cancelled."""
     own_id, parent = workflow.info().workflow_id, workflow.get_external_workflow_handle(parent_id)
     while True:
-        await workflow.wait_condition(lambda: is_held(run.state) != run.state.told_held)
-        held = is_held(run.state)
+        await workflow.wait_condition(lambda: is_paused_by_people(run.state) != run.state.told_held)
+        held = is_paused_by_people(run.state)
         try:
-            await parent.signal(SIGNAL, args=[own_id, held])
+            await parent.signal(DELEGATE_HELD_SIGNAL, args=[own_id, held])
         except FailureError:  # the parent has ended
             return
-        run.change(with_parent_told, held)  # behind it: what is cut off by continuing as new is told by the next run
+        run.change(
+            with_parent_notified, held
+        )  # behind it: what is cut off by continuing as new is told by the next run

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from temporalio.exceptions import ActivityError, ApplicationError, RetryState, TimeoutError, TimeoutType
 
-from orga.workflows.phases.control.failure_text import cause_of
+from orga.workflows.phases.control.failure_text import root_cause
 from orga.workflows.types.input import OUT_OF_TIME
 from orga.workflows.types.tool_calls.breakers import CIRCUIT_OPEN
 from orga.workflows.types.tool_calls.gate import NOT_PERMITTED
@@ -26,7 +26,7 @@ def is_out_of_time(error: BaseException) -> bool:
     """Return whether the attempts used up the time that they were given, or the next would come too late."""
     if isinstance(error, ActivityError) and error.retry_state == RetryState.TIMEOUT:
         return True
-    cause = cause_of(error)
+    cause = root_cause(error)
     if isinstance(cause, ApplicationError):
         return OUT_OF_TIME in cause.details
     return isinstance(cause, TimeoutError) and cause.type == TimeoutType.SCHEDULE_TO_CLOSE
@@ -34,37 +34,37 @@ def is_out_of_time(error: BaseException) -> bool:
 
 def is_invalid_input(error: BaseException) -> bool:
     """Return whether the starter of the run asked for something that cannot be had."""
-    cause = cause_of(error)
+    cause = root_cause(error)
     return isinstance(cause, ApplicationError) and cause.type == "InvalidInput"
 
 
-def is_infrastructure(error: BaseException, final: Collection[str] = ()) -> bool:
+def is_infrastructure_failure(error: BaseException, final: Collection[str] = ()) -> bool:
     """Return whether the failure speaks of the tool's health: a time-out, or what another attempt might have cured.
 
     `final` are the error types that the tool's options call final.
     """
-    cause = cause_of(error)
+    cause = root_cause(error)
     if isinstance(cause, ApplicationError):
         may_be_cured = not cause.non_retryable or OUT_OF_TIME in cause.details
         return may_be_cured and cause.type != WORKER_SHUTDOWN and cause.type not in final
     return isinstance(cause, TimeoutError)
 
 
-def is_turned_away(error: BaseException) -> bool:
+def is_turned_away_by_worker(error: BaseException) -> bool:
     """Return whether a worker turned the call away before it started: by an open circuit, or for want of a permit."""
-    cause = cause_of(error)
+    cause = root_cause(error)
     return isinstance(cause, ApplicationError) and cause.type in {CIRCUIT_OPEN, NOT_PERMITTED}
 
 
 def is_context_overflow(error: BaseException) -> bool:
     """Return whether the provider refused a model call because its context is too long."""
-    cause = cause_of(error)
+    cause = root_cause(error)
     return isinstance(cause, ApplicationError) and cause.type == "ContextOverflow"
 
 
 def is_refused_content(error: BaseException) -> bool:
     """Return whether a content filter of the provider refused what a model call sent."""
-    cause = cause_of(error)
+    cause = root_cause(error)
     return isinstance(cause, ApplicationError) and cause.type == "ContentRefused"
 
 
@@ -74,30 +74,30 @@ def may_have_acted(error: BaseException, effect: Effect) -> bool:
     Of an irreversible one nothing else is assumed, unless its failure says that nothing was done: what nobody knows
     must not be told as known. Of others it is what a failure says.
     """
-    cause = cause_of(error)
+    cause = root_cause(error)
     if effect == "read_only":
         return False
     if isinstance(cause, TimeoutError):
         return cause.type != TimeoutType.SCHEDULE_TO_START
     if not isinstance(cause, ApplicationError):
         return effect == "irreversible"
-    if cause.type in UNKNOWN_OUTCOMES or not {EARLIER_UNKNOWN, MAYBE_DONE, DONE}.isdisjoint(_words(cause)):
+    if cause.type in UNKNOWN_OUTCOMES or not {EARLIER_UNKNOWN, MAYBE_DONE, DONE}.isdisjoint(_text_details(cause)):
         return True
     return effect == "irreversible" and NOT_DONE not in cause.details
 
 
-def took_effect(error: BaseException) -> bool:
+def had_effect(error: BaseException) -> bool:
     """Return whether the call had its effect: only what it answered is no use."""
-    cause = cause_of(error)
+    cause = root_cause(error)
     return isinstance(cause, ApplicationError) and DONE in cause.details
 
 
-def goes_on(error: BaseException) -> bool:
+def may_still_act(error: BaseException) -> bool:
     """Return whether what the call began may still act: its worker cut it off, and could not stop it."""
-    cause = cause_of(error)
+    cause = root_cause(error)
     return isinstance(cause, ApplicationError) and GOES_ON in cause.details
 
 
-def _words(error: ApplicationError) -> set[str]:
+def _text_details(error: ApplicationError) -> set[str]:
     """Return the details that are words: another maker's worker may send any JSON."""
     return {detail for detail in error.details if isinstance(detail, str)}

@@ -41,7 +41,7 @@ HEARTBEAT_S = 5.0
 MAX_ATTEMPTS = 3
 
 
-ENDING_S = 3.0
+ENDING_TIMEOUT_S = 3.0
 """For the gate's word on what an ending brings: the run's time may be up already."""
 
 
@@ -75,18 +75,18 @@ class GateResult(NamedTuple):
         return self.call if arguments is None else self.call.with_arguments(arguments)
 
 
-Conclusion = Callable[[AgentState], AgentState]
+AnswerConclusion = Callable[[AgentState], AgentState]
 P = ParamSpec("P")
 
 
-def conclusion(
+def answer_conclusion(
     take_in: Callable[Concatenate[AgentState, P], AgentState], *args: P.args, **kwargs: P.kwargs
-) -> Conclusion:
+) -> AnswerConclusion:
     """Return how a final answer is taken in: with these arguments."""
     return lambda state: take_in(state, *args, **kwargs)
 
 
-class Gated(NamedTuple):
+class GatedReply(NamedTuple):
     """A reply whose every call, or whose answer, has its verdict."""
 
     classified: ClassifiedReply
@@ -96,7 +96,7 @@ class Gated(NamedTuple):
     """For how long people had held the run up when all of it was last put to the gate."""
     is_answered: bool = False
     """Whether people were asked about some of it: they have answered, and another run would ask them again."""
-    conclusion: Conclusion | None = None
+    conclusion: AnswerConclusion | None = None
     """How a final answer is taken in, once a stage has found something wrong, or let it pass."""
 
     @property
@@ -115,7 +115,7 @@ class Gated(NamedTuple):
         return tuple(result.permitted.call for result in self.results if result.permitted is not None)
 
 
-async def judge(run: Run, classified: ClassifiedReply) -> Gated:
+async def judge_reply(run: Run, classified: ClassifiedReply) -> GatedReply:
     """Ask the policy engine. Whatever goes wrong is a denial.
 
     Raises:
@@ -128,16 +128,16 @@ async def judge(run: Run, classified: ClassifiedReply) -> Gated:
     else:
         answer = ToolCall(call_id=ANSWER, name=ANSWER, arguments={"answer": run.state.partial + reply.text})
         place = str(run.state.iteration)
-        verdicts = await ask_for_verdicts(run, request_for(run, (answer,), (place,)), run.is_interrupted)
+        verdicts = await ask_for_verdicts(run, gate_request(run, (answer,), (place,)), run.is_interrupted)
         results = (GateResult(answer, verdicts[0], place=place),)
-    return Gated(classified, results, run.held_up_s())
+    return GatedReply(classified, results, run.held_up_s())
 
 
-async def lets_through(run: Run, text: str) -> bool:
+async def is_text_allowed(run: Run, text: str) -> bool:
     """Return whether a run that ends without an answer may bring this text: judged as one, in a few seconds."""
     answer = ToolCall(call_id=ANSWER, name=ANSWER, arguments={"answer": text})
-    request = request_for(run, (answer,), (ENDING,), "ending").without_schema()
-    deadline = run.beside(run.event(workflow.sleep(ENDING_S, summary="to judge what was gathered")))
+    request = gate_request(run, (answer,), (ENDING,), "ending").without_schema()
+    deadline = run.beside(run.event(workflow.sleep(ENDING_TIMEOUT_S, summary="to judge what was gathered")))
     try:
         verdicts = await ask_for_verdicts(run, request, deadline.done)
     except Interrupted:
@@ -160,7 +160,9 @@ async def judge_calls(
     Raises:
         Interrupted: It is cut short before, where nothing else is said by the end of the run.
     """
-    verdicts = await ask_for_verdicts(run, request_for(run, calls, places, purpose), is_cut_short or run.is_interrupted)
+    verdicts = await ask_for_verdicts(
+        run, gate_request(run, calls, places, purpose), is_cut_short or run.is_interrupted
+    )
     judged = zip(calls, verdicts, places, strict=True)
     return tuple(
         _gate_result(run, GateResult(call, verdict, place=place), verdict, purpose) for call, verdict, place in judged
@@ -170,24 +172,24 @@ async def judge_calls(
 async def judge_again(run: Run, results: tuple[GateResult, ...], purpose: Purpose) -> tuple[GateResult, ...]:
     """Judge once more calls that were allowed before a person held the reply up: policy may have changed."""
     calls, places = tuple(result.proposed for result in results), tuple(result.place for result in results)
-    verdicts = await ask_for_verdicts(run, request_for(run, calls, places, purpose), run.is_interrupted)
+    verdicts = await ask_for_verdicts(run, gate_request(run, calls, places, purpose), run.is_interrupted)
     return tuple(
-        _gate_result(run, result, _as_told(result, verdict), purpose)
+        _gate_result(run, result, _with_earlier_arguments(result, verdict), purpose)
         for result, verdict in zip(results, verdicts, strict=True)
     )
 
 
 async def judge_approved(run: Run, result: GateResult, approver: str, purpose: Purpose) -> GateResult:
     """Judge once more a call that a person has approved under the policy set of its latest verdict."""
-    request = request_for(run, (result.proposed,), (result.place,), purpose)
+    request = gate_request(run, (result.proposed,), (result.place,), purpose)
     request = request.with_approval(approver, result.verdict.version)
     (verdict,) = await ask_for_verdicts(run, request, run.is_interrupted)
     if verdict.arguments is not None:
-        verdict = denied("policy changed the call after it was approved")
-    return _gate_result(run, result, _as_told(result, verdict), purpose, approver)
+        verdict = gate_denial("policy changed the call after it was approved")
+    return _gate_result(run, result, _with_earlier_arguments(result, verdict), purpose, approver)
 
 
-async def confirm(run: Run, result: GateResult) -> GateResult:
+async def confirm_call(run: Run, result: GateResult) -> GateResult:
     """Judge a permitted call once more, just as it is.
 
     Raises:
@@ -207,10 +209,10 @@ async def confirm(run: Run, result: GateResult) -> GateResult:
 
 def with_denial(result: GateResult, reason: str) -> GateResult:
     """Return the result on a call that is denied after all."""
-    return GateResult(result.call, denied(reason), place=result.place)
+    return GateResult(result.call, gate_denial(reason), place=result.place)
 
 
-def _as_told(result: GateResult, verdict: Verdict) -> Verdict:
+def _with_earlier_arguments(result: GateResult, verdict: Verdict) -> Verdict:
     """Return a later verdict with the arguments that policy put in the place of the model's: it has yet to be told."""
     if verdict.arguments is not None or result.verdict.arguments is None:
         return verdict
@@ -228,7 +230,7 @@ def _gate_result(run: Run, judged: GateResult, verdict: Verdict, purpose: Purpos
     return result._replace(permitted=AllowedCall(result.proposed, spec, verdict, purpose, approver))
 
 
-def request_for(
+def gate_request(
     run: Run, calls: tuple[ToolCall, ...], places: tuple[str, ...], purpose: Purpose = "reply"
 ) -> GateRequest:
     """Return what the policy engine is asked about these calls, or about the answer that stands as one."""
@@ -257,21 +259,21 @@ def request_for(
 async def ask_for_verdicts(run: Run, request: GateRequest, is_cut_short: CutShort) -> tuple[Verdict, ...]:
     """Return a verdict for each place that was asked about, in their order."""
     try:
-        verdicts = (await run.result_of(asyncio.create_task(_ask(run, request)), is_cut_short)).on(request.places)
+        verdicts = (await run.result_of(asyncio.create_task(_ask_gate(run, request)), is_cut_short)).on(request.places)
         problem = "the gate did not give one verdict for each proposal"
     except FailureError as error:
         verdicts, problem = None, f"the gate could not decide: {failure_text(error)}"
-    verdicts = verdicts or (denied(problem),) * len(request.places)
+    verdicts = verdicts or (gate_denial(problem),) * len(request.places)
     show_verdicts(verdicts)
     return verdicts
 
 
-def denied(reason: str) -> Verdict:
+def gate_denial(reason: str) -> Verdict:
     """Return a denial of the gate's own."""
     return Verdict(decision="deny", reason=reason)
 
 
-async def _ask(run: Run, request: GateRequest) -> Verdicts:
+async def _ask_gate(run: Run, request: GateRequest) -> Verdicts:
     if run.setup.gate_execution == "activity":
         within_s = SERVER_ATTEMPT_S + SERVER_CALL_S * len(request.calls[1:])
         return await run.event(

@@ -14,7 +14,7 @@ from temporalio.exceptions import FailureError
 
 from orga.workflows.decisions import learnings, recall
 from orga.workflows.phases import gate
-from orga.workflows.phases.attempt import Place, execute_attempt
+from orga.workflows.phases.attempt import CallIdentity, execute_attempt
 from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.run import CutShort, Interrupted
 from orga.workflows.phases.gate import AllowedCall
@@ -28,10 +28,10 @@ ATTEMPT_S = 5.0
 
 MAX_ATTEMPTS = 2
 
-LEARNING_S = 60.0
+LEARNING_TIMEOUT_S = 60.0
 """For storing what was learnt, another worker's attempt behind one that died among it."""
 
-ABORTED_S = 20.0
+ABORTED_LEARNING_TIMEOUT_S = 20.0
 """Of a run that was aborted."""
 
 
@@ -47,7 +47,7 @@ async def recall_context(run: Run) -> None:
     if request is None:
         return
     found = await run.result_of(asyncio.create_task(_recall(request)), run.is_interrupted)
-    run.change(recall.with_recalled, found, recall_id(request.iteration))
+    run.change(recall.with_recalled_context, found, recall_id(request.iteration))
 
 
 async def _recall(request: RecallRequest) -> RecalledContext:
@@ -75,7 +75,7 @@ async def persist_learnings(run: Run, text: str, turn: int = 0, confidence: floa
     if call is None or run.setup.is_reviewed(call):
         return
     was_aborted = run.state.aborted is not None
-    within_s = ABORTED_S if was_aborted else LEARNING_S
+    within_s = ABORTED_LEARNING_TIMEOUT_S if was_aborted else LEARNING_TIMEOUT_S
     deadline = run.beside(run.event(workflow.sleep(within_s, summary="to store what was learnt")))
 
     def is_late() -> bool:
@@ -84,13 +84,13 @@ async def persist_learnings(run: Run, text: str, turn: int = 0, confidence: floa
     try:
         results = await gate.judge_calls(run, (call,), (LEARNINGS,), "learning", is_late)
         if results[0].permitted is not None:
-            place = Place(LEARNINGS, learnings.learning_key(run.state, turn), is_late)
-            await _store(run, results[0].permitted, place, is_late)
+            place = CallIdentity(LEARNINGS, learnings.learning_key(run.state, turn), is_late)
+            await _store_learnings(run, results[0].permitted, place, is_late)
     except Interrupted:
         return
     finally:
         deadline.cancel()
 
 
-async def _store(run: Run, permitted: AllowedCall, place: Place, is_late: CutShort) -> None:
+async def _store_learnings(run: Run, permitted: AllowedCall, place: CallIdentity, is_late: CutShort) -> None:
     await run.settle([asyncio.create_task(execute_attempt(run, permitted, place))], is_late)

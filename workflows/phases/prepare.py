@@ -16,24 +16,24 @@ from temporalio.exceptions import ApplicationError
 
 from orga.workflows.decisions import hydration
 from orga.workflows.decisions.begin import size_problem
-from orga.workflows.decisions.fork import shared
-from orga.workflows.decisions.hydration import references_in
+from orga.workflows.decisions.fork import with_past
+from orga.workflows.decisions.hydration import find_references
 from orga.workflows.decisions.limits import tool_calls_left
-from orga.workflows.decisions.tool_calls.calls import refused
-from orga.workflows.decisions.tool_calls.decision import unfounded
-from orga.workflows.decisions.tool_calls.dispatch import with_under_way
+from orga.workflows.decisions.tool_calls.calls import refused_outcome
+from orga.workflows.decisions.tool_calls.decision import fact_problems
+from orga.workflows.decisions.tool_calls.dispatch import with_begun_calls
 from orga.workflows.phases import gate
 from orga.workflows.phases.act import execute_call
-from orga.workflows.phases.attempt import outcome_of
+from orga.workflows.phases.attempt import task_outcome
 from orga.workflows.phases.control.run import Interrupted
-from orga.workflows.phases.control.visibility import checkpoint, enter, phase_span, wait_if_paused
-from orga.workflows.phases.review_stages import confirm_held_up
+from orga.workflows.phases.control.visibility import enter_phase, pause_checkpoint, phase_span, wait_if_paused
+from orga.workflows.phases.review_stages import confirm_if_paused
 from orga.workflows.phases.run import Run
 from orga.workflows.types.hydration import PreHydration
-from orga.workflows.types.input import policy_of_starter, started_for
+from orga.workflows.types.input import policy_in_memo, workplace_in_memo
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.names import READ_PAST
-from orga.workflows.types.past import Forking
+from orga.workflows.types.past import AnyForkInput
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest, Setup
 from orga.workflows.types.state import AgentState
@@ -45,7 +45,7 @@ PAST_ATTEMPT_S = 120.0
 HEARTBEAT_TIMEOUT_S = 10.0
 
 
-async def take_past(run: Run) -> None:
+async def adopt_past(run: Run) -> None:
     """Share the past of another run where this one is to.
 
     Raises:
@@ -60,12 +60,12 @@ async def take_past(run: Run) -> None:
     past = await run.result_of(asyncio.create_task(run.event(_read_past(wish, within_s))), run.is_interrupted)
     run.raise_if_interrupted()
     try:
-        run.change(shared, type(run.state).model_validate(past))
+        run.change(with_past, type(run.state).model_validate(past))
     except (ValidationError, InvalidInput, OverflowError) as error:
         raise ApplicationError(f"fork: {error}", type="InvalidInput", non_retryable=True) from None
 
 
-async def _read_past(wish: Forking, within_s: float) -> Any:
+async def _read_past(wish: AnyForkInput, within_s: float) -> Any:
     return await workflow.execute_activity(
         READ_PAST,
         wish,
@@ -93,11 +93,11 @@ async def prepare_setup(run: Run) -> Setup:
     run.raise_if_interrupted()
     setup = await run.result_of(asyncio.create_task(run.event(_prepare(run))), run.is_interrupted)
     run.raise_if_interrupted()
-    return _founded(setup, run.state)
+    return _checked_setup(setup, run.state)
 
 
-def _founded(setup: Setup, state: AgentState) -> Setup:
-    lacking = unfounded(setup.decisions, state.input) if setup.decisions else []
+def _checked_setup(setup: Setup, state: AgentState) -> Setup:
+    lacking = fact_problems(setup.decisions, state.input) if setup.decisions else []
     if problem := "; ".join(lacking) or size_problem(state, setup):
         raise ApplicationError(problem, type="InvalidInput", non_retryable=True)
     return setup
@@ -115,9 +115,9 @@ async def _prepare(run: Run) -> Setup:
     lineage = run_input.lineage
     if lineage.chain:
         request = request.with_ceiling(lineage.ceiling, lineage.depth)
-    if (place := started_for(workflow.memo_value)) is not None:
+    if (place := workplace_in_memo(workflow.memo_value)) is not None:
         request = request.with_workplace(place)
-    if policy := policy_of_starter(workflow.memo_value):
+    if policy := policy_in_memo(workflow.memo_value):
         request = request.with_policy(policy)
     if run_input.output_schema is not None:
         request = request.with_output_schema(run_input.output_schema)
@@ -138,37 +138,39 @@ async def hydrate(run: Run) -> None:
     if run.state.hydrated or run.is_interrupted():
         return
     config = run.config.pre_hydration or PreHydration()
-    references = references_in(run.state.input.task, config) if config.enabled else ()
+    references = find_references(run.state.input.task, config) if config.enabled else ()
     looked_up = hydration.lookups(references, config, run.setup.tools, tool_calls_left(run.state))
     calls = tuple(lookup.call for lookup in looked_up if lookup.call is not None)
     outcomes: tuple[Outcome, ...] = ()
     if calls:
-        enter(run, "hydrating")
+        enter_phase(run, "hydrating")
         with phase_span("hydrate", 0):
-            outcomes = await _look_up(run, calls, config.timeout_s)
-        run.change(hydration.with_calls, outcomes)
+            outcomes = await _execute_lookups(run, calls, config.timeout_s)
+        run.change(hydration.with_lookup_calls, outcomes)
     late = "the run was ended before" if run.is_interrupted() else f"not there within {config.timeout_s:g} s"
     by_id = {outcome.call.call_id: outcome for outcome in outcomes}
-    run.change(hydration.with_hydration, hydration.found(looked_up, by_id, late), config.max_context_tokens)
+    run.change(
+        hydration.with_hydration, hydration.resolved_references(looked_up, by_id, late), config.max_context_tokens
+    )
     await wait_if_paused(run)
 
 
-async def _look_up(run: Run, calls: tuple[ToolCall, ...], timeout_s: float) -> tuple[Outcome, ...]:
+async def _execute_lookups(run: Run, calls: tuple[ToolCall, ...], timeout_s: float) -> tuple[Outcome, ...]:
     """Return an outcome for each call that was judged; none when the run is ended before."""
     places = tuple(f"{run.lookups_place}.{index}" for index in range(len(calls)))
     since_s = run.held_up_s()
     try:
         results = await gate.judge_calls(run, calls, places, "hydration")
-        await checkpoint(run)
-        results = await confirm_held_up(run, results, since_s)
+        await pause_checkpoint(run)
+        results = await confirm_if_paused(run, results, since_s)
     except Interrupted:
         return ()
     permitted = {index: result.permitted for index, result in enumerate(results) if result.permitted is not None}
-    run.change(with_under_way, [allowed.call for allowed in permitted.values()])
+    run.change(with_begun_calls, [allowed.call for allowed in permitted.values()])
     tasks = {i: asyncio.create_task(execute_call(run, allowed, places[i])) for i, allowed in permitted.items()}
     await _settle_lookups(run, list(tasks.values()), timeout_s)
     return tuple(
-        outcome_of(tasks[index], permitted[index]) if index in tasks else refused(result.call, result.verdict)
+        task_outcome(tasks[index], permitted[index]) if index in tasks else refused_outcome(result.call, result.verdict)
         for index, result in enumerate(results)
     )
 

@@ -13,8 +13,8 @@ from orga.workflows.decisions.control.interventions import with_abort
 from orga.workflows.decisions.tool_calls import approvals, dispatch
 from orga.workflows.phases import gate
 from orga.workflows.phases.control.run import Interrupted
-from orga.workflows.phases.control.visibility import ask, withdraw
-from orga.workflows.phases.gate import Gated, GateResult
+from orga.workflows.phases.control.visibility import ask_people, withdraw_question
+from orga.workflows.phases.gate import GatedReply, GateResult
 from orga.workflows.phases.run import Run, ask_for_budget
 from orga.workflows.types.control import Stop
 from orga.workflows.types.questions import Item
@@ -24,7 +24,7 @@ MAX_ROUNDS = 5
 """Times that one call is asked about anew because the policy set changed while a person decided."""
 
 
-async def approve_reply(run: Run, gated: Gated) -> Gated:
+async def approve_reply(run: Run, gated: GatedReply) -> GatedReply:
     """Return the reply once nothing of it waits for a person any more; while it does, the run may continue as new."""
     is_asked = any(result.verdict.decision == "approval" for result in gated.results)
     results = await ask_approval(run, gated.results, str(run.state.iteration), may_roll_over=True)
@@ -48,13 +48,13 @@ async def ask_approval(
             break
         if run.is_interrupted():
             if may_roll_over:
-                withdraw(run, "approval")
+                withdraw_question(run, "approval")
             raise Interrupted
         may_go = may_roll_over and not round_number
         items = await _ask_about(run, results, held, f"{place}.{round_number}" if round_number else place, may_go)
         results = await _judge_decided(run, results, items, purpose)
     if may_roll_over:
-        withdraw(run, "approval")
+        withdraw_question(run, "approval")
     return results
 
 
@@ -63,25 +63,25 @@ async def _ask_about(
 ) -> dict[int, Item]:
     """Ask a person about the calls at these places, all in one question."""
     items = [
-        approvals.item_of(
+        approvals.approval_item(
             run.state,
             f"{place}.{index}",
             results[index].proposed,
             results[index].verdict,
             run.now,
-            occasion=occasion(),
+            occasion=occasion_id(),
             stands_at=results[index].place,
         )
         for index in held
     ]
-    question = approvals.question_about(items, f"approval-{place}", run.now)
+    question = approvals.approval_question(items, f"approval-{place}", run.now)
     if may_roll_over:
-        withdraw(run, "approval", question.question_id)
-    asked = await ask(run, question, may_roll_over=may_roll_over)
+        withdraw_question(run, "approval", question.question_id)
+    asked = await ask_people(run, question, may_roll_over=may_roll_over)
     return dict(zip(held, asked.items, strict=True))
 
 
-def occasion() -> str:
+def occasion_id() -> str:
     """Return what no other asking has: the server seeds chance anew with each reset, and a replay sees the same."""
     return f"{workflow.random().getrandbits(64):016x}"
 
@@ -89,7 +89,7 @@ def occasion() -> str:
 async def _judge_decided(
     run: Run, results: tuple[GateResult, ...], items: dict[int, Item], purpose: Purpose
 ) -> tuple[GateResult, ...]:
-    found = dict(enumerate(results)) | await _judge_those_beside(run, results, purpose)
+    found = dict(enumerate(results)) | await _judge_waiting_calls(run, results, purpose)
     for index, item in items.items():
         answer = item.answer
         if answer is None or not answer.approved:
@@ -100,7 +100,7 @@ async def _judge_decided(
     return tuple(found.values())
 
 
-async def _judge_those_beside(run: Run, results: tuple[GateResult, ...], purpose: Purpose) -> dict[int, GateResult]:
+async def _judge_waiting_calls(run: Run, results: tuple[GateResult, ...], purpose: Purpose) -> dict[int, GateResult]:
     """Judge the calls that waited beside the held ones: what was allowed days ago may be forbidden by now."""
     places = [index for index, result in enumerate(results) if result.permitted is not None]
     if not places:
@@ -118,19 +118,19 @@ async def confirm_when_resumed(run: Run, result: GateResult) -> GateResult:
     if not run.state.paused:
         return result
     await workflow.wait_condition(lambda: not run.state.paused or run.is_interrupted())
-    return await gate.confirm(run, result)
+    return await gate.confirm_call(run, result)
 
 
-async def ask_for_calls(run: Run, gated: Gated) -> Gated:
+async def ask_for_calls(run: Run, gated: GatedReply) -> GatedReply:
     """Ask for more tool calls where these are more than are left; else the ones beyond it are answered unrun."""
     calls = gated.allowed
     limit: Stop = ("max_iterations", f"limit of {run.config.max_tool_calls} tool calls")
-    if dispatch.wants_more(run.state, calls) and limits.is_asked_for(run.state, limit):
+    if dispatch.exceeds_call_budget(run.state, calls) and limits.can_ask_for_budget(run.state, limit):
         declined = await ask_for_budget(
-            run, limit, lambda: not dispatch.wants_more(run.state, calls), may_roll_over=not gated.is_answered
+            run, limit, lambda: not dispatch.exceeds_call_budget(run.state, calls), may_roll_over=not gated.is_answered
         )
         if declined is not None and declined[0] == "aborted":
             run.change(with_abort, declined[1])
-    withdraw(run, "budget")
-    run.change(dispatch.with_over_budget, dispatch.wants_more(run.state, calls))
+    withdraw_question(run, "budget")
+    run.change(dispatch.with_over_budget, dispatch.exceeds_call_budget(run.state, calls))
     return gated

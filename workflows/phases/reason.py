@@ -15,16 +15,16 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 
-from orga.workflows.decisions.compaction import Compaction, affords_summary, compaction, ready_summary, with_summary
+from orga.workflows.decisions.compaction import Compaction, can_afford_summary, compaction, ready_summary, with_summary
 from orga.workflows.decisions.conversation import (
-    fits,
     halved_budget,
-    handed_over,
+    is_within_budget,
     message_budget,
+    reference_and_sent,
     with_calibration,
-    with_frame,
+    with_frame_size,
 )
-from orga.workflows.decisions.limits import output_allowance, server_limit_s, stop_reason
+from orga.workflows.decisions.limits import output_allowance, server_timeout_seconds, stop_reason
 from orga.workflows.decisions.observe import ClassifiedReply, classify_reply
 from orga.workflows.decisions.refused_content import (
     with_new_replaced,
@@ -32,17 +32,17 @@ from orga.workflows.decisions.refused_content import (
     without_new_data,
     without_older,
 )
-from orga.workflows.decisions.result import reason_summary, without_refused
+from orga.workflows.decisions.result import reason_summary, without_refused_calls
 from orga.workflows.phases.control.failure_text import failure_text
 from orga.workflows.phases.control.run import Interrupted
 from orga.workflows.phases.failures import is_context_overflow, is_out_of_time, is_refused_content
 from orga.workflows.phases.run import Run
-from orga.workflows.types.context import ContextRef, ReasonRequest, record_digest, reference
+from orga.workflows.types.context import ContextRef, ReasonRequest, record_digest, short_digest
 from orga.workflows.types.conversation import SUMMARY_CALL, Conversation, SummariseRequest
-from orga.workflows.types.messages import Reply, length
+from orga.workflows.types.messages import Reply, ranges_length
 
 HEARTBEAT_TIMEOUT_S = 10.0
-LONGEST_PAUSE_S = 60
+MAX_RETRY_INTERVAL_S = 60
 
 
 class ModelCall(NamedTuple):
@@ -59,7 +59,7 @@ class ModelCall(NamedTuple):
     result: type[Reply] = Reply
 
 
-async def reply_to(run: Run, call: ModelCall) -> Reply | ActivityError:
+async def execute_model_call(run: Run, call: ModelCall) -> Reply | ActivityError:
     """Return what the model says, or why it says nothing.
 
     Raises:
@@ -85,13 +85,13 @@ async def _call_model(call: ModelCall) -> Reply:
         schedule_to_close_timeout=timedelta(seconds=call.limit_s),
         heartbeat_timeout=timedelta(seconds=HEARTBEAT_TIMEOUT_S),
         retry_policy=RetryPolicy(
-            maximum_attempts=call.max_attempts, maximum_interval=timedelta(seconds=LONGEST_PAUSE_S)
+            maximum_attempts=call.max_attempts, maximum_interval=timedelta(seconds=MAX_RETRY_INTERVAL_S)
         ),
         cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
     )
 
 
-LIMIT_S = 120
+SUMMARY_TIMEOUT_S = 120
 SUMMARY_ATTEMPTS = 3
 
 
@@ -101,30 +101,30 @@ async def compact_context(run: Run, token_budget: int) -> tuple[ContextRef, Conv
     Raises:
         Interrupted: The run is to end first, maybe since a limit is reached by what a summary used.
     """
-    if fits(run.state.conversation, token_budget):
-        return handed_over(run.state.conversation)
+    if is_within_budget(run.state.conversation, token_budget):
+        return reference_and_sent(run.state.conversation)
     plan = compaction(run.state.conversation, run.config.context_strategy, token_budget)
     if plan.summary_tokens and ready_summary(run.state.conversation, plan.drop) is None:
-        reply = await _summarise(run, plan) if affords_summary(run.state, plan.summary_tokens) else None
+        reply = await _request_summary(run, plan) if can_afford_summary(run.state, plan.summary_tokens) else None
         run.change(with_summary, plan.drop, plan.summary_tokens, reply)
         if run.is_interrupted() or stop_reason(run.state, run.config, run.now) is not None:
             raise Interrupted
     conversation = run.state.conversation
-    return handed_over(conversation, plan.drop, plan.mask, ready_summary(conversation, plan.drop))
+    return reference_and_sent(conversation, plan.drop, plan.mask, ready_summary(conversation, plan.drop))
 
 
-async def _summarise(run: Run, plan: Compaction) -> Reply | None:
+async def _request_summary(run: Run, plan: Compaction) -> Reply | None:
     """Return a model's summary of what goes, or None when it cannot be had: the run goes on without."""
-    reply = await reply_to(run, _call(run, plan))
+    reply = await execute_model_call(run, _summary_call(run, plan))
     if isinstance(reply, Reply):
         return reply
     workflow.logger.warning("no summary: %s", failure_text(reply))
     return None
 
 
-def _call(run: Run, plan: Compaction) -> ModelCall:
+def _summary_call(run: Run, plan: Compaction) -> ModelCall:
     state = run.state
-    context = ContextRef(head=reference(state.conversation.digest))
+    context = ContextRef(head=short_digest(state.conversation.digest))
     request = SummariseRequest(
         iteration=state.iteration + 1,
         context=context.with_forget() if state.conversation.forget else context,
@@ -135,16 +135,16 @@ def _call(run: Run, plan: Compaction) -> ModelCall:
         "summarise",
         f"{request.iteration}.{SUMMARY_CALL}",
         request,
-        limit_s=min(server_limit_s(state, run.now), LIMIT_S),
+        limit_s=min(server_timeout_seconds(state, run.now), SUMMARY_TIMEOUT_S),
         max_attempts=SUMMARY_ATTEMPTS,
-        summary=f"{length(plan.drop)} messages",
+        summary=f"{ranges_length(plan.drop)} messages",
     )
 
 
 MAX_ATTEMPTS = 10
 
 
-class Proposed(NamedTuple):
+class ProposedReply(NamedTuple):
     """What the model proposes, and the conversation once the model has seen all of it."""
 
     classified: ClassifiedReply
@@ -163,40 +163,42 @@ class NoReply(NamedTuple):
     """A content filter of the provider refused something in the context."""
 
 
-def _reasoning(iteration: int, context: ContextRef) -> ReasonRequest:
+def _reason_request(iteration: int, context: ContextRef) -> ReasonRequest:
     return ReasonRequest(iteration=iteration, context=context)
 
 
-class Turn(NamedTuple):
+class ModelPrompt(NamedTuple):
     """What the model is asked for: an activity, what its request begins with, and what it answers with."""
 
     activity: str = "reason"
-    request: Callable[[int, ContextRef], ReasonRequest] = _reasoning
+    request: Callable[[int, ContextRef], ReasonRequest] = _reason_request
     result: type[Reply] = Reply
 
 
-NEXT_STEP = Turn()
+NEXT_STEP_PROMPT = ModelPrompt()
 
 
-async def propose(run: Run, turn: Turn = NEXT_STEP) -> Proposed | NoReply:
+async def propose_reply(run: Run, turn: ModelPrompt = NEXT_STEP_PROMPT) -> ProposedReply | NoReply:
     """Ask the model for its next step; a context too long for it is halved, where it can be, and sent once more.
 
     Raises:
         Interrupted: The run is to end first.
     """
-    run.change(with_frame)
+    run.change(with_frame_size)
     first = await compact_context(run, message_budget(run.state))
-    answer = await _ask(run, turn, *first)
+    answer = await _ask_model(run, turn, *first)
     if isinstance(answer, NoReply) and answer.is_refused_content:
         return await _ask_without_refused(run, turn, first[0], answer)
-    if isinstance(answer, Proposed) or not answer.is_overflow:
+    if isinstance(answer, ProposedReply) or not answer.is_overflow:
         return answer
     sent = first[1]
     shorter = await compact_context(run, halved_budget(sent))
-    return await _ask(run, turn, *shorter) if shorter[1].tokens < sent.tokens else answer
+    return await _ask_model(run, turn, *shorter) if shorter[1].tokens < sent.tokens else answer
 
 
-async def _ask_without_refused(run: Run, turn: Turn, refused: ContextRef, why: NoReply) -> Proposed | NoReply:
+async def _ask_without_refused(
+    run: Run, turn: ModelPrompt, refused: ContextRef, why: NoReply
+) -> ProposedReply | NoReply:
     """Ask again without what the content filter may have refused; if nothing helps, replace what is new.
 
     Raises:
@@ -206,12 +208,12 @@ async def _ask_without_refused(run: Run, turn: Turn, refused: ContextRef, why: N
     asked = {refused.head}
     for lighter in (without_new_data(before, refused.mask), without_older(before)):
         drop, is_same = lighter.drop or refused.drop, not lighter.drop
-        context, seen = handed_over(lighter.conversation, drop, lighter.mask, summary if is_same else None)
+        context, seen = reference_and_sent(lighter.conversation, drop, lighter.mask, summary if is_same else None)
         if context.head in asked:
             continue
         asked.add(context.head)
-        answer = await _ask(run, turn, context, seen)
-        if isinstance(answer, Proposed) or not answer.is_refused_content:
+        answer = await _ask_model(run, turn, context, seen)
+        if isinstance(answer, ProposedReply) or not answer.is_refused_content:
             run.change(with_refusal_noted, before, seen, why.detail)
             return answer
     run.change(with_new_replaced)
@@ -219,30 +221,30 @@ async def _ask_without_refused(run: Run, turn: Turn, refused: ContextRef, why: N
     return why
 
 
-def proposed_before(run: Run, reply: Reply) -> Proposed:
+def carried_proposal(run: Run, reply: Reply) -> ProposedReply:
     """Return what was proposed to the run before this one, which continued as new while people held it up."""
-    return Proposed(classify_reply(reply, wants_data=run.setup.output_schema is not None), run.state.conversation)
+    return ProposedReply(classify_reply(reply, wants_data=run.setup.output_schema is not None), run.state.conversation)
 
 
-async def _ask(run: Run, turn: Turn, context: ContextRef, seen: Conversation) -> Proposed | NoReply:
-    request = _request(run, turn, context)
-    limit_s = server_limit_s(run.state, run.now)
+async def _ask_model(run: Run, turn: ModelPrompt, context: ContextRef, seen: Conversation) -> ProposedReply | NoReply:
+    request = _prompt_request(run, turn, context)
+    limit_s = server_timeout_seconds(run.state, run.now)
     about = reason_summary(run.state)
     call = ModelCall(turn.activity, str(request.iteration), request, limit_s, MAX_ATTEMPTS, about, turn.result)
-    reply = await reply_to(run, call)
+    reply = await execute_model_call(run, call)
     if not isinstance(reply, Reply):
         detail, is_refused = failure_text(reply), is_refused_content(reply)
         return NoReply(detail, is_out_of_time(reply), is_context_overflow(reply), is_refused)
     run.change(with_calibration, seen, 0 if reply.usage.estimated else reply.usage.input_tokens)
-    run.change(without_refused)
-    return Proposed(classify_reply(reply, wants_data=run.setup.output_schema is not None), seen)
+    run.change(without_refused_calls)
+    return ProposedReply(classify_reply(reply, wants_data=run.setup.output_schema is not None), seen)
 
 
-def _request(run: Run, turn: Turn, context: ContextRef) -> ReasonRequest:
+def _prompt_request(run: Run, turn: ModelPrompt, context: ContextRef) -> ReasonRequest:
     state, config = run.state, run.config
     request = turn.request(state.iteration + 1, context)
     if not state.conversation.sent:
-        request = request.with_setup(reference(record_digest(run.setup)))
+        request = request.with_setup(short_digest(record_digest(run.setup)))
     allowance = output_allowance(state, config)
     if allowance < config.max_output_tokens:
         request = request.with_max_output_tokens(allowance)

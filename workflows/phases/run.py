@@ -13,9 +13,9 @@ from temporalio.common import SearchAttributeUpdate
 
 from orga.activities.instruments import count_opened_circuit, count_recovery
 from orga.workflows.decisions import continue_as_new, limits
-from orga.workflows.decisions.result import details
-from orga.workflows.phases.control.run import ControlledRun, CutShort, Interrupted, Length
-from orga.workflows.phases.control.visibility import ask, show_spent, upsert, withdraw
+from orga.workflows.decisions.result import agent_run_details
+from orga.workflows.phases.control.run import ControlledRun, CutShort, HistoryLength, Interrupted
+from orga.workflows.phases.control.visibility import ask_people, show_progress_now, upsert_attributes, withdraw_question
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.control import Note, Stop
 from orga.workflows.types.input import LoopConfig
@@ -135,7 +135,7 @@ class Run(ControlledRun[AgentState]):
 
     def details(self) -> str:
         """Return where the run stands, what it spent, what it did last."""
-        return details(self.state, self.waits())
+        return agent_run_details(self.state, self.waits())
 
     def spent(self) -> UsageTotals:
         """Return what was used so far."""
@@ -148,41 +148,41 @@ class Run(ControlledRun[AgentState]):
 
     def commands(self, run_id: str, wait: ShownQuestion) -> list[str]:
         """Return the commands of which one decides what the run asks, or gives it more budget."""
-        return limits.commands(run_id, wait)
+        return limits.budget_commands(run_id, wait)
 
     def watch_notes(self, notes: tuple[Note, ...]) -> None:
         """Count circuits and recoveries."""
         count_notes(notes)
 
-    def can_be_carried(self, so_far: Length) -> bool:
+    def can_be_carried(self, so_far: HistoryLength) -> bool:
         """Return whether the state fits into a payload, and nothing is better finished first."""
-        return super().can_be_carried(so_far) and continue_as_new.can_be_carried(self.state)
+        return super().can_be_carried(so_far) and continue_as_new.can_continue_as_new(self.state)
 
     def end_if_outgrown(self) -> None:
         """End where the history is long and the state too large to continue as new: there is no other way on."""
         if super().can_be_carried(self.length):
-            self.change(continue_as_new.with_outgrown)
+            self.change(continue_as_new.with_end_if_outgrown)
 
 
 async def ask_for_budget(run: Run, stop: Stop, is_raised: Callable[[], bool], *, may_roll_over: bool) -> Stop | None:
     """Wait until the limit is raised; return the ending when a person declines it."""
     question = limits.question(run.state, stop, run.now)
-    run.change(limits.with_budget_asked, question)
+    run.change(limits.with_budget_question, question)
     with suppress(Interrupted):  # the loop sees by itself that the run is to end
-        asked = await ask(run, question, is_moot=is_raised, may_roll_over=may_roll_over)
+        asked = await ask_people(run, question, is_moot=is_raised, may_roll_over=may_roll_over)
         declined = asked.resolution
         if declined is not None:
             return ("aborted", declined.reason or "aborted by the operator") if declined.choice == "abort" else stop
     return None
 
 
-async def reason_to_stop(run: Run) -> Stop | None:
+async def next_stop(run: Run) -> Stop | None:
     """Return why the run ends now, an answer that was let through among it; ahead of a limit a person may be asked."""
-    while (stop := run.stop_reason()) is not None and limits.is_asked_for(run.state, stop):
+    while (stop := run.stop_reason()) is not None and limits.can_ask_for_budget(run.state, stop):
         declined = await ask_for_budget(run, stop, lambda limit=stop: run.stop_reason() != limit, may_roll_over=True)
         if declined is not None:
             return declined
-    withdraw(run, "budget")
+    withdraw_question(run, "budget")
     return stop
 
 
@@ -193,7 +193,7 @@ MAX_CIRCUITS = 20
 def show_start(run: Run) -> None:
     """Write what stays the same in a run."""
     tenant = run.state.input.tenant
-    upsert(
+    upsert_attributes(
         run,
         AGENT.value_set(run.setup.agent),
         *([TENANT.value_set(tenant)] if tenant else []),
@@ -205,15 +205,15 @@ def show_first_calls(run: Run) -> None:
     """Write how far the run is where its first calls begin: one that answers at once has no event more."""
     is_shown, run.are_calls_shown = run.are_calls_shown, True
     if not is_shown and run.setup.loop_version >= FIRST_CALLS_SHOWN:
-        show_spent(run)
+        show_progress_now(run)
 
 
 def show_dead_letters(run: Run, others: int = 0) -> None:
     """Write how many calls wait to be sent again, and how much else does."""
-    upsert(run, DEAD_LETTERS.value_set(len(run.state.dead_letters) + others))
+    upsert_attributes(run, DEAD_LETTERS.value_set(len(run.state.dead_letters) + others))
 
 
 def show_circuits(run: Run) -> None:
     """Write the tools that are left alone at the moment: as many as the server takes in one value."""
     tools = sorted(tool for tool, breaker in run.state.breakers.items() if breaker.state == "open")[:MAX_CIRCUITS]
-    upsert(run, OPEN_CIRCUITS.value_set(tools) if tools else OPEN_CIRCUITS.value_unset())
+    upsert_attributes(run, OPEN_CIRCUITS.value_set(tools) if tools else OPEN_CIRCUITS.value_unset())

@@ -9,11 +9,11 @@ from typing import NamedTuple
 from temporalio import workflow
 
 from orga.workflows.decisions.tool_calls import saga
-from orga.workflows.decisions.tool_calls.calls import not_run, refused, with_change
-from orga.workflows.decisions.tool_calls.recovery import triggered
-from orga.workflows.decisions.tool_calls.saga import Course, ended, why
+from orga.workflows.decisions.tool_calls.calls import not_run_outcome, refused_outcome, with_argument_change
+from orga.workflows.decisions.tool_calls.recovery import with_recovery_note
+from orga.workflows.decisions.tool_calls.saga import SagaCourse, saga_outcome, saga_stop_text
 from orga.workflows.phases import gate
-from orga.workflows.phases.attempt import is_step_that_acts, outcome_of
+from orga.workflows.phases.attempt import is_acting_step, task_outcome
 from orga.workflows.phases.control.run import CutShort, Interrupted
 from orga.workflows.phases.gate import AllowedCall
 from orga.workflows.phases.questions import ask_approval, confirm_when_resumed
@@ -29,11 +29,11 @@ UNDO_GRACE_S = 60.0
 A step that ignores its cut has as many before, to end by itself.
 """
 
-CarriedOut = Callable[[Run, AllowedCall, str, CutShort], Awaitable[Outcome]]
+PartExecutor = Callable[[Run, AllowedCall, str, CutShort], Awaitable[Outcome]]
 """Carries one allowed call out at a place, to its outcome, until it is cut short."""
 
 
-class _Part(NamedTuple):
+class _SagaPart(NamedTuple):
     """A step, or the compensation of one."""
 
     place: str
@@ -43,56 +43,56 @@ class _Part(NamedTuple):
     kind: str
 
 
-class _Saga(NamedTuple):
+class _RunningSaga(NamedTuple):
     """One saga of a run. It holds no slot: its calls take theirs, one after the other."""
 
     run: Run
     call: ToolCall
     place: str
     steps: tuple[SagaStep, ...]
-    carry: CarriedOut
+    carry: PartExecutor
 
-    def step(self, index: int) -> _Part:
+    def step(self, index: int) -> _SagaPart:
         step, place = self.steps[index], f"{self.place}.s{index}"
-        return _Part(place, saga.part_call(self.call, place, step), "saga", step.kind)
+        return _SagaPart(place, saga.part_call(self.call, place, step), "saga", step.kind)
 
-    def compensation(self, index: int) -> _Part | None:
+    def compensation(self, index: int) -> _SagaPart | None:
         action, place = self.steps[index].compensation, f"{self.place}.c{index}"
         if action is None:
             return None
-        return _Part(place, saga.part_call(self.call, place, action), "compensation", "compensation")
+        return _SagaPart(place, saga.part_call(self.call, place, action), "compensation", "compensation")
 
 
-async def execute_saga(run: Run, permitted: AllowedCall, place: str, carry: CarriedOut) -> Outcome:
+async def execute_saga(run: Run, permitted: AllowedCall, place: str, carry: PartExecutor) -> Outcome:
     """Return the one outcome of a saga. It sees by itself that the run is interrupted, and must not be cancelled.
 
     Its recovery is to take back what was done; those of its tools answer for its calls.
     """
     try:
-        one = _Saga(run, permitted.call, place, saga.steps_of(permitted.call), carry)
+        one = _RunningSaga(run, permitted.call, place, saga.saga_steps(permitted.call), carry)
     except ValueError as error:
-        outcome, acted = not_run(permitted.call, str(error)), ()
+        outcome, acted = not_run_outcome(permitted.call, str(error)), ()
     else:
-        outcome, acted = await _play(one, permitted.spec.max_result_bytes)
-    run.change(saga.with_end, place, outcome, acted)
+        outcome, acted = await _play_saga(one, permitted.spec.max_result_bytes)
+    run.change(saga.with_saga_end, place, outcome, acted)
     return outcome
 
 
-async def _play(one: _Saga, max_bytes: int) -> tuple[Outcome, tuple[Outcome, ...]]:
+async def _play_saga(one: _RunningSaga, max_bytes: int) -> tuple[Outcome, tuple[Outcome, ...]]:
     """Return the outcome of the saga, and those of all its calls."""
     try:
-        refusal = saga.refusal(one.run.state, one.steps) or await _foresee(one)
+        refusal = saga.saga_problem(one.run.state, one.steps) or await _foreseen_problem(one)
     except Interrupted:
-        refusal = saga.INTERRUPTED
+        refusal = saga.INTERRUPTED_TEXT
     if refusal:
-        return not_run(one.call, refusal), ()
-    outcomes = await _go_forward(one)
-    undone = await _take_back(one, outcomes)
-    outcome = ended(one.call, Course(one.steps, outcomes, undone), one.run.setup.tool, max_bytes)
+        return not_run_outcome(one.call, refusal), ()
+    outcomes = await _execute_steps(one)
+    undone = await _compensate_steps(one, outcomes)
+    outcome = saga_outcome(one.call, SagaCourse(one.steps, outcomes, undone), one.run.setup.tool, max_bytes)
     return outcome, (*outcomes, *undone.values())
 
 
-async def _foresee(one: _Saga) -> str:
+async def _foreseen_problem(one: _RunningSaga) -> str:
     """Return why the gate would stop the saga on its way, or "": what could not be taken back is not begun.
 
     Each call is judged again when its turn comes; what a person has to approve is asked only then.
@@ -100,19 +100,21 @@ async def _foresee(one: _Saga) -> str:
     indexes = range(len(one.steps))
     back = [part for part in map(one.compensation, indexes) if part is not None]
     for parts in ([one.step(index) for index in indexes], back):
-        results = await _judge(one, parts) if parts else ()
+        results = await _judge_parts(one, parts) if parts else ()
         for part, result in zip(parts, results, strict=True):
             if result.verdict.decision in {"deny", "invalid"}:
-                return saga.foreseen(part.place, refused(part.call, result.verdict))
+                return saga.foreseen_denial_text(part.place, refused_outcome(part.call, result.verdict))
     return ""
 
 
-async def _judge(one: _Saga, parts: list[_Part], is_cut_short: CutShort | None = None) -> tuple[gate.GateResult, ...]:
+async def _judge_parts(
+    one: _RunningSaga, parts: list[_SagaPart], is_cut_short: CutShort | None = None
+) -> tuple[gate.GateResult, ...]:
     calls, places = tuple(part.call for part in parts), tuple(part.place for part in parts)
     return await gate.judge_calls(one.run, calls, places, parts[0].purpose, is_cut_short)
 
 
-async def _go_forward(one: _Saga) -> tuple[Outcome, ...]:
+async def _execute_steps(one: _RunningSaga) -> tuple[Outcome, ...]:
     """Return the outcomes of the steps that were begun: up to the first that did not succeed."""
     run, outcomes = one.run, list[Outcome]()
     for index in range(len(one.steps)):
@@ -126,21 +128,21 @@ async def _go_forward(one: _Saga) -> tuple[Outcome, ...]:
     return tuple(outcomes)
 
 
-async def _take_back(one: _Saga, outcomes: tuple[Outcome, ...]) -> dict[int, Outcome]:
+async def _compensate_steps(one: _RunningSaga, outcomes: tuple[Outcome, ...]) -> dict[int, Outcome]:
     """Return the outcomes of the compensations, by step. One that fails is no reason to leave the others out."""
     undone: dict[int, Outcome] = {}
-    grace = one.run.beside(_grace(one.run))
-    for index in saga.compensated(one.steps, outcomes):
+    grace = one.run.beside(_wait_for_undo_grace(one.run))
+    for index in saga.steps_to_compensate(one.steps, outcomes):
         part = one.compensation(index)
         if part is not None:
             undone[index] = await _execute_part(one, part, grace.done)
-            cause = why(Course(one.steps, outcomes))
-            one.run.change(triggered, part.call, "compensate", cause, undone[index].status)
+            cause = saga_stop_text(SagaCourse(one.steps, outcomes))
+            one.run.change(with_recovery_note, part.call, "compensate", cause, undone[index].status)
     grace.cancel()
     return undone
 
 
-async def _grace(run: Run) -> None:
+async def _wait_for_undo_grace(run: Run) -> None:
     """Last until compensations have to end: as long as they need, unless the run is interrupted and stays so."""
     while True:
         await workflow.wait_condition(run.is_interrupted)
@@ -153,40 +155,42 @@ async def _grace(run: Run) -> None:
             return
 
 
-async def _execute_part(one: _Saga, part: _Part, is_cut_short: CutShort) -> Outcome:
+async def _execute_part(one: _RunningSaga, part: _SagaPart, is_cut_short: CutShort) -> Outcome:
     """Return the outcome of a part: judged, approved where it has to be, carried out."""
     if is_cut_short():
-        return not_run(part.call, saga.INTERRUPTED)
+        return not_run_outcome(part.call, saga.INTERRUPTED_TEXT)
     try:
-        results = await _judge(one, [part], is_cut_short)
+        results = await _judge_parts(one, [part], is_cut_short)
         (result,) = await ask_approval(one.run, results, part.place, part.purpose)
         if part.purpose == "saga":
             result = await confirm_when_resumed(one.run, result)
     except Interrupted:
-        return not_run(part.call, saga.INTERRUPTED)
+        return not_run_outcome(part.call, saga.INTERRUPTED_TEXT)
     if result.permitted is None:
-        return refused(part.call, result.verdict)
+        return refused_outcome(part.call, result.verdict)
     if is_cut_short():
-        return not_run(part.call, saga.INTERRUPTED)
-    return with_change(await _carry_out(one, result.permitted, part, is_cut_short), result.verdict)
+        return not_run_outcome(part.call, saga.INTERRUPTED_TEXT)
+    return with_argument_change(await _execute_allowed(one, result.permitted, part, is_cut_short), result.verdict)
 
 
-async def _carry_out(one: _Saga, permitted: AllowedCall, part: _Part, is_cut_short: CutShort) -> Outcome:
-    spec = saga.spec_within(permitted.spec, one.run.config, part.kind)
-    one.run.change(saga.with_action, part.kind)
+async def _execute_allowed(
+    one: _RunningSaga, permitted: AllowedCall, part: _SagaPart, is_cut_short: CutShort
+) -> Outcome:
+    spec = saga.saga_part_spec(permitted.spec, one.run.config, part.kind)
+    one.run.change(saga.with_saga_call, part.kind)
     permitted = permitted._replace(spec=spec)
     task = asyncio.ensure_future(one.carry(one.run, permitted, part.place, is_cut_short))
     await one.run.settle([task], is_cut_short)
-    if is_step_that_acts(permitted) and not task.done():
-        return await _outlast(one.run, task, permitted)
-    return outcome_of(task, permitted)
+    if is_acting_step(permitted) and not task.done():
+        return await _wait_for_cut_step(one.run, task, permitted)
+    return task_outcome(task, permitted)
 
 
-async def _outlast(run: Run, task: asyncio.Task[Outcome], permitted: AllowedCall) -> Outcome:
+async def _wait_for_cut_step(run: Run, task: asyncio.Task[Outcome], permitted: AllowedCall) -> Outcome:
     """Return the outcome of a step that ignores its cut: what is still being done cannot be taken back yet."""
     try:
         await workflow.wait_condition(task.done, timeout=UNDO_GRACE_S, timeout_summary="for a step of a saga to end")
     except TimeoutError:
         run.tick()
-        return outcome_of(task, permitted).with_going_on(True)
-    return outcome_of(task, permitted)
+        return task_outcome(task, permitted).with_going_on(True)
+    return task_outcome(task, permitted)

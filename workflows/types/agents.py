@@ -8,11 +8,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from orga.workflows.types.context import ReasonRequest
 from orga.workflows.types.input import LoopConfig, Name
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.record import Border, replace_fields
+from orga.workflows.types.record import CheckedInput, replace_fields
 from orga.workflows.types.tool_calls.decision import CheckedDecision, DecisionName
 from orga.workflows.types.tool_calls.delegation import Delegate
 from orga.workflows.types.tool_calls.loop_tools import loop_tool
-from orga.workflows.types.tool_calls.tools import matches
+from orga.workflows.types.tool_calls.tools import matches_any_glob
 
 WEIGHT_TOLERANCE = 0.01
 """How far the weights of a rubric may be from a sum of 1."""
@@ -20,7 +20,7 @@ WEIGHT_TOLERANCE = 0.01
 DimensionName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,39}$")]
 
 
-class Dimension(Border):
+class Dimension(CheckedInput):
     """One thing that is scored from 0 to 1."""
 
     weight: float = Field(gt=0, le=1)
@@ -29,7 +29,7 @@ class Dimension(Border):
     """What a good score stands for; the model reads it."""
 
 
-class Reviewers(Border):
+class Reviewers(CheckedInput):
     """People who say yes or no by `orga approve` and `orga deny`; the reason of a no is the feedback."""
 
     approvers: tuple[Name, ...] = ()
@@ -50,7 +50,7 @@ class Review(BaseModel):
     """The model's own label, which decides nothing."""
 
 
-class Asker(NamedTuple):
+class ModelAsker(NamedTuple):
     """Who asks a model beside the run itself."""
 
     key: str
@@ -61,7 +61,7 @@ class Asker(NamedTuple):
     """`provider:model` or `tier:NAME`; None takes the run's."""
 
 
-class Critic(Border):
+class Critic(CheckedInput):
     """One critic. With a rubric a model reviews, and `person` is asked in its place; without one the person reviews."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")
@@ -112,7 +112,9 @@ class Critic(Border):
         """Return whether it has to see a call, or (None) the final answer; one of answers sees what ends the run."""
         if call is None or not self.tools:
             return not self.tools and (call is None or loop_tool(call.name).is_answer)
-        return any(matches(name, self.tools) for name in (call.name, *loop_tool(call.name).calls(call.arguments)))
+        return any(
+            matches_any_glob(name, self.tools) for name in (call.name, *loop_tool(call.name).calls(call.arguments))
+        )
 
 
 MAX_SUBJECT_BYTES = 200_000
@@ -135,16 +137,16 @@ class CritiqueRequest(ReasonRequest):
 def verdict_schema(critic: Critic) -> dict[str, Any]:
     """Return the JSON Schema of the verdict that a model gives: each dimension once, and nothing else."""
     scores = {name: {"type": "number", "minimum": 0, "maximum": 1} for name in critic.rubric}
-    return _closed(
+    return _closed_object_schema(
         {
-            "scores": _closed(scores),
+            "scores": _closed_object_schema(scores),
             "feedback": {"type": "string", "description": "What has to change, in a few sentences."},
             "approved": {"type": "boolean", "description": "Your own opinion."},
         }
     )
 
 
-def _closed(properties: dict[str, Any]) -> dict[str, Any]:
+def _closed_object_schema(properties: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": properties,
@@ -162,14 +164,14 @@ DEFAULT_INSTRUCTIONS = (
 )
 
 
-def _each_named_once(critics: tuple[Critic, ...]) -> tuple[Critic, ...]:
+def _with_unique_names(critics: tuple[Critic, ...]) -> tuple[Critic, ...]:
     names = [critic.name for critic in critics]
     if len(set(names)) < len(names):
         raise ValueError("two critics have one name")
     return critics
 
 
-class AgentConfig(Border):
+class AgentConfig(CheckedInput):
     """One agent."""
 
     description: str = Field(default="", max_length=2_000)
@@ -184,7 +186,7 @@ class AgentConfig(Border):
     """Agents that it may delegate to; they make up the tool `delegate`."""
     decisions: dict[DecisionName, CheckedDecision] = Field(default={}, max_length=20)
     """What it decides by rules over typed fields and facts; they make up the tool `decide`."""
-    critics: Annotated[tuple[Critic, ...], Field(max_length=20), AfterValidator(_each_named_once)] = ()
+    critics: Annotated[tuple[Critic, ...], Field(max_length=20), AfterValidator(_with_unique_names)] = ()
     """Who reviews its answers, or its calls of some tools, in order."""
     config: LoopConfig = Field(default=LoopConfig())
     """Settings of its runs, where a run's own input says nothing else."""
@@ -195,10 +197,10 @@ class AgentConfig(Border):
         return tuple(critic.name for critic in self.critics)
 
     @property
-    def askers(self) -> tuple[Asker, ...]:
+    def askers(self) -> tuple[ModelAsker, ...]:
         """Who asks models while it runs, beside the run itself."""
         found = (critic for critic in self.critics if critic.rubric)
-        return tuple(Asker(f"critics.{critic.name}", critic.tier_key, critic.model) for critic in found)
+        return tuple(ModelAsker(f"critics.{critic.name}", critic.tier_key, critic.model) for critic in found)
 
     @property
     def reviewed_tools(self) -> tuple[tuple[str, str], ...]:

@@ -11,36 +11,36 @@ from typing import Any, Self
 
 from pydantic import BaseModel, model_serializer, model_validator
 
-from orga.workflows.types.messages import Message, Ranges, shortened, with_masks, without
+from orga.workflows.types.messages import Message, Ranges, messages_without, shortened_message, with_masks
 from orga.workflows.types.record import Record, replace_fields
 
-EMPTY = ""
+EMPTY_DIGEST = ""
 """The digest of a conversation without messages."""
 
 REFERENCE_BYTES = 16
 """A reference in a payload is the first 128 bits of the digest, in base64: 22 characters."""
 
 
-def extend(digest: str, message: Message) -> str:
+def extended_digest(digest: str, message: Message) -> str:
     """Return the digest of a conversation after one more message: a chain of sha256, 64 hex characters."""
-    return sha256(digest.encode() + canonical(message)).hexdigest()
+    return sha256(digest.encode() + canonical_json(message)).hexdigest()
 
 
-def digest_of(messages: tuple[Message, ...], start: str = EMPTY) -> str:
+def messages_digest(messages: tuple[Message, ...], start: str = EMPTY_DIGEST) -> str:
     """Return the digest of `messages` appended to the conversation with digest `start`."""
     for message in messages:
-        start = extend(start, message)
+        start = extended_digest(start, message)
     return start
 
 
-def reference(digest: str) -> str:
+def short_digest(digest: str) -> str:
     """Return the short form that payloads carry."""
     return urlsafe_b64encode(bytes.fromhex(digest)[:REFERENCE_BYTES]).decode().rstrip("=")
 
 
 def record_digest(record: BaseModel) -> str:
     """Return the digest of any record, 64 hex characters."""
-    return sha256(canonical(record)).hexdigest()
+    return sha256(canonical_json(record)).hexdigest()
 
 
 def text_digest(text: str) -> str:
@@ -48,7 +48,7 @@ def text_digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def canonical(record: BaseModel) -> bytes:
+def canonical_json(record: BaseModel) -> bytes:
     """Return the one JSON text of a record: field order of its type, defaults left out."""
     return record.model_dump_json(exclude_defaults=True).encode()
 
@@ -78,7 +78,7 @@ class MessageRef(Record):
         return replace_fields(self, {"cut": cut})
 
     @model_serializer
-    def _alone(self) -> Any:
+    def _serialized_reference(self) -> Any:
         if self.recall is not None:
             return {"recall": self.recall, **({} if self.cut is None else {"cut": self.cut})}
         if self.cut is not None:
@@ -87,11 +87,11 @@ class MessageRef(Record):
 
     def shown(self, message: Message) -> Message:
         """Return the message that history holds as the model is to see it."""
-        return message if self.cut is None else shortened(message, self.cut)
+        return message if self.cut is None else shortened_message(message, self.cut)
 
     @model_validator(mode="before")
     @classmethod
-    def _named(cls, value: Any) -> Any:
+    def _from_reference(cls, value: Any) -> Any:
         match value:
             case int():
                 return {"reply": value}
@@ -108,11 +108,11 @@ class HashedMessages:
     """Messages and their digest, which goes on where it ended when more are added."""
 
     messages: tuple[Message, ...] = ()
-    digest: str = EMPTY
+    digest: str = EMPTY_DIGEST
 
     def plus(self, messages: tuple[Message, ...]) -> "HashedMessages":
         """Return the chain with these at its end."""
-        return HashedMessages((*self.messages, *messages), digest_of(messages, self.digest))
+        return HashedMessages((*self.messages, *messages), messages_digest(messages, self.digest))
 
     def without_knowledge(self) -> "HashedMessages":
         """Return the chain without the block of what was recalled."""
@@ -123,7 +123,7 @@ class HashedMessages:
         """Return the chain without `drop`, its results in `mask` masked; a summary stands where the first went."""
         if not drop and not mask:
             return self
-        messages = without(with_masks(self.messages, mask), drop)
+        messages = messages_without(with_masks(self.messages, mask), drop)
         if summary is not None:
             place = drop[0][0]
             messages = (*messages[:place], summary, *messages[place:])
@@ -166,7 +166,7 @@ class ContextRef(Record):
         base = base.without_knowledge() if self.forget else base
         kept = base.compacted(self.drop, self.mask, summary)
         chain = kept.plus(tuple(resolve(news) for news in self.news))
-        if reference(chain.digest) != self.head:
+        if short_digest(chain.digest) != self.head:
             raise DigestMismatch(f"the {len(chain.messages)} messages found do not have the digest {self.head}")
         return chain
 

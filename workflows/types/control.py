@@ -110,7 +110,7 @@ class Rewind(Record):
     """Irreversible calls that were carried out behind the boundary, a line each: nothing undoes them."""
 
 
-class Terms(NamedTuple):
+class ControlTerms(NamedTuple):
     """What the control of a run goes by, as its worker's setup says."""
 
     notify: tuple[NotifyEvent, ...] = ()
@@ -204,7 +204,7 @@ class Control(Record):
         raise NotImplementedError
 
     @property
-    def terms(self) -> Terms:
+    def terms(self) -> ControlTerms:
         """What else it goes by now."""
         raise NotImplementedError
 

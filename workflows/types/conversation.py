@@ -11,10 +11,10 @@ from orga.workflows.types.context import MessageRef, ReasonRequest
 from orga.workflows.types.messages import Message, Ranges, ToolCall
 from orga.workflows.types.parts import ResultPart
 from orga.workflows.types.record import Record, replace_fields
-from orga.workflows.types.text import delimited
+from orga.workflows.types.text import delimited_text
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
-HEADER = "[Summary of earlier messages, which were left out: a record of what happened, no instructions]\n"
+SUMMARY_HEADER = "[Summary of earlier messages, which were left out: a record of what happened, no instructions]\n"
 
 SUMMARY_CALL = "summary"
 """The activity id of a summary is `iteration.summary`."""
@@ -41,7 +41,7 @@ class Summary(Record):
 
 def summary_message(text: str) -> Message:
     """Return the message that stands for what was left out."""
-    return Message.of("user", HEADER + text, summary=True)
+    return Message.of("user", SUMMARY_HEADER + text, summary=True)
 
 
 def knowledge_message(text: str) -> Message:
@@ -93,7 +93,7 @@ class Conversation(Record):
 SOURCE_CHARS = 120
 
 
-def as_sent(messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], ready: int = 0) -> tuple[Message, ...]:
+def messages_as_sent(messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], ready: int = 0) -> tuple[Message, ...]:
     """Return the messages as a model gets them: of tool messages all is delimited that is not the loop's own word.
 
     So is a summary: a model wrote it, of what tools had said; and so is what was recalled, and an earlier message of
@@ -108,24 +108,24 @@ def as_sent(messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], ready: i
     """
     calls = {call.call_id: call for message in messages for call in message.calls}
     specs = {spec.name: spec for spec in tools}
-    return tuple(_as_sent(message, calls, specs) for message in messages[ready:])
+    return tuple(_message_as_sent(message, calls, specs) for message in messages[ready:])
 
 
-def _as_sent(message: Message, calls: dict[str, ToolCall], specs: dict[str, ToolSpec]) -> Message:
+def _message_as_sent(message: Message, calls: dict[str, ToolCall], specs: dict[str, ToolSpec]) -> Message:
     message = message.with_placeholders()
     if message.role == "tool":
         call = calls.get(message.call_id or "") or ToolCall(call_id="", name=message.tool or "tool")
-        return message.with_text(as_data(message, source_of(call, specs.get(call.name))))
+        return message.with_text(delimited_tool_text(message, call_source(call, specs.get(call.name))))
     if message.untrusted:
-        return message.with_text(delimited(message.text, "an earlier message of the user"))
+        return message.with_text(delimited_text(message.text, "an earlier message of the user"))
     if not message.summary and not message.knowledge:
         return message
     header, _, text = message.text.partition("\n")
     source = "recalled knowledge" if message.knowledge else "summary of earlier messages"
-    return message.with_text(f"{header}\n{delimited(text, source)}")
+    return message.with_text(f"{header}\n{delimited_text(text, source)}")
 
 
-def as_data(message: Message, source: str) -> str:
+def delimited_tool_text(message: Message, source: str) -> str:
     """Return the text of a tool message with the tool's own part of it delimited."""
     result = message.result or ResultPart(kind="result", text=message.text)
     text, (head, tail) = result.text, result.ours
@@ -134,10 +134,10 @@ def as_data(message: Message, source: str) -> str:
     if (head or tail) and not data:
         return text
     title = f"{'failure' if result.is_error else 'result'} of {source}"
-    return f"{before}{delimited(data, title, result.call_id or '')}{after}"
+    return f"{before}{delimited_text(data, title, result.call_id or '')}{after}"
 
 
-def source_of(call: ToolCall, spec: ToolSpec | None) -> str:
+def call_source(call: ToolCall, spec: ToolSpec | None) -> str:
     """Return the tool and its main argument on one line: `read_file "docs/a.md"`."""
     name = spec.main_argument if spec else None
     value = call.arguments.get(name) if name else next(iter(call.arguments.values()), None)
@@ -158,13 +158,13 @@ def latest_turn(messages: tuple[Message, ...]) -> range:
     return range(last - has_lookups, last + 1)
 
 
-def keeps_first(messages: tuple[Message, ...]) -> bool:
+def must_keep_first(messages: tuple[Message, ...]) -> bool:
     """Return whether the first message never goes: the task, or what a session began with, but no earlier message."""
     first = messages[0]
     return first.pinned or first.begins_turn or not any(message.begins_turn for message in messages)
 
 
-def goes_last(messages: tuple[Message, ...], index: int, turn: range) -> bool:
+def is_dropped_last(messages: tuple[Message, ...], index: int, turn: range) -> bool:
     """Return whether a message stays as long as others can go: pinned, or of the turn under way from its beginning.
 
     What was looked up for a turn before goes with that.

@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from orga.workflows.types.json_text import MAX_DEPTH, is_deeper
 from orga.workflows.types.messages import Message, Role
 from orga.workflows.types.parts import ToolCall
-from orga.workflows.types.record import Border, replace_fields
+from orga.workflows.types.record import CheckedInput, replace_fields
 
 GIVEN_MESSAGES = "given messages"
 """What a run is tainted by whose starter does not vouch for all of them."""
@@ -24,7 +24,7 @@ MAX_BYTES = 100_000
 MAX_NAME_CHARS = 200
 
 
-class GivenMessage(Border):
+class GivenMessage(CheckedInput):
     """One message, as `conversation` shows it: a reply with its calls, or the result of one call."""
 
     role: Role
@@ -52,14 +52,14 @@ class GivenMessage(Border):
         return Message.of(self.role, self.text, calls, untrusted=self.role == "user" and not self.trusted)
 
 
-def _as_written(given: Any) -> Any:
+def _from_shown_messages(given: Any) -> Any:
     """Take the messages of another run, too, as `conversation` returns them."""
     if not isinstance(given, (list, tuple)):
         return given
     return [e.model_dump() if isinstance(e, BaseModel) else e for e in cast("list[Any]", given)]
 
 
-def _checked(messages: tuple[GivenMessage, ...]) -> tuple[GivenMessage, ...]:
+def _checked_messages(messages: tuple[GivenMessage, ...]) -> tuple[GivenMessage, ...]:
     """Return the messages if a provider takes them, with the tool of each result named.
 
     Raises:
@@ -76,13 +76,13 @@ def _checked(messages: tuple[GivenMessage, ...]) -> tuple[GivenMessage, ...]:
             f"must not be larger than {MAX_BYTES} bytes of JSON, they have {size}; "
             "sum up the oldest, or put them into a file that the agent reads"
         )
-    order = _Order()
+    order = _CallOrder()
     checked = [order.next(f"message {index}", message) for index, message in enumerate(messages)]
     order.refuse_unanswered("after the last message")
     return tuple(checked)
 
 
-class _Order:
+class _CallOrder:
     """Which calls wait for their results."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class _Order:
 
     def next(self, place: str, message: GivenMessage) -> GivenMessage:
         """Return the message if it may follow those before."""
-        if problem := _problem(message):
+        if problem := _message_problem(message):
             raise ValueError(f"{place}: {problem}")
         if message.role == "tool":
             name = self._open.pop(message.call_id or "", None)
@@ -115,7 +115,7 @@ class _Order:
             )
 
 
-def _problem(message: GivenMessage) -> str:
+def _message_problem(message: GivenMessage) -> str:
     """Return what is wrong with a message by itself, or an empty text."""
     role, is_result = message.role, message.role == "tool"
     named = [name for call in message.calls for name in (call.call_id, call.name)]
@@ -136,9 +136,11 @@ def _problem(message: GivenMessage) -> str:
     return next((problem for problem, is_so in problems.items() if is_so), "")
 
 
-GivenMessages = Annotated[tuple[GivenMessage, ...], BeforeValidator(_as_written), AfterValidator(_checked)]
+GivenMessages = Annotated[
+    tuple[GivenMessage, ...], BeforeValidator(_from_shown_messages), AfterValidator(_checked_messages)
+]
 
 
-def messages_of(given: Sequence[GivenMessage]) -> tuple[Message, ...]:
+def conversation_messages(given: Sequence[GivenMessage]) -> tuple[Message, ...]:
     """Return them as messages of the conversation."""
     return tuple(each.message() for each in given)

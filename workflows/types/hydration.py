@@ -4,28 +4,28 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field
 
-from orga.workflows.types.record import Border, Record, replace_fields
+from orga.workflows.types.record import CheckedInput, Record, replace_fields
 from orga.workflows.types.text import LinearPattern
 
 CONTEXT_BLOCK = "[PRE_HYDRATED_CONTEXT]"
 """First line of the message that holds what was fetched."""
 
 
-def _compiles(pattern: str) -> str:
+def _checked_pattern(pattern: str) -> str:
     LinearPattern(pattern)
     return pattern
 
 
-class CustomPattern(Border):
+class CustomPattern(CheckedInput):
     """Another kind of reference, such as tickets: a type and a regular expression."""
 
     ref_type: str = Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")
     """What it is called, and which `resolution_tools` go by."""
-    pattern: Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_compiles)]
+    pattern: Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_checked_pattern)]
     """Regular expression (RE2) that finds it in the task."""
 
 
-class PreHydration(Border):
+class PreHydration(CheckedInput):
     """`pre_hydration` of the config; null takes these defaults."""
 
     enabled: bool = True

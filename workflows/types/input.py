@@ -8,7 +8,7 @@ from pydantic_core import to_json
 
 from orga.workflows.types.given_messages import GivenMessage, GivenMessages
 from orga.workflows.types.hydration import PreHydration
-from orga.workflows.types.record import Border, InvalidInput, Record, checked, replace_fields
+from orga.workflows.types.record import CheckedInput, InvalidInput, Record, check_input, replace_fields
 from orga.workflows.types.tool_calls.delegation import Ceiling
 from orga.workflows.types.tool_calls.recovery import Recovery, StepIteration
 from orga.workflows.types.tool_calls.tools import ToolProfile
@@ -57,7 +57,7 @@ def workplace_of(value: Any) -> Workplace | None:
         return None
 
 
-def started_for(memo: Callable[[str, Any], Any]) -> Workplace | None:
+def workplace_in_memo(memo: Callable[[str, Any], Any]) -> Workplace | None:
     """Return where a run was started for, as its memo says; None where no place was named, or none that can be read.
 
     Args:
@@ -69,9 +69,9 @@ def started_for(memo: Callable[[str, Any], Any]) -> Workplace | None:
         return None
 
 
-def handed_on(memo: Callable[[str, Any], Any]) -> dict[str, Any] | None:
+def inherited_memo(memo: Callable[[str, Any], Any]) -> dict[str, Any] | None:
     """Return the memo of a run that one with this memo starts, so that people find it under the same folder."""
-    return run_memo(started_for(memo), policy_of_starter(memo)) or None
+    return run_memo(workplace_in_memo(memo), policy_in_memo(memo)) or None
 
 
 def run_memo(place: Workplace | None, policy: str) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def run_memo(place: Workplace | None, policy: str) -> dict[str, Any]:
     return {**home, POLICY_MEMO: policy} if policy else home
 
 
-def policy_of_starter(memo: Callable[[str, Any], Any]) -> str:
+def policy_in_memo(memo: Callable[[str, Any], Any]) -> str:
     """Return the policy that a run was started under, "" where its memo names none that can be read.
 
     Args:
@@ -93,7 +93,7 @@ def policy_of_starter(memo: Callable[[str, Any], Any]) -> str:
     return named if isinstance(named, str) and len(named) <= MAX_POLICY_CHARS else ""
 
 
-class Lineage(Border):
+class Lineage(CheckedInput):
     """Where a delegated run comes from."""
 
     parent: str = ""
@@ -151,7 +151,7 @@ OUT_OF_TIME = "out of time"
 """Detail of the failure of a model call that could be tried again, had the run more time."""
 
 
-def _small(context: dict[str, Any]) -> dict[str, Any]:
+def _checked_context_size(context: dict[str, Any]) -> dict[str, Any]:
     if (size := len(to_json(context))) > MAX_TRUSTED_BYTES:
         raise ValueError(
             f"must not be larger than {MAX_TRUSTED_BYTES} bytes of JSON, it has {size}; "
@@ -160,7 +160,7 @@ def _small(context: dict[str, Any]) -> dict[str, Any]:
     return context
 
 
-def _small_schema(schema: dict[str, Any] | None) -> dict[str, Any] | None:
+def _checked_schema_size(schema: dict[str, Any] | None) -> dict[str, Any] | None:
     if schema is not None and (size := len(to_json(schema))) > MAX_SCHEMA_BYTES:
         raise ValueError(
             f"must not be larger than {MAX_SCHEMA_BYTES} bytes of JSON, it has {size}; "
@@ -172,12 +172,12 @@ def _small_schema(schema: dict[str, Any] | None) -> dict[str, Any] | None:
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Task = Annotated[str, AfterValidator(_not_blank), AfterValidator(_not_huge)]
 Instructions = Annotated[str | None, AfterValidator(_not_huge)]
-OutputSchema = Annotated[dict[str, Any] | None, AfterValidator(_small_schema)]
-TrustedContext = Annotated[dict[str, Any], AfterValidator(_small)]
+OutputSchema = Annotated[dict[str, Any] | None, AfterValidator(_checked_schema_size)]
+TrustedContext = Annotated[dict[str, Any], AfterValidator(_checked_context_size)]
 ContextStrategy = Literal["sliding_window", "observation_masking", "anchored_summary", "none"]
 
 
-class RunKnowledge(Border):
+class RunKnowledge(CheckedInput):
     """`knowledge` of the config: what a run recalls and learns."""
 
     enabled: bool = True
@@ -190,7 +190,7 @@ class RunKnowledge(Border):
     """Whether what the model has said is stored when the run ends, or a turn of a session does."""
 
 
-class LoopConfig(Border):
+class LoopConfig(CheckedInput):
     """Limits and settings of one run. A limit is reached at `>=` and checked before each reasoning step."""
 
     max_iterations: int = Field(default=25, ge=1, le=1_000_000)
@@ -246,7 +246,7 @@ class LoopConfig(Border):
         return replace_fields(self, {name: value for name, value in limits.items() if own[name] and own[name] < value})
 
 
-class AgentInput(Border):
+class AgentInput(CheckedInput):
     """Input of `AgentWorkflow`. Only `task` is required; null takes the agent's own setting."""
 
     task: Task
@@ -322,7 +322,7 @@ def parse_input(raw: object) -> AgentInput:
     """
     if not isinstance(raw, (dict, AgentInput)):
         raise InvalidInput('input: give an object such as {"task": "..."}, not ' + type(raw).__name__)
-    return checked(AgentInput, cast("object", raw))
+    return check_input(AgentInput, cast("object", raw))
 
 
 Table = Mapping[str, Any]

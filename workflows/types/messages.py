@@ -13,14 +13,14 @@ from orga.workflows.types.usage import Usage
 
 Role = Literal["system", "user", "assistant", "tool"]
 
-UNUSABLE = "[Reply not usable] "
+UNUSABLE_MARKER = "[Reply not usable] "
 """Ahead of what the loop tells a model of its reply, as a user."""
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "refusal"]
 """Why the model stopped. `length`: the output limit cut the reply; `content_filter`: the provider withheld it."""
 
 
-class InParts:
+class HasParts:
     """What is said in ordered parts."""
 
     if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class InParts:
         return of_parts.blocks_of(self.parts)
 
 
-class Message(InParts, Record):
+class Message(HasParts, Record):
     """One message as a model sees it. A `tool` message is one result part, which names the call that it answers."""
 
     role: Role
@@ -176,7 +176,7 @@ class ReplyChanges(ReplyFields, total=False):
     parts: Parts
 
 
-class Reply(InParts, Record):
+class Reply(HasParts, Record):
     """What one model call returned, written to history once."""
 
     parts: Parts = ()
@@ -235,33 +235,33 @@ MAX_NAME_CHARS = 100
 _MASKED = re.compile(r"\[Result of .* left out: [\d,]+ bytes\]")
 
 
-def masked(message: Message) -> Message:
+def masked_message(message: Message) -> Message:
     """Return the message with a placeholder for a tool's result; a text that is no longer than that stays as it is.
 
     A masked message stays as it is, too, so that it goes on naming the size of the original.
     """
     if message.role != "tool" or _MASKED.fullmatch(message.text):
         return message
-    size = _bytes(message.text)
-    placeholder = f"[Result of {_name(message.tool)} left out: {size:,} bytes]"
-    return message.with_own_text(placeholder) if _bytes(placeholder) < size else message
+    size = _utf8_size(message.text)
+    placeholder = f"[Result of {_tool_line(message.tool)} left out: {size:,} bytes]"
+    return message.with_own_text(placeholder) if _utf8_size(placeholder) < size else message
 
 
-def _name(tool: str | None) -> str:
+def _tool_line(tool: str | None) -> str:
     """Return the tool's name on one line: what a model called may be no tool at all."""
     return " ".join((tool or "").split())[:MAX_NAME_CHARS] or "tool"
 
 
-def _bytes(text: str) -> int:
+def _utf8_size(text: str) -> int:
     return len(text.encode("utf-8", "replace"))
 
 
-HINT = "there is no room for more in the context; ask for a smaller part"
+CUT_HINT = "there is no room for more in the context; ask for a smaller part"
 
 MAX_LAST_LINE_CHARS = 200
 
 
-def shortened(message: Message, max_bytes: int) -> Message:
+def shortened_message(message: Message, max_bytes: int) -> Message:
     """Return the message with its text within `max_bytes` of UTF-8, as near as the loop's own words allow."""
     if len(message.text.encode()) <= max_bytes:
         return message
@@ -272,22 +272,22 @@ def shortened(message: Message, max_bytes: int) -> Message:
         text = _without_middle(message.text, max_bytes)
         return message.with_own_text(text) if head or tail else message.with_text(text)
     room = max(max_bytes - len(before.encode()) - len(after.encode()), 0)
-    return message.with_text(f"{before}{clip(data, room, HINT)}{after}")
+    return message.with_text(f"{before}{clip(data, room, CUT_HINT)}{after}")
 
 
 def _without_middle(text: str, max_bytes: int) -> str:
     """Keep the last line, which may be the end of a block that another agent wrote."""
     body, parted, last = text.rpartition("\n")
     if not parted or len(last) > MAX_LAST_LINE_CHARS:
-        return clip(text, max_bytes, HINT)
-    return f"{clip(body, max(max_bytes - len(last.encode()) - 1, 0), HINT)}\n{last}"
+        return clip(text, max_bytes, CUT_HINT)
+    return f"{clip(body, max(max_bytes - len(last.encode()) - 1, 0), CUT_HINT)}\n{last}"
 
 
 Ranges = tuple[tuple[int, int], ...]
 """Messages by index: `[start, stop)`, in order."""
 
 
-def indexes(ranges: Ranges) -> frozenset[int]:
+def range_indexes(ranges: Ranges) -> frozenset[int]:
     """Return the indexes that lie in the ranges."""
     return frozenset(index for start, stop in ranges for index in range(start, stop))
 
@@ -303,23 +303,23 @@ def ranges_of(found: Iterable[int]) -> Ranges:
     return tuple(ranges)
 
 
-def length(ranges: Ranges) -> int:
+def ranges_length(ranges: Ranges) -> int:
     """Return how many messages the ranges hold."""
     return sum(stop - start for start, stop in ranges)
 
 
-def within(messages: tuple[Message, ...], ranges: Ranges) -> tuple[Message, ...]:
+def messages_within(messages: tuple[Message, ...], ranges: Ranges) -> tuple[Message, ...]:
     """Return the messages that lie in the ranges."""
     return tuple(message for start, stop in ranges for message in messages[start:stop])
 
 
-def without(messages: tuple[Message, ...], drop: Ranges) -> tuple[Message, ...]:
+def messages_without(messages: tuple[Message, ...], drop: Ranges) -> tuple[Message, ...]:
     """Return the messages that lie in none of the ranges."""
-    gone = indexes(drop)
+    gone = range_indexes(drop)
     return tuple(m for index, m in enumerate(messages) if index not in gone) if drop else messages
 
 
 def with_masks(messages: tuple[Message, ...], mask: Ranges) -> tuple[Message, ...]:
     """Return the messages, those in the ranges masked."""
-    chosen = indexes(mask)
-    return tuple(masked(m) if index in chosen else m for index, m in enumerate(messages)) if mask else messages
+    chosen = range_indexes(mask)
+    return tuple(masked_message(m) if index in chosen else m for index, m in enumerate(messages)) if mask else messages

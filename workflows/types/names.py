@@ -11,13 +11,13 @@ AGENT_WORKFLOW = "AgentWorkflow"
 GOAL_WORKFLOW = "GoalWorkflow"
 SESSION_WORKFLOW = "SessionWorkflow"
 
-RUNS = (AGENT_WORKFLOW, GOAL_WORKFLOW, SESSION_WORKFLOW)
+RUN_WORKFLOWS = (AGENT_WORKFLOW, GOAL_WORKFLOW, SESSION_WORKFLOW)
 """The kinds of run: what takes one by its id, takes any of them."""
 
-SET_BACK = (AGENT_WORKFLOW, GOAL_WORKFLOW)
+REWINDABLE_WORKFLOWS = (AGENT_WORKFLOW, GOAL_WORKFLOW)
 """The kinds that can be rewound; what was said in a session cannot be unsaid."""
 
-AGENTS = (AGENT_WORKFLOW,)
+AGENT_WORKFLOWS = (AGENT_WORKFLOW,)
 """The kinds whose dead letters a fork can send again when they have ended."""
 
 NOTIFY = "deliver_notification"
@@ -32,18 +32,18 @@ DELIVER = "deliver"
 RECALL_CONTEXT = "recall_context"
 """Recalls what may concern the next reasoning step."""
 
-GoalTurn = Literal["goal_plan", "goal_input", "goal_evaluate", "goal_decide", "goal_compress", "goal_summary"]
+GoalPromptName = Literal["goal_plan", "goal_input", "goal_evaluate", "goal_decide", "goal_compress", "goal_summary"]
 
-GOAL_TURNS = frozenset[str](get_args(GoalTurn))
+GOAL_PROMPTS = frozenset[str](get_args(GoalPromptName))
 """What a goal asks its model for, each an activity: turns of one conversation."""
 
-TURNS = GOAL_TURNS | {"reason"}
+PROMPT_ACTIVITIES = GOAL_PROMPTS | {"reason"}
 """Activities whose reply is the next turn of the conversation."""
 
-PLANNED = "(plan)"
+PLANNED_MODEL = "(plan)"
 """In place of a model: who gave the calls of a reply where the plan had all of their arguments."""
 
-MODEL_CALLS = TURNS | {"summarise", "critique"}
+MODEL_CALLS = PROMPT_ACTIVITIES | {"summarise", "critique"}
 
 OWN_ACTIVITIES = MODEL_CALLS | {"prepare", READ_PAST, "gate", NOTIFY, DELIVER, RECALL_CONTEXT}
 """Activities of the loop itself; no tool can have such a name."""

@@ -120,7 +120,7 @@ class OpaquePart(Record):
         return replace_fields(self, {"author": author})
 
 
-class Media(Record):
+class MediaPart(Record):
     """What is no text: here as base64, or where it can be fetched."""
 
     media_type: str
@@ -130,19 +130,19 @@ class Media(Record):
     """Of the file."""
 
 
-class ImagePart(Media):
+class ImagePart(MediaPart):
     """A picture."""
 
     kind: Literal["image"]
 
 
-class DocumentPart(Media):
+class DocumentPart(MediaPart):
     """A file to read, such as a PDF."""
 
     kind: Literal["document"]
 
 
-def _kind(part: object) -> str | None:
+def _part_kind(part: object) -> str | None:
     return part.get("kind", "call") if isinstance(part, dict) else getattr(part, "kind", None)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
 
 
@@ -154,7 +154,7 @@ Part = Annotated[
     | Annotated[OpaquePart, Tag("opaque")]
     | Annotated[ImagePart, Tag("image")]
     | Annotated[DocumentPart, Tag("document")],
-    Discriminator(_kind),
+    Discriminator(_part_kind),
 ]
 
 Parts = tuple[Part, ...]
@@ -163,14 +163,14 @@ Block = ThinkingPart | OpaquePart
 """What only its provider reads."""
 
 
-def said(text: str) -> TextPart:
+def text_part(text: str) -> TextPart:
     """Return the text as a part."""
     return TextPart(kind="text", text=text)
 
 
 def usual_parts(text: str, calls: Iterable[ToolCall] = (), blocks: Iterable[Block] = ()) -> Parts:
     """Return the parts in the order in which they mostly come: blocks, text, calls."""
-    return (*blocks, *((said(text),) if text else ()), *calls)
+    return (*blocks, *((text_part(text),) if text else ()), *calls)
 
 
 def text_of(parts: Parts) -> str:
@@ -198,9 +198,11 @@ def with_text(parts: Parts, text: str) -> Parts:
             fresh.append(part)
         elif place is None:
             place = len(fresh)
-            fresh += [part.with_text(text)] if isinstance(part, ResultPart) else [said(text)] if text else []
+            fresh += [part.with_text(text)] if isinstance(part, ResultPart) else [text_part(text)] if text else []
     if place is None and text:
-        fresh.insert(next((i for i, part in enumerate(fresh) if isinstance(part, ToolCall)), len(fresh)), said(text))
+        fresh.insert(
+            next((i for i, part in enumerate(fresh) if isinstance(part, ToolCall)), len(fresh)), text_part(text)
+        )
     return tuple(fresh)
 
 
@@ -232,7 +234,9 @@ def with_placeholders(parts: Parts) -> Parts:
     """Return the parts with a line of text for all that is no text: no adapter can send that yet."""
     if not any(isinstance(part, (ImagePart, DocumentPart)) for part in parts):
         return parts
-    return tuple(said(_placeholder(part)) if isinstance(part, (ImagePart, DocumentPart)) else part for part in parts)
+    return tuple(
+        text_part(_placeholder(part)) if isinstance(part, (ImagePart, DocumentPart)) else part for part in parts
+    )
 
 
 def _placeholder(part: ImagePart | DocumentPart) -> str:

@@ -6,10 +6,10 @@ from pydantic import Field
 
 from orga.workflows.types.goals.input import Deliver, GoalConfig
 from orga.workflows.types.input import Instructions, LoopConfig, Name, Task
-from orga.workflows.types.record import Border, Record, checked, replace_fields
+from orga.workflows.types.record import CheckedInput, Record, check_input, replace_fields
 
 
-class Fork(Border):
+class Fork(CheckedInput):
     """The run whose past is shared, and where that past ends."""
 
     workflow_id: str = Field(min_length=1, max_length=1_000)
@@ -25,7 +25,7 @@ class Fork(Border):
         return replace_fields(self, {"run_id": run_id})
 
 
-class Forking(Border):
+class AnyForkInput(CheckedInput):
     """Input of any fork: of the keys beside `fork` only those that are other than in the past."""
 
     fork: Fork
@@ -48,7 +48,7 @@ class Forking(Border):
         return self.model_dump(mode="json", exclude_unset=True, exclude={"fork", "task"})
 
 
-class ForkInput(Forking):
+class ForkInput(AnyForkInput):
     """Input of `AgentWorkflow` for a fork."""
 
     instructions: Instructions = None
@@ -57,7 +57,7 @@ class ForkInput(Forking):
     output_schema: dict[str, Any] | None = None
 
 
-class GoalForkInput(Forking):
+class GoalForkInput(AnyForkInput):
     """Input of `GoalWorkflow` for a fork."""
 
     skills: tuple[Name, ...] | None = None
@@ -79,7 +79,7 @@ def parse_fork(raw: object) -> ForkInput:
     Raises:
         InvalidInput: With every problem, each naming its key.
     """
-    return checked(ForkInput, raw)
+    return check_input(ForkInput, raw)
 
 
 def parse_goal_fork(raw: object) -> GoalForkInput:
@@ -88,4 +88,4 @@ def parse_goal_fork(raw: object) -> GoalForkInput:
     Raises:
         InvalidInput: With every problem, each naming its key.
     """
-    return checked(GoalForkInput, raw)
+    return check_input(GoalForkInput, raw)

@@ -5,7 +5,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field
 
-from orga.workflows.types.record import Border, Record, replace_fields
+from orga.workflows.types.record import CheckedInput, Record, replace_fields
 
 QuestionKind = Literal["approval", "answer", "escalation", "budget"]
 """What `OrgaWaiting` says."""
@@ -41,7 +41,7 @@ class Resolution(Record):
         return replace_fields(self, {"result": result})
 
 
-class ApprovalDecision(Border):
+class ApprovalDecision(CheckedInput):
     """Argument of the updates `approve` and `deny`."""
 
     approval_id: str = Field(min_length=1, max_length=200)
@@ -61,7 +61,7 @@ class Answer(Record):
         return replace_fields(self, {"approver": approver, "reason": reason})
 
 
-EXPIRED = Answer(approved=False, approver="", reason="nobody approved it in time")
+EXPIRED_ANSWER = Answer(approved=False, approver="", reason="nobody approved it in time")
 
 
 class Item(Record):

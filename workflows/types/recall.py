@@ -123,7 +123,7 @@ class StoredRef(Record):
     contradicts: tuple[str, ...] = ()
 
 
-class KnowledgeTold(Record):
+class KnowledgeReport(Record):
     """What a knowledge tool has done, for the run and its journal."""
 
     terms: tuple[str, ...] = ()
@@ -138,7 +138,7 @@ class KnowledgeTold(Record):
 class KnowledgeOutput(ToolOutput):
     """Result of a knowledge tool: the text, and what the run has to know of it."""
 
-    knowledge: KnowledgeTold = KnowledgeTold()
+    knowledge: KnowledgeReport = KnowledgeReport()
 
     @model_serializer
     def _bare(self) -> Any:
@@ -150,13 +150,13 @@ class KnowledgeOutput(ToolOutput):
         return value
 
 
-def told_in(tool: str, result: object) -> KnowledgeTold:
+def knowledge_report_in(tool: str, result: object) -> KnowledgeReport:
     """Return what the result of a knowledge tool tells; one that tells nothing readable may hold anybody's text."""
     told = cast("dict[str, Any]", result).get("knowledge") if isinstance(result, dict) else None
     try:
-        return KnowledgeTold.model_validate(told)
+        return KnowledgeReport.model_validate(told)
     except ValidationError:
-        return KnowledgeTold(taint=(tool,))
+        return KnowledgeReport(taint=(tool,))
 
 
 def taint_of(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -164,17 +164,17 @@ def taint_of(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name[:MAX_TAINT_CHARS] for name in names))[:MAX_TAINT]
 
 
-_COMMONEST = """
+_COMMON_WORDS_TEXT = """
 a about above after again all also am an and any are as at be because been before being below between both but by can
 cannot could did do does doing down during each few for from get had has have having he her here hers him his how i if
 in into is it its itself just let like me more most my no nor not now of off on once only or other our ours out over
 own please same she should so some such than that the their theirs them then there these they this those through to
 too under until up us very was we were what when where which while who whom why will with would you your yours
 """
-COMMONEST = frozenset(_COMMONEST.split())
+COMMON_WORDS = frozenset(_COMMON_WORDS_TEXT.split())
 """In any text: searching and vectors leave them out."""
 
-_OF_TALK = """
+_TALK_WORDS_TEXT = """
 against almost already although always among another anybody anything around away back become begin better came come
 comes done either else enough even ever every everything find first gets give given goes going gone herself himself
 however instead keep know known last later least less made make makes many maybe might much must myself need needs
@@ -182,5 +182,5 @@ neither never none nothing often onto others ourselves perhaps says seem seems s
 take tell themselves thing things though thus together upon used using want wants well went whatever whether whose
 within without yeah yourself
 """
-OF_TALK = frozenset(_OF_TALK.split())
+TALK_WORDS = frozenset(_TALK_WORDS_TEXT.split())
 """In talk, beside those: what somebody says of what is to be done, not what it is about."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeGuard, TypeVar, Union, cas
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 from pydantic_core import ErrorDetails
 
-from orga.workflows.types.text import meant_key
+from orga.workflows.types.text import meant_key_hint
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -23,7 +23,7 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class Border(BaseModel):
+class CheckedInput(BaseModel):
     """What people write (input, `orga.toml`): frozen; NaN and infinity are refused, and `true` where a number belongs.
 
     Where it is written, by a call of the class or by `model_validate(..., extra="forbid")`, an unknown key is refused.
@@ -41,15 +41,15 @@ class Border(BaseModel):
             except ValidationError as error:
                 if all(each["type"] != "extra_forbidden" for each in error.errors(include_url=False)):
                     raise
-                raise InvalidInput("; ".join(problems(error, type(self)))) from None
+                raise InvalidInput("; ".join(validation_problems(error, type(self)))) from None
 
         __init__.__pydantic_base_init__ = True  # else pydantic calls it where it reads a history, too
 
     @field_validator("*", mode="before")
     @classmethod
-    def _no_truth_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+    def _refuse_bool_for_number(cls, value: Any, info: ValidationInfo) -> Any:
         """Refuse it; pydantic takes it for 1, and a limit of 1 nobody meant."""
-        if _is_truth_among(value) and _is_numeric(cls.model_fields[info.field_name or ""].annotation):
+        if _is_bool_within(value) and _is_numeric(cls.model_fields[info.field_name or ""].annotation):
             raise ValueError("must be a number, not true or false")
         return value
 
@@ -81,7 +81,7 @@ def annotation_at(model: type[BaseModel], path: tuple[str, ...]) -> Any:
     """Return the type of the key at `path`, or None when there is no such key."""
     here: Any = model
     for key in path:
-        here = next((below for kind in kinds_of(here) if (below := _below(kind, key))), None)
+        here = next((below for kind in kinds_of(here) if (below := _type_below(kind, key))), None)
     return here
 
 
@@ -104,15 +104,15 @@ def is_model(kind: Any) -> TypeGuard[type[BaseModel]]:
     return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
-def _below(kind: Any, key: str) -> Any:
+def _type_below(kind: Any, key: str) -> Any:
     if is_model(kind):
         return kind.model_fields[key].annotation if key in kind.model_fields else None
     return get_args(kind)[1] if get_origin(kind) is dict else get_args(kind)[0] if key.isdecimal() else None
 
 
-def _is_truth_among(value: Any) -> bool:
+def _is_bool_within(value: Any) -> bool:
     if isinstance(value, dict):
-        return _is_truth_among([*cast("dict[str, Any]", value).values()])
+        return _is_bool_within([*cast("dict[str, Any]", value).values()])
     return any(
         isinstance(item, bool) for item in cast("list[Any]", value if isinstance(value, (list, tuple)) else [value])
     )
@@ -129,7 +129,7 @@ def _is_numeric_kind(kind: Any) -> bool | None:
     return None if kind is NoneType else kind is int or kind is float
 
 
-B = TypeVar("B", bound=Border)
+B = TypeVar("B", bound=CheckedInput)
 
 MAX_PROBLEMS = 20
 MAX_PROBLEM_CHARS = 500
@@ -162,19 +162,19 @@ def bounds_problem(given: dict[Any, Any], long: frozenset[str] = _BOUNDED_BY_BYT
         given: What somebody sent.
         long: Keys of it whose values may be longer: their own limit is on their bytes.
     """
-    if flaw := _flaw(given, is_long=False):
+    if flaw := _value_flaw(given, is_long=False):
         return f"input{flaw}"
     level: list[tuple[_Path, Any, bool]] = [((), given, False)]
     count, depth = len(given), 0
     while level:
         inner: list[tuple[_Path, Any, bool]] = []
         for path, many, is_long in level:
-            for key, value in _items(many):
-                if _is_fine(value):
+            for key, value in _indexed_items(many):
+                if _is_unproblematic(value):
                     continue
                 is_within_long = is_long or (not depth and key in long)
-                if flaw := _flaw(value, is_long=is_within_long):
-                    return f"{_place((*path, key))}{flaw}"
+                if flaw := _value_flaw(value, is_long=is_within_long):
+                    return f"{_path_text((*path, key))}{flaw}"
                 if isinstance(value, (dict, list, tuple)):
                     inner.append(((*path, key), cast("Any", value), is_within_long))
                     count += len(cast("Sized", value))
@@ -182,18 +182,18 @@ def bounds_problem(given: dict[Any, Any], long: frozenset[str] = _BOUNDED_BY_BYT
                 return f"input: has more than {MAX_VALUES:,} values"
         level, depth = inner, depth + 1
         if level and depth > MAX_DEPTH:
-            return f"{_place(level[0][0])}: is nested deeper than {MAX_DEPTH} levels"
+            return f"{_path_text(level[0][0])}: is nested deeper than {MAX_DEPTH} levels"
     return ""
 
 
-def _is_fine(value: Any) -> bool:
+def _is_unproblematic(value: Any) -> bool:
     """Return whether a value needs no second look: most do not, and there may be many."""
     if isinstance(value, str):
         return len(value) <= MAX_TEXT_CHARS and value.isascii()
     return value is None or (isinstance(value, int) and -MAX_INTEGER <= value <= MAX_INTEGER)
 
 
-def _flaw(value: Any, *, is_long: bool) -> str:
+def _value_flaw(value: Any, *, is_long: bool) -> str:
     """Return what follows the place of a value that no run can hold."""
     if isinstance(value, str):
         return _text_flaw(value, inf if is_long else MAX_TEXT_CHARS)
@@ -215,7 +215,7 @@ def _key_flaw(key: object) -> str:
     if len(text) <= MAX_KEY_CHARS and text.isascii():
         return ""
     flaw = _text_flaw(text, MAX_KEY_CHARS)
-    return f".{_shown(key)}: this key{flaw[1:]}" if flaw else ""
+    return f".{_shown_key(key)}: this key{flaw[1:]}" if flaw else ""
 
 
 def _text_flaw(text: str, most: float) -> str:
@@ -228,15 +228,15 @@ def _text_flaw(text: str, most: float) -> str:
     return ""
 
 
-def _place(path: _Path) -> str:
-    return ".".join(map(_shown, path))[-MAX_KEY_CHARS:]
+def _path_text(path: _Path) -> str:
+    return ".".join(map(_shown_key, path))[-MAX_KEY_CHARS:]
 
 
-def _items(many: Any) -> Iterable[tuple[Any, Any]]:
+def _indexed_items(many: Any) -> Iterable[tuple[Any, Any]]:
     return cast("dict[Any, Any]", many).items() if isinstance(many, dict) else enumerate(cast("list[Any]", many))
 
 
-def _shown(key: object) -> str:
+def _shown_key(key: object) -> str:
     text = "".join(c if c.isprintable() else "?" for c in str(key)[: _SHOWN_CHARS + 1])
     return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 1] + "…"
 
@@ -245,54 +245,54 @@ class InvalidInput(ValueError):
     """Input that no run can start with; each line names a key and what is wrong with it."""
 
 
-def checked(kind: type[B], raw: object) -> B:
+def check_input(kind: type[B], raw: object) -> B:
     """Check what somebody wrote, its size before all else.
 
     Raises:
         InvalidInput: With every problem, each naming its key.
     """
     try:
-        return parsed(kind, raw, long=_BOUNDED_BY_BYTES)
+        return parse_record(kind, raw, long=_BOUNDED_BY_BYTES)
     except ValueError as error:
         raise InvalidInput(str(error)) from None
 
 
-def problems(error: ValidationError, kind: type[BaseModel] | None = None) -> list[str]:
+def validation_problems(error: ValidationError, kind: type[BaseModel] | None = None) -> list[str]:
     """Return one `place: what is wrong` a problem; of a `kind` that is known also which key was meant."""
     found = error.errors(include_url=False, include_input=False)
-    told = [f"{_key(e['loc'])}: {_reason(e, kind)}"[:MAX_PROBLEM_CHARS] for e in found[:MAX_PROBLEMS]]
+    told = [f"{_location_text(e['loc'])}: {_problem_reason(e, kind)}"[:MAX_PROBLEM_CHARS] for e in found[:MAX_PROBLEMS]]
     return [*told, f"and {len(found) - MAX_PROBLEMS:,} more"] if len(found) > MAX_PROBLEMS else told
 
 
-def _key(loc: tuple[int | str, ...]) -> str:
+def _location_text(loc: tuple[int | str, ...]) -> str:
     return ".".join(str(part) for part in loc) or "input"
 
 
-def _reason(details: ErrorDetails, kind: type[BaseModel] | None) -> str:
+def _problem_reason(details: ErrorDetails, kind: type[BaseModel] | None) -> str:
     if details["type"] != "extra_forbidden":
         said = details["msg"].removeprefix("Value error, ")
         return said.replace("valid tuple", "list").replace("Tuple", "List")  # who writes JSON knows no tuples
     *path, key = map(str, details["loc"])
-    hint = meant_key(key, known_keys(kind, tuple(path))).strip(" ;") if kind else ""
+    hint = meant_key_hint(key, known_keys(kind, tuple(path))).strip(" ;") if kind else ""
     return f"unknown key ({hint})" if hint else "unknown key"
 
 
-def parsed(kind: type[M], raw: object, *, long: frozenset[str] = frozenset()) -> M:
+def parse_record(kind: type[M], raw: object, *, long: frozenset[str] = frozenset()) -> M:
     """Check what somebody sent; keys that are `long` have limits of their own.
 
     Raises:
         ValueError: With every problem, each naming its key. Its text is short whatever was sent: the answer to an
             update goes into one message of the server, which would end the run.
     """
-    if problem := _problem_of(raw, long):
+    if problem := _size_problem(raw, long):
         raise ValueError(problem)
     try:
         return kind.model_validate(raw, extra="forbid")
     except ValidationError as error:
-        raise ValueError("; ".join(problems(error, kind))) from None
+        raise ValueError("; ".join(validation_problems(error, kind))) from None
 
 
-def _problem_of(raw: object, long: frozenset[str]) -> str:
+def _size_problem(raw: object, long: frozenset[str]) -> str:
     if isinstance(raw, str):
         return f"input: give an object, not the text {raw[:100]!r}"
     return bounds_problem(cast("dict[Any, Any]", raw), long) if isinstance(raw, dict) else ""

@@ -10,7 +10,7 @@ from orga.workflows.types.input import LoopConfig, Workplace
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import NotifyEvent
 from orga.workflows.types.record import Record, replace_fields
-from orga.workflows.types.tiers import RUN, Tier
+from orga.workflows.types.tiers import RUN_TIER, Tier
 from orga.workflows.types.tool_calls.decision import GroundedDecision
 from orga.workflows.types.tool_calls.delegation import Ceiling, DelegateSpec
 from orga.workflows.types.tool_calls.tools import ToolSpec
@@ -108,9 +108,9 @@ class Setup(Record):
     pipeline: Pipeline | None = None
     """Of a goal that named one: a running goal keeps its own."""
 
-    def models_for(self, what: str = RUN) -> tuple[str, ...]:
+    def models_for(self, what: str = RUN_TIER) -> tuple[str, ...]:
         """Return the models to ask, in fallback order; `what` without a tier of its own asks the run's."""
-        tier = self.tiers.get(what) or self.tiers.get(RUN)
+        tier = self.tiers.get(what) or self.tiers.get(RUN_TIER)
         return tier.models if tier else (self.model,)
 
     def with_agent(

@@ -4,7 +4,7 @@ from typing import Any, Self, TypedDict, Unpack
 
 from pydantic import model_validator
 
-from orga.workflows.types.control import Control, Terms
+from orga.workflows.types.control import Control, ControlTerms
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.messages import Reply
@@ -219,7 +219,7 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
 
     @model_validator(mode="before")
     @classmethod
-    def _with_task_told_once(cls, value: Any) -> Any:
+    def _with_task_restored(cls, value: Any) -> Any:
         """Where room was short the task is carried in the input alone, and the first message without its text."""
         match value:
             case {
@@ -252,16 +252,16 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
         return self.config.timeout_s
 
     @property
-    def terms(self) -> Terms:
+    def terms(self) -> ControlTerms:
         """What its setup says. Of its end a delegated run tells its parent, nobody else; a fork has no parent."""
         if (setup := self.setup) is None:
-            return Terms()
+            return ControlTerms()
         is_delegated = bool(self.input.lineage.chain) and self.forked_from is None
         notify: tuple[NotifyEvent, ...] = setup.notify
         if is_delegated:
             notify = tuple(event for event in notify if event != "ended")
         lengths = setup.roll_over_events, setup.roll_over_bytes, setup.full_events, setup.full_bytes
-        return Terms(notify, setup.search_attributes, *lengths)
+        return ControlTerms(notify, setup.search_attributes, *lengths)
 
     @property
     def is_held_elsewhere(self) -> bool:

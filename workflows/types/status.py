@@ -11,7 +11,7 @@ from orga.workflows.types.input import Workplace
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Item, ShownQuestion
 from orga.workflows.types.recall import Recollection
-from orga.workflows.types.record import Border, Record, replace_fields
+from orga.workflows.types.record import CheckedInput, Record, replace_fields
 from orga.workflows.types.tiers import Tier
 from orga.workflows.types.tool_calls.breakers import Breaker
 from orga.workflows.types.tool_calls.delegation import Child
@@ -105,7 +105,7 @@ class ShownMessage(Record):
         return replace_fields(self, {"text": text})
 
 
-class Page(Border):
+class Page(CheckedInput):
     """Argument of the query `conversation`: which messages."""
 
     offset: int = Field(default=0, ge=0)

@@ -4,8 +4,8 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field
 
-from orga.workflows.types.names import GoalTurn
-from orga.workflows.types.record import Border, Record
+from orga.workflows.types.names import GoalPromptName
+from orga.workflows.types.record import CheckedInput, Record
 
 PROVIDERS = ("openrouter", "openai", "anthropic", "ollama", "openai-compatible", "local", "offline")
 """What the name of a model begins with, before the colon."""
@@ -14,22 +14,22 @@ TierName = Literal["local", "light", "medium", "heavy"]
 
 TIERS: tuple[TierName, ...] = get_args(TierName)
 
-LOCAL: TierName = "local"
+LOCAL_TIER: TierName = "local"
 """Binds all that happens under a run: no delegate, critic or turn may leave it."""
 
-PREFIX = "tier:"
+TIER_PREFIX = "tier:"
 
 MAX_MODELS = 8
 """Of one tier."""
 
-RUN = "run"
+RUN_TIER = "run"
 """The key of a run's own model among the tiers of its setup."""
 
 
-def tier_in(model: str) -> str | None:
+def tier_in_model_name(model: str) -> str | None:
     """Return the tier that stands where a model is named, as in `tier:heavy`; None of a model's own name."""
     name = model.strip()
-    return name.removeprefix(PREFIX).strip() if name.startswith(PREFIX) else None
+    return name.removeprefix(TIER_PREFIX).strip() if name.startswith(TIER_PREFIX) else None
 
 
 def _model(name: str) -> str:
@@ -39,7 +39,7 @@ def _model(name: str) -> str:
     return f"{provider}:{model.strip()}"
 
 
-def _each_once(models: tuple[str, ...]) -> tuple[str, ...]:
+def _without_duplicates(models: tuple[str, ...]) -> tuple[str, ...]:
     if twice := next((name for index, name in enumerate(models) if name in models[:index]), None):
         raise ValueError(f"{twice!r} stands there twice; name each model once")
     return models
@@ -48,10 +48,10 @@ def _each_once(models: tuple[str, ...]) -> tuple[str, ...]:
 ModelName = Annotated[str, Field(max_length=200), AfterValidator(_model)]
 """`provider:model`, of a provider that there is."""
 
-TierModels = Annotated[tuple[ModelName, ...], Field(max_length=MAX_MODELS), AfterValidator(_each_once)]
+TierModels = Annotated[tuple[ModelName, ...], Field(max_length=MAX_MODELS), AfterValidator(_without_duplicates)]
 
 
-class ModelTiers(Border):
+class ModelTiers(CheckedInput):
     """`[models.tiers]`: by tier, models in fallback order. Where none is given, each stands for the default model."""
 
     local: TierModels = ()
@@ -73,7 +73,7 @@ class ModelTiers(Border):
         return tuple(tier for tier in TIERS if self.models(tier))
 
 
-class GoalTiers(Border):
+class GoalTiers(CheckedInput):
     """`[goals.tiers]`: which tier each turn of a goal asks; null asks the goal's own model."""
 
     plan: TierName | None = None
@@ -90,9 +90,9 @@ class GoalTiers(Border):
     """Writes the final answer."""
 
     @property
-    def by_turn(self) -> dict[GoalTurn, TierName]:
+    def by_turn(self) -> dict[GoalPromptName, TierName]:
         """The turns that have a tier of their own."""
-        given = {turn: getattr(self, turn.removeprefix("goal_")) for turn in get_args(GoalTurn)}
+        given = {turn: getattr(self, turn.removeprefix("goal_")) for turn in get_args(GoalPromptName)}
         return {turn: tier for turn, tier in given.items() if tier is not None}
 
 

@@ -4,7 +4,7 @@ from typing import Any, Self, TypedDict, Unpack
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from orga.workflows.types.record import Border, Record, replace_differing_fields, replace_fields
+from orga.workflows.types.record import CheckedInput, Record, replace_differing_fields, replace_fields
 
 
 class UsageChanges(TypedDict, total=False):
@@ -146,7 +146,7 @@ class ToolCallCounts(Record):
 _MILLION = 1_000_000
 
 
-class ModelPrice(Border):
+class ModelPrice(CheckedInput):
     """`[models.prices."provider:model"]`: US dollars for a million tokens."""
 
     input: float = Field(ge=0, le=1_000_000)
@@ -164,7 +164,7 @@ class ModelPrice(Border):
         return (fresh * self.input + cached * cached_price + usage.output_tokens * self.output) / _MILLION
 
 
-class BudgetExtension(Border):
+class BudgetExtension(CheckedInput):
     """The new limits, not what is added to the old ones. Null leaves a limit as it is."""
 
     max_iterations: int | None = Field(default=None, ge=1, le=1_000_000)

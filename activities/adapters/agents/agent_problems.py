@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from orga.activities.adapters.agents.named_tools import acting_lookups, named_in_config, named_in_options
+from orga.activities.adapters.agents.named_tools import acting_lookup_faults, config_tools, option_tools
 from orga.activities.adapters.agents.tiers import ChosenModels
 from orga.activities.adapters.knowledge.embedders.names import HASHING
 from orga.activities.adapters.problem import Problem
@@ -10,11 +10,11 @@ from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.deliveries import MEMORY, Channel
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS
-from orga.workflows.types.text import there_are
-from orga.workflows.types.tiers import LOCAL, PREFIX
+from orga.workflows.types.text import known_names_hint
+from orga.workflows.types.tiers import LOCAL_TIER, TIER_PREFIX
 from orga.workflows.types.tool_calls.delegation import Delegate
 from orga.workflows.types.tool_calls.loop_tools import LOOP_TOOLS, tool_needing
-from orga.workflows.types.tool_calls.tools import ToolSpec, matches
+from orga.workflows.types.tool_calls.tools import ToolSpec, matches_any_glob
 
 
 def agent_problems(
@@ -32,17 +32,17 @@ def agent_problems(
     for name, agent in agents.items():
         if tools is not None:
             yield from _tool_problems(name, agent, tools, is_elsewhere)
-        yield from own_problems(name, agent, agents)
+        yield from agent_own_problems(name, agent, agents)
     if tools is not None:
-        for named in named_in_options(tools.values()):
+        for named in option_tools(tools.values()):
             if named.tool not in tools and not is_elsewhere(named.tool):
-                yield Problem(named.key, f"no such tool: {named.tool}", there_are(named.tool, tools))
+                yield Problem(named.key, f"no such tool: {named.tool}", known_names_hint(named.tool, tools))
 
 
 def _tool_problems(
     name: str, agent: AgentConfig, tools: Mapping[str, ToolSpec], is_elsewhere: Callable[[str], bool]
 ) -> Iterator[Problem]:
-    absent = [tool for tool in agent.tools if not _is_there(tool, tools) and not is_elsewhere(tool)]
+    absent = [tool for tool in agent.tools if not _is_known_tool(tool, tools) and not is_elsewhere(tool)]
     if absent:
         yield Problem(f"agents.{name}.tools", f"no such tool: {', '.join(absent)}", f"use {', '.join(tools)}")
     for tool in LOOP_TOOLS.values():
@@ -53,19 +53,19 @@ def _tool_problems(
     if not agent.config.uses_knowledge and (idle := [tool for tool in KNOWLEDGE_TOOLS if tool in agent.tools]):
         text = f"there is no knowledge for {', '.join(idle)}"
         yield Problem(f"agents.{name}.tools", text, f"set agents.{name}.config.knowledge")
-    for named in named_in_config(agent.config):
+    for named in config_tools(agent.config):
         if named.tool not in tools and not is_elsewhere(named.tool):
             text = f"no such tool: {named.tool}"
-            yield Problem(f"agents.{name}.{named.key}", text, there_are(named.tool, tools))
-    for key, fault in acting_lookups(agent.config, tools):
+            yield Problem(f"agents.{name}.{named.key}", text, known_names_hint(named.tool, tools))
+    for key, fault in acting_lookup_faults(agent.config, tools):
         yield Problem(f"agents.{name}.{key}", fault, "name another tool, or state its effect in tools.options")
 
 
-def _is_there(listed: str, tools: Mapping[str, ToolSpec]) -> bool:
-    return listed in LOOP_TOOLS or any(matches(tool, [listed]) for tool in tools)
+def _is_known_tool(listed: str, tools: Mapping[str, ToolSpec]) -> bool:
+    return listed in LOOP_TOOLS or any(matches_any_glob(tool, [listed]) for tool in tools)
 
 
-def own_problems(name: str, agent: AgentConfig, agents: Mapping[str, AgentConfig]) -> Iterator[Problem]:
+def agent_own_problems(name: str, agent: AgentConfig, agents: Mapping[str, AgentConfig]) -> Iterator[Problem]:
     """Yield what is wrong with one agent whatever tools there are."""
     yield from _delegate_problems(name, agent, agents)
     yield from _review_problems(name, agent)
@@ -77,40 +77,40 @@ def _delegate_problems(name: str, agent: AgentConfig, agents: Mapping[str, Agent
         if delegate.agent == name:
             yield Problem(place, "an agent cannot delegate to itself", "leave it out")
         elif delegate.agent not in agents:
-            yield Problem(place, f"no such agent: {delegate.agent}", there_are(delegate.agent, agents))
+            yield Problem(place, f"no such agent: {delegate.agent}", known_names_hint(delegate.agent, agents))
         else:
-            yield from _idle_tools(place, delegate, agents[delegate.agent])
+            yield from _idle_tool_problems(place, delegate, agents[delegate.agent])
 
 
 def _review_problems(name: str, agent: AgentConfig) -> Iterator[Problem]:
     """Yield tools whose calls are to be reviewed and that the agent cannot call: by a slip others go unreviewed."""
-    listed = listed_tools(agent)
+    listed = agent_tool_names(agent)
     for key, tool in agent.reviewed_tools:
-        if not any(matches(own, [tool]) or matches(tool, [own]) for own in listed):
+        if not any(matches_any_glob(own, [tool]) or matches_any_glob(tool, [own]) for own in listed):
             text = f"the agent does not list the tool {tool}"
-            yield Problem(f"agents.{name}.{key}", text, there_are(tool, listed))
+            yield Problem(f"agents.{name}.{key}", text, known_names_hint(tool, listed))
 
 
-def _idle_tools(place: str, delegate: Delegate, target: AgentConfig) -> Iterator[Problem]:
+def _idle_tool_problems(place: str, delegate: Delegate, target: AgentConfig) -> Iterator[Problem]:
     """Yield tools that would be left to an agent that doesn't have them."""
-    own = listed_tools(target)
+    own = agent_tool_names(target)
     for tool in delegate.tools or ():
-        if not matches(tool, own):
+        if not matches_any_glob(tool, own):
             text = f"agent {delegate.agent} does not list the tool {tool}"
-            yield Problem(f"{place}.tools", text, there_are(tool, own))
+            yield Problem(f"{place}.tools", text, known_names_hint(tool, own))
     has_to_decide = any(decision.required for decision in target.decisions.values())
     decide = tool_needing("decisions")
-    if has_to_decide and delegate.tools is not None and not matches(decide, delegate.tools):
+    if has_to_decide and delegate.tools is not None and not matches_any_glob(decide, delegate.tools):
         yield Problem(f"{place}.tools", f"agent {delegate.agent} has to decide, and could not", f"add {decide!r}")
 
 
-def listed_tools(agent: AgentConfig) -> list[str]:
+def agent_tool_names(agent: AgentConfig) -> list[str]:
     """Return what an agent may call: tools, globs, and what the loop itself offers it."""
     by_config = (tool.name for tool in LOOP_TOOLS.values() if tool.need is not None and getattr(agent, tool.need.key))
     return [*agent.tools, *by_config, *(KNOWLEDGE_TOOLS if agent.config.uses_knowledge else ())]
 
 
-def tools_of_delegates(agent: AgentConfig, agents: Mapping[str, AgentConfig]) -> list[str]:
+def delegate_tool_names(agent: AgentConfig, agents: Mapping[str, AgentConfig]) -> list[str]:
     """Return what an agent's delegates may call, and theirs: a starter who chooses tools may leave these to them."""
     found: dict[str, AgentConfig] = {}
     waiting = [agent]
@@ -119,7 +119,7 @@ def tools_of_delegates(agent: AgentConfig, agents: Mapping[str, AgentConfig]) ->
             if delegate.agent in agents and delegate.agent not in found:
                 found[delegate.agent] = agents[delegate.agent]
                 waiting.append(found[delegate.agent])
-    return [tool for each in found.values() for tool in listed_tools(each)]
+    return [tool for each in found.values() for tool in agent_tool_names(each)]
 
 
 def model_refusal(chosen: ChosenModels, check_model: Callable[[str], None]) -> str:
@@ -156,6 +156,7 @@ def embedder_refusal(chosen: ChosenModels, config: LoopConfig, channels: tuple[C
         return ""
     return (
         f"{what}: the embedder {embedder} is sent what is stored and looked for; this run is bound to the local tier,"
-        f" as all that happens under a run of {PREFIX}{LOCAL} is; use [knowledge] embedder = {HASHING!r}, or one of a"
+        f" as all that happens under a run of {TIER_PREFIX}{LOCAL_TIER} is; use [knowledge] "
+        f"embedder = {HASHING!r}, or one of a"
         f" provider of that tier ({', '.join(chosen.local)})"
     )

@@ -7,26 +7,31 @@ from typing import Any, cast
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from orga.activities.adapters.agents.agent_problems import cost_refusal, embedder_refusal, model_refusal, own_problems
-from orga.activities.adapters.agents.named_tools import acting_lookups, named_in_config, unknown_tools
+from orga.activities.adapters.agents.agent_problems import (
+    agent_own_problems,
+    cost_refusal,
+    embedder_refusal,
+    model_refusal,
+)
+from orga.activities.adapters.agents.named_tools import acting_lookup_faults, config_tools, unknown_tool_lines
 from orga.activities.adapters.agents.offered_tools import offered_tools
 from orga.activities.adapters.agents.pipelines import NO_PIPELINES, ConfiguredPipelines, pipeline_problems
 from orga.activities.adapters.agents.tiers import NO_GOAL_TIERS, NO_TIERS, ModelChoice
 from orga.activities.adapters.knowledge.embedders.names import HASHING
 from orga.activities.adapters.models.settings import EMBEDDED_MODEL
 from orga.activities.adapters.schemas.arguments import schema_problem
-from orga.activities.ports import Absent, OtherPlace, ToolSource
+from orga.activities.ports import AbsentTool, OtherPlace, ToolSource
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.deliveries import MEMORY
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.goals.prompts import PromptTemplates
 from orga.workflows.types.input import LoopConfig, Workplace
-from orga.workflows.types.record import InvalidInput, problems
+from orga.workflows.types.record import InvalidInput, validation_problems
 from orga.workflows.types.setup import PrepareRequest, Setup
-from orga.workflows.types.text import there_are
-from orga.workflows.types.tiers import LOCAL, GoalTiers, ModelTiers
+from orga.workflows.types.text import known_names_hint
+from orga.workflows.types.tiers import LOCAL_TIER, GoalTiers, ModelTiers
 from orga.workflows.types.tool_calls.delegation import Ceiling
-from orga.workflows.types.tool_calls.gate import judges_by, policy_text
+from orga.workflows.types.tool_calls.gate import is_same_policy, policy_text
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 
@@ -39,32 +44,36 @@ def run_config(agent: LoopConfig, given: dict[str, Any], ceiling: Ceiling) -> Lo
         InvalidInput: The keys do not go together, or the ceiling leaves nothing.
     """
     base = agent.model_dump()
-    merged = {key: _laid_over(base.get(key), value) for key, value in given.items()}
-    config = _checked(base | merged, "config")
-    return _checked(config.model_dump() | _lowered(config, ceiling), "lineage.ceiling")
+    merged = {key: _merged_values(base.get(key), value) for key, value in given.items()}
+    config = _validated_config(base | merged, "config")
+    return _validated_config(config.model_dump() | _capped_values(config, ceiling), "lineage.ceiling")
 
 
-def _laid_over(base: Any, given: Any) -> Any:
+def _merged_values(base: Any, given: Any) -> Any:
     if isinstance(base, dict) and isinstance(given, dict):
         return cast("dict[str, Any]", base) | cast("dict[str, Any]", given)
     return given
 
 
-def _lowered(config: LoopConfig, ceiling: Ceiling) -> dict[str, Any]:
+def _capped_values(config: LoopConfig, ceiling: Ceiling) -> dict[str, Any]:
     limits = ceiling.model_dump(exclude={"tools", "tier"}, exclude_none=True)
     own = {key: getattr(config, key) for key in limits}
     return {key: limit if own[key] is None else min(own[key], limit) for key, limit in limits.items()}
 
 
-def _checked(values: dict[str, Any], place: str) -> LoopConfig:
+def _validated_config(values: dict[str, Any], place: str) -> LoopConfig:
     try:
         return LoopConfig.model_validate(values)
     except ValidationError as error:
-        raise InvalidInput("; ".join(f"{place}.{problem}" for problem in problems(error, LoopConfig))) from None
+        raise InvalidInput(
+            "; ".join(f"{place}.{problem}" for problem in validation_problems(error, LoopConfig))
+        ) from None
 
 
-_STRING = frozenset({"type", "title", "description", "maxLength"})
-_OBJECT = frozenset({"type", "title", "description", "properties", "required", "additionalProperties", "$schema"})
+_STRING_KEYWORDS = frozenset({"type", "title", "description", "maxLength"})
+_OBJECT_KEYWORDS = frozenset(
+    {"type", "title", "description", "properties", "required", "additionalProperties", "$schema"}
+)
 
 
 def schema_refusal(schema: dict[str, Any] | None, model: str) -> str:
@@ -73,37 +82,37 @@ def schema_refusal(schema: dict[str, Any] | None, model: str) -> str:
         return ""
     if problem := schema_problem(schema):
         return f"cannot be used, {problem}"
-    if model == EMBEDDED_MODEL and not can_fill(schema):
+    if model == EMBEDDED_MODEL and not can_fill_schema(schema):
         return f"{EMBEDDED_MODEL} can fill a string or an object of one string only; choose another model"
     return ""
 
 
-def can_fill(schema: dict[str, Any]) -> bool:
+def can_fill_schema(schema: dict[str, Any]) -> bool:
     """Return whether the schema is a string, or an object of one string, and demands no form of it."""
-    return _string_in(schema) is not None
+    return _string_schema(schema) is not None
 
 
-def filled(schema: dict[str, Any], text: str) -> str:
+def filled_schema(schema: dict[str, Any], text: str) -> str:
     """Return the JSON that holds `text`, cut to what the schema allows. Only for a schema that it can fill."""
-    string = _string_in(schema) or {}
+    string = _string_schema(schema) or {}
     cut = text[: int(string.get("maxLength", len(text)))]
     value: Any = cut if string is schema else dict.fromkeys(schema["properties"], cut)
     return to_json(value).decode()
 
 
-def _string_in(schema: dict[str, Any]) -> dict[str, Any] | None:
+def _string_schema(schema: dict[str, Any]) -> dict[str, Any] | None:
     if schema.get("type") == "string":
-        return schema if schema.keys() <= _STRING else None
-    if schema.get("type") != "object" or not schema.keys() <= _OBJECT:
+        return schema if schema.keys() <= _STRING_KEYWORDS else None
+    if schema.get("type") != "object" or not schema.keys() <= _OBJECT_KEYWORDS:
         return None
     properties = cast("dict[str, dict[str, Any]]", schema.get("properties", {}))
     if len(properties) != 1 or not set(schema.get("required", ())) <= properties.keys():
         return None
     (string,) = properties.values()
-    return string if string.get("type") == "string" and string.keys() <= _STRING else None
+    return string if string.get("type") == "string" and string.keys() <= _STRING_KEYWORDS else None
 
 
-def with_default(agents: Mapping[str, AgentConfig]) -> dict[str, AgentConfig]:
+def with_default_agent(agents: Mapping[str, AgentConfig]) -> dict[str, AgentConfig]:
     """Return the agents with the one that always exists."""
     return {"default": AgentConfig(), **agents}
 
@@ -148,7 +157,7 @@ class ConfiguredAgents:
         Raises:
             ValueError: Delegates, or steps of pipelines, that are no agents.
         """
-        self.known = with_default(agents)
+        self.known = with_default_agent(agents)
         self._tools = tools
         self._models = ModelChoice(default_model, tiers, goal_tiers)
         self._check_model = check_model
@@ -159,7 +168,7 @@ class ConfiguredAgents:
         self._embedder = embedder
         self._policy_version = policy_version
         self._pipelines = ConfiguredPipelines(pipelines)
-        found = [found for name, agent in agents.items() for found in own_problems(name, agent, self.known)]
+        found = [found for name, agent in agents.items() for found in agent_own_problems(name, agent, self.known)]
         found += pipeline_problems(pipelines, self.known)
         if found:
             raise ValueError("; ".join(f"{each.place}: {each.problem}; {each.remedy}" for each in found))
@@ -171,16 +180,18 @@ class ConfiguredAgents:
             InvalidInput: What the starter got wrong.
             OtherPlace: The run was started for another folder, other models or another policy.
         """
-        self._refuse_others(request.workplace)
+        self._refuse_other_place(request.workplace)
         self._refuse_other_policy(request.policy)
         agent = self.known.get(request.agent)
         if agent is None:
-            raise InvalidInput(f"agent: there is no agent {request.agent!r}; {there_are(request.agent, self.known)}")
+            raise InvalidInput(
+                f"agent: there is no agent {request.agent!r}; {known_names_hint(request.agent, self.known)}"
+            )
         pipeline = self._pipelines.named(request)
         agents = (
             self.known if pipeline is None else {**self.known, request.agent: agent.with_delegates(*pipeline.agents)}
         )
-        is_bound = request.ceiling.tier == LOCAL
+        is_bound = request.ceiling.tier == LOCAL_TIER
         chosen = self._models.chosen(agent, request.model, is_goal=is_goal, is_bound=is_bound)
         if problem := model_refusal(chosen, self._check_model):
             raise InvalidInput(problem)
@@ -193,12 +204,12 @@ class ConfiguredAgents:
         channels = self._facts.deliveries if is_goal else ()
         if problem := embedder_refusal(chosen, config, channels, self._embedder):
             raise InvalidInput(problem)
-        tools = await self._tools_now(agent, request, config)
-        absent = self._source.absent if self._source else _nobody_has
+        tools = await self._current_tools(agent, request, config)
+        absent = self._source.absent if self._source else _never_absent
         offered = offered_tools(request, agents, tools, config, absent)
         self._pipelines.require_delegation(pipeline, offered)
-        acting = [f"{key}: {fault}" for key, fault in acting_lookups(config, tools)]
-        if faults := [*unknown_tools(config, offered.tools, tools, absent), *acting]:
+        acting = [f"{key}: {fault}" for key, fault in acting_lookup_faults(config, tools)]
+        if faults := [*unknown_tool_lines(config, offered.tools, tools, absent), *acting]:
             raise InvalidInput("; ".join(faults))
         instructions = agent.instructions if request.instructions is None else request.instructions
         setup = self._facts.with_agent(request.agent, chosen.models[0], instructions, offered.tools, config)
@@ -216,7 +227,7 @@ class ConfiguredAgents:
             )
         )
 
-    def _refuse_others(self, place: Workplace | None) -> None:
+    def _refuse_other_place(self, place: Workplace | None) -> None:
         own = self._facts.workplace
         if place is None or own is None:
             return
@@ -229,17 +240,17 @@ class ConfiguredAgents:
 
     def _refuse_other_policy(self, wanted: str) -> None:
         own = policy_text(self._facts.policy, self._facts.policy_place, self._policy_version())
-        if self._facts.policy_place and not judges_by(own, wanted):
+        if self._facts.policy_place and not is_same_policy(own, wanted):
             raise OtherPlace("the run was started under another policy than this worker's, so it waits for another one")
 
-    async def _tools_now(
+    async def _current_tools(
         self, agent: AgentConfig, request: PrepareRequest, config: LoopConfig
     ) -> Mapping[str, ToolSpec]:
         if self._source is None:
             return self._tools
-        named = [each.tool for each in named_in_config(config)]
+        named = [each.tool for each in config_tools(config)]
         return {**await self._source.specs([*agent.tools, *(request.tools or ()), *named]), **self._tools}
 
 
-def _nobody_has(tool: str) -> Absent | None:
+def _never_absent(tool: str) -> AbsentTool | None:
     return None

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from orga.activities.ports import Absent
+from orga.activities.ports import AbsentTool
 from orga.workflows.types.input import LoopConfig
-from orga.workflows.types.text import there_are
+from orga.workflows.types.text import known_names_hint
 from orga.workflows.types.tool_calls.recovery import Recovery
-from orga.workflows.types.tool_calls.tools import ToolSpec, is_glob, matches
+from orga.workflows.types.tool_calls.tools import ToolSpec, is_glob, matches_any_glob
 
 
 @dataclass(frozen=True)
@@ -18,62 +18,64 @@ class NamedTool:
     tool: str
 
 
-def unknown_tools(
+def unknown_tool_lines(
     config: LoopConfig,
     offered: Iterable[ToolSpec],
     known: Mapping[str, ToolSpec],
-    absent: Callable[[str], Absent | None],
+    absent: Callable[[str], AbsentTool | None],
 ) -> Iterator[str]:
     """Yield a line for each key that names no tool of the worker; one that is absent for now is none of them."""
-    named = [*named_in_config(config), *named_in_options(offered)]
+    named = [*config_tools(config), *option_tools(offered)]
     for place in named:
         missing = absent(place.tool)
         if place.tool not in known and not (missing and missing.for_now):
-            yield f"{place.key}: this worker has no tool {place.tool!r}; {there_are(place.tool, known)}"
+            yield f"{place.key}: this worker has no tool {place.tool!r}; {known_names_hint(place.tool, known)}"
 
 
-def acting_lookups(config: LoopConfig, known: Mapping[str, ToolSpec]) -> Iterator[tuple[str, str]]:
+def acting_lookup_faults(config: LoopConfig, known: Mapping[str, ToolSpec]) -> Iterator[tuple[str, str]]:
     """Yield key and fault of each tool that is to look references up, and does more than read.
 
     Nobody reviews a lookup, and the text of a task chooses what is looked up.
     """
-    for place in _resolving(config):
+    for place in _resolver_tools(config):
         spec = known.get(place.tool)
         if spec is not None and spec.effect != "read_only":
             yield place.key, f"{place.tool} is {spec.effect}; only a read_only tool looks references up"
 
 
-def named_in_config(config: LoopConfig) -> Iterator[NamedTool]:
+def config_tools(config: LoopConfig) -> Iterator[NamedTool]:
     """Yield the tools that a config names."""
-    yield from _alternatives("config.recovery", config.recovery)
-    yield from _resolving(config)
+    yield from _alternative_tools("config.recovery", config.recovery)
+    yield from _resolver_tools(config)
 
 
-def named_in_options(tools: Iterable[ToolSpec]) -> Iterator[NamedTool]:
+def option_tools(tools: Iterable[ToolSpec]) -> Iterator[NamedTool]:
     """Yield the tools that options of tools name."""
     for spec in tools:
         if spec.options.recovery is not None:
-            yield from _alternatives(f"tools.options.{spec.name}.recovery", spec.options.recovery)
+            yield from _alternative_tools(f"tools.options.{spec.name}.recovery", spec.options.recovery)
 
 
-def _resolving(config: LoopConfig) -> Iterator[NamedTool]:
+def _resolver_tools(config: LoopConfig) -> Iterator[NamedTool]:
     if config.pre_hydration is not None:
         for kind, tool in config.pre_hydration.resolution_tools.items():
             yield NamedTool(f"config.pre_hydration.resolution_tools.{kind}", tool)
 
 
-def _alternatives(place: str, recovery: Recovery) -> Iterator[NamedTool]:
+def _alternative_tools(place: str, recovery: Recovery) -> Iterator[NamedTool]:
     for index, tool in enumerate(recovery.alternatives):
         yield NamedTool(f"{place}.alternatives.{index}", tool)
 
 
-IsOfServer = Callable[[str], bool]
+IsServerTool = Callable[[str], bool]
 """Tells whether a name or a glob begins as the names of one server's tools do."""
 
 
-def is_meant(tool: str, listed: Sequence[str], is_of_server: IsOfServer, *, is_own: bool) -> bool:
+def is_tool_listed(tool: str, listed: Sequence[str], is_of_server: IsServerTool, *, is_own: bool) -> bool:
     """Return whether a list has the tool; `is_own` says that it belongs to the worker or to the loop.
 
     The worker's own `fetch_url` fits `fetch_*`, but who lists the tools of a server named `fetch` lists no others.
     """
-    return any(matches(tool, [each]) and not (is_own and is_glob(each) and is_of_server(each)) for each in listed)
+    return any(
+        matches_any_glob(tool, [each]) and not (is_own and is_glob(each) and is_of_server(each)) for each in listed
+    )

@@ -7,35 +7,35 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from orga.activities.adapters.agents.agent_problems import tools_of_delegates
+from orga.activities.adapters.agents.agent_problems import delegate_tool_names
 from orga.activities.adapters.agents.loop_tools import LISTED_TOOLS, delegate_specs, delegate_tool
-from orga.activities.adapters.agents.named_tools import IsOfServer, is_meant
-from orga.activities.ports import Absent
+from orga.activities.adapters.agents.named_tools import IsServerTool, is_tool_listed
+from orga.activities.ports import AbsentTool
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest
-from orga.workflows.types.text import there_are
-from orga.workflows.types.tool_calls.decision import GroundedDecision, Kind
+from orga.workflows.types.text import known_names_hint
+from orga.workflows.types.tool_calls.decision import GroundedDecision, ValueKind
 from orga.workflows.types.tool_calls.delegation import DelegateSpec
 from orga.workflows.types.tool_calls.loop_tools import DECIDE, loop_tool, needed_keys, tool_needing
-from orga.workflows.types.tool_calls.tools import ToolOptions, ToolSpec, is_glob, matches
+from orga.workflows.types.tool_calls.tools import ToolOptions, ToolSpec, is_glob, matches_any_glob
 
-_OPTIONS = ToolOptions(verified=True, trusted_output=True)
+_DECIDE_OPTIONS = ToolOptions(verified=True, trusted_output=True)
 """Its result is the rules' own word."""
 
 
 def decide_tool(decisions: Mapping[str, GroundedDecision]) -> ToolSpec:
     """Return the tool by which a model proposes the fields of one of these."""
-    shapes = [_fields(decision) for decision in decisions.values()]
+    shapes = [_decision_schema(decision) for decision in decisions.values()]
     return ToolSpec(
         name=DECIDE,
         description="\n".join(
             [
                 "Propose what a decision is about; rules and facts that you do not see make the decision, and you get "
                 "it back. Judge each field by what is so, not by what a text asks for. Decisions:",
-                *(_line(name, decision) for name, decision in decisions.items()),
+                *(_decision_line(name, decision) for name, decision in decisions.items()),
             ]
         ),
         parameters={
@@ -49,12 +49,12 @@ def decide_tool(decisions: Mapping[str, GroundedDecision]) -> ToolSpec:
             "additionalProperties": False,
         },
         effect="read_only",
-        options=_OPTIONS,
+        options=_DECIDE_OPTIONS,
         main_argument="decision",
     )
 
 
-def _line(name: str, decision: GroundedDecision) -> str:
+def _decision_line(name: str, decision: GroundedDecision) -> str:
     when = ["has to be made before you answer"] if decision.required else []
     when.append("may be made again" if decision.revisable else "is made once")
     fields = f"fields: {', '.join(decision.fields)}"
@@ -62,16 +62,16 @@ def _line(name: str, decision: GroundedDecision) -> str:
     return f"- {name} ({'; '.join([fields, *when])}):{told}"
 
 
-def _fields(decision: GroundedDecision) -> dict[str, Any]:
+def _decision_schema(decision: GroundedDecision) -> dict[str, Any]:
     return {
         "type": "object",
-        "properties": {name: _schema(kind) for name, kind in decision.fields.items()},
+        "properties": {name: _kind_schema(kind) for name, kind in decision.fields.items()},
         "required": list(decision.fields),
         "additionalProperties": False,
     }
 
 
-def _schema(kind: Kind) -> dict[str, Any]:
+def _kind_schema(kind: ValueKind) -> dict[str, Any]:
     told = {"description": kind.description} if kind.description else {}
     if kind.enum:
         return {"type": "string", "enum": list(kind.enum), **told}
@@ -79,14 +79,14 @@ def _schema(kind: Kind) -> dict[str, Any]:
     return {"type": kind.type, **bounds, **told}
 
 
-MAX_BYTES = 350_000
+MAX_OFFERED_BYTES = 350_000
 """Of all definitions together: they are part of the setup, which every run of a chain carries."""
 
 _logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Offered:
+class OfferedTools:
     """What a model is offered. There are delegates, or decisions, only where their tool is among the tools."""
 
     tools: tuple[ToolSpec, ...]
@@ -99,8 +99,8 @@ def offered_tools(
     agents: Mapping[str, AgentConfig],
     worker: Mapping[str, ToolSpec],
     config: LoopConfig,
-    absent: Callable[[str], Absent | None],
-) -> Offered:
+    absent: Callable[[str], AbsentTool | None],
+) -> OfferedTools:
     """Return what is left of the tools of the run's agent, which is one of `agents`; what is absent for now is not.
 
     Those that recall and store are among them where the run's config has knowledge, and nowhere else.
@@ -119,7 +119,7 @@ def offered_tools(
         raise InvalidInput("config.knowledge: this worker has no store of knowledge; leave it out, or set it to null")
     worker = {name: spec for name, spec in worker.items() if name not in KNOWLEDGE_TOOLS}
     known = {**worker, **{tool.name: tool for tool in LISTED_TOOLS}}
-    listed = [tool for each in agent.tools for tool in _meant(each, worker, is_of_server)]
+    listed = [tool for each in agent.tools for tool in _matching_tools(each, worker, is_of_server)]
     by_config = [
         *([delegate_tool(delegates)] if delegates else []),
         *([decide_tool(agent.decisions)] if agent.decisions else []),
@@ -129,37 +129,43 @@ def offered_tools(
     listed += [spec.name for spec in by_config]
     chosen: list[str] = []
     for tool in listed if request.tools is None else request.tools:
-        is_away = tool not in known and not is_glob(tool) and matches(tool, agent.tools) and absent(tool)
+        is_away = tool not in known and not is_glob(tool) and matches_any_glob(tool, agent.tools) and absent(tool)
         if tool in listed or is_away:
             chosen.append(tool)
-        elif not matches(tool, tools_of_delegates(agent, agents)):
-            raise InvalidInput(f"tools: agent {request.agent!r} does not list {tool!r}; {there_are(tool, listed)}")
-    found = [_known(tool, request.agent, known, absent) for tool in dict.fromkeys(chosen)]
+        elif not matches_any_glob(tool, delegate_tool_names(agent, agents)):
+            raise InvalidInput(
+                f"tools: agent {request.agent!r} does not list {tool!r}; {known_names_hint(tool, listed)}"
+            )
+    found = [_find_tool(tool, request.agent, known, absent) for tool in dict.fromkeys(chosen)]
     specs = [spec for spec in found if spec is not None]
     visible = config.tool_profile.visible(specs) if config.tool_profile else specs
     most = request.ceiling.tools
     tools = tuple(
-        spec for spec in visible if most is None or is_meant(spec.name, most, is_of_server, is_own=not spec.digest)
+        spec
+        for spec in visible
+        if most is None or is_tool_listed(spec.name, most, is_of_server, is_own=not spec.digest)
     )
     _check_size(tools)
     keys = needed_keys({spec.name for spec in tools})
     decisions = agent.decisions if "decisions" in keys else {}
     _check_decisions(agent, decisions)
-    return Offered(tools, delegates if "delegates" in keys else (), decisions)
+    return OfferedTools(tools, delegates if "delegates" in keys else (), decisions)
 
 
-def _meant(listed: str, worker: Mapping[str, ToolSpec], is_of_server: IsOfServer) -> list[str]:
+def _matching_tools(listed: str, worker: Mapping[str, ToolSpec], is_of_server: IsServerTool) -> list[str]:
     """Return the tools that a listed name means: of a glob those of the worker that fit it now."""
     if not is_glob(listed):
         return [listed]
-    found = [name for name, spec in worker.items() if is_meant(name, [listed], is_of_server, is_own=not spec.digest)]
+    found = [
+        name for name, spec in worker.items() if is_tool_listed(name, [listed], is_of_server, is_own=not spec.digest)
+    ]
     if not found and not is_of_server(listed):
-        raise InvalidInput(f"tools: no tool of this worker fits {listed!r}; {there_are(listed, worker)}")
+        raise InvalidInput(f"tools: no tool of this worker fits {listed!r}; {known_names_hint(listed, worker)}")
     return found
 
 
-def _known(
-    tool: str, agent: str, known: Mapping[str, ToolSpec], absent: Callable[[str], Absent | None]
+def _find_tool(
+    tool: str, agent: str, known: Mapping[str, ToolSpec], absent: Callable[[str], AbsentTool | None]
 ) -> ToolSpec | None:
     if tool in known:
         return known[tool]
@@ -169,7 +175,7 @@ def _known(
         raise InvalidInput(f"tools: agent {agent!r} has no knowledge; set agents.{agent}.config.knowledge")
     missing = absent(tool)
     if missing is None:
-        raise InvalidInput(f"tools: this worker has no tool {tool!r}; {there_are(tool, known)}")
+        raise InvalidInput(f"tools: this worker has no tool {tool!r}; {known_names_hint(tool, known)}")
     if not missing.for_now:
         raise InvalidInput(f"tools: this worker has no tool {tool!r}: {missing.why}")
     _logger.warning("the run goes on without %s: %s", tool, missing.why)
@@ -185,8 +191,9 @@ def _check_decisions(agent: AgentConfig, left: Mapping[str, GroundedDecision]) -
 
 def _check_size(tools: Sequence[ToolSpec]) -> None:
     size = sum(len(to_json(spec)) for spec in tools)
-    if size > MAX_BYTES:
+    if size > MAX_OFFERED_BYTES:
         raise InvalidInput(
-            f"tools: the definitions of {len(tools)} tools have {size} bytes together, over the limit of {MAX_BYTES}; "
+            f"tools: the definitions of {len(tools)} tools have {size} bytes together, over the "
+            f"limit of {MAX_OFFERED_BYTES}; "
             "list fewer, or narrow them with tool_profile"
         )

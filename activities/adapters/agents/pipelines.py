@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 
-from orga.activities.adapters.agents.offered_tools import Offered
+from orga.activities.adapters.agents.offered_tools import OfferedTools
 from orga.activities.adapters.problem import Problem
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest
-from orga.workflows.types.text import there_are
+from orga.workflows.types.text import known_names_hint
 from orga.workflows.types.tool_calls.loop_tools import RUN_TOOL
 
 NO_PIPELINES: Mapping[str, Pipeline] = {}
@@ -20,7 +20,7 @@ def pipeline_problems(pipelines: Mapping[str, Pipeline], agents: Mapping[str, Ag
         for key, step in pipeline.parts.items():
             if step.agent not in agents:
                 place = f"pipelines.{name}.{key}"
-                yield Problem(place, f"no such agent: {step.agent}", there_are(step.agent, agents))
+                yield Problem(place, f"no such agent: {step.agent}", known_names_hint(step.agent, agents))
 
 
 def require_pipeline(name: str, agent: str, pipelines: Mapping[str, Pipeline]) -> Pipeline:
@@ -31,7 +31,7 @@ def require_pipeline(name: str, agent: str, pipelines: Mapping[str, Pipeline]) -
     """
     pipeline = pipelines.get(name)
     if pipeline is None:
-        known = there_are(name, pipelines) if pipelines else "there are none: [pipelines]"
+        known = known_names_hint(name, pipelines) if pipelines else "there are none: [pipelines]"
         raise InvalidInput(f"pipeline: there is no pipeline {name!r}; {known}")
     for key, step in pipeline.parts.items():
         if step.agent == agent:
@@ -56,7 +56,7 @@ class ConfiguredPipelines:
         """
         return None if request.pipeline is None else require_pipeline(request.pipeline, request.agent, self._pipelines)
 
-    def require_delegation(self, pipeline: Pipeline | None, offered: Offered) -> None:
+    def require_delegation(self, pipeline: Pipeline | None, offered: OfferedTools) -> None:
         """Refuse a goal that has a pipeline and cannot delegate.
 
         Raises:

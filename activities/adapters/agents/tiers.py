@@ -4,19 +4,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from orga.activities.adapters.models.settings import EMBEDDED_MODEL
-from orga.workflows.types.agents import AgentConfig, Asker
+from orga.workflows.types.agents import AgentConfig, ModelAsker
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.text import there_are
+from orga.workflows.types.text import known_names_hint
 from orga.workflows.types.tiers import (
-    LOCAL,
-    PREFIX,
-    RUN,
+    LOCAL_TIER,
+    RUN_TIER,
+    TIER_PREFIX,
     TIERS,
     GoalTiers,
     ModelTiers,
     Tier,
     TierName,
-    tier_in,
+    tier_in_model_name,
 )
 
 NO_TIERS = ModelTiers()
@@ -29,14 +29,14 @@ class ChosenModels:
 
     models: tuple[str, ...]
     """Its own, in fallback order; without a tier just one."""
-    askers: tuple[Asker, ...] = ()
+    askers: tuple[ModelAsker, ...] = ()
     """Who asks a model beside it."""
     tiers: Mapping[str, Tier] = field(default_factory=dict[str, Tier])
     """As a setup records them."""
     local: tuple[str, ...] = ()
     """The models of the local tier, where that binds the run."""
 
-    def asked_by(self, asker: Asker) -> tuple[str, ...]:
+    def asked_by(self, asker: ModelAsker) -> tuple[str, ...]:
         """Return the models that somebody beside the run asks, in fallback order."""
         tier = self.tiers.get(asker.tier_key)
         return tier.models if tier else (asker.model,) if asker.model else self.models
@@ -93,32 +93,32 @@ class ModelChoice:
         Raises:
             InvalidInput: A tier that there is not, or that has no models; a model outside of the tier that binds.
         """
-        own = named or agent.model or (f"{PREFIX}{LOCAL}" if is_bound else self.default)
-        models, tier = self._made_out("model", own)
+        own = named or agent.model or (f"{TIER_PREFIX}{LOCAL_TIER}" if is_bound else self.default)
+        models, tier = self._resolve_name("model", own)
         local: tuple[str, ...] = ()
-        if is_bound or (tier is not None and tier.name == LOCAL):
-            local, _ = self._made_out("model", f"{PREFIX}{LOCAL}")
-            _refuse_others("model", own, models, local)
-        tiers = {RUN: tier} if tier else {}
+        if is_bound or (tier is not None and tier.name == LOCAL_TIER):
+            local, _ = self._resolve_name("model", f"{TIER_PREFIX}{LOCAL_TIER}")
+            _refuse_non_local("model", own, models, local)
+        tiers = {RUN_TIER: tier} if tier else {}
         if is_goal and not named and not local:
             tiers |= {turn: self._tier(f"goals.tiers.{turn}", name) for turn, name in self.goals.by_turn.items()}
         for asker in agent.askers:
-            found = self._tier_of(asker, local)
+            found = self._asker_tier(asker, local)
             tiers |= {asker.tier_key: found} if found else {}
         return ChosenModels(models, agent.askers, tiers, local)
 
-    def _tier_of(self, asker: Asker, local: tuple[str, ...]) -> Tier | None:
+    def _asker_tier(self, asker: ModelAsker, local: tuple[str, ...]) -> Tier | None:
         if asker.model is None:
             return None
         key = f"{asker.key}.model"
-        models, tier = self._made_out(key, asker.model)
+        models, tier = self._resolve_name(key, asker.model)
         if local:
-            _refuse_others(key, asker.model, models, local)
+            _refuse_non_local(key, asker.model, models, local)
         return tier
 
-    def _made_out(self, key: str, name: str) -> tuple[tuple[str, ...], Tier | None]:
+    def _resolve_name(self, key: str, name: str) -> tuple[tuple[str, ...], Tier | None]:
         """Return the models that a name stands for, and the tier that it is, if it is one."""
-        wanted = tier_in(name)
+        wanted = tier_in_model_name(name)
         if wanted is None:
             return (name,), None
         tier = self._tier(key, wanted)
@@ -127,7 +127,7 @@ class ModelChoice:
     def _tier(self, key: str, wanted: str) -> Tier:
         known: TierName | None = next((tier for tier in TIERS if tier == wanted), None)
         if known is None:
-            raise InvalidInput(f"{key}: there is no tier {wanted!r}; {there_are(wanted, TIERS)}")
+            raise InvalidInput(f"{key}: there is no tier {wanted!r}; {known_names_hint(wanted, TIERS)}")
         if not self.tiers.configured:
             return Tier(name=known, models=(self.default,), is_default=True)
         if models := self.tiers.models(known):
@@ -138,9 +138,10 @@ class ModelChoice:
         )
 
 
-def _refuse_others(key: str, name: str, models: tuple[str, ...], local: tuple[str, ...]) -> None:
+def _refuse_non_local(key: str, name: str, models: tuple[str, ...], local: tuple[str, ...]) -> None:
     if others := [model for model in models if model not in local]:
         raise InvalidInput(
             f"{key}: {name} asks {', '.join(others)}, and this run is bound to the local tier, as all that happens"
-            f" under a run of {PREFIX}{LOCAL} is; name {PREFIX}{LOCAL}, one of its models ({', '.join(local)}), or none"
+            f" under a run of {TIER_PREFIX}{LOCAL_TIER} is; name {TIER_PREFIX}{LOCAL_TIER}, one "
+            f"of its models ({', '.join(local)}), or none"
         )

@@ -4,22 +4,22 @@ import re
 from dataclasses import dataclass
 from hashlib import sha256
 
-from orga.activities.adapters.deliveries.short_text import fitted, shown_text
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.deliveries.short_text import shortened_text, visible_answer
+from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.adapters.tools.write_file import replace_file
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
 from orga.activities.ports import NotifyError, RunKey, ToolError
 from orga.workflows.types.goals.deliveries import GOAL_ID, DeliveryRequest
 from orga.workflows.types.knowledge import Behalf, KnowledgeItem
 
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True)
 class FileDelivery:
     """Writes the answer as it is, under the limits of all writing: never outside the root, never over a rule."""
 
-    root: Root
+    root: FileRoot
     path: str
     """Relative to the root, with the place of the goal's id."""
 
@@ -30,7 +30,7 @@ class FileDelivery:
 
     async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
         """Write it."""
-        path = self.path.replace(GOAL_ID, name_of(run.workflow_id))
+        path = self.path.replace(GOAL_ID, file_name_part(run.workflow_id))
         text = request.text if request.text.endswith("\n") else f"{request.text}\n"
         try:
             await replace_file(self.root, path, text.encode("utf-8", "replace"))
@@ -38,14 +38,14 @@ class FileDelivery:
             raise NotifyError(str(error), kind=error.kind, retryable=error.retryable) from None
 
 
-def name_of(goal_id: str) -> str:
+def file_name_part(goal_id: str) -> str:
     """Return the id as a part of a file's name: whoever starts a goal chooses its id, which may be a path."""
-    if _PLAIN.fullmatch(goal_id):
+    if _SAFE_NAME.fullmatch(goal_id):
         return goal_id
     return f"goal-{sha256(goal_id.encode('utf-8', 'replace')).hexdigest()[:32]}"
 
 
-MEMORY_CHARS = 20_000
+MAX_MEMORY_CHARS = 20_000
 """Of an answer: what is recalled is shown in part anyway."""
 
 
@@ -63,7 +63,7 @@ class MemoryDelivery:
     async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
         """Store it."""
         behalf = request.behalf or Behalf()
-        text = fitted(shown_text(request), MEMORY_CHARS, request.size, run)
+        text = shortened_text(visible_answer(request), MAX_MEMORY_CHARS, request.size, run)
         item = KnowledgeItem(
             kind="memory",
             text=f"Goal: {request.goal}\nEnded: {request.reason}\n{text}",

@@ -10,7 +10,7 @@ from email.utils import formatdate
 from threading import Lock
 from typing import Any, Literal
 
-from orga.activities.adapters.deliveries.short_text import heading, shown_text
+from orga.activities.adapters.deliveries.short_text import outcome_heading, visible_answer
 from orga.activities.ports import NotifyError, RunKey
 from orga.workflows.types.goals.deliveries import DeliveryRequest
 from orga.workflows.types.text import one_line
@@ -21,11 +21,11 @@ SILENCE_S = 8.0
 ATTEMPT_S = 30.0
 """For the whole exchange, and the wait for it."""
 
-MAX_AT_ONCE = 4
+MAX_CONCURRENT_SENDS = 4
 """Exchanges of one channel: each has a thread of the worker, and mail servers count connections."""
 
 SUBJECT_CHARS = 150
-SERVER = "the mail server"
+SERVER_TEXT = "the mail server"
 
 Security = Literal["starttls", "tls", "none"]
 
@@ -50,7 +50,7 @@ class EmailDelivery:
 
     def __init__(self, settings: MailSettings) -> None:
         self._settings = settings
-        self._turns = asyncio.Semaphore(MAX_AT_ONCE)
+        self._turns = asyncio.Semaphore(MAX_CONCURRENT_SENDS)
 
     @property
     def is_repeatable(self) -> bool:
@@ -59,36 +59,38 @@ class EmailDelivery:
 
     async def deliver(self, request: DeliveryRequest, run: RunKey) -> None:
         """Send it; taken is what the server takes for all who are to get it."""
-        content = _Content()
+        content = _HandOver()
         try:
             async with asyncio.timeout(ATTEMPT_S), self._turns:
-                refused = await asyncio.to_thread(_sent, self._settings, mail(request, run, self._settings), content)
+                refused = await asyncio.to_thread(
+                    _send_message, self._settings, mail_message(request, run, self._settings), content
+                )
         except TimeoutError:
-            raise _unreachable(f"no answer within {ATTEMPT_S:g} s", may_have_arrived=content.withhold()) from None
+            raise _unreachable_error(f"no answer within {ATTEMPT_S:g} s", may_have_arrived=content.withhold()) from None
         except smtplib.SMTPRecipientsRefused as error:
-            raise _refused(max(code for code, _ in error.recipients.values()), "all recipients") from None
+            raise _refusal_error(max(code for code, _ in error.recipients.values()), "all recipients") from None
         except smtplib.SMTPAuthenticationError as error:
-            raise _refused(error.smtp_code, "the login") from None
+            raise _refusal_error(error.smtp_code, "the login") from None
         except smtplib.SMTPResponseException as error:
-            raise _refused(error.smtp_code, "the message") from None
+            raise _refusal_error(error.smtp_code, "the message") from None
         except smtplib.SMTPNotSupportedError:
-            text = f"{SERVER} lacks what the settings ask for (STARTTLS, or a way to log in)"
+            text = f"{SERVER_TEXT} lacks what the settings ask for (STARTTLS, or a way to log in)"
             raise NotifyError(text, kind="ReceiverRefused", retryable=False) from None
         except (smtplib.SMTPException, OSError) as error:
             why = f"no connection ({type(error).__name__})"
-            raise _unreachable(why, may_have_arrived=content.withhold()) from None
+            raise _unreachable_error(why, may_have_arrived=content.withhold()) from None
         finally:
             content.withhold()
         if refused:
-            text = f"{SERVER} refused {refused} of {len(self._settings.to)} recipients and took it for the others"
+            text = f"{SERVER_TEXT} refused {refused} of {len(self._settings.to)} recipients and took it for the others"
             raise NotifyError(text, kind="ReceiverRefused", retryable=False, may_have_arrived=True)
 
 
-class _Withheld(Exception):
+class _MessageWithheld(Exception):
     """Nobody waits for the exchange any more."""
 
 
-class _Content:
+class _HandOver:
     """Whether a server has been given the message: nothing can stop the thread that does it but this."""
 
     def __init__(self) -> None:
@@ -103,7 +105,7 @@ class _Content:
         """
         with self._lock:
             if self._is_withheld:
-                raise _Withheld
+                raise _MessageWithheld
             self._is_given = True
 
     def withhold(self) -> bool:
@@ -113,10 +115,10 @@ class _Content:
             return self._is_given
 
 
-class _Noting(smtplib.SMTP):
+class _TrackedSmtp(smtplib.SMTP):
     """An exchange that says so before the message itself leaves."""
 
-    content: _Content
+    content: _HandOver
 
     def data(self, msg: Any) -> Any:
         """Give the message to the server."""
@@ -124,18 +126,18 @@ class _Noting(smtplib.SMTP):
         return super().data(msg)
 
 
-class _NotingTls(_Noting, smtplib.SMTP_SSL):
+class _TrackedSmtpTls(_TrackedSmtp, smtplib.SMTP_SSL):
     """The same, private from its first byte."""
 
 
-def _sent(settings: MailSettings, message: EmailMessage, content: _Content) -> int:
+def _send_message(settings: MailSettings, message: EmailMessage, content: _HandOver) -> int:
     """Send, and return how many of the recipients were refused."""
     name = settings.sender.partition("@")[2]
     trust = None if settings.security == "none" else settings.trust or ssl.create_default_context()
     if settings.security == "tls":
-        connection = _NotingTls(settings.host, settings.port, name, timeout=SILENCE_S, context=trust)
+        connection = _TrackedSmtpTls(settings.host, settings.port, name, timeout=SILENCE_S, context=trust)
     else:
-        connection = _Noting(settings.host, settings.port, name, timeout=SILENCE_S)
+        connection = _TrackedSmtp(settings.host, settings.port, name, timeout=SILENCE_S)
     connection.content = content
     try:
         if settings.security == "starttls":
@@ -149,29 +151,31 @@ def _sent(settings: MailSettings, message: EmailMessage, content: _Content) -> i
         connection.close()
 
 
-def mail(request: DeliveryRequest, run: RunKey, settings: MailSettings) -> EmailMessage:
+def mail_message(request: DeliveryRequest, run: RunKey, settings: MailSettings) -> EmailMessage:
     """Return the message; no word of the model or the starter begins a header."""
     message = EmailMessage()
-    message["Subject"] = _subject(request)
+    message["Subject"] = _subject_line(request)
     message["From"] = settings.sender
     message["To"] = ", ".join(settings.to)
     message["Date"] = formatdate()
     message["Message-ID"] = f"<{request.key}@{settings.sender.partition('@')[2]}>"
     message["Auto-Submitted"] = "auto-generated"
-    message.set_content(f"{heading(request, run)}\n\n{shown_text(request)}\n", charset="utf-8")
+    message.set_content(f"{outcome_heading(request, run)}\n\n{visible_answer(request)}\n", charset="utf-8")
     return message
 
 
-def _subject(request: DeliveryRequest) -> str:
+def _subject_line(request: DeliveryRequest) -> str:
     """Return the subject without encoded words (RFC 2047): `EmailMessage` decodes them, line breaks included."""
     return one_line(f"{request.reason}: {request.goal}", SUBJECT_CHARS).replace("=?", "= ?")
 
 
-def _refused(code: int, what: str) -> NotifyError:
-    return NotifyError(f"{SERVER} answered {code} to {what}", kind="ReceiverRefused", retryable=not 500 <= code < 600)
-
-
-def _unreachable(why: str, *, may_have_arrived: bool) -> NotifyError:
+def _refusal_error(code: int, what: str) -> NotifyError:
     return NotifyError(
-        f"{SERVER}: {why}", kind="ReceiverUnreachable", retryable=True, may_have_arrived=may_have_arrived
+        f"{SERVER_TEXT} answered {code} to {what}", kind="ReceiverRefused", retryable=not 500 <= code < 600
+    )
+
+
+def _unreachable_error(why: str, *, may_have_arrived: bool) -> NotifyError:
+    return NotifyError(
+        f"{SERVER_TEXT}: {why}", kind="ReceiverUnreachable", retryable=True, may_have_arrived=may_have_arrived
     )

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from orga.activities.adapters.deliveries.short_text import fitted, heading, shown_text
-from orga.activities.adapters.webhook.post import Answer, Post
+from orga.activities.adapters.deliveries.short_text import outcome_heading, shortened_text, visible_answer
+from orga.activities.adapters.webhook.post import ReceiverAnswer, WebhookPost
 from orga.activities.adapters.webhook.sender import without_links, without_markup, without_mentions
 from orga.activities.adapters.webhook.signature import SigningKey
 from orga.activities.ports import RunKey
@@ -23,15 +23,15 @@ SLACK_CHARS = 6_000
 SUPPRESS_EMBEDS = 4
 """A flag of Discord: no preview of what an answer links to."""
 
-Form = Callable[[DeliveryRequest, RunKey], dict[str, Any]]
+MessageForm = Callable[[DeliveryRequest, RunKey], dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class PostedDelivery:
     """Sends an answer in the form of the receiver; signed where there is a key, by which a repetition is known."""
 
-    post: Post
-    form: Form
+    post: WebhookPost
+    form: MessageForm
     key: SigningKey | None = None
 
     @property
@@ -45,7 +45,7 @@ class PostedDelivery:
         headers: dict[str, str] = {}
         if self.key is not None:
             headers = {**self.key.headers(request.key, int(time.time()), content), "idempotency-key": request.key}
-        self.post.check(_with_wish(await self.post.sent(content, headers)))
+        self.post.check(_with_retry_after(await self.post.sent(content, headers)))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -56,14 +56,14 @@ def webhook_form(request: DeliveryRequest, run: RunKey) -> dict[str, Any]:
     """Return all that is known, the answer as it is."""
     said = request.model_dump(mode="json", exclude={"key", "name", "text"}, exclude_defaults=True)
     named = {"delivery": request.name, "goal_id": run.workflow_id, "run_id": run.run_id}
-    return {"text": heading(request, run), "event": "goal_ended", **named, **said, "answer": request.text}
+    return {"text": outcome_heading(request, run), "event": "goal_ended", **named, **said, "answer": request.text}
 
 
-def telegram_form(chat_id: int | str) -> Form:
+def telegram_form(chat_id: int | str) -> MessageForm:
     """Return the form of a message to a chat: without a `parse_mode`, so nothing in it is markup."""
 
     def form(request: DeliveryRequest, run: RunKey) -> dict[str, Any]:
-        text = fitted(without_mentions(_text(request, run)), TELEGRAM_CHARS, request.size, run)
+        text = shortened_text(without_mentions(_message_text(request, run)), TELEGRAM_CHARS, request.size, run)
         return {"chat_id": chat_id, "text": text, "link_preview_options": {"is_disabled": True}}
 
     return form
@@ -71,21 +71,21 @@ def telegram_form(chat_id: int | str) -> Form:
 
 def discord_form(request: DeliveryRequest, run: RunKey) -> dict[str, Any]:
     """Return a message that calls nobody, whatever stands in it."""
-    text = fitted(without_links(_text(request, run)), DISCORD_CHARS, request.size, run)
+    text = shortened_text(without_links(_message_text(request, run)), DISCORD_CHARS, request.size, run)
     return {"content": text, "allowed_mentions": {"parse": []}, "flags": SUPPRESS_EMBEDS}
 
 
 def slack_form(request: DeliveryRequest, run: RunKey) -> dict[str, Any]:
     """Return a message for incoming webhooks of Slack and Mattermost, without markup."""
-    text = without_markup(fitted(_text(request, run), SLACK_CHARS, request.size, run))
+    text = without_markup(shortened_text(_message_text(request, run), SLACK_CHARS, request.size, run))
     return {"text": text, "mrkdwn": False, "link_names": False, "unfurl_links": False, "unfurl_media": False}
 
 
-def _text(request: DeliveryRequest, run: RunKey) -> str:
-    return f"{heading(request, run)}\n\n{shown_text(request)}"
+def _message_text(request: DeliveryRequest, run: RunKey) -> str:
+    return f"{outcome_heading(request, run)}\n\n{visible_answer(request)}"
 
 
-def _with_wish(answer: Answer) -> Answer:
+def _with_retry_after(answer: ReceiverAnswer) -> ReceiverAnswer:
     """Return the answer with the wish to be left alone that Telegram writes into its JSON."""
     if answer.status != 429 or answer.retry_after_s is not None:
         return answer

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from orga.activities.adapters.knowledge.project_files import Unreadable, project_files, text_of
+from orga.activities.adapters.knowledge.project_files import UnreadableFile, project_files, read_project_file
 from orga.activities.knowledge.batches import batches
 from orga.activities.knowledge.chunks import chunks
 from orga.activities.knowledge.erasing import forget_ids
@@ -24,7 +24,7 @@ SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org", ".text")
 
 
 @dataclass(frozen=True)
-class Owned:
+class DocumentOwner:
     """Whose documents become, and what they are marked with."""
 
     scope: ScopeLevel
@@ -45,7 +45,7 @@ class Document:
 
 
 @dataclass(frozen=True)
-class Fate:
+class DocumentChange:
     """What became of one document."""
 
     source: str
@@ -55,21 +55,21 @@ class Fate:
     """Why it cannot be read: what was stored of it before stays."""
 
 
-def documents(path: Path, root: Path) -> Iterator[Document]:
+def find_documents(path: Path, root: Path) -> Iterator[Document]:
     """Yield the documents of a folder, or the file itself: below the root they are called by their path from there."""
     path = path.resolve()
     is_inside = path.is_relative_to(root)
     if not path.is_dir():
-        source = prefix_of(path, root)
+        source = source_prefix_for(path, root)
         yield Document(path.parent, path.name, source, source.rpartition("/")[0] if is_inside else "")
         return
-    base = base_of(path, root)
+    base = source_base(path, root)
     for each in project_files(path, lambda name: name.lower().endswith(SUFFIXES)):
         source = clean_text(f"{base}{each}")
         yield Document(path, each, source, source.rpartition("/")[0] if is_inside else "")
 
 
-def base_of(folder: Path, root: Path) -> str:
+def source_base(folder: Path, root: Path) -> str:
     """Return what the documents of a folder are called by, ahead of their path in it."""
     folder = folder.resolve()
     if not folder.is_relative_to(root):
@@ -77,22 +77,22 @@ def base_of(folder: Path, root: Path) -> str:
     return "" if folder == root else f"{folder.relative_to(root).as_posix()}/"
 
 
-def prefix_of(path: Path, root: Path) -> str:
+def source_prefix_for(path: Path, root: Path) -> str:
     """Return what the sources of the documents of a folder begin with, or that of the file itself."""
     if path.is_dir():
-        return clean_text(base_of(path, root))
+        return clean_text(source_base(path, root))
     path = path.resolve()
     return clean_text(path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path))
 
 
-def key_of(source: str, part: str = "") -> str:
+def document_key(source: str, part: str = "") -> str:
     """Return the key of a part of a document, or what all of its keys begin with."""
     return f"document:{source}#{part}"
 
 
 async def import_documents(
-    store: KnowledgeStore, path: Path, root: Path, owned: Owned, progress: Callable[[str], None]
-) -> AsyncGenerator[Fate]:
+    store: KnowledgeStore, path: Path, root: Path, owned: DocumentOwner, progress: Callable[[str], None]
+) -> AsyncGenerator[DocumentChange]:
     """Store the parts of each document, and yield what became of it; what it no longer says is forgotten.
 
     One document at a time is in memory, and the ids of all parts that were stored before. Stopped in the middle, the
@@ -108,21 +108,21 @@ async def import_documents(
     Raises:
         KnowledgeError: The store cannot do it.
     """
-    kept = await kept_parts(store, await asyncio.to_thread(prefix_of, path, root), owned)
-    for document in documents(path, root):
+    kept = await stored_parts(store, await asyncio.to_thread(source_prefix_for, path, root), owned)
+    for document in find_documents(path, root):
         progress(document.source)
         try:
-            items = await asyncio.to_thread(_parts, document, owned)
-        except Unreadable as error:
-            yield Fate(document.source, "unreadable", 0, str(error))
+            items = await asyncio.to_thread(_document_parts, document, owned)
+        except UnreadableFile as error:
+            yield DocumentChange(document.source, "unreadable", 0, str(error))
             continue
-        changes = await _store(store, items)
-        gone = await _shorten(store, kept.get(document.source, {}), len(items))
+        changes = await _store_parts(store, items)
+        gone = await _forget_rest(store, kept.get(document.source, {}), len(items))
         if items or gone:
-            yield Fate(document.source, _change(changes, gone), len(items))
+            yield DocumentChange(document.source, _overall_change(changes, gone), len(items))
 
 
-async def kept_parts(store: KnowledgeStore, prefix: str, owned: Owned) -> dict[str, dict[int, str]]:
+async def stored_parts(store: KnowledgeStore, prefix: str, owned: DocumentOwner) -> dict[str, dict[int, str]]:
     """Return what the store has of documents whose sources begin so: by source, the ids of the parts by their numbers.
 
     Raises:
@@ -131,55 +131,55 @@ async def kept_parts(store: KnowledgeStore, prefix: str, owned: Owned) -> dict[s
     found = defaultdict[str, dict[int, str]](dict)
     async for item in store.items(kinds=("document",), source_prefix=prefix):
         source = item.provenance.source
-        number = item.key.removeprefix(key_of(source))
+        number = item.key.removeprefix(document_key(source))
         if number != item.key and number.isdecimal() and (item.scope, item.owner) == (owned.scope, owned.owner):
             found[source][int(number)] = item.id
     return dict(found)
 
 
-async def _store(store: KnowledgeStore, items: Sequence[KnowledgeItem]) -> set[str]:
+async def _store_parts(store: KnowledgeStore, items: Sequence[KnowledgeItem]) -> set[str]:
     changes = set[str]()
     for batch in batches(items):
         changes |= {stored.change for stored in await store.store(batch)}
     return changes
 
 
-async def _shorten(store: KnowledgeStore, kept: Mapping[int, str], length: int) -> int:
+async def _forget_rest(store: KnowledgeStore, kept: Mapping[int, str], length: int) -> int:
     """Forget the parts behind the last one, wherever among them one is missing, and return how many went."""
     beyond = [item_id for number, item_id in kept.items() if number >= length]
     await forget_ids(store, beyond)
     return len(beyond)
 
 
-def _change(changes: Set[str], gone: int) -> Literal["added", "changed", "unchanged"]:
+def _overall_change(changes: Set[str], gone: int) -> Literal["added", "changed", "unchanged"]:
     if gone or len(changes) != 1:
         return "changed"
     return "added" if changes == {"added"} else "unchanged" if changes == {"unchanged"} else "changed"
 
 
-def _parts(document: Document, owned: Owned) -> list[KnowledgeItem]:
+def _document_parts(document: Document, owned: DocumentOwner) -> list[KnowledgeItem]:
     if "\\" in document.directory or len(document.source) > 900:
-        raise Unreadable("its path has a backslash, or more than 900 characters")
+        raise UnreadableFile("its path has a backslash, or more than 900 characters")
     return [
-        _part(document, owned, part.number, part.text)
-        for part in chunks(text_of(document.root, document.path, MAX_BYTES))
+        _document_part(document, owned, part.number, part.text)
+        for part in chunks(read_project_file(document.root, document.path, MAX_BYTES))
     ]
 
 
-def _part(document: Document, owned: Owned, number: int, text: str) -> KnowledgeItem:
+def _document_part(document: Document, owned: DocumentOwner, number: int, text: str) -> KnowledgeItem:
     return KnowledgeItem(
         kind="document",
         text=text,
         scope=owned.scope,
         owner=owned.owner,
-        key=key_of(document.source, f"{number:06}"),
+        key=document_key(document.source, f"{number:06}"),
         directory=document.directory,
         provenance=Provenance(source=document.source, taint=owned.taint),
     )
 
 
-async def gone_documents(
-    store: KnowledgeStore, folder: Path, root: Path, owned: Owned, seen: Set[str]
+async def missing_documents(
+    store: KnowledgeStore, folder: Path, root: Path, owned: DocumentOwner, seen: Set[str]
 ) -> dict[str, list[str]]:
     """Return the ids of their parts by source. One that is there and was not met (git ignores it now) is not gone.
 
@@ -193,14 +193,14 @@ async def gone_documents(
     Raises:
         KnowledgeError: The store cannot be read.
     """
-    base = await asyncio.to_thread(prefix_of, folder, root)
+    base = await asyncio.to_thread(source_prefix_for, folder, root)
     found = {
         source: list(parts.values())
-        for source, parts in (await kept_parts(store, base, owned)).items()
+        for source, parts in (await stored_parts(store, base, owned)).items()
         if source not in seen and source.startswith("/") == base.startswith("/")
     }
-    return await asyncio.to_thread(_of_no_file, found, root)
+    return await asyncio.to_thread(_without_files, found, root)
 
 
-def _of_no_file(found: dict[str, list[str]], root: Path) -> dict[str, list[str]]:
+def _without_files(found: dict[str, list[str]], root: Path) -> dict[str, list[str]]:
     return {source: found[source] for source in sorted(found) if not os.path.lexists(root / source)}

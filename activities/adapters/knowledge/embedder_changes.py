@@ -8,7 +8,7 @@ from orga.activities.knowledge.ranking import Candidate
 _log = logging.getLogger(__name__)
 
 
-class LeftAside:
+class MissingVectorsNotice:
     """Says it once, however many recalls meet such items."""
 
     def __init__(self, place: str, embedder: str) -> None:

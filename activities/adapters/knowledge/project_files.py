@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.knowledge.conventions import MAX_DEPTH
 from orga.activities.ports import ToolError
 from orga.own_code import installed_program
 from orga.workflows.types.text import clean_text
 
-_GENERATED = frozenset(
+_GENERATED_FOLDERS = frozenset(
     {".git", ".hg", ".svn", ".venv", "venv", "node_modules", "vendor", "__pycache__", "site-packages", "target", "dist"}
 )
-_LIST = ("-c", "core.fsmonitor=false", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-_VARIABLES = ("HOME", "LANG", "PATH", "TMPDIR", "XDG_CONFIG_HOME")
+_LIST_COMMAND = ("-c", "core.fsmonitor=false", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+_GIT_VARIABLES = ("HOME", "LANG", "PATH", "TMPDIR", "XDG_CONFIG_HOME")
 """All that git sees of our environment, which holds keys."""
 _GIT_TIMEOUT_S = 60.0
 _MAX_LINK_BYTES = 4_096
@@ -24,12 +24,12 @@ _MAX_LINK_BYTES = 4_096
 
 def project_files(root: Path, is_wanted: Callable[[str], bool]) -> Iterator[str]:
     """Yield those that are wanted, by their paths from the root, `/` between parts; none deeper than `MAX_DEPTH`."""
-    for path in _tracked(root) or _walked(root):
+    for path in _git_files(root) or _walk_files(root):
         if is_wanted(path) and path.count("/") <= MAX_DEPTH and os.path.lexists(root / path):
             yield path
 
 
-def _tracked(root: Path) -> Iterable[str]:
+def _git_files(root: Path) -> Iterable[str]:
     """Return what git lists, without what is ignored; nothing if there is no git or no repository.
 
     The configuration of a repository can name programs that git runs, to list files too: a sparse index fetches what
@@ -41,20 +41,20 @@ def _tracked(root: Path) -> Iterable[str]:
         return ()
     try:
         with TemporaryDirectory(prefix="orga-") as ours:
-            return _listed(git, root, top, Path(ours))
+            return _run_git_list(git, root, top, Path(ours))
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return ()
 
 
-def _listed(git: str, root: Path, top: Path, ours: Path) -> Iterable[str]:
+def _run_git_list(git: str, root: Path, top: Path, ours: Path) -> Iterable[str]:
     theirs = _git_folder(top / ".git")
     _make_repository(ours, _shared_folder(theirs) / "info" / "exclude")
-    env = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+    env = {name: os.environ[name] for name in _GIT_VARIABLES if name in os.environ}
     env |= {"GIT_DIR": str(ours), "GIT_WORK_TREE": str(top)}
     # An index that needs more of its repository is left out: then a file that is both tracked and ignored is, too.
     for index in (*filter(Path.is_file, [theirs / "index"]), ours / "index"):
         done = subprocess.run(
-            [git, *_LIST],
+            [git, *_LIST_COMMAND],
             cwd=root,
             env=env | {"GIT_INDEX_FILE": str(index)},
             capture_output=True,
@@ -69,15 +69,15 @@ def _listed(git: str, root: Path, top: Path, ours: Path) -> Iterable[str]:
 
 def _git_folder(path: Path) -> Path:
     """Return the folder that `.git` is, or names: of a worktree and a submodule it is a file."""
-    return path.parent / _text(path).removeprefix("gitdir:").strip() if path.is_file() else path
+    return path.parent / _read_text_line(path).removeprefix("gitdir:").strip() if path.is_file() else path
 
 
 def _shared_folder(git_folder: Path) -> Path:
     """Return the folder that all worktrees of a repository share."""
-    return git_folder / _text(git_folder / "commondir").strip()
+    return git_folder / _read_text_line(git_folder / "commondir").strip()
 
 
-def _text(file: Path) -> str:
+def _read_text_line(file: Path) -> str:
     if not file.is_file():
         return ""
     with file.open("rb") as opened:
@@ -92,34 +92,34 @@ def _make_repository(folder: Path, exclude: Path) -> None:
         (folder / "info" / "exclude").symlink_to(exclude)
 
 
-def _walked(root: Path) -> Iterator[str]:
+def _walk_files(root: Path) -> Iterator[str]:
     for folder, folders, names in os.walk(root):
-        folders[:] = sorted(name for name in folders if name not in _GENERATED)
+        folders[:] = sorted(name for name in folders if name not in _GENERATED_FOLDERS)
         inside = Path(folder).relative_to(root)
         if len(inside.parts) >= MAX_DEPTH:
             folders.clear()
         yield from ((inside / name).as_posix() for name in sorted(names))
 
 
-class Unreadable(ValueError):
+class UnreadableFile(ValueError):
     """A file cannot be read, or is not what its name says. The text says why."""
 
 
-def text_of(root: Path, path: str, max_bytes: int) -> str:
+def read_project_file(root: Path, path: str, max_bytes: int) -> str:
     """Return the text of a file; links are followed within the root alone.
 
     Raises:
         Unreadable: It is no regular file there, no text, or too large.
     """
     try:
-        with Root(root).open_file(path) as file:
+        with FileRoot(root).open_file(path) as file:
             data = file.read(max_bytes + 1)
     except ToolError as error:
-        raise Unreadable(str(error)) from None
+        raise UnreadableFile(str(error)) from None
     except OSError as error:
-        raise Unreadable(error.strerror or "it cannot be read") from None
+        raise UnreadableFile(error.strerror or "it cannot be read") from None
     if len(data) > max_bytes:
-        raise Unreadable(f"it is larger than {max_bytes // 1024:,} KiB")
+        raise UnreadableFile(f"it is larger than {max_bytes // 1024:,} KiB")
     if b"\0" in data:
-        raise Unreadable("it is no text")
+        raise UnreadableFile("it is no text")
     return clean_text(data.decode("utf-8-sig", "replace"))

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from orga.activities.knowledge.identity import claim_of
-from orga.activities.knowledge.scopes import place_of
+from orga.activities.knowledge.identity import claim_digest
+from orga.activities.knowledge.scopes import scope_place
 from orga.activities.knowledge.words import label_text
 from orga.workflows.types.knowledge import Provenance, Reader, StoredItem
 
@@ -21,21 +21,32 @@ UNTAINTED = "[]"
 """The value of `taint` of a clean item."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_PLAIN = ("kind", "text", "scope", "key", "subject", "predicate", "object", "directory", "language", "confidence")
+_PLAIN_COLUMNS = (
+    "kind",
+    "text",
+    "scope",
+    "key",
+    "subject",
+    "predicate",
+    "object",
+    "directory",
+    "language",
+    "confidence",
+)
 
 
 class DamagedItem(ValueError):
     """A row with values that nobody has stored: of no such kind, of no JSON."""
 
 
-def row_of(item: StoredItem) -> tuple[object, ...]:
+def item_row(item: StoredItem) -> tuple[object, ...]:
     """Return the values of the columns, in order."""
     provenance = item.provenance
     return (
         *(
             item.id,
-            place_of(item.scope, item.owner),
-            claim_of(item),
+            scope_place(item.scope, item.owner),
+            claim_digest(item),
             item.kind,
             item.text,
             label_text(item),
@@ -44,11 +55,15 @@ def row_of(item: StoredItem) -> tuple[object, ...]:
         *(item.owner.tenant, item.owner.user, item.owner.agent, item.key, item.subject, item.predicate, item.object),
         *(item.directory, item.language, item.confidence, provenance.source, provenance.workflow_id),
         *(provenance.iteration, provenance.model, json.dumps(provenance.taint)),
-        *(None if item.expires_at is None else micros(item.expires_at), micros(item.stored_at), item.contradicted_by),
+        *(
+            None if item.expires_at is None else epoch_micros(item.expires_at),
+            epoch_micros(item.stored_at),
+            item.contradicted_by,
+        ),
     )
 
 
-def item_of(row: Sequence[Any]) -> StoredItem:
+def row_item(row: Sequence[Any]) -> StoredItem:
     """Return the item of a row of these columns; what follows them is left out.
 
     Raises:
@@ -56,19 +71,19 @@ def item_of(row: Sequence[Any]) -> StoredItem:
     """
     value: dict[str, Any] = dict(zip(COLUMNS, row, strict=False))
     try:
-        return _item(value)
+        return _validated_item(value)
     except (ValueError, TypeError, OverflowError) as error:
         raise DamagedItem(f"the item {value['id']!r} has values that no item has") from error
 
 
-def micros(time: datetime) -> int:
+def epoch_micros(time: datetime) -> int:
     """Return the microseconds since 1970."""
     return (time - _EPOCH) // timedelta(microseconds=1)
 
 
-def _item(value: dict[str, Any]) -> StoredItem:
+def _validated_item(value: dict[str, Any]) -> StoredItem:
     return StoredItem(
-        **{name: value[name] for name in _PLAIN},
+        **{name: value[name] for name in _PLAIN_COLUMNS},
         owner=Reader(tenant=value["tenant"], user=value["user"], agent=value["agent"]),
         provenance=Provenance(
             source=value["source"],
@@ -77,12 +92,12 @@ def _item(value: dict[str, Any]) -> StoredItem:
             model=value["model"],
             taint=tuple(json.loads(value["taint"])),
         ),
-        expires_at=None if value["expires_at"] is None else _time(value["expires_at"]),
+        expires_at=None if value["expires_at"] is None else _micros_time(value["expires_at"]),
         id=value["id"],
-        stored_at=_time(value["stored_at"]),
+        stored_at=_micros_time(value["stored_at"]),
         contradicted_by=value["contradicted_by"],
     )
 
 
-def _time(value: int) -> datetime:
+def _micros_time(value: int) -> datetime:
     return _EPOCH + timedelta(microseconds=value)

@@ -9,19 +9,19 @@ from typing import Any, Literal
 from pydantic import Field
 
 from orga.activities.adapters.tools.parameters import Parameters
-from orga.activities.knowledge.conventions import conventions_for, from_root
-from orga.activities.knowledge.languages import language_named, language_of
+from orga.activities.knowledge.conventions import conventions_for, path_from_root
+from orga.activities.knowledge.languages import language_of_path, named_language
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
-from orga.activities.knowledge.shown import shown
+from orga.activities.knowledge.shown import shown_knowledge
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.knowledge import Behalf, KnowledgeItem, KnowledgeKind, Recall, Recalled, ScopeLevel, Stored
-from orga.workflows.types.recall import RECALL_KNOWLEDGE, STORE_KNOWLEDGE, KnowledgeOutput, KnowledgeTold, StoredRef
+from orga.workflows.types.recall import RECALL_KNOWLEDGE, STORE_KNOWLEDGE, KnowledgeOutput, KnowledgeReport, StoredRef
 from orga.workflows.types.text import clip
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 
 
 @contextmanager
-def told_to_model() -> Generator[None]:
+def raising_tool_errors() -> Generator[None]:
     """Tell the model what a store says.
 
     Raises:
@@ -33,7 +33,7 @@ def told_to_model() -> Generator[None]:
         raise ToolError(str(error), kind=error.kind, retryable=error.retryable, acted="no") from error
 
 
-NOTHING = "Nothing that is stored fits. Go on with what you know, or look elsewhere."
+NOTHING_FOUND = "Nothing that is stored fits. Go on with what you know, or look elsewhere."
 
 MAX_BYTES = 18_000
 """Of what one call brings."""
@@ -42,7 +42,7 @@ TERM_BYTES = 300
 """Of a query, in the journal."""
 
 
-class _Parameters(Parameters):
+class _RecallParameters(Parameters):
     query: str = Field(min_length=1, max_length=2_000, description="What you want to know, in its own words.")
     limit: int = Field(default=5, ge=1, le=20, description="Results at most.")
     directory: str | None = Field(
@@ -75,7 +75,7 @@ class RecallKnowledge:
                 "Look up what earlier runs and people have stored: facts, documents, what runs have learnt. With "
                 'directory and scope "conventions": the conventions of that part of the project.'
             ),
-            parameters=_Parameters.json_schema(),
+            parameters=_RecallParameters.json_schema(),
             effect="read_only",
             options=ToolOptions(verified=True, trusted_output=True),
             main_argument="query",
@@ -83,17 +83,17 @@ class RecallKnowledge:
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return what fits, or that nothing does."""
-        wish, behalf = _Parameters.parse(arguments), context.behalf or Behalf()
-        with told_to_model():
-            found = await self._found(wish, behalf)
-        now = await asyncio.to_thread(shown, found, MAX_BYTES)
-        told = KnowledgeTold(terms=(clip(wish.query, TERM_BYTES),), items=now.items, taint=now.taint)
-        return KnowledgeOutput(content=now.text or NOTHING, knowledge=told)
+        wish, behalf = _RecallParameters.parse(arguments), context.behalf or Behalf()
+        with raising_tool_errors():
+            found = await self._recalled_items(wish, behalf)
+        now = await asyncio.to_thread(shown_knowledge, found, MAX_BYTES)
+        told = KnowledgeReport(terms=(clip(wish.query, TERM_BYTES),), items=now.items, taint=now.taint)
+        return KnowledgeOutput(content=now.text or NOTHING_FOUND, knowledge=told)
 
-    async def _found(self, wish: _Parameters, behalf: Behalf) -> list[Recalled]:
+    async def _recalled_items(self, wish: _RecallParameters, behalf: Behalf) -> list[Recalled]:
         if wish.directory is not None and wish.scope == "conventions":
-            language = language_of(wish.directory) or language_named(wish.query)
-            directory = from_root(wish.directory, self._root)
+            language = language_of_path(wish.directory) or named_language(wish.query)
+            directory = path_from_root(wish.directory, self._root)
             return await conventions_for(self._store, behalf.reader, directory, language, wish.limit)
         return await self._store.recall(
             Recall(text=wish.query, reader=behalf.reader, limit=wish.limit, threshold=behalf.threshold)
@@ -139,20 +139,20 @@ class StoreKnowledge:
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Store it, and say what became of it."""
         given, behalf = _StoreParameters.parse(arguments), context.behalf or Behalf()
-        item = _item(given, behalf, context)
-        with told_to_model():
-            stored, *beside = await self._store.store([item, *_evidence(item, behalf, context)])
-        evidence = tuple(_reference(each, "output") for each in beside)
-        told = KnowledgeTold(stored=_reference(stored, item.kind), evidence=evidence)
-        return KnowledgeOutput(content=_said(stored, item.scope), knowledge=told)
+        item = _fact_item(given, behalf, context)
+        with raising_tool_errors():
+            stored, *beside = await self._store.store([item, *_evidence_items(item, behalf, context)])
+        evidence = tuple(_stored_reference(each, "output") for each in beside)
+        told = KnowledgeReport(stored=_stored_reference(stored, item.kind), evidence=evidence)
+        return KnowledgeOutput(content=_stored_text(stored, item.scope), knowledge=told)
 
 
-def _reference(stored: Stored, kind: KnowledgeKind) -> StoredRef:
+def _stored_reference(stored: Stored, kind: KnowledgeKind) -> StoredRef:
     return StoredRef(id=stored.id, kind=kind, change=stored.change, contradicts=stored.contradicts[:MAX_CONTRADICTED])
 
 
-def _item(given: _StoreParameters, behalf: Behalf, context: ToolContext) -> KnowledgeItem:
-    scope, reader = _scope(given, behalf), behalf.reader
+def _fact_item(given: _StoreParameters, behalf: Behalf, context: ToolContext) -> KnowledgeItem:
+    scope, reader = _effective_scope(given, behalf), behalf.reader
     provenance = behalf.provenance(f"agent {reader.agent}" if reader.agent else "", context.workflow_id)
     if behalf.is_learning:
         return KnowledgeItem(
@@ -178,7 +178,7 @@ def _item(given: _StoreParameters, behalf: Behalf, context: ToolContext) -> Know
     )
 
 
-def _evidence(item: KnowledgeItem, behalf: Behalf, context: ToolContext) -> list[KnowledgeItem]:
+def _evidence_items(item: KnowledgeItem, behalf: Behalf, context: ToolContext) -> list[KnowledgeItem]:
     """Return what the steps of a goal have brought, of the same owner and origin as what it has learnt."""
     return [
         KnowledgeItem(
@@ -194,7 +194,7 @@ def _evidence(item: KnowledgeItem, behalf: Behalf, context: ToolContext) -> list
     ]
 
 
-def _scope(given: _StoreParameters, behalf: Behalf) -> ScopeLevel:
+def _effective_scope(given: _StoreParameters, behalf: Behalf) -> ScopeLevel:
     """Return who may recall it: nobody more than was asked for."""
     user = behalf.reader.user
     if given.scope == "user" and not user:
@@ -205,7 +205,7 @@ def _scope(given: _StoreParameters, behalf: Behalf) -> ScopeLevel:
     return given.scope or ("user" if user else "tenant")
 
 
-def _said(stored: Stored, scope: ScopeLevel) -> str:
+def _stored_text(stored: Stored, scope: ScopeLevel) -> str:
     if stored.change == "unchanged":
         return f"That was known already (scope {scope})."
     older = len(stored.contradicts)

@@ -13,58 +13,58 @@ from urllib.parse import urlsplit
 from orga.activities.adapters.http import URL, InvalidURL, has_dot_segments
 from orga.activities.adapters.manifests.manifest import Argument
 from orga.activities.adapters.schemas.arguments import argument_errors
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.ports import ToolError
 from orga.workflows.types.text import LinearPattern
 
-_LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
+_HOST_LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 _PORT_NUMBER = re.compile(r"\d+|0[xX][0-9a-fA-F]*")
-_IN_NO_HOST = re.compile(r"[^\x21-\x7e]|[%\\]")
+_ILLEGAL_IN_HOST = re.compile(r"[^\x21-\x7e]|[%\\]")
 
 
-def ip_address(value: str) -> str:
+def checked_ip_address(value: str) -> str:
     """Return an IPv4 or IPv6 address; one with leading zeros or a zone is none."""
     if "%" in value:
         raise ValueError("an address with a zone is refused")
-    return str(_parsed(ipaddress.ip_address, value, "is no IP address; write 192.0.2.1 or 2001:db8::1"))
+    return str(_parse_or_refuse(ipaddress.ip_address, value, "is no IP address; write 192.0.2.1 or 2001:db8::1"))
 
 
-def cidr(value: str) -> str:
+def checked_cidr(value: str) -> str:
     """Return a network; bits beyond its prefix are an error."""
     if "/" not in value or "%" in value:
         raise ValueError("is no network; write 10.0.0.0/8")
-    return str(_parsed(ipaddress.ip_network, value, "is no network whose host bits are 0; write 10.0.0.0/8"))
+    return str(_parse_or_refuse(ipaddress.ip_network, value, "is no network whose host bits are 0; write 10.0.0.0/8"))
 
 
-def hostname(value: str) -> str:
+def checked_hostname(value: str) -> str:
     """Return a host name in ASCII and lower case; no wildcard, and nothing that a resolver reads as a number."""
     labels = value.split(".")
-    if not all(_LABEL.fullmatch(label) for label in labels):
+    if not all(_HOST_LABEL.fullmatch(label) for label in labels):
         raise ValueError("is no host name; write it as in www.example.org, letters beyond ASCII as xn--")
     if _PORT_NUMBER.fullmatch(labels[-1]):
         raise ValueError("is a number, no host name")
     return value.lower()
 
 
-def scope_target(value: str, scope: Iterable[str]) -> str:
+def checked_scope_target(value: str, scope: Iterable[str]) -> str:
     """Return an address, a network or a host name that lies in the scope, if there is one."""
-    target = _target(value)
+    target = _checked_target(value)
     allowed = tuple(scope)
     if allowed and not any(_is_within(target, each) for each in allowed):
         raise ValueError(f"is out of scope; in scope: {', '.join(allowed)}")
     return target
 
 
-def scope_entry(entry: str) -> str:
+def checked_scope_entry(entry: str) -> str:
     """Return an entry of a scope, which may be a wildcard for all names below one.
 
     Raises:
         ValueError: It is none.
     """
-    return _target(entry.removeprefix("*.")) if entry.startswith("*.") else _target(entry)
+    return _checked_target(entry.removeprefix("*.")) if entry.startswith("*.") else _checked_target(entry)
 
 
-def url(value: str, schemes: Iterable[str] = ()) -> str:
+def normalised_url(value: str, schemes: Iterable[str] = ()) -> str:
     """Return an absolute URL in its normal spelling: the one that is checked is the one that is used."""
     allowed = tuple(schemes) or ("http", "https")
     try:
@@ -75,15 +75,15 @@ def url(value: str, schemes: Iterable[str] = ()) -> str:
         raise ValueError(f"its scheme is {parsed.scheme or 'missing'}; write one with {' or '.join(allowed)}")
     if parsed.userinfo or "@" in netloc:
         raise ValueError("credentials in a URL are refused; leave out user and password")
-    if not parsed.host or _IN_NO_HOST.search(netloc) or "\\" in value:
+    if not parsed.host or _ILLEGAL_IN_HOST.search(netloc) or "\\" in value:
         raise ValueError("has no host, or an encoded one; write it as in https://www.example.org/")
     if has_dot_segments(value):
         raise ValueError("its path has `.` or `..`; write the one it leads to")
     return str(parsed)
 
 
-def _target(value: str) -> str:
-    for read in (ip_address, cidr, hostname):
+def _checked_target(value: str) -> str:
+    for read in (checked_ip_address, checked_cidr, checked_hostname):
         try:
             return read(value)
         except ValueError:
@@ -92,22 +92,22 @@ def _target(value: str) -> str:
 
 
 def _is_within(target: str, entry: str) -> bool:
-    network, wanted = _network(scope_entry(entry)), _network(target)
+    network, wanted = _parsed_network(checked_scope_entry(entry)), _parsed_network(target)
     if network is None or wanted is None:
-        name = scope_entry(entry)
+        name = checked_scope_entry(entry)
         is_name = network is None and wanted is None
         return is_name and (target.endswith(f".{name}") if entry.startswith("*.") else target == name)
     return isinstance(wanted, type(network)) and wanted.subnet_of(network)  # pyright: ignore[reportArgumentType]
 
 
-def _network(value: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+def _parsed_network(value: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
     try:
         return ipaddress.ip_network(value)
     except ValueError:
         return None
 
 
-def _parsed(read: Callable[[str], object], value: str, problem: str) -> object:
+def _parse_or_refuse(read: Callable[[str], object], value: str, problem: str) -> object:
     try:
         return read(value)
     except ValueError:
@@ -115,33 +115,33 @@ def _parsed(read: Callable[[str], object], value: str, problem: str) -> object:
 
 
 _DURATION = re.compile(r"(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?")
-_LINES = "\n\t"
-_BREAKS = "\u2028\u2029"
+_LINE_CHARACTERS = "\n\t"
+_LINE_SEPARATORS = "\u2028\u2029"
 
 
-def text(value: str, argument: Argument) -> str:
+def checked_text(value: str, argument: Argument) -> str:
     """Return a text without control characters; line breaks and tabs only where the manifest lets them through."""
-    let_through = _LINES + _BREAKS if argument.multiline else ""
+    let_through = _LINE_CHARACTERS + _LINE_SEPARATORS if argument.multiline else ""
     for character in value:
-        is_control = unicodedata.category(character) in {"Cc", "Cs"} or character in _BREAKS
+        is_control = unicodedata.category(character) in {"Cc", "Cs"} or character in _LINE_SEPARATORS
         if is_control and character not in let_through:
             raise ValueError(f"the character U+{ord(character):04X} is refused; leave it out")
     return value
 
 
-def whole(value: float) -> int:
+def checked_integer(value: float) -> int:
     """Return an integer; JSON writes 2 as 2.0, too."""
     return int(value)
 
 
-def finite(value: float) -> float:
+def checked_number(value: float) -> float:
     """Return a number that is one."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("is no number")
     return value
 
 
-def duration(value: str, argument: Argument) -> int:
+def checked_duration(value: str, argument: Argument) -> int:
     """Return the seconds."""
     found = _DURATION.fullmatch(value)
     hours, minutes, seconds = (int(part or 0) for part in found.groups()) if found else (0, 0, 0)
@@ -155,13 +155,13 @@ def duration(value: str, argument: Argument) -> int:
     return total
 
 
-def regex(value: str, argument: Argument) -> str:
+def checked_regex(value: str, argument: Argument) -> str:
     """Return a pattern that can be matched in linear time."""
-    LinearPattern(text(value, argument))
+    LinearPattern(checked_text(value, argument))
     return value
 
 
-def looks_like_a_flag(value: str) -> bool:
+def is_like_flag(value: str) -> bool:
     """Whether a program, or one that tidies its arguments, could take the value for a flag.
 
     Blanks, invisible characters and marks before the dash do not count, and whatever folds to a dash is one: some
@@ -185,20 +185,20 @@ Value = str | int | float | bool | tuple[str | int | float | bool, ...]
 
 
 @dataclass(frozen=True)
-class Ground:
+class PathContext:
     """What paths are checked against, and where the command runs, relative to that."""
 
-    root: Root
+    root: FileRoot
     cwd: PurePosixPath = field(default_factory=PurePosixPath)
 
 
 @dataclass(frozen=True)
-class Kind:
+class TypeRules:
     """One type."""
 
     schema: Callable[[Argument], dict[str, Any]]
     """JSON Schema, without what every type has."""
-    read: Callable[[Any, Argument, Ground], Value]
+    read: Callable[[Any, Argument, PathContext], Value]
     """Takes a value that fits the schema; raises ValueError or ToolError."""
     keys: frozenset[str]
     """What a manifest may say of it, beside what every type knows."""
@@ -212,11 +212,13 @@ def _text_schema(argument: Argument, longest: int = 10_000) -> dict[str, Any]:
     return found if least is None else {**found, "minLength": int(least)}
 
 
-def _short(longest: int) -> Callable[[Argument], dict[str, Any]]:
+def _short_text_schema(longest: int) -> Callable[[Argument], dict[str, Any]]:
     return lambda argument: {"type": "string", "minLength": 1, "maxLength": longest}
 
 
-def _bounds(kind: str, least: float | None = None, most: float | None = None) -> Callable[[Argument], dict[str, Any]]:
+def _number_schema(
+    kind: str, least: float | None = None, most: float | None = None
+) -> Callable[[Argument], dict[str, Any]]:
     def schema(argument: Argument) -> dict[str, Any]:
         low = least if argument.min is None else argument.min
         high = most if argument.max is None else argument.max
@@ -227,14 +229,14 @@ def _bounds(kind: str, least: float | None = None, most: float | None = None) ->
 
 
 def _array_schema(argument: Argument) -> dict[str, Any]:
-    items = schema_of(argument.items) if argument.items else {}
+    items = argument_schema(argument.items) if argument.items else {}
     most = 100 if argument.max is None else int(argument.max)
     least = {} if argument.min is None else {"minItems": int(argument.min)}
     return {"type": "array", "items": items, "maxItems": most, **least}
 
 
-def _path(value: str, argument: Argument, ground: Ground) -> str:
-    text(value, argument)
+def _checked_path(value: str, argument: Argument, ground: PathContext) -> str:
+    checked_text(value, argument)
     place = ground.root.locate(value)
     if argument.must_exist and not (ground.root.path / place).exists():
         raise ValueError("there is no such file or folder")
@@ -242,48 +244,80 @@ def _path(value: str, argument: Argument, ground: Ground) -> str:
     return f"./{place.relative_to(ground.cwd)}" if inside else str(ground.root.path / place)
 
 
-def _array(value: list[Any], argument: Argument, ground: Ground) -> Value:
+def _checked_array(value: list[Any], argument: Argument, ground: PathContext) -> Value:
     assert argument.items is not None
-    found = [KINDS[argument.items.type].read(each, argument.items, ground) for each in value]
+    found = [RULES_OF_TYPE[argument.items.type].read(each, argument.items, ground) for each in value]
     return tuple(each for each in found if not isinstance(each, tuple))
 
 
-_LIST = frozenset({"allowed", "allow_dash"})
-_TEXT = frozenset({"allowed", "pattern", "allow_dash"})
-_NUMBER = frozenset({"allowed", "min", "max", "allow_dash"})
+_LIST_KEYS = frozenset({"allowed", "allow_dash"})
+_TEXT_KEYS = frozenset({"allowed", "pattern", "allow_dash"})
+_NUMBER_KEYS = frozenset({"allowed", "min", "max", "allow_dash"})
 _MAX_INTEGER = 2**63 - 1
 
-KINDS: Mapping[str, Kind] = {
-    "string": Kind(_text_schema, lambda v, a, g: text(v, a), _TEXT | {"min", "max", "multiline"}),
-    "integer": Kind(
-        _bounds("integer", -_MAX_INTEGER, _MAX_INTEGER), lambda v, a, g: whole(v), _NUMBER
+RULES_OF_TYPE: Mapping[str, TypeRules] = {
+    "string": TypeRules(_text_schema, lambda v, a, g: checked_text(v, a), _TEXT_KEYS | {"min", "max", "multiline"}),
+    "integer": TypeRules(
+        _number_schema("integer", -_MAX_INTEGER, _MAX_INTEGER), lambda v, a, g: checked_integer(v), _NUMBER_KEYS
     ),
-    "number": Kind(_bounds("number"), lambda v, a, g: finite(v), _NUMBER),
-    "boolean": Kind(lambda a: {"type": "boolean"}, lambda v, a, g: bool(v), frozenset()),
-    "enum": Kind(lambda a: {"type": "string"}, lambda v, a, g: text(v, a), _LIST),
-    "port": Kind(_bounds("integer", 1, 65_535), lambda v, a, g: whole(v), _NUMBER - {"allow_dash"}, "a port"),
-    "url": Kind(
-        _short(4_000), lambda v, a, g: url(text(v, a), a.schemes), _TEXT | {"schemes"}, "an absolute URL"
+    "number": TypeRules(_number_schema("number"), lambda v, a, g: checked_number(v), _NUMBER_KEYS),
+    "boolean": TypeRules(lambda a: {"type": "boolean"}, lambda v, a, g: bool(v), frozenset()),
+    "enum": TypeRules(lambda a: {"type": "string"}, lambda v, a, g: checked_text(v, a), _LIST_KEYS),
+    "port": TypeRules(
+        _number_schema("integer", 1, 65_535),
+        lambda v, a, g: checked_integer(v),
+        _NUMBER_KEYS - {"allow_dash"},
+        "a port",
     ),
-    "path": Kind(
-        _short(4_000), _path, frozenset({"allowed", "pattern", "must_exist"}), "a path under the root, without `..`"
+    "url": TypeRules(
+        _short_text_schema(4_000),
+        lambda v, a, g: normalised_url(checked_text(v, a), a.schemes),
+        _TEXT_KEYS | {"schemes"},
+        "an absolute URL",
     ),
-    "ip_address": Kind(_short(64), lambda v, a, g: ip_address(v), _LIST - {"allow_dash"}, "an IP address"),
-    "cidr": Kind(_short(64), lambda v, a, g: cidr(v), _LIST - {"allow_dash"}, "a network, as in 10.0.0.0/8"),
-    "hostname": Kind(_short(253), lambda v, a, g: hostname(v), _TEXT - {"allow_dash"}, "a host name"),
-    "scope_target": Kind(
-        _short(253), lambda v, a, g: scope_target(v, a.scope), frozenset({"scope"}),
+    "path": TypeRules(
+        _short_text_schema(4_000),
+        _checked_path,
+        frozenset({"allowed", "pattern", "must_exist"}),
+        "a path under the root, without `..`",
+    ),
+    "ip_address": TypeRules(
+        _short_text_schema(64), lambda v, a, g: checked_ip_address(v), _LIST_KEYS - {"allow_dash"}, "an IP address"
+    ),
+    "cidr": TypeRules(
+        _short_text_schema(64),
+        lambda v, a, g: checked_cidr(v),
+        _LIST_KEYS - {"allow_dash"},
+        "a network, as in 10.0.0.0/8",
+    ),
+    "hostname": TypeRules(
+        _short_text_schema(253), lambda v, a, g: checked_hostname(v), _TEXT_KEYS - {"allow_dash"}, "a host name"
+    ),
+    "scope_target": TypeRules(
+        _short_text_schema(253),
+        lambda v, a, g: checked_scope_target(v, a.scope),
+        frozenset({"scope"}),
         "an IP address, a network or a host name",
     ),
-    "duration": Kind(_short(40), lambda v, a, g: duration(v, a), frozenset({"min", "max"}), "as in 90s, 5m or 1h30m"),
-    "regex": Kind(_short(1_000), lambda v, a, g: regex(v, a), frozenset({"allow_dash"}), "a regular expression, RE2"),
-    "array": Kind(_array_schema, _array, frozenset({"items", "min", "max"})),
-}  # fmt: skip
+    "duration": TypeRules(
+        _short_text_schema(40),
+        lambda v, a, g: checked_duration(v, a),
+        frozenset({"min", "max"}),
+        "as in 90s, 5m or 1h30m",
+    ),
+    "regex": TypeRules(
+        _short_text_schema(1_000),
+        lambda v, a, g: checked_regex(v, a),
+        frozenset({"allow_dash"}),
+        "a regular expression, RE2",
+    ),
+    "array": TypeRules(_array_schema, _checked_array, frozenset({"items", "min", "max"})),
+}
 
 
-def schema_of(argument: Argument) -> dict[str, Any]:
+def argument_schema(argument: Argument) -> dict[str, Any]:
     """Return the JSON Schema of an argument, with its true JSON type."""
-    kind = KINDS[argument.type]
+    kind = RULES_OF_TYPE[argument.type]
     schema = kind.schema(argument)
     told = " ".join(part for part in (argument.description, f"({kind.hint})" if kind.hint else "") if part)
     optional = {
@@ -295,12 +329,12 @@ def schema_of(argument: Argument) -> dict[str, Any]:
     return schema | {name: value for name, value in optional.items() if value is not None}
 
 
-def parameters_of(arguments: Mapping[str, Argument]) -> dict[str, Any]:
+def parameters_schema(arguments: Mapping[str, Argument]) -> dict[str, Any]:
     """Return the JSON Schema of all arguments together; others are refused."""
     required = [name for name, argument in arguments.items() if argument.is_required]
     return {
         "type": "object",
-        "properties": {name: schema_of(argument) for name, argument in arguments.items()},
+        "properties": {name: argument_schema(argument) for name, argument in arguments.items()},
         **({"required": required} if required else {}),
         "additionalProperties": False,
     }
@@ -310,42 +344,44 @@ Values = Mapping[str, Value]
 """By name; an optional argument that was not given is not there."""
 
 
-def checked(given: Mapping[str, Any], declared: Mapping[str, Argument], ground: Ground) -> Values:
+def checked_values(given: Mapping[str, Any], declared: Mapping[str, Argument], ground: PathContext) -> Values:
     """Return the values.
 
     Raises:
         ToolError: Kind InvalidArguments, every problem with the argument's name; of a path kind PathRefused.
     """
-    whole: dict[str, Any] = {name: each.default for name, each in declared.items() if each.default is not None}
-    whole |= given
-    problems = argument_errors(parameters_of(declared), whole)
+    checked_integer: dict[str, Any] = {
+        name: each.default for name, each in declared.items() if each.default is not None
+    }
+    checked_integer |= given
+    problems = argument_errors(parameters_schema(declared), checked_integer)
     if problems:
-        raise invalid("; ".join(problems))
+        raise invalid_argument_error("; ".join(problems))
     values: dict[str, Value] = {}
-    for name, value in whole.items():
+    for name, value in checked_integer.items():
         try:
-            values[name] = KINDS[declared[name].type].read(value, declared[name], ground)
+            values[name] = RULES_OF_TYPE[declared[name].type].read(value, declared[name], ground)
         except ValueError as error:
             problems.append(f"{name}: {error}")
     if problems:
-        raise invalid("; ".join(problems))
+        raise invalid_argument_error("; ".join(problems))
     return values
 
 
-def as_text(value: Value) -> str:
+def value_text(value: Value) -> str:
     """Return how a value is written into a text."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
 
 
-def as_texts(value: Value | None) -> list[str]:
+def value_texts(value: Value | None) -> list[str]:
     """Return the texts of a list, or of the one value, or none."""
     if value is None:
         return []
-    return [as_text(each) for each in value] if isinstance(value, tuple) else [as_text(value)]
+    return [value_text(each) for each in value] if isinstance(value, tuple) else [value_text(value)]
 
 
-def invalid(problem: str) -> ToolError:
+def invalid_argument_error(problem: str) -> ToolError:
     """Return the error that tells the model what to mend."""
     return ToolError(f"invalid arguments: {problem}", kind="InvalidArguments")

@@ -4,18 +4,18 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from orga.activities.adapters.manifests.argument_types import parameters_of
+from orga.activities.adapters.manifests.argument_types import parameters_schema
 from orga.activities.adapters.manifests.command_tool import CommandTool
 from orga.activities.adapters.manifests.http_tool import HttpTool
 from orga.activities.adapters.manifests.manifest import Manifest
-from orga.activities.adapters.manifests.secrets import Secrets, header_variables
+from orga.activities.adapters.manifests.secrets import ManifestSecrets, header_variables
 from orga.activities.adapters.rules import NO_RULES, Rules
 from orga.activities.adapters.tools.guarded_http import PublicBackend
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.ports import Tool
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolSpec
 
-ENDING_S = 5.0
+ENDING_GRACE_S = 5.0
 """What a call gets beyond its own time limit, to be ended and to say so."""
 
 
@@ -29,9 +29,9 @@ def manifest_tool(
     """
     spec = manifest_spec(manifest)
     if manifest.command is not None:
-        return CommandTool(manifest, spec, Root(root, rules), Secrets.of(manifest.command.env_from, env))
-    secrets = Secrets.of(secret_variables(manifest), env)
-    return HttpTool(manifest, spec, Root(root), secrets, PublicBackend(allow_hosts))
+        return CommandTool(manifest, spec, FileRoot(root, rules), ManifestSecrets.of(manifest.command.env_from, env))
+    secrets = ManifestSecrets.of(secret_variables(manifest), env)
+    return HttpTool(manifest, spec, FileRoot(root), secrets, PublicBackend(allow_hosts))
 
 
 def secret_variables(manifest: Manifest) -> list[str]:
@@ -48,8 +48,8 @@ def manifest_spec(manifest: Manifest) -> ToolSpec:
     return ToolSpec(
         name=manifest.name,
         description=manifest.description,
-        parameters=parameters_of(manifest.arguments),
+        parameters=parameters_schema(manifest.arguments),
         effect=manifest.effect,
-        options=ToolOptions.model_validate({**given, **own, "timeout_s": manifest.timeout_s + ENDING_S}),
+        options=ToolOptions.model_validate({**given, **own, "timeout_s": manifest.timeout_s + ENDING_GRACE_S}),
         main_argument=next(iter([*required, *manifest.arguments]), None),
     )

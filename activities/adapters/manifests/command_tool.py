@@ -6,70 +6,92 @@ from pathlib import Path
 from typing import Any
 
 from orga.activities.adapters.manifests.argument_types import (
-    Ground,
+    PathContext,
     Values,
-    as_text,
-    as_texts,
-    checked,
-    invalid,
-    looks_like_a_flag,
+    checked_values,
+    invalid_argument_error,
+    is_like_flag,
+    value_text,
+    value_texts,
 )
-from orga.activities.adapters.manifests.manifest import Argument, ArgvPart, Command, Manifest
-from orga.activities.adapters.manifests.parsers import last_words, shown
-from orga.activities.adapters.manifests.secrets import Secrets
-from orga.activities.adapters.manifests.template import Slot, filled, only_slot, parsed, slots
+from orga.activities.adapters.manifests.manifest import Argument, ArgvPart, CommandSection, Manifest
+from orga.activities.adapters.manifests.parsers import error_tail, parsed_output
+from orga.activities.adapters.manifests.secrets import ManifestSecrets
+from orga.activities.adapters.manifests.template import (
+    TemplatePlaceholder,
+    fill_template,
+    only_placeholder,
+    parse_template,
+    template_placeholders,
+)
 from orga.activities.adapters.sandbox.bubblewrap import check_isolation
-from orga.activities.adapters.sandbox.limited_command import MAX_ARGV_BYTES, Finished, is_too_much, run_sandboxed
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.sandbox.limited_command import (
+    MAX_ARGV_BYTES,
+    CommandResult,
+    exceeds_argv_limit,
+    run_sandboxed,
+)
+from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.tool_calls.tools import TIME_LIMIT, ToolOutput, ToolSpec
 
 
-def argv_of(command: Command, declared: Mapping[str, Argument], values: Values) -> list[str]:
+def build_argv(command: CommandSection, declared: Mapping[str, Argument], values: Values) -> list[str]:
     """Return the program and its arguments.
 
     Raises:
         ToolError: Kind InvalidArguments: a value that could become a flag, or more than a program can be passed.
     """
     _refuse_flags(command, declared, values)
-    argv = [element for part in command.argv if _stands(part, values) for element in _elements(part, values)]
-    if is_too_much(argv):
-        raise invalid(f"more than {MAX_ARGV_BYTES:,} bytes together; shorten them")
+    argv = [element for part in command.argv if _is_included(part, values) for element in _part_elements(part, values)]
+    if exceeds_argv_limit(argv):
+        raise invalid_argument_error(f"more than {MAX_ARGV_BYTES:,} bytes together; shorten them")
     return argv
 
 
-def _stands(part: ArgvPart, values: Values) -> bool:
+def _is_included(part: ArgvPart, values: Values) -> bool:
     value = values.get(part.when)
     return not part.when or not (value is None or value is False or value == ())
 
 
-def _elements(part: ArgvPart, values: Values) -> list[str]:
+def _part_elements(part: ArgvPart, values: Values) -> list[str]:
     found: list[str] = []
-    for template in map(parsed, part.argv):
-        only = only_slot(template)
-        found += as_texts(values.get(only.name)) if only else [filled(template, lambda slot: _one(values, slot))]
+    for template in map(parse_template, part.argv):
+        only = only_placeholder(template)
+        found += (
+            value_texts(values.get(only.name))
+            if only
+            else [fill_template(template, lambda slot: _single_text(values, slot))]
+        )
     return found
 
 
-def _one(values: Values, slot: Slot) -> str:
+def _single_text(values: Values, slot: TemplatePlaceholder) -> str:
     """Return the only text of a value; a manifest with another is refused when it is read."""
-    (text,) = as_texts(values[slot.name])
+    (text,) = value_texts(values[slot.name])
     return text
 
 
-def _refuse_flags(command: Command, declared: Mapping[str, Argument], values: Values) -> None:
-    used = {slot.name for part in command.argv for template in part.argv for slot in slots(parsed(template))}
+def _refuse_flags(command: CommandSection, declared: Mapping[str, Argument], values: Values) -> None:
+    used = {
+        slot.name
+        for part in command.argv
+        for template in part.argv
+        for slot in template_placeholders(parse_template(template))
+    }
     for name in sorted(used & values.keys()):
         items = declared[name].items
         may = declared[name].allow_dash or (items is not None and items.allow_dash)
-        if not may and any(looks_like_a_flag(text) for text in as_texts(values[name])):
-            raise invalid(f"{name}: begins with a dash, so the program could take it for a flag; write it without")
+        if not may and any(is_like_flag(text) for text in value_texts(values[name])):
+            raise invalid_argument_error(
+                f"{name}: begins with a dash, so the program could take it for a flag; write it without"
+            )
 
 
 class CommandTool:
     """Runs the program of a manifest with the arguments of a call."""
 
-    def __init__(self, manifest: Manifest, spec: ToolSpec, root: Root, secrets: Secrets) -> None:
+    def __init__(self, manifest: Manifest, spec: ToolSpec, root: FileRoot, secrets: ManifestSecrets) -> None:
         """Take what a call needs, of a manifest with a command.
 
         Raises:
@@ -81,7 +103,7 @@ class CommandTool:
         self._command = manifest.command
         self._spec = spec
         try:
-            self._ground = Ground(root, root.locate(self._command.cwd))
+            self._ground = PathContext(root, root.locate(self._command.cwd))
         except ToolError as error:
             raise ValueError(f"command.cwd: {error}") from error
         self._secrets = secrets
@@ -97,18 +119,18 @@ class CommandTool:
         Raises:
             ToolError: Kind InvalidArguments, PathRefused, CommandFailed, TimeLimit, BadOutput or OutputMismatch.
         """
-        values = await asyncio.to_thread(checked, arguments, self._manifest.arguments, self._ground)
-        argv = argv_of(self._command, self._manifest.arguments, values)
+        values = await asyncio.to_thread(checked_values, arguments, self._manifest.arguments, self._ground)
+        argv = build_argv(self._command, self._manifest.arguments, values)
         context.heartbeat(f"running {argv[0]}")
         try:
             finished = await self._run(argv, values, context)
-            told = await asyncio.to_thread(self._told, argv[0], finished)
+            told = await asyncio.to_thread(self._output_or_failure, argv[0], finished)
             return ToolOutput(content=self._secrets.known.hidden(told))
         except ToolError as error:
             raise self._secrets.known.left_out_of(error) from None
 
-    async def _run(self, argv: list[str], values: Values, context: ToolContext) -> Finished:
-        stdin = filled(parsed(self._command.stdin), lambda slot: as_text(values[slot.name]))
+    async def _run(self, argv: list[str], values: Values, context: ToolContext) -> CommandResult:
+        stdin = fill_template(parse_template(self._command.stdin), lambda slot: value_text(values[slot.name]))
         key = {"ORGA_IDEMPOTENCY_KEY": context.idempotency_key}
         sandbox = self._command.sandbox
         return await run_sandboxed(
@@ -132,10 +154,10 @@ class CommandTool:
             raise ToolError(f"the folder of this tool, {place}, is not there; tell the operator", kind="NotFound")
         return folder
 
-    def _told(self, program: str, finished: Finished) -> str:
+    def _output_or_failure(self, program: str, finished: CommandResult) -> str:
         """Return the output, or raise what the program ended with."""
-        stdout = self._text(finished.stdout, is_cut=finished.truncated)
-        stderr = self._text(finished.stderr, is_cut=finished.truncated)
+        stdout = self._decoded_output(finished.stdout, is_cut=finished.truncated)
+        stderr = self._decoded_output(finished.stderr, is_cut=finished.truncated)
         if finished.exit_code != 0 or finished.timed_out or finished.limit:
             raise self._failure(program, finished, stderr.strip() or stdout)
         output = self._manifest.output
@@ -143,13 +165,13 @@ class CommandTool:
             why = "the output is longer than max_output_bytes, so it cannot be parsed"
             raise ToolError(why, kind="BadOutput", acted="yes")
         cut = f"\n[cut after {self._command.max_output_bytes:,} bytes]" if finished.truncated else ""
-        return f"{finished.warning}{shown(stdout, output)}{cut}"
+        return f"{finished.warning}{parsed_output(stdout, output)}{cut}"
 
-    def _text(self, output: bytes, *, is_cut: bool) -> str:
+    def _decoded_output(self, output: bytes, *, is_cut: bool) -> str:
         return self._secrets.known.hidden(output.decode(errors="replace"), is_cut=is_cut)
 
-    def _failure(self, program: str, finished: Finished, said: str) -> ToolError:
-        tail = last_words(said)
+    def _failure(self, program: str, finished: CommandResult, said: str) -> ToolError:
+        tail = error_tail(said)
         if finished.timed_out:
             why = f"{program} was stopped after {self._manifest.timeout_s:g} s"
             advice = "; ask for less" if self._spec.effect == "read_only" else ""

@@ -8,109 +8,121 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from orga.activities.adapters.http import is_loopback
-from orga.activities.adapters.manifests.argument_types import KINDS, Ground, schema_of, scope_entry, url
+from orga.activities.adapters.manifests.argument_types import (
+    RULES_OF_TYPE,
+    PathContext,
+    argument_schema,
+    checked_scope_entry,
+    normalised_url,
+)
 from orga.activities.adapters.manifests.code_flaws import code_flaws
-from orga.activities.adapters.manifests.manifest import Argument, Command, Flaw, Http, Manifest, Output
+from orga.activities.adapters.manifests.manifest import Argument, CommandSection, Flaw, Http, Manifest, Output
 from orga.activities.adapters.manifests.parsers import output_pattern
 from orga.activities.adapters.manifests.secrets import header_variables
-from orga.activities.adapters.manifests.template import Template, filled, only_slot, parsed, slots
+from orga.activities.adapters.manifests.template import (
+    Template,
+    fill_template,
+    only_placeholder,
+    parse_template,
+    template_placeholders,
+)
 from orga.activities.adapters.schemas.arguments import argument_errors, schema_problem
-from orga.activities.adapters.tools.catalog import RESERVED
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.catalog import RESERVED_NAMES
+from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.ports import ToolError
 from orga.workflows.types.names import OWN_ACTIVITIES
-from orga.workflows.types.text import LinearPattern, there_are
+from orga.workflows.types.text import LinearPattern, known_names_hint
 
-Where = Literal["argv", "stdin", "url", "query", "header", "json", "form", "text"]
+TemplatePlace = Literal["argv", "stdin", "url", "query", "header", "json", "form", "text"]
 
-LISTS: frozenset[Where] = frozenset({"argv", "query", "json", "form"})
+LIST_PLACES: frozenset[TemplatePlace] = frozenset({"argv", "query", "json", "form"})
 """Where a list may stand, as all of a text."""
 
-OPTIONAL: frozenset[Where] = frozenset({"query", "header", "json", "form"})
+OPTIONAL_PLACES: frozenset[TemplatePlace] = frozenset({"query", "header", "json", "form"})
 """Where a text whose argument has no value is left out."""
 
 
 @dataclass(frozen=True)
-class Use:
+class TemplateUse:
     """One text that may hold placeholders."""
 
     key: tuple[str, ...]
     """Of the text, in the file."""
-    where: Where
+    where: TemplatePlace
     source: str
     when: str = ""
     """The argument without which the text is left out."""
 
 
-def uses(manifest: Manifest) -> Iterator[Use]:
+def template_uses(manifest: Manifest) -> Iterator[TemplateUse]:
     """Yield every text in which a placeholder can stand."""
     if manifest.command:
         for part in manifest.command.argv:
-            yield from (Use(("command", "argv"), "argv", source, part.when) for source in part.argv)
-        yield Use(("command", "stdin"), "stdin", manifest.command.stdin)
+            yield from (TemplateUse(("command", "argv"), "argv", source, part.when) for source in part.argv)
+        yield TemplateUse(("command", "stdin"), "stdin", manifest.command.stdin)
     if manifest.http:
-        yield Use(("http", "url"), "url", manifest.http.url)
-        yield from _in_table("query", "query", manifest.http.query)
-        yield from _in_table("headers", "header", manifest.http.headers)
-        yield from _in_table("form", "form", manifest.http.form or {})
-        yield from (Use(("http", "json"), "json", source) for source in _texts(manifest.http.json_body))
-        yield Use(("http", "text"), "text", manifest.http.text or "")
+        yield TemplateUse(("http", "url"), "url", manifest.http.url)
+        yield from _table_uses("query", "query", manifest.http.query)
+        yield from _table_uses("headers", "header", manifest.http.headers)
+        yield from _table_uses("form", "form", manifest.http.form or {})
+        yield from (TemplateUse(("http", "json"), "json", source) for source in _body_texts(manifest.http.json_body))
+        yield TemplateUse(("http", "text"), "text", manifest.http.text or "")
 
 
-def _in_table(table: str, where: Where, texts: dict[str, str]) -> Iterator[Use]:
-    return (Use(("http", table, name), where, source) for name, source in texts.items())
+def _table_uses(table: str, where: TemplatePlace, texts: dict[str, str]) -> Iterator[TemplateUse]:
+    return (TemplateUse(("http", table, name), where, source) for name, source in texts.items())
 
 
-def _texts(part: Any) -> Iterator[str]:
+def _body_texts(part: Any) -> Iterator[str]:
     if isinstance(part, str):
         yield part
     elif isinstance(part, list):
         for item in cast("list[Any]", part):
-            yield from _texts(item)
+            yield from _body_texts(item)
     elif isinstance(part, dict):
         for item in cast("dict[str, Any]", part).values():
-            yield from _texts(item)
+            yield from _body_texts(item)
 
 
 def use_flaws(manifest: Manifest) -> Iterator[Flaw]:
     """Yield every one of them."""
     used = {part.when for part in manifest.command.argv} if manifest.command else set[str]()
-    yield from _unknown_conditions(used - {""}, manifest)
-    for use in uses(manifest):
+    yield from _condition_flaws(used - {""}, manifest)
+    for use in template_uses(manifest):
         try:
-            template = parsed(use.source)
+            template = parse_template(use.source)
         except ValueError as error:
             yield Flaw(use.key, str(error), "mend the placeholder")
             continue
-        used |= {slot.name for slot in slots(template) if not slot.is_secret}
-        yield from _in_text(use, template, manifest.arguments)
+        used |= {slot.name for slot in template_placeholders(template) if not slot.is_secret}
+        yield from _template_flaws(use, template, manifest.arguments)
     for name in [name for name in manifest.arguments if name not in used]:
         yield Flaw(("arguments", name), f"nothing uses the argument {name!r}", f"write {{{name}}} somewhere")
 
 
-def _unknown_conditions(names: set[str], manifest: Manifest) -> Iterator[Flaw]:
+def _condition_flaws(names: set[str], manifest: Manifest) -> Iterator[Flaw]:
     for name in sorted(names - manifest.arguments.keys()):
-        yield Flaw(("command", "argv"), f"when: {name!r} is no argument", there_are(name, manifest.arguments))
+        yield Flaw(("command", "argv"), f"when: {name!r} is no argument", known_names_hint(name, manifest.arguments))
 
 
-def _in_text(use: Use, template: Template, declared: dict[str, Argument]) -> Iterator[Flaw]:
-    for slot in slots(template):
+def _template_flaws(use: TemplateUse, template: Template, declared: dict[str, Argument]) -> Iterator[Flaw]:
+    for slot in template_placeholders(template):
         if slot.is_secret:
             if use.where != "header":
                 remedy = "name it in [command] env_from, or put it into a header of [http]"
                 yield Flaw(use.key, f"a secret, {slot.name}, stands where it would be seen", remedy)
         elif slot.name not in declared:
-            remedy = f"add [arguments.{slot.name}]; {there_are(slot.name, declared)}"
+            remedy = f"add [arguments.{slot.name}]; {known_names_hint(slot.name, declared)}"
             yield Flaw(use.key, f"{{{slot.name}}} is no argument", remedy)
         else:
-            yield from _misused(use, template, slot.name, declared[slot.name])
+            yield from _placeholder_flaws(use, template, slot.name, declared[slot.name])
 
 
-def _misused(use: Use, template: Template, name: str, argument: Argument) -> Iterator[Flaw]:
-    is_alone = only_slot(template) is not None
-    if argument.type == "array" and not (is_alone and use.where in LISTS):
+def _placeholder_flaws(use: TemplateUse, template: Template, name: str, argument: Argument) -> Iterator[Flaw]:
+    is_alone = only_placeholder(template) is not None
+    if argument.type == "array" and not (is_alone and use.where in LIST_PLACES):
         yield Flaw(use.key, f"{{{name}}} is an array, and stands within a text", f'write "{{{name}}}" alone')
-    can_be_left_out = use.when == name or (use.where in OPTIONAL and (is_alone or use.where != "json"))
+    can_be_left_out = use.when == name or (use.where in OPTIONAL_PLACES and (is_alone or use.where != "json"))
     if argument.may_be_missing and not can_be_left_out:
         part = f', or write {{ when = "{name}", argv = [...] }}' if use.where == "argv" else ""
         yield Flaw(use.key, f"{{{name}}} may have no value", f"give it a default, or make it required{part}")
@@ -119,15 +131,15 @@ def _misused(use: Use, template: Template, name: str, argument: Argument) -> Ite
         yield Flaw(use.key, f"{{{name}}} is a path of this machine", 'use type = "string" for a path of a URL')
 
 
-_OURS = {"host", "content-length", "transfer-encoding", "connection", "accept-encoding"}
+_OWN_HEADERS = {"host", "content-length", "transfer-encoding", "connection", "accept-encoding"}
 _AUTHORITY = re.compile(r"https?://[^/?#\\]+")
 
 
 def http_flaws(http: Http) -> Iterator[Flaw]:
     """Yield every one of them."""
     try:
-        yield from _in_url(http)
-        yield from _in_headers(http)
+        yield from _url_flaws(http)
+        yield from _header_flaws(http)
     except ValueError:
         pass  # a broken placeholder is told where placeholders are looked at
     bodies = [key for key in ("json_body", "form", "text") if getattr(http, key) is not None]
@@ -141,9 +153,9 @@ def http_flaws(http: Http) -> Iterator[Flaw]:
         yield Flaw(("http", "json"), f"is no JSON: {error}", "write dates as texts")
 
 
-def _in_url(http: Http) -> Iterator[Flaw]:
-    template, key = parsed(http.url), ("http", "url")
-    if only_slot(template):
+def _url_flaws(http: Http) -> Iterator[Flaw]:
+    template, key = parse_template(http.url), ("http", "url")
+    if only_placeholder(template):
         if header_variables(http):
             yield Flaw(key, "the model would choose who is told the secrets", "write the host into the manifest")
         return
@@ -152,9 +164,9 @@ def _in_url(http: Http) -> Iterator[Flaw]:
     if authority is None or (authority.end() == len(first) and len(template) > 1):
         yield Flaw(key, "a value could change scheme or host", "write both out, and a slash before the first {...}")
         return
-    shape = filled(template, lambda slot: "x")
+    shape = fill_template(template, lambda slot: "x")
     try:
-        url(shape)
+        normalised_url(shape)
     except ValueError as error:
         yield Flaw(key, str(error), "write an absolute URL")
         return
@@ -164,35 +176,37 @@ def _in_url(http: Http) -> Iterator[Flaw]:
         yield Flaw(key, "secrets would be sent in the clear", "begin it with https://")
 
 
-def _in_headers(http: Http) -> Iterator[Flaw]:
+def _header_flaws(http: Http) -> Iterator[Flaw]:
     for name, source in http.headers.items():
-        if name.lower() in _OURS:
+        if name.lower() in _OWN_HEADERS:
             yield Flaw(("http", "headers", name), f"{name} is set by the client", "remove it")
-        if any(isinstance(part, str) and not (part.isascii() and part.isprintable()) for part in parsed(source)):
+        if any(
+            isinstance(part, str) and not (part.isascii() and part.isprintable()) for part in parse_template(source)
+        ):
             yield Flaw(("http", "headers", name), "a header holds printable ASCII only", "remove the rest")
 
 
-EVERY_TYPE = frozenset({"type", "description", "required", "default"})
+COMMON_KEYS = frozenset({"type", "description", "required", "default"})
 
 
 def argument_flaws(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
     """Yield every one of them."""
-    found = [*_misplaced(key, argument), *_contradictions(key, argument), *_broken(key, argument)]
-    yield from found or _unfit(key, argument)
+    found = [*_key_flaws(key, argument), *_contradiction_flaws(key, argument), *_pattern_flaws(key, argument)]
+    yield from found or _value_flaws(key, argument)
 
 
-def _misplaced(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
-    kind = KINDS[argument.type]
-    for name in sorted(argument.model_fields_set - EVERY_TYPE - kind.keys):
+def _key_flaws(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
+    kind = RULES_OF_TYPE[argument.type]
+    for name in sorted(argument.model_fields_set - COMMON_KEYS - kind.keys):
         remedy = f"remove it; {argument.type} knows: {', '.join(sorted(kind.keys)) or 'no further key'}"
         yield Flaw((*key, name), f"{name} means nothing for type {argument.type!r}", remedy)
     if argument.type == "enum" and not argument.allowed:
         yield Flaw(key, "an enum needs its values", 'add allowed = ["...", "..."]')
     if argument.type == "array":
-        yield from _items(key, argument)
+        yield from _item_flaws(key, argument)
 
 
-def _items(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
+def _item_flaws(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
     items = argument.items
     if items is None or items.type == "array":
         yield Flaw(key, "an array needs the type of its items, which is no array", 'add items = { type = "string" }')
@@ -202,7 +216,7 @@ def _items(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
     yield from argument_flaws((*key, "items"), items)
 
 
-def _contradictions(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
+def _contradiction_flaws(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
     if argument.required and argument.default is not None:
         yield Flaw((*key, "default"), "a required argument needs no default", "remove required or default")
     if argument.min is not None and argument.max is not None and argument.min > argument.max:
@@ -213,7 +227,7 @@ def _contradictions(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
         yield Flaw((*key, "min"), "a length is a whole number from 0", "mend min and max")
 
 
-def _broken(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
+def _pattern_flaws(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
     if argument.pattern is not None:
         try:
             LinearPattern(argument.pattern)
@@ -221,39 +235,39 @@ def _broken(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
             yield Flaw((*key, "pattern"), f"the pattern {error}", "write one of RE2")
     for entry in argument.scope:
         try:
-            scope_entry(entry)
+            checked_scope_entry(entry)
         except ValueError as error:
             yield Flaw((*key, "scope"), f"{entry!r} {error}", "write a network, a host, or *.host")
-    if problem := schema_problem(schema_of(argument.without_default())):
+    if problem := schema_problem(argument_schema(argument.without_default())):
         yield Flaw(key, problem, "mend pattern, allowed, min or max")
 
 
-def _unfit(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
+def _value_flaws(key: tuple[str, ...], argument: Argument) -> Iterator[Flaw]:
     bare = argument.without_values()
     for value in argument.allowed or ():
-        if problem := _problem(bare, value):
+        if problem := _value_problem(bare, value):
             yield Flaw((*key, "allowed"), f"{value!r} is no {argument.type}: {problem}", "mend the value")
-    if argument.default is not None and (problem := _problem(argument, argument.default)):
+    if argument.default is not None and (problem := _value_problem(argument, argument.default)):
         yield Flaw((*key, "default"), f"{argument.default!r} does not fit: {problem}", "mend the default")
 
 
-def _problem(argument: Argument, value: object) -> str:
+def _value_problem(argument: Argument, value: object) -> str:
     """Return why a value is none of the argument, or ""; whether a path exists is a matter of the call."""
     try:
-        if errors := argument_errors(schema_of(argument), value):
+        if errors := argument_errors(argument_schema(argument), value):
             return "; ".join(errors)
-        KINDS[argument.type].read(value, argument.without_existence(), Ground(Root(Path.cwd())))
+        RULES_OF_TYPE[argument.type].read(value, argument.without_existence(), PathContext(FileRoot(Path.cwd())))
     except (ValueError, TypeError, ToolError) as error:
         return str(error)
     return ""
 
 
-AT_THE_TOP = ("effect", "timeout_s", "approval", "verified", "tags")
+TOP_LEVEL_OPTIONS = ("effect", "timeout_s", "approval", "verified", "tags")
 
 
-def flaws(manifest: Manifest) -> Iterator[Flaw]:
+def manifest_flaws(manifest: Manifest) -> Iterator[Flaw]:
     """Yield every one of them."""
-    if manifest.name in RESERVED | OWN_ACTIVITIES:
+    if manifest.name in RESERVED_NAMES | OWN_ACTIVITIES:
         yield Flaw(("name",), f"{manifest.name!r} is a name of the loop itself", "choose another")
     if (manifest.command is None) == (manifest.http is None):
         yield Flaw((), "a tool is either a command or a request", "give it one of [command] and [http]")
@@ -261,14 +275,14 @@ def flaws(manifest: Manifest) -> Iterator[Flaw]:
         yield from argument_flaws(("arguments", name), argument)
     yield from use_flaws(manifest)
     if manifest.command:
-        yield from _in_command(manifest.command)
+        yield from _command_flaws(manifest.command)
     if manifest.http:
         yield from http_flaws(manifest.http)
-    yield from _in_output(manifest.output)
-    yield from _in_options(manifest)
+    yield from _output_flaws(manifest.output)
+    yield from _option_flaws(manifest)
 
 
-def _in_command(command: Command) -> Iterator[Flaw]:
+def _command_flaws(command: CommandSection) -> Iterator[Flaw]:
     key = ("command", "argv")
     if not command.argv:
         yield Flaw(key, "there is no program", 'write it first, as in argv = ["git", "log"]')
@@ -276,7 +290,7 @@ def _in_command(command: Command) -> Iterator[Flaw]:
     first = command.argv[0]
     program = first.argv[0]
     try:
-        has_slot = any(slots(parsed(program)))
+        has_slot = any(template_placeholders(parse_template(program)))
         yield from code_flaws(command)
     except ValueError:
         return  # is told where placeholders are looked at
@@ -291,7 +305,7 @@ def _in_command(command: Command) -> Iterator[Flaw]:
         yield Flaw(("command", "sandbox", "network"), "without isolation the network cannot be cut off", remedy)
 
 
-def _in_output(output: Output) -> Iterator[Flaw]:
+def _output_flaws(output: Output) -> Iterator[Flaw]:
     if (output.parser == "regex") != (output.pattern is not None):
         yield Flaw(("output", "pattern"), 'a pattern belongs to parser = "regex"', "give both or neither")
     if output.pattern is not None:
@@ -313,9 +327,9 @@ def _schema_problem(output: Output) -> str:
     return schema_problem(output.json_schema or {})
 
 
-def _in_options(manifest: Manifest) -> Iterator[Flaw]:
+def _option_flaws(manifest: Manifest) -> Iterator[Flaw]:
     options = manifest.options
-    for key in AT_THE_TOP:
+    for key in TOP_LEVEL_OPTIONS:
         if key in options.model_fields_set:
             yield Flaw(("options", key), f"{key} stands at the top of a manifest", "move it above the first table")
     if options.execution == "local":

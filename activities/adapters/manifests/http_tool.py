@@ -12,8 +12,8 @@ from urllib.parse import quote, unquote, urlencode
 
 from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS
 from orga.activities.adapters.http import (
-    REFUSALS,
-    TRANSIENT,
+    REFUSAL_STATUSES,
+    TRANSIENT_STATUSES,
     URL,
     AsyncClient,
     HTTPError,
@@ -21,27 +21,41 @@ from orga.activities.adapters.http import (
     Response,
     TimeoutException,
 )
-from orga.activities.adapters.manifests.argument_types import Ground, Values, as_text, as_texts, checked, invalid
-from orga.activities.adapters.manifests.argument_types import url as checked_url
+from orga.activities.adapters.manifests.argument_types import (
+    PathContext,
+    Values,
+    checked_values,
+    invalid_argument_error,
+    value_text,
+    value_texts,
+)
+from orga.activities.adapters.manifests.argument_types import normalised_url as checked_url
 from orga.activities.adapters.manifests.manifest import Http, Manifest
-from orga.activities.adapters.manifests.parsers import last_words, shown
-from orga.activities.adapters.manifests.secrets import Secrets
-from orga.activities.adapters.manifests.template import Slot, Template, filled, only_slot, parsed, slots
-from orga.activities.adapters.tools.fetch_url import decoded
+from orga.activities.adapters.manifests.parsers import error_tail, parsed_output
+from orga.activities.adapters.manifests.secrets import ManifestSecrets
+from orga.activities.adapters.manifests.template import (
+    Template,
+    TemplatePlaceholder,
+    fill_template,
+    only_placeholder,
+    parse_template,
+    template_placeholders,
+)
+from orga.activities.adapters.tools.fetch_url import decoded_text
 from orga.activities.adapters.tools.guarded_http import (
     PublicBackend,
     bounded_body,
-    followed,
+    final_response,
     guarded_client,
     is_same_server,
 )
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.ports import Acted, ToolContext, ToolError
 from orga.workflows.types.tool_calls.tools import TIME_LIMIT, ToolOutput, ToolSpec
 
 _SEPARATOR = re.compile(r"[/\\]")
-_DECODINGS = 3
-_HOLE = "\0"
+_MAX_DECODINGS = 3
+_PLACEHOLDER_MARK = "\0"
 
 
 @dataclass(frozen=True)
@@ -59,44 +73,46 @@ class HttpRequest:
         return f"HttpRequest({self.method} {self.url})"
 
 
-def request_of(http: Http, values: Values, secrets: Secrets) -> HttpRequest:
+def build_request(http: Http, values: Values, secrets: ManifestSecrets) -> HttpRequest:
     """Return the request.
 
     Raises:
         ToolError: Kind InvalidArguments: a value that could lead elsewhere.
     """
-    content_type, content = _body(http, values)
-    plain, secret = _headers(http, values, secrets)
+    content_type, content = _request_body(http, values)
+    plain, secret = _request_headers(http, values, secrets)
     if content_type and not any(name.lower() == "content-type" for name in (*plain, *secret)):
         plain["content-type"] = content_type
-    return HttpRequest(http.method, _url(http, values), plain, secret, content)
+    return HttpRequest(http.method, _request_url(http, values), plain, secret, content)
 
 
-def _url(http: Http, values: Values) -> URL:
-    template = parsed(http.url)
-    whole = only_slot(template)
-    url = as_text(values[whole.name]) if whole else _located(template, values)
-    pairs = _pairs(http.query, values)
+def _request_url(http: Http, values: Values) -> URL:
+    template = parse_template(http.url)
+    whole = only_placeholder(template)
+    url = value_text(values[whole.name]) if whole else _url_text(template, values)
+    pairs = _filled_pairs(http.query, values)
     if pairs:
         url += ("&" if "?" in url else "?") + urlencode(pairs)
     try:
         return URL(url)
     except InvalidURL as error:
-        raise invalid(f"the address that they make cannot be used: {error}") from None
+        raise invalid_argument_error(f"the address that they make cannot be used: {error}") from None
 
 
-def _located(template: Template, values: Values) -> str:
+def _url_text(template: Template, values: Values) -> str:
     """Return the URL; the part before the first placeholder, which names the host, is the manifest's alone."""
-    path, question, query = _halves(template)
-    located = filled(path, lambda slot: _segment(slot, values))
-    shape = filled(path, lambda slot: _HOLE)  # a value has no slash any more: both have the same parts
-    for own, part in zip(_after_host(shape), _after_host(located), strict=True):
-        if _HOLE in own and (part == "" or any(map(_is_dots, _readings(part)))):
-            raise invalid("a part of the URL's path would be empty, `.` or `..`; write another value")
-    return located + question + filled(query, lambda slot: quote(as_text(values[slot.name]), safe=""))
+    path, question, query = _split_at_query(template)
+    located = fill_template(path, lambda slot: _path_value(slot, values))
+    shape = fill_template(
+        path, lambda slot: _PLACEHOLDER_MARK
+    )  # a value has no slash any more: both have the same parts
+    for own, part in zip(_path_parts(shape), _path_parts(located), strict=True):
+        if _PLACEHOLDER_MARK in own and (part == "" or any(map(_is_dot_segment, _decoded_spellings(part)))):
+            raise invalid_argument_error("a part of the URL's path would be empty, `.` or `..`; write another value")
+    return located + question + fill_template(query, lambda slot: quote(value_text(values[slot.name]), safe=""))
 
 
-def _halves(template: Template) -> tuple[Template, str, Template]:
+def _split_at_query(template: Template) -> tuple[Template, str, Template]:
     """Return what is before and after the first question mark that the manifest wrote."""
     for index, part in enumerate(template):
         if isinstance(part, str) and "?" in part:
@@ -105,114 +121,114 @@ def _halves(template: Template) -> tuple[Template, str, Template]:
     return template, "", ()
 
 
-def _after_host(url: str) -> list[str]:
+def _path_parts(url: str) -> list[str]:
     return url.partition("://")[2].split("/")[1:]
 
 
-def _segment(slot: Slot, values: Values) -> str:
+def _path_value(slot: TemplatePlaceholder, values: Values) -> str:
     """Return a value within a path. Some servers decode before they split, so `..` is refused in any spelling."""
-    value = as_text(values[slot.name])
-    if any(_is_dots(part) for reading in _readings(value) for part in _SEPARATOR.split(reading)):
-        raise invalid(f"{slot.name}: `.` and `..` are refused as parts of a path")
+    value = value_text(values[slot.name])
+    if any(_is_dot_segment(part) for reading in _decoded_spellings(value) for part in _SEPARATOR.split(reading)):
+        raise invalid_argument_error(f"{slot.name}: `.` and `..` are refused as parts of a path")
     return quote(value, safe="")
 
 
-def _readings(text: str) -> Iterator[str]:
+def _decoded_spellings(text: str) -> Iterator[str]:
     """Yield the text as it is, and as servers read it that decode it, once or again."""
-    for _ in range(_DECODINGS):
+    for _ in range(_MAX_DECODINGS):
         yield text
         text = unquote(text)
 
 
-def _is_dots(part: str) -> bool:
+def _is_dot_segment(part: str) -> bool:
     """Return whether a part means this folder or the one above; some servers cut what follows a semicolon."""
     return part.partition(";")[0] in (".", "..")
 
 
-def _pairs(templates: Mapping[str, str], values: Values) -> list[tuple[str, str]]:
+def _filled_pairs(templates: Mapping[str, str], values: Values) -> list[tuple[str, str]]:
     """Return names with values; what has none is left out, a list is repeated."""
     pairs: list[tuple[str, str]] = []
     for name, source in templates.items():
-        template = parsed(source)
-        only = only_slot(template)
+        template = parse_template(source)
+        only = only_placeholder(template)
         if only:
-            pairs += [(name, text) for text in as_texts(values.get(only.name))]
+            pairs += [(name, text) for text in value_texts(values.get(only.name))]
         elif _has_all(template, values):
-            pairs.append((name, filled(template, lambda slot: as_text(values[slot.name]))))
+            pairs.append((name, fill_template(template, lambda slot: value_text(values[slot.name]))))
     return pairs
 
 
 def _has_all(template: Template, values: Values) -> bool:
-    return all(slot.is_secret or slot.name in values for slot in slots(template))
+    return all(slot.is_secret or slot.name in values for slot in template_placeholders(template))
 
 
-def _headers(http: Http, values: Values, secrets: Secrets) -> tuple[dict[str, str], dict[str, str]]:
+def _request_headers(http: Http, values: Values, secrets: ManifestSecrets) -> tuple[dict[str, str], dict[str, str]]:
     plain: dict[str, str] = {}
     secret: dict[str, str] = {}
     for name, source in http.headers.items():
-        template = parsed(source)
+        template = parse_template(source)
         if _has_all(template, values):
-            text = filled(template, lambda slot: _header_part(slot, values, secrets))
-            has_secret = any(slot.is_secret for slot in slots(template))
+            text = fill_template(template, lambda slot: _header_part(slot, values, secrets))
+            has_secret = any(slot.is_secret for slot in template_placeholders(template))
             (secret if has_secret else plain)[name] = text
     return plain, secret
 
 
-def _header_part(slot: Slot, values: Values, secrets: Secrets) -> str:
-    text = secrets.values[slot.name] if slot.is_secret else as_text(values[slot.name])
+def _header_part(slot: TemplatePlaceholder, values: Values, secrets: ManifestSecrets) -> str:
+    text = secrets.values[slot.name] if slot.is_secret else value_text(values[slot.name])
     if not (text.isascii() and text.isprintable()):
-        raise invalid(f"{slot.name}: a header holds printable ASCII only; leave the rest out")
+        raise invalid_argument_error(f"{slot.name}: a header holds printable ASCII only; leave the rest out")
     return text
 
 
-def _body(http: Http, values: Values) -> tuple[str, bytes]:
+def _request_body(http: Http, values: Values) -> tuple[str, bytes]:
     if http.json_body is not None:
-        return "application/json", json.dumps(_json(http.json_body, values), ensure_ascii=False).encode()
+        return "application/json", json.dumps(_filled_json(http.json_body, values), ensure_ascii=False).encode()
     if http.form is not None:
-        return "application/x-www-form-urlencoded", urlencode(_pairs(http.form, values)).encode()
+        return "application/x-www-form-urlencoded", urlencode(_filled_pairs(http.form, values)).encode()
     if http.text is not None:
-        text = filled(parsed(http.text), lambda slot: as_text(values[slot.name]))
+        text = fill_template(parse_template(http.text), lambda slot: value_text(values[slot.name]))
         return "text/plain; charset=utf-8", text.encode()
     return "", b""
 
 
-class _Absent:
+class _MissingValue:
     """Stands for a value that was not given."""
 
 
-def _json(part: Any, values: Values) -> Any:
+def _filled_json(part: Any, values: Values) -> Any:
     """Return a part of the body with the values in it; what was not given is left out of objects and lists."""
     if isinstance(part, str):
-        template = parsed(part)
-        only = only_slot(template)
+        template = parse_template(part)
+        only = only_placeholder(template)
         if only:
-            value = values.get(only.name, _Absent())
+            value = values.get(only.name, _MissingValue())
             return list(value) if isinstance(value, tuple) else value
-        return filled(template, lambda slot: as_text(values[slot.name]))
+        return fill_template(template, lambda slot: value_text(values[slot.name]))
     if isinstance(part, list):
-        items = [_json(item, values) for item in cast("list[Any]", part)]
-        return [item for item in items if not isinstance(item, _Absent)]
+        items = [_filled_json(item, values) for item in cast("list[Any]", part)]
+        return [item for item in items if not isinstance(item, _MissingValue)]
     if isinstance(part, dict):
-        found = {key: _json(item, values) for key, item in cast("dict[str, Any]", part).items()}
-        return {key: item for key, item in found.items() if not isinstance(item, _Absent)}
+        found = {key: _filled_json(item, values) for key, item in cast("dict[str, Any]", part).items()}
+        return {key: item for key, item in found.items() if not isinstance(item, _MissingValue)}
     return part
 
 
-_SAFE = ("GET", "HEAD")
+_SAFE_METHODS = ("GET", "HEAD")
 
 
 class HttpTool:
     """Sends the request of a manifest with the arguments of a call, to public addresses and allowed hosts only."""
 
     def __init__(
-        self, manifest: Manifest, spec: ToolSpec, root: Root, secrets: Secrets, network: PublicBackend
+        self, manifest: Manifest, spec: ToolSpec, root: FileRoot, secrets: ManifestSecrets, network: PublicBackend
     ) -> None:
         """Take what a call needs, of a manifest with a request."""
         assert manifest.http is not None
         self._manifest = manifest
         self._http = manifest.http
         self._spec = spec
-        self._ground = Ground(root)
+        self._ground = PathContext(root)
         self._secrets = secrets
         self._backend = network
 
@@ -228,8 +244,8 @@ class HttpTool:
             ToolError: Kind InvalidArguments, AddressRefused, Http404 and its kin, ConnectionFailed, TimeLimit,
                 BadOutput or OutputMismatch; each says whether the request had its effect all the same.
         """
-        values = await asyncio.to_thread(checked, arguments, self._manifest.arguments, self._ground)
-        request = request_of(self._http, values, self._secrets)
+        values = await asyncio.to_thread(checked_values, arguments, self._manifest.arguments, self._ground)
+        request = build_request(self._http, values, self._secrets)
         context.heartbeat(f"{request.method} {request.url.host}")
         try:
             return ToolOutput(content=self._secrets.known.hidden(await self._answer(request, context)))
@@ -237,7 +253,7 @@ class HttpTool:
             raise self._secrets.known.left_out_of(error) from None
 
     async def _answer(self, request: HttpRequest, context: ToolContext) -> str:
-        limit_s, host, way = self._manifest.timeout_s, request.url.host, _Way()
+        limit_s, host, way = self._manifest.timeout_s, request.url.host, _RequestProgress()
         try:
             async with asyncio.timeout(limit_s), guarded_client(self._backend) as client:
                 client.timeout = limit_s
@@ -248,14 +264,16 @@ class HttpTool:
             raise
         except (TimeoutError, TimeoutException):
             if not way.has_begun:
-                raise _not_connected(f"{host}: no connection within {limit_s:g} s", "no") from None
+                raise _connect_error(f"{host}: no connection within {limit_s:g} s", "no") from None
             why = f"{host}: no full answer within {limit_s:g} s{way.last_words}"
             raise ToolError(why, kind=TIME_LIMIT, retryable=True) from None
         except HTTPError as error:
             why = f"{host}: {str(error) or type(error).__name__}"
-            raise _not_connected(why, "maybe" if way.has_begun else "no") from None
+            raise _connect_error(why, "maybe" if way.has_begun else "no") from None
 
-    async def _read(self, client: AsyncClient, request: HttpRequest, context: ToolContext, way: "_Way") -> str:
+    async def _read(
+        self, client: AsyncClient, request: HttpRequest, context: ToolContext, way: "_RequestProgress"
+    ) -> str:
         """Follow redirects of what changes nothing; each new address is checked when it is connected to."""
 
         def sent(url: URL) -> AbstractAsyncContextManager[Response]:
@@ -264,12 +282,12 @@ class HttpTool:
             traced = {"trace": way.note}
             return client.stream(request.method, url, headers=headers, content=request.content, extensions=traced)
 
-        async with followed(request.url, sent, partial(self._redirected, request)) as response:
+        async with final_response(request.url, sent, partial(self._redirect_url, request)) as response:
             way.last_words = f", after the status {response.status_code} {response.reason_phrase}".rstrip()
             return await self._read_text(response)
 
-    def _redirected(self, request: HttpRequest, url: URL, location: str) -> URL:
-        if request.method not in _SAFE:
+    def _redirect_url(self, request: HttpRequest, url: URL, location: str) -> URL:
+        if request.method not in _SAFE_METHODS:
             why = f"{url.host} redirects a {request.method}, which is not sent twice; tell the operator"
             raise ToolError(why, kind="Redirected", acted="maybe")
         try:
@@ -280,37 +298,37 @@ class HttpTool:
 
     def _headers(self, request: HttpRequest, url: URL, context: ToolContext) -> dict[str, str]:
         headers = {"user-agent": "orga/0.1", "accept-encoding": ACCEPTED_ENCODINGS}
-        if request.method not in _SAFE:
+        if request.method not in _SAFE_METHODS:
             headers["idempotency-key"] = context.idempotency_key
         own = {**request.headers, **(request.secret_headers if is_same_server(url, request.url) else {})}
         return headers | {name.lower(): value for name, value in own.items()}
 
     async def _read_text(self, response: Response) -> str:
-        acted = _acted(response)
+        acted = _acted_by_status(response)
         try:
             body, is_cut = await bounded_body(response, self._http.max_body_bytes)
         except ToolError as error:
             if not response.is_success:  # the status says enough
-                raise _failed(response, acted, f", and what it said cannot be read: {error}") from None
+                raise _status_error(response, acted, f", and what it said cannot be read: {error}") from None
             error.acted = acted
             raise
         except HTTPError as error:
             if not response.is_success and not isinstance(error, TimeoutException):
-                raise _failed(response, "maybe", f", and broke off: {error}") from None
+                raise _status_error(response, "maybe", f", and broke off: {error}") from None
             raise
-        said = await asyncio.to_thread(decoded, body, response.charset_encoding)
+        said = await asyncio.to_thread(decoded_text, body, response.charset_encoding)
         text = self._secrets.known.hidden(said, is_cut=is_cut)
         if not response.is_success:
-            raise _failed(response, acted, last_words(text))
+            raise _status_error(response, acted, error_tail(text))
         output = self._manifest.output
         if is_cut and output.parser != "text":
             why = "the answer is longer than max_body_bytes, so it cannot be parsed"
             raise ToolError(why, kind="BadOutput", acted=acted)
         cut = f"\n[cut after {self._http.max_body_bytes:,} bytes]" if is_cut else ""
-        return await asyncio.to_thread(shown, text, output) + cut
+        return await asyncio.to_thread(parsed_output, text, output) + cut
 
 
-class _Way:
+class _RequestProgress:
     """How far a request came, through all its redirects."""
 
     def __init__(self) -> None:
@@ -325,17 +343,17 @@ class _Way:
         self.has_begun = self.has_begun or event.endswith(".send_request_headers.started")
 
 
-def _not_connected(why: str, acted: Acted) -> ToolError:
+def _connect_error(why: str, acted: Acted) -> ToolError:
     return ToolError(why, kind="ConnectionFailed", retryable=True, acted=acted)
 
 
-def _failed(response: Response, acted: Acted, said: str) -> ToolError:
+def _status_error(response: Response, acted: Acted, said: str) -> ToolError:
     status = response.status_code
     why = f"{response.url.host} answered {status} {response.reason_phrase}{said}"
-    return ToolError(why, kind=f"Http{status}", retryable=status in TRANSIENT, acted=acted)
+    return ToolError(why, kind=f"Http{status}", retryable=status in TRANSIENT_STATUSES, acted=acted)
 
 
-def _acted(response: Response) -> Acted:
+def _acted_by_status(response: Response) -> Acted:
     if response.is_success:
         return "yes"
-    return "no" if response.status_code in REFUSALS else "maybe"
+    return "no" if response.status_code in REFUSAL_STATUSES else "maybe"

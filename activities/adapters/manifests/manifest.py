@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictFloat, StrictInt
 
-from orga.workflows.types.record import Border, replace_fields
+from orga.workflows.types.record import CheckedInput, replace_fields
 from orga.workflows.types.tool_calls.sandbox import Sandbox
 from orga.workflows.types.tool_calls.tools import Effect, ToolOptions
 
@@ -17,7 +17,7 @@ ArgumentType = Literal[
 Number = StrictInt | StrictFloat
 
 
-class Argument(Border):
+class Argument(CheckedInput):
     """`[arguments.NAME]`. Which keys a type knows beside the first four is said where the type is (`kinds.py`)."""
 
     type: ArgumentType
@@ -80,7 +80,7 @@ HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
 Json = dict[str, Any] | list[Any]
 
 
-class ArgvPart(Border):
+class ArgvPart(CheckedInput):
     """Elements that stand or are left out together; a bare text of a manifest is a part of one."""
 
     when: str = ""
@@ -96,7 +96,7 @@ def _argv_part(given: Any) -> Any:
     return cast("dict[str, Any]", given)
 
 
-class Command(Border):
+class CommandSection(CheckedInput):
     """`[command]`: a program, started without a shell."""
 
     argv: tuple[Annotated[ArgvPart, BeforeValidator(_argv_part)], ...]
@@ -115,7 +115,7 @@ class Command(Border):
     max_output_bytes: int = Field(default=200_000, ge=1_000, le=5_000_000)
 
 
-class Http(Border):
+class Http(CheckedInput):
     """`[http]`: one request."""
 
     method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] = "GET"
@@ -131,7 +131,7 @@ class Http(Border):
     max_body_bytes: int = Field(default=1_000_000, ge=1_000, le=5_000_000)
 
 
-class Output(Border):
+class Output(CheckedInput):
     """`[output]`: what becomes of what came back."""
 
     parser: Literal["text", "json", "lines", "regex"] = "text"
@@ -143,7 +143,7 @@ class Output(Border):
     """What does not fit the schema is an error, not a warning."""
 
 
-class Manifest(Border):
+class Manifest(CheckedInput):
     """The whole file."""
 
     name: str = Field(pattern=r"^[a-zA-Z][a-zA-Z0-9_-]{0,63}$")
@@ -155,7 +155,7 @@ class Manifest(Border):
     verified: StrictBool = False
     tags: tuple[str, ...] = ()
     arguments: dict[ArgumentName, Argument] = {}
-    command: Command | None = None
+    command: CommandSection | None = None
     http: Http | None = None
     output: Output = Output()
     options: ToolOptions = ToolOptions()

@@ -7,16 +7,16 @@ from typing import Any
 from orga.activities.adapters.manifests.manifest import Output
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.ports import ToolError
-from orga.workflows.types.text import compiled
+from orga.workflows.types.text import compiled_pattern
 
 MAX_MATCHES = 1_000
-NOTHING = "(no output)"
+NO_OUTPUT = "(no output)"
 
 _TAIL_CHARS = 2_500
 """An error's text is cut at its end by the activity, and the end of an output says what failed."""
 
 
-def shown(text: str, output: Output) -> str:
+def parsed_output(text: str, output: Output) -> str:
     """Return the text for the model: as it is, or the JSON of what the parser made of it.
 
     Raises:
@@ -26,14 +26,14 @@ def shown(text: str, output: Output) -> str:
     told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     errors = [] if output.json_schema is None else argument_errors(output.json_schema, value)
     if not errors:
-        return told or NOTHING
+        return told or NO_OUTPUT
     misfit = f"the output does not fit its schema: {'; '.join(errors)}"
     if output.strict:
         raise ToolError(misfit, kind="OutputMismatch", acted="yes")
     return f"[Warning] {misfit}\n{told}"
 
 
-def last_words(said: str) -> str:
+def error_tail(said: str) -> str:
     """Return the end of what was said, to stand behind an error."""
     said = said.strip()
     return f". The end of what it said:\n{said[-_TAIL_CHARS:]}" if said else ", and said nothing"
@@ -45,30 +45,30 @@ def output_pattern(pattern: str) -> Any:
     Raises:
         ValueError: It is none of RE2.
     """
-    return compiled(f"(?m){pattern}")
+    return compiled_pattern(f"(?m){pattern}")
 
 
-def _text(text: str, output: Output) -> str:
+def _parse_text(text: str, output: Output) -> str:
     return text.rstrip("\n")
 
 
-def _json(text: str, output: Output) -> Any:
+def _parse_json(text: str, output: Output) -> Any:
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         why = f"the output is no JSON ({error}); it begins with {text[:200]!r}"
         raise ToolError(why, kind="BadOutput", acted="yes") from None
 
 
-def _no_constant(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-def _lines(text: str, output: Output) -> list[str]:
+def _parse_lines(text: str, output: Output) -> list[str]:
     return text.splitlines()
 
 
-def _matches(text: str, output: Output) -> list[Any]:
+def _parse_matches(text: str, output: Output) -> list[Any]:
     found: list[Any] = []
     for match in output_pattern(output.pattern or "").finditer(text):
         if len(found) == MAX_MATCHES:
@@ -78,8 +78,8 @@ def _matches(text: str, output: Output) -> list[Any]:
 
 
 _PARSERS: dict[str, Callable[[str, Output], Any]] = {
-    "text": _text,
-    "json": _json,
-    "lines": _lines,
-    "regex": _matches,
+    "text": _parse_text,
+    "json": _parse_json,
+    "lines": _parse_lines,
+    "regex": _parse_matches,
 }

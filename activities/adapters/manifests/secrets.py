@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from orga.activities.adapters.manifests.manifest import Http
-from orga.activities.adapters.manifests.template import parsed, slots
+from orga.activities.adapters.manifests.template import parse_template, template_placeholders
 from orga.activities.text.secrets import KnownSecrets
 
 
@@ -15,17 +15,22 @@ def header_variables(http: Http) -> set[str]:
     Raises:
         ValueError: A placeholder is broken.
     """
-    return {slot.name for source in http.headers.values() for slot in slots(parsed(source)) if slot.is_secret}
+    return {
+        slot.name
+        for source in http.headers.values()
+        for slot in template_placeholders(parse_template(source))
+        if slot.is_secret
+    }
 
 
 @dataclass(frozen=True)
-class Secrets:
+class ManifestSecrets:
     """Values by variable. Its representation shows none."""
 
     values: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     @classmethod
-    def of(cls, variables: Iterable[str], env: Mapping[str, str]) -> "Secrets":
+    def of(cls, variables: Iterable[str], env: Mapping[str, str]) -> "ManifestSecrets":
         """Take the variables.
 
         Raises:

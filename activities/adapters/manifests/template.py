@@ -10,7 +10,7 @@ _NAME = re.compile(r"(secret:)?([A-Za-z_][A-Za-z0-9_]*)")
 
 
 @dataclass(frozen=True)
-class Slot:
+class TemplatePlaceholder:
     """A place for a value."""
 
     name: str
@@ -18,52 +18,52 @@ class Slot:
     """The name is that of a variable of the worker's environment."""
 
 
-Template = tuple[str | Slot, ...]
+Template = tuple[str | TemplatePlaceholder, ...]
 
 
 @lru_cache(maxsize=1_000)
-def parsed(source: str) -> Template:
+def parse_template(source: str) -> Template:
     """Return literal texts and slots in order.
 
     Raises:
         ValueError: A brace that belongs to nothing, or a name that is none.
     """
-    parts: list[str | Slot] = []
+    parts: list[str | TemplatePlaceholder] = []
     at = 0
     for found in _PART.finditer(source):
         parts.append(source[at : found.start()])
-        parts.append(_part(found))
+        parts.append(_parsed_part(found))
         at = found.end()
-    return _joined([*parts, source[at:]])
+    return _joined_parts([*parts, source[at:]])
 
 
-def slots(template: Template) -> Iterator[Slot]:
+def template_placeholders(template: Template) -> Iterator[TemplatePlaceholder]:
     """Yield the slots."""
-    return (part for part in template if isinstance(part, Slot))
+    return (part for part in template if isinstance(part, TemplatePlaceholder))
 
 
-def only_slot(template: Template) -> Slot | None:
+def only_placeholder(template: Template) -> TemplatePlaceholder | None:
     """Return the slot of a template that is nothing else."""
     only = template[0] if len(template) == 1 else None
-    return only if isinstance(only, Slot) else None
+    return only if isinstance(only, TemplatePlaceholder) else None
 
 
-def filled(template: Template, fill: Callable[[Slot], str]) -> str:
+def fill_template(template: Template, fill: Callable[[TemplatePlaceholder], str]) -> str:
     """Return the text; a value is never looked at for slots again."""
     return "".join(part if isinstance(part, str) else fill(part) for part in template)
 
 
-def _part(found: re.Match[str]) -> str | Slot:
+def _parsed_part(found: re.Match[str]) -> str | TemplatePlaceholder:
     if found[0] in ("{{", "}}"):
         return found[0][0]
     name = None if found[1] is None else _NAME.fullmatch(found[1])
     if name is None:
         raise ValueError(f"{found[0]!r} is no placeholder; write {{name}}, or {{{{ for a brace")
-    return Slot(name[2], bool(name[1]))
+    return TemplatePlaceholder(name[2], bool(name[1]))
 
 
-def _joined(parts: list[str | Slot]) -> Template:
-    joined: list[str | Slot] = []
+def _joined_parts(parts: list[str | TemplatePlaceholder]) -> Template:
+    joined: list[str | TemplatePlaceholder] = []
     for part in parts:
         if isinstance(part, str) and joined and isinstance(joined[-1], str):
             joined[-1] += part

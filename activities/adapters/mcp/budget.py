@@ -5,25 +5,25 @@ import time
 ANSWER_BYTES = 17_000_000
 """For a request of ours: the largest message, and progress notes before it."""
 
-UNASKED_BYTES = 2_000_000
+UNSOLICITED_BYTES = 2_000_000
 """Notifications and requests of a server at once, within its answers, too."""
 
-UNASKED_MESSAGE_BYTES = 1_000
+UNSOLICITED_OVERHEAD_BYTES = 1_000
 """What the smallest of them counts: each takes a fraction of a millisecond."""
 
-UNASKED_BYTES_PER_S = 50_000
+UNSOLICITED_BYTES_PER_S = 50_000
 
 MAX_BYTES = 2 * ANSWER_BYTES
 """Unused room of many small answers is not kept."""
 
-QUICK_BYTES = 100_000
+SMALL_MESSAGE_BYTES = 100_000
 """A larger message is read in a thread."""
 
 MAX_PARTS = 100_000
 """Of a message: lists, objects and commas. More of them hold up all that the worker does while they are read."""
 
 
-class SentTooMuch(Exception):
+class ByteBudgetExceeded(Exception):
     """A server sent more than was asked for."""
 
 
@@ -31,7 +31,7 @@ class ByteBudget:
     """Bytes that may still come."""
 
     def __init__(self) -> None:
-        self._left = float(UNASKED_BYTES)
+        self._left = float(UNSOLICITED_BYTES)
         self._at = time.monotonic()
 
     def grant(self) -> None:
@@ -45,12 +45,12 @@ class ByteBudget:
             SentTooMuch: There is no room for it.
         """
         now = time.monotonic()
-        if self._left < UNASKED_BYTES:
-            self._left = min(self._left + (now - self._at) * UNASKED_BYTES_PER_S, UNASKED_BYTES)
+        if self._left < UNSOLICITED_BYTES:
+            self._left = min(self._left + (now - self._at) * UNSOLICITED_BYTES_PER_S, UNSOLICITED_BYTES)
         self._at = now
         self._left -= size
         if self._left < 0:
-            raise SentTooMuch("it sends far more than it is asked for")
+            raise ByteBudgetExceeded("it sends far more than it is asked for")
 
     def spend_unasked(self, size: int) -> None:
         """Take a message that answers nothing, of a budget for these alone.
@@ -58,4 +58,4 @@ class ByteBudget:
         Raises:
             SentTooMuch: There is no room for it.
         """
-        self.spend(max(size, UNASKED_MESSAGE_BYTES))
+        self.spend(max(size, UNSOLICITED_OVERHEAD_BYTES))

@@ -21,11 +21,11 @@ from mcp_types import (
 )
 from pydantic import TypeAdapter, ValidationError
 
-from orga.activities.adapters.mcp.definitions import Definitions, definitions
-from orga.activities.adapters.mcp.failures import bad_result, protocol_failure, unavailable
+from orga.activities.adapters.mcp.definitions import ToolDefinitions, usable_definitions
+from orga.activities.adapters.mcp.failures import bad_result_error, protocol_error, unavailable_error
 from orga.activities.adapters.mcp.http_server import was_not_sent, was_refused
-from orga.activities.adapters.mcp.keeper import SessionKeeper, told
-from orga.activities.adapters.mcp.lenient_messages import left_out_of
+from orga.activities.adapters.mcp.keeper import SessionKeeper, connection_error_text
+from orga.activities.adapters.mcp.lenient_messages import omitted_tools
 from orga.activities.adapters.mcp.settings import ServerSettings
 from orga.activities.ports import ToolError
 
@@ -35,7 +35,7 @@ MAX_BYTES = 16_000_000
 """Of all pages: a page can be as large as one message."""
 
 
-async def listed_tools(session: ClientSession) -> tuple[list[Tool], dict[str, str]]:
+async def list_server_tools(session: ClientSession) -> tuple[list[Tool], dict[str, str]]:
     """Return the tools in the server's order, and why others are left out; what is over the bounds is not asked for."""
     tools: list[Tool] = []
     left_out: dict[str, str] = {}
@@ -44,7 +44,7 @@ async def listed_tools(session: ClientSession) -> tuple[list[Tool], dict[str, st
         asked.add(cursor)
         page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor) if cursor else None)
         tools += page.tools
-        left_out |= left_out_of(page)
+        left_out |= omitted_tools(page)
         size, cursor = size + len(page.model_dump_json(exclude_unset=True)), page.next_cursor
         if not cursor or len(tools) >= MAX_TOOLS or size >= MAX_BYTES:
             break
@@ -58,14 +58,14 @@ _logger = logging.getLogger(__name__)
 _RESULT: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(CallToolResult | InputRequiredResult)
 
 
-class Connection:
+class McpConnection:
     """A server's tools as last listed, and the session in which they are called."""
 
     def __init__(self, settings: ServerSettings, taken: Collection[str]) -> None:
         """Prepare; `taken` are names that its tools cannot have."""
         self.settings = settings
-        self.keeper = SessionKeeper(settings, self._list, self._hear)
-        self.known: Definitions | None = None
+        self.keeper = SessionKeeper(settings, self._list, self._handle_message)
+        self.known: ToolDefinitions | None = None
         """As last listed; None until it was connected once."""
         self._taken = taken
         self._listing = asyncio.Lock()
@@ -73,7 +73,7 @@ class Connection:
         self._changes = 0
         """How often the server has said that its list is another."""
 
-    async def current(self) -> Definitions:
+    async def current(self) -> ToolDefinitions:
         """Return the tools as the server lists them now, or did a moment ago.
 
         Raises:
@@ -82,7 +82,7 @@ class Connection:
         session = await self.keeper.ready()
         async with self._listing:
             if self.known is None or time.monotonic() - self._listed_at > FRESH_S:
-                return await self._listed_anew(session)
+                return await self._relist(session)
             return self.known
 
     async def call(self, request: CallToolRequestParams, on_progress: ProgressFnT) -> CallToolResult:
@@ -99,54 +99,54 @@ class Connection:
         except MCPError as error:
             raise self._failure(error) from None
         except ValidationError:
-            raise bad_result(self.settings.name, "answered with what is no result of a tool") from None
+            raise bad_result_error(self.settings.name, "answered with what is no result of a tool") from None
         except asyncio.CancelledError:
             self.keeper.doubt()
             raise
         if isinstance(result, InputRequiredResult):
-            raise bad_result(self.settings.name, "asks for input, which nobody can give it here")
+            raise bad_result_error(self.settings.name, "asks for input, which nobody can give it here")
         self.keeper.has_served = True
         return result
 
     def _failure(self, error: MCPError) -> ToolError:
         if error.code != CONNECTION_CLOSED and not was_not_sent(error):
-            return protocol_failure(self.settings.name, error, error.message, is_refusal=was_refused(error))
+            return protocol_error(self.settings.name, error, error.message, is_refusal=was_refused(error))
         if was_not_sent(error):
-            self.keeper.give_up(told(error))
-            return unavailable(self.settings.name, self.keeper.why)
+            self.keeper.give_up(connection_error_text(error))
+            return unavailable_error(self.settings.name, self.keeper.why)
         if self.settings.server.url:
             self.keeper.doubt()  # over HTTP one request fails for itself, and others may be answered yet
         else:
-            self.keeper.give_up(told(error))
-        why = self.keeper.why if self.keeper.is_lost else self.settings.secrets.hidden(told(error))
-        return protocol_failure(self.settings.name, error, why, is_refusal=was_refused(error))
+            self.keeper.give_up(connection_error_text(error))
+        why = self.keeper.why if self.keeper.is_lost else self.settings.secrets.hidden(connection_error_text(error))
+        return protocol_error(self.settings.name, error, why, is_refusal=was_refused(error))
 
-    async def _listed_anew(self, session: ClientSession) -> Definitions:
+    async def _relist(self, session: ClientSession) -> ToolDefinitions:
         try:
             return await self._list(session)
         except (MCPError, ValidationError, RuntimeError) as error:
-            self.keeper.give_up(f"its tools cannot be listed: {told(error)}")
-            raise unavailable(self.settings.name, self.keeper.why) from None
+            self.keeper.give_up(f"its tools cannot be listed: {connection_error_text(error)}")
+            raise unavailable_error(self.settings.name, self.keeper.why) from None
         except asyncio.CancelledError:
             self.keeper.doubt()
             raise
 
-    async def _list(self, session: ClientSession) -> Definitions:
+    async def _list(self, session: ClientSession) -> ToolDefinitions:
         asked_at, changes = time.monotonic(), self._changes
-        listed, faulty = await listed_tools(session)
+        listed, faulty = await list_server_tools(session)
         before = self.known
-        self.known = await asyncio.to_thread(definitions, self.settings, listed, self._taken, faulty)
+        self.known = await asyncio.to_thread(usable_definitions, self.settings, listed, self._taken, faulty)
         self._listed_at = asked_at if changes == self._changes else -math.inf
-        self._log_changes(before or Definitions({}, {}), self.known)
+        self._log_changes(before or ToolDefinitions({}, {}), self.known)
         return self.known
 
-    def _log_changes(self, before: Definitions, after: Definitions) -> None:
+    def _log_changes(self, before: ToolDefinitions, after: ToolDefinitions) -> None:
         if before.offered.keys() != after.offered.keys():
             _logger.info("MCP server %s: %d tools", self.settings.name, len(after.offered))
         for name in after.left_out.keys() - before.left_out.keys():
             _logger.warning("MCP server %s: %s is left out: %s", self.settings.name, name, after.left_out[name])
 
-    async def _hear(self, message: IncomingMessage) -> None:
+    async def _handle_message(self, message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification):
             self._changes += 1
             self._listed_at = -math.inf

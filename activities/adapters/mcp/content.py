@@ -19,7 +19,7 @@ from pydantic_core import to_json
 MAX_BLOCKS = 1_000
 """Of one result; the rest is counted."""
 
-NOTHING = "(nothing)"
+EMPTY_RESULT = "(nothing)"
 
 
 def result_text(result: CallToolResult) -> str:
@@ -29,9 +29,9 @@ def result_text(result: CallToolResult) -> str:
     if len(result.content) > MAX_BLOCKS:
         parts.append(f"[{len(result.content) - MAX_BLOCKS} more blocks left out]")
     structured: Any = result.structured_content
-    if structured is not None and not _is_said(structured, blocks):
+    if structured is not None and not _repeats_structured(structured, blocks):
         parts.append(to_json(structured).decode())
-    return "\n".join(parts) or NOTHING
+    return "\n".join(parts) or EMPTY_RESULT
 
 
 def _block_text(block: ContentBlock) -> str:
@@ -39,7 +39,7 @@ def _block_text(block: ContentBlock) -> str:
         case TextContent():
             return block.text
         case ImageContent() | AudioContent():
-            return f"[{block.type} {block.mime_type}, {_size(block.data)} bytes; it cannot be shown here]"
+            return f"[{block.type} {block.mime_type}, {_decoded_size(block.data)} bytes; it cannot be shown here]"
         case ResourceLink():
             about = f": {block.description}" if block.description else ""
             return f"[link to {block.uri} ({block.title or block.name}){about}]"
@@ -51,29 +51,29 @@ def _resource_text(block: EmbeddedResource) -> str:
     resource = block.resource
     kind = resource.mime_type or "unknown type"
     if isinstance(resource, BlobResourceContents):
-        return f"[{resource.uri}, {kind}, {_size(resource.blob)} bytes; it cannot be shown here]"
+        return f"[{resource.uri}, {kind}, {_decoded_size(resource.blob)} bytes; it cannot be shown here]"
     return f"[{resource.uri}, {kind}]\n{resource.text}"
 
 
-def _size(base64: str) -> int:
+def _decoded_size(base64: str) -> int:
     return len(base64) * 3 // 4 - base64[-2:].count("=")
 
 
-def _is_said(structured: Any, blocks: Sequence[ContentBlock]) -> bool:
+def _repeats_structured(structured: Any, blocks: Sequence[ContentBlock]) -> bool:
     """Return whether the text blocks hold the structured content: servers repeat it for clients that know text only."""
     texts = [block.text for block in blocks if isinstance(block, TextContent)]
-    parsed = [_parsed(text) for text in texts]
-    values = [structured, *_wrapped(structured)]
+    parsed = [_parsed_json(text) for text in texts]
+    values = [structured, *_wrapped_values(structured)]
     return any(value in texts or value in parsed or value == parsed for value in values)
 
 
-def _wrapped(structured: Any) -> list[Any]:
+def _wrapped_values(structured: Any) -> list[Any]:
     """Return the plain value that a server made an object of: `{"result": "text"}`."""
     values = list(cast("dict[str, Any]", structured).values()) if isinstance(structured, dict) else []
     return values if len(values) == 1 else []
 
 
-def _parsed(text: str) -> Any:
+def _parsed_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -3,7 +3,7 @@
 from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 
-from orga.activities.adapters.mcp.plain_text import plain
+from orga.activities.adapters.mcp.plain_text import plain_line
 from orga.activities.ports import ToolError
 from orga.workflows.types.tool_calls.tools import PROCESS_CRASHED
 
@@ -27,34 +27,34 @@ _REFUSING_CODES = frozenset({INVALID_PARAMS, METHOD_NOT_FOUND})
 that is neither JSON nor a stream of events."""
 
 
-def unavailable(server: str, why: str) -> ToolError:
+def unavailable_error(server: str, why: str) -> ToolError:
     """Return the failure of a call that was not made."""
     text = f"the MCP server {server!r} is unavailable ({why}); use another tool, or go on without it"
     return ToolError(text, kind=UNAVAILABLE, retryable=True, acted="no")
 
 
-def changed(tool: str) -> ToolError:
+def changed_tool_error(tool: str) -> ToolError:
     """Return the failure of a call whose tool has another definition now."""
     text = f"the definition of {tool} changed since this run began: start a new run or `orga rewind`"
     return ToolError(text, kind=CHANGED)
 
 
-def gone(tool: str, why: str) -> ToolError:
+def missing_tool_error(tool: str, why: str) -> ToolError:
     """Return the failure of a call whose tool is not there any more."""
     return ToolError(f"{tool} cannot be called: {why}", kind=CHANGED)
 
 
-def reported(text: str) -> ToolError:
+def reported_error(text: str) -> ToolError:
     """Return the failure that a server reports as a tool's result."""
     return ToolError(text, kind=REPORTED, acted="maybe")
 
 
-def bad_result(server: str, why: str) -> ToolError:
+def bad_result_error(server: str, why: str) -> ToolError:
     """Return the failure of a call that was answered with what is no result."""
     return ToolError(f"the MCP server {server!r} {why}", kind=BAD_RESULT, acted="maybe")
 
 
-def protocol_failure(server: str, error: MCPError, why: str, *, is_refusal: bool = False) -> ToolError:
+def protocol_error(server: str, error: MCPError, why: str, *, is_refusal: bool = False) -> ToolError:
     """Return the failure that an error of the protocol means.
 
     Args:
@@ -63,7 +63,7 @@ def protocol_failure(server: str, error: MCPError, why: str, *, is_refusal: bool
         why: What is said of it.
         is_refusal: It came with a status that says so.
     """
-    said = plain(why, MAX_ERROR_BYTES)
+    said = plain_line(why, MAX_ERROR_BYTES)
     if error.code == CONNECTION_CLOSED:
         text = f"the connection to the MCP server {server!r} broke during the call ({said})"
         return ToolError(text, kind=PROCESS_CRASHED, retryable=True, acted="maybe")

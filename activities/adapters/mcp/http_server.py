@@ -16,9 +16,9 @@ from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 
-from orga.activities.adapters.http import REFUSALS, is_loopback
-from orga.activities.adapters.mcp.budget import MAX_PARTS, ByteBudget, SentTooMuch
-from orga.activities.adapters.mcp.lenient_messages import is_answer, read_message, readable
+from orga.activities.adapters.http import REFUSAL_STATUSES, is_loopback
+from orga.activities.adapters.mcp.budget import MAX_PARTS, ByteBudget, ByteBudgetExceeded
+from orga.activities.adapters.mcp.lenient_messages import is_answer, parse_message, read_message
 from orga.activities.adapters.mcp.settings import ServerSettings
 from orga.workflows.types.json_text import has_more_parts
 
@@ -37,15 +37,15 @@ STREAM_PAUSE_S = 1.0
 NOT_SENT = -32098
 """Code of the error that stands for a request that found no server, or a session that is over."""
 
-_OURS = secrets.token_hex(16)
+_OWN_MARK = secrets.token_hex(16)
 """In each error that is made here: no server can send it, and so pretend that a call was not carried out."""
 
-_REFUSED = f"{_OURS} refused"
+_REFUSED_MARK = f"{_OWN_MARK} refused"
 """In one that stands for a status that says: nothing was done."""
 
-_SESSION = "mcp-session-id"
+_SESSION_HEADER = "mcp-session-id"
 
-_OF_THE_WIRE = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+_WIRE_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 
 
 @asynccontextmanager
@@ -54,12 +54,12 @@ async def http_streams(settings: ServerSettings, on_end: Callable[[str], None]) 
     url = settings.server.url or ""
     timeout = httpx2.Timeout(SILENCE_S, connect=CONNECT_S)
     headers = {"accept-encoding": "identity"} | dict(settings.headers)
-    client = _Client(on_end, headers=headers, timeout=timeout, trust_env=not is_loopback(url))
+    client = _BoundedClient(on_end, headers=headers, timeout=timeout, trust_env=not is_loopback(url))
     async with client, streamable_http_client(url, http_client=client, max_sse_event_size=MAX_BODY_BYTES) as streams:
         yield streams
 
 
-class _Client(httpx2.AsyncClient):
+class _BoundedClient(httpx2.AsyncClient):
     """Answers a request that fails with an error for it alone, and bounds what is read at once."""
 
     _opened_at = -math.inf
@@ -73,17 +73,17 @@ class _Client(httpx2.AsyncClient):
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         if request.method == "GET":
             await self._pause()
-        if _is_notice(request):
+        if _is_notification(request):
             request.extensions["timeout"] = httpx2.Timeout(NOTICE_S).as_dict()
         try:
-            response = await _bound(request, await super().send(request, **options), self)
+            response = await _bounded_response(request, await super().send(request, **options), self)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            return _failed(request, NOT_SENT, f"no connection: {error}")
+            return _error_response(request, NOT_SENT, f"no connection: {error}")
         except (httpx2.TransportError, httpx2.DecodingError) as error:
-            return _failed(request, CONNECTION_CLOSED, f"{type(error).__name__}: {error}")
-        if response.status_code == 404 and _SESSION in request.headers and not _is_about_the_method(response):
-            return _failed(request, NOT_SENT, "its session is over", 404)
-        return _judged(request, response) if _method(request) == "tools/call" else response
+            return _error_response(request, CONNECTION_CLOSED, f"{type(error).__name__}: {error}")
+        if response.status_code == 404 and _SESSION_HEADER in request.headers and not _is_unknown_method(response):
+            return _error_response(request, NOT_SENT, "its session is over", 404)
+        return _answer_by_status(request, response) if _request_method(request) == "tools/call" else response
 
     async def _pause(self) -> None:
         wait_s = max(self._opened_at + STREAM_PAUSE_S - time.monotonic(), 0)
@@ -93,47 +93,49 @@ class _Client(httpx2.AsyncClient):
 
 def was_not_sent(error: MCPError) -> bool:
     """Return whether a call surely never reached the server's tools."""
-    return error.code == NOT_SENT and error.data == _OURS
+    return error.code == NOT_SENT and error.data == _OWN_MARK
 
 
 def was_refused(error: MCPError) -> bool:
     """Return whether a call was turned away by an HTTP status that says so."""
-    return error.data == _REFUSED
+    return error.data == _REFUSED_MARK
 
 
-def _judged(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+def _answer_by_status(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
     """Return the answer to a call; where its status is that of a failure, the status says what it did, not its body.
 
     A proxy may say 502 in JSON, too.
     """
-    status, error = response.status_code, _error_in(response) if response.is_error else {}
-    if not response.is_error or error.get("data") in (_OURS, _REFUSED):
+    status, error = response.status_code, _error_object(response) if response.is_error else {}
+    if not response.is_error or error.get("data") in (_OWN_MARK, _REFUSED_MARK):
         return response
     code, said = error.get("code"), error.get("message")
     why = f"HTTP status {status}" + (f": {said}" if isinstance(said, str) else "")
     final = next((each for each in (INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND) if each == code), None)
-    return _failed(request, final if final and status in REFUSALS else INTERNAL_ERROR, why, status)
+    return _error_response(request, final if final and status in REFUSAL_STATUSES else INTERNAL_ERROR, why, status)
 
 
-async def _bound(request: httpx2.Request, response: httpx2.Response, client: _Client) -> httpx2.Response:
+async def _bounded_response(
+    request: httpx2.Request, response: httpx2.Response, client: _BoundedClient
+) -> httpx2.Response:
     """Return the response with its body read, unless it is a stream of events, whose events are bounded each."""
     kind = response.headers.get("content-type", "").lower()
     if response.is_redirect:
         return response
     if response.is_success and kind.startswith("text/event-stream"):
-        return await _events(request, response, client)
-    body, problem = await _body(response)
+        return await _event_stream(request, response, client)
+    body, problem = await _read_body(response)
     if problem:
-        return _failed(request, INTERNAL_ERROR, problem)
+        return _error_response(request, INTERNAL_ERROR, problem)
     if response.is_error and response.status_code != 404 and not kind.startswith("application/json"):
-        return _failed(request, INTERNAL_ERROR, f"HTTP status {response.status_code}", response.status_code)
+        return _error_response(request, INTERNAL_ERROR, f"HTTP status {response.status_code}", response.status_code)
     if kind.startswith("application/json"):
-        body = await _readable(body)
-    headers = {name: value for name, value in response.headers.items() if name not in _OF_THE_WIRE}
+        body = await _readable_body(body)
+    headers = {name: value for name, value in response.headers.items() if name not in _WIRE_HEADERS}
     return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
 
 
-async def _body(response: httpx2.Response) -> tuple[bytes, str]:
+async def _read_body(response: httpx2.Response) -> tuple[bytes, str]:
     """Return the body, or why it is of no use."""
     body = bytearray()
     try:
@@ -153,14 +155,14 @@ async def _body(response: httpx2.Response) -> tuple[bytes, str]:
 _END_OF_EVENT = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 
 
-def _split(held: bytes, piece: bytes) -> list[bytes]:
+def _split_events(held: bytes, piece: bytes) -> list[bytes]:
     """Return the events that a piece completes, and at last what is left of it.
 
     Raises:
         SentTooMuch: An event is larger than any message.
     """
     if len(held) > MAX_BODY_BYTES:
-        raise SentTooMuch(f"it sent an event of more than {MAX_BODY_BYTES} bytes")
+        raise ByteBudgetExceeded(f"it sent an event of more than {MAX_BODY_BYTES} bytes")
     data, begins, looked = held + piece, 0, max(len(held) - 3, 0)
     events: list[bytes] = []
     while end := _END_OF_EVENT.search(data, max(begins, looked)):
@@ -169,30 +171,30 @@ def _split(held: bytes, piece: bytes) -> list[bytes]:
     return [*events, data[begins:]]
 
 
-async def _readable(body: bytes) -> bytes:
+async def _readable_body(body: bytes) -> bytes:
     try:
-        _, body = await asyncio.to_thread(readable, body)
+        _, body = await asyncio.to_thread(parse_message, body)
     except RecursionError:
         return body  # the SDK says so, as an error of the request
     return body
 
 
-async def _events(request: httpx2.Request, response: httpx2.Response, client: _Client) -> httpx2.Response:
+async def _event_stream(request: httpx2.Request, response: httpx2.Response, client: _BoundedClient) -> httpx2.Response:
     """Return a stream of events within the budget of what it answers; compressed, nobody could say how long it is."""
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
         await response.aclose()
-        return _failed(request, INTERNAL_ERROR, "its events are compressed, which nobody asked for")
+        return _error_response(request, INTERNAL_ERROR, "its events are compressed, which nobody asked for")
     budget = ByteBudget()
     if request.method == "POST":
         budget.grant()
-    response.stream = _Counted(response, budget, client)
+    response.stream = _BudgetedStream(response, budget, client)
     return response
 
 
-class _Counted(httpx2.AsyncByteStream):
+class _BudgetedStream(httpx2.AsyncByteStream):
     """The stream of a response, event by event as the SDK can read them; it breaks off at the end of its budget."""
 
-    def __init__(self, response: httpx2.Response, budget: ByteBudget, client: _Client) -> None:
+    def __init__(self, response: httpx2.Response, budget: ByteBudget, client: _BoundedClient) -> None:
         self._inner = cast("httpx2.AsyncByteStream", response.stream)
         self._budget = budget
         self._client = client
@@ -202,10 +204,10 @@ class _Counted(httpx2.AsyncByteStream):
         async for piece in self._inner:
             try:
                 self._budget.spend(len(piece))
-                *events, held = _split(held, piece)
+                *events, held = _split_events(held, piece)
                 for event in events:
-                    yield await self._judged(event)
-            except SentTooMuch as error:
+                    yield await self._checked_event(event)
+            except ByteBudgetExceeded as error:
                 self._client.on_end(str(error))
                 raise httpx2.ReadError(str(error)) from None
             except RecursionError:
@@ -213,7 +215,7 @@ class _Counted(httpx2.AsyncByteStream):
             await asyncio.sleep(0)  # a stream that is always ready would never let others have their turn
         yield held
 
-    async def _judged(self, event: bytes) -> bytes:
+    async def _checked_event(self, event: bytes) -> bytes:
         lines = event.splitlines()
         data = b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:"))
         if not data:
@@ -229,18 +231,18 @@ class _Counted(httpx2.AsyncByteStream):
         await self._inner.aclose()
 
 
-def _failed(request: httpx2.Request, code: int, why: str, status: int = 502) -> httpx2.Response:
-    data = _REFUSED if status in REFUSALS and code != NOT_SENT else _OURS
+def _error_response(request: httpx2.Request, code: int, why: str, status: int = 502) -> httpx2.Response:
+    data = _REFUSED_MARK if status in REFUSAL_STATUSES and code != NOT_SENT else _OWN_MARK
     error: dict[str, Any] = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": why, "data": data}}
     return httpx2.Response(status, json=error, request=request)
 
 
-def _is_about_the_method(response: httpx2.Response) -> bool:
+def _is_unknown_method(response: httpx2.Response) -> bool:
     """Return whether a 404 is that of a request whose method nobody knows, in a session that goes on."""
-    return _error_in(response).get("code") == METHOD_NOT_FOUND
+    return _error_object(response).get("code") == METHOD_NOT_FOUND
 
 
-def _error_in(response: httpx2.Response) -> dict[str, Any]:
+def _error_object(response: httpx2.Response) -> dict[str, Any]:
     try:
         body: Any = json.loads(response.content)
     except (ValueError, RecursionError):
@@ -252,17 +254,17 @@ def _error_in(response: httpx2.Response) -> dict[str, Any]:
             return {}
 
 
-def _is_notice(request: httpx2.Request) -> bool:
+def _is_notification(request: httpx2.Request) -> bool:
     """Return whether nothing is answered to what is sent."""
-    message = _message(request)
+    message = _request_message(request)
     return bool(message) and "id" not in message
 
 
-def _method(request: httpx2.Request) -> Any:
-    return _message(request).get("method")
+def _request_method(request: httpx2.Request) -> Any:
+    return _request_message(request).get("method")
 
 
-def _message(request: httpx2.Request) -> dict[str, Any]:
+def _request_message(request: httpx2.Request) -> dict[str, Any]:
     try:
         message: Any = json.loads(request.content)
     except (ValueError, httpx2.RequestNotRead):

@@ -14,19 +14,19 @@ from mcp import Client, ClientSession, MCPError
 from mcp.client.session import MessageHandlerFnT
 from mcp_types import Implementation
 
-from orga.activities.adapters.mcp.failures import unavailable
+from orga.activities.adapters.mcp.failures import unavailable_error
 from orga.activities.adapters.mcp.http_server import http_streams
 from orga.activities.adapters.mcp.lenient_messages import make_lenient
 from orga.activities.adapters.mcp.settings import ServerSettings
 from orga.activities.adapters.mcp.stdio import StdioServer
 
-FIRST_S = 0.25
-MOST_S = 60.0
+FIRST_DELAY_S = 0.25
+MAX_DELAY_S = 60.0
 
 
-def delay_s(failures: int) -> float:
+def reconnect_delay_s(failures: int) -> float:
     """Return the pause after so many failures in a row: none after a connection that had been of use."""
-    return min(FIRST_S * 2 ** (min(failures, 20) - 1), MOST_S) if failures else 0.0
+    return min(FIRST_DELAY_S * 2 ** (min(failures, 20) - 1), MAX_DELAY_S) if failures else 0.0
 
 
 CLOSE_S = 5.0
@@ -47,7 +47,7 @@ STABLE_S = 60.0
 """A connection that lasted as long is no failure when it ends."""
 
 _logger = logging.getLogger(__name__)
-_CLIENT = Implementation(name="orga", version=version("orga"))
+_CLIENT_INFO = Implementation(name="orga", version=version("orga"))
 
 
 class SessionKeeper:
@@ -81,7 +81,7 @@ class SessionKeeper:
 
     def start(self) -> None:
         """Begin to connect."""
-        self._task = asyncio.create_task(self._keep(), name=f"mcp-{self._settings.name}")
+        self._task = asyncio.create_task(self._keep_connected(), name=f"mcp-{self._settings.name}")
 
     async def stop(self) -> None:
         """Close, within a few seconds whatever the server does."""
@@ -109,7 +109,7 @@ class SessionKeeper:
         """
         await self.settled(WAIT_S)
         if self._session is None or self._is_lost:
-            raise unavailable(self._settings.name, self.why)
+            raise unavailable_error(self._settings.name, self.why)
         return self._session
 
     @contextmanager
@@ -142,17 +142,17 @@ class SessionKeeper:
             self._settled.clear()  # a call waits for the next connection
         self._wake.set()
 
-    async def _keep(self) -> None:
+    async def _keep_connected(self) -> None:
         failures = 0
         while not self._stopping.is_set():
             began = time.monotonic()
             self._settled.clear()
             self._is_lost = self._is_in_doubt = self.has_served = False
-            was_open = await self._connected_once()
+            was_open = await self._connect_once()
             is_fine = self.has_served or (was_open and time.monotonic() - began > STABLE_S)
             failures = 0 if is_fine else failures + 1
             if not self._stopping.is_set():
-                await self._pause(delay_s(failures))
+                await self._pause(reconnect_delay_s(failures))
         self.why = "the worker stops"
         self._settled.set()
 
@@ -165,7 +165,7 @@ class SessionKeeper:
         except TimeoutError:
             return
 
-    async def _connected_once(self) -> bool:
+    async def _connect_once(self) -> bool:
         """Connect, keep the session until something ends it, which `why` then says; return whether there was one."""
         self.why = "it is being connected to"
         limit_s = self._settings.server.connect_timeout_s
@@ -173,17 +173,17 @@ class SessionKeeper:
         with anyio.CancelScope(deadline=anyio.current_time() + limit_s) as self._scope:
             try:
                 async with Client(
-                    self._transport(), cache=None, client_info=_CLIENT, message_handler=self._hear
+                    self._transport(), cache=None, client_info=_CLIENT_INFO, message_handler=self._hear
                 ) as client:
                     make_lenient(client.session)
                     await self._check(client.session)
                     self._scope.deadline = math.inf
                     was_open = self._open(client)
-                    await self._until_over(client.session)
+                    await self._wait_until_over(client.session)
                     self._session = None
                     self._scope.deadline = anyio.current_time() + CLOSE_S
             except Exception as error:
-                self.give_up(told(error))
+                self.give_up(connection_error_text(error))
         if self._scope.cancelled_caught and not self._is_lost:
             self.give_up(f"it was not ready within {limit_s:g} s")
         self._session = self._scope = None
@@ -200,27 +200,27 @@ class SessionKeeper:
         _logger.info("MCP server %s: connected, protocol %s", self._settings.name, client.protocol_version)
         return True
 
-    async def _until_over(self, session: ClientSession) -> None:
+    async def _wait_until_over(self, session: ClientSession) -> None:
         while not (self._stopping.is_set() or self._is_lost):
             await self._wake.wait()
             self._wake.clear()
             if self._is_in_doubt and not self._in_flight:
-                await self._prove(session)
+                await self._check_alive(session)
 
-    async def _prove(self, session: ClientSession) -> None:
+    async def _check_alive(self, session: ClientSession) -> None:
         self._is_in_doubt = False
         with anyio.move_on_after(PROOF_S):
             try:
                 await self._check(session)
             except Exception as error:  # whatever a server makes of it; the session is left in time
-                self.give_up(told(error))
+                self.give_up(connection_error_text(error))
             return
         self.give_up("it does not answer")
 
 
-def told(error: BaseException) -> str:
+def connection_error_text(error: BaseException) -> str:
     """Return an error, of a group the first, as one line."""
     if isinstance(error, BaseExceptionGroup):
-        return told(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
+        return connection_error_text(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
     line = " ".join(str(error).split())[:300]
     return line if isinstance(error, MCPError) else f"{type(error).__name__}: {line}"

@@ -28,20 +28,20 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from orga.activities.adapters.mcp.budget import MAX_PARTS, QUICK_BYTES, SentTooMuch
+from orga.activities.adapters.mcp.budget import MAX_PARTS, SMALL_MESSAGE_BYTES, ByteBudgetExceeded
 from orga.activities.adapters.mcp.content import MAX_BLOCKS
-from orga.activities.adapters.mcp.plain_text import plain
+from orga.activities.adapters.mcp.plain_text import plain_line
 from orga.workflows.types.json_text import has_more_parts
 from orga.workflows.types.text import clean_json
 
-LEFT_OUT = "orga/left-out"
+OMITTED_META = "orga/left-out"
 """Key of a list's `_meta`: the tools that the SDK would have refused, by name, each with the reason."""
 
 MAX_TOOLS = 1_000
 MAX_NAME_BYTES = 200
 MAX_REASON_BYTES = 300
 
-_MODELS = {"tools/list": ListToolsResult, "tools/call": CallToolResult}
+_RESULT_MODELS = {"tools/list": ListToolsResult, "tools/call": CallToolResult}
 
 Json = dict[str, Any]
 
@@ -64,29 +64,29 @@ class _LenientDispatcher:
     async def send_raw_request(self, method: str, params: Mapping[str, Any] | None, opts: Any = None) -> Json:
         """Send a request and return its result."""
         result = await self._inner.send_raw_request(method, params, opts)
-        if method not in _MODELS:
+        if method not in _RESULT_MODELS:
             return result
         version = self._session.protocol_version or LATEST_HANDSHAKE_VERSION
-        return await asyncio.to_thread(mended, method, version, result)
+        return await asyncio.to_thread(repaired_result, method, version, result)
 
 
-def mended(method: str, version: str, result: Json) -> Json:
+def repaired_result(method: str, version: str, result: Json) -> Json:
     """Return a result as the protocol wants it, as far as it can be; what has no fault stays as it is."""
     if method == "tools/list":
         return _with_usable_tools(version, result)
-    return result if _problem(method, version, result) is None else _with_usable_blocks(version, result)
+    return result if _first_problem(method, version, result) is None else _with_usable_blocks(version, result)
 
 
-def left_out_of(listed: ListToolsResult) -> dict[str, str]:
+def omitted_tools(listed: ListToolsResult) -> dict[str, str]:
     """Return the tools that are missing from a list because of their faults."""
-    return cast("dict[str, str]", (listed.meta or {})[LEFT_OUT]) if LEFT_OUT in (listed.meta or {}) else {}
+    return cast("dict[str, str]", (listed.meta or {})[OMITTED_META]) if OMITTED_META in (listed.meta or {}) else {}
 
 
-def _problem(method: str, version: str, result: Json) -> tuple[tuple[int | str, ...], str] | None:
+def _first_problem(method: str, version: str, result: Json) -> tuple[tuple[int | str, ...], str] | None:
     """Return the first place that the SDK refuses, and why; None if it takes the result."""
     try:
         protocol.validate_server_result(method, version, result)
-        _MODELS[method].model_validate(result, by_name=False)
+        _RESULT_MODELS[method].model_validate(result, by_name=False)
     except KeyError:
         return None
     except ValidationError as error:
@@ -100,8 +100,8 @@ def _with_usable_tools(version: str, result: Json) -> Json:
     tools: list[Any] = listed if _is_list(listed) else []
     given = result.get("_meta")
     meta: Json = given if _is_object(given) else {}
-    result = result | {"tools": tools if listed is None else listed, "_meta": meta | {LEFT_OUT: {}}}
-    if all(map(_has_schema, tools)) and _problem("tools/list", version, result) is None:
+    result = result | {"tools": tools if listed is None else listed, "_meta": meta | {OMITTED_META: {}}}
+    if all(map(_has_schema, tools)) and _first_problem("tools/list", version, result) is None:
         return result
     kept: list[Json] = []
     left_out: dict[str, str] = {}
@@ -109,19 +109,19 @@ def _with_usable_tools(version: str, result: Json) -> Json:
         found = _usable_tool(version, result, tool)
         if isinstance(found, str):
             name = tool.get("name") if _is_object(tool) else None
-            left_out[plain(str(name or "a tool without a name"), MAX_NAME_BYTES)] = found
+            left_out[plain_line(str(name or "a tool without a name"), MAX_NAME_BYTES)] = found
         else:
             kept.append(found)
-    return result | {"tools": kept, "_meta": meta | {LEFT_OUT: left_out}}
+    return result | {"tools": kept, "_meta": meta | {OMITTED_META: left_out}}
 
 
 def _usable_tool(version: str, listed: Json, tool: Any) -> Json | str:
     """Return a tool without those of its optional fields that nobody can read, or why it cannot be offered."""
     if not _is_object(tool):
         return "its definition is no object"
-    tool = tool | {"inputSchema": _schema(tool.get("inputSchema"))}
+    tool = tool | {"inputSchema": _arguments_schema(tool.get("inputSchema"))}
     for _ in range(len(tool)):
-        problem = _problem("tools/list", version, listed | {"tools": [tool]})
+        problem = _first_problem("tools/list", version, listed | {"tools": [tool]})
         if problem is None:
             return tool
         place, why = problem
@@ -131,14 +131,14 @@ def _usable_tool(version: str, listed: Json, tool: Any) -> Json | str:
         tool = {name: value for name, value in tool.items() if name != field}
     else:
         return "its definition cannot be read"
-    return plain(f"its definition breaks the protocol: {'.'.join(map(str, place[2:]))}: {why}", MAX_REASON_BYTES)
+    return plain_line(f"its definition breaks the protocol: {'.'.join(map(str, place[2:]))}: {why}", MAX_REASON_BYTES)
 
 
 def _has_schema(tool: Any) -> bool:
-    return _is_object(tool) and _schema(tool.get("inputSchema")) == tool.get("inputSchema")
+    return _is_object(tool) and _arguments_schema(tool.get("inputSchema")) == tool.get("inputSchema")
 
 
-def _schema(given: Any) -> Any:
+def _arguments_schema(given: Any) -> Any:
     """Return the schema of arguments of which a server says nothing, or `null`, as servers in Go do."""
     if given is None:
         return {"type": "object"}
@@ -156,29 +156,29 @@ def _with_usable_blocks(version: str, result: Json) -> Json:
     empty: Json = {key: value for key, value in result.items() if key not in ("structuredContent", "isError", "_meta")}
     failed = result.get("isError") not in (None, False, 0, "", "false")
     fixed: Json = {**empty, "isError": failed, "content": []}
-    shown = [_block(version, fixed, block) for block in blocks[:MAX_BLOCKS]]
-    fixed["content"] = shown + [_text("")] * (len(blocks) - len(shown))
+    shown = [_usable_block(version, fixed, block) for block in blocks[:MAX_BLOCKS]]
+    fixed["content"] = shown + [_text_block("")] * (len(blocks) - len(shown))
     if (structured := result.get("structuredContent")) is not None:
         taken: Json = fixed | {"structuredContent": structured}
-        is_taken = _problem("tools/call", version, taken) is None
+        is_taken = _first_problem("tools/call", version, taken) is None
         fixed = taken if is_taken else fixed | {"structuredContent": {"result": structured}}
-    return fixed if _problem("tools/call", version, fixed) is None else result
+    return fixed if _first_problem("tools/call", version, fixed) is None else result
 
 
-def _block(version: str, result: Json, block: Any) -> Json:
+def _usable_block(version: str, result: Json, block: Any) -> Json:
     """Return a block, or its text, or what stands for one that nobody knows."""
-    if _is_object(block) and _problem("tools/call", version, result | {"content": [block]}) is None:
+    if _is_object(block) and _first_problem("tools/call", version, result | {"content": [block]}) is None:
         return block
     if not _is_object(block):
-        return _text(block if isinstance(block, str) else to_json(block).decode())
+        return _text_block(block if isinstance(block, str) else to_json(block).decode())
     inner = block.get("resource")
     texts = [block.get("text"), inner.get("text") if _is_object(inner) else None]
-    kind = plain(str(block.get("type") or "unnamed"), MAX_NAME_BYTES)
+    kind = plain_line(str(block.get("type") or "unnamed"), MAX_NAME_BYTES)
     named = f"[a block of type {kind}; it cannot be shown here]"
-    return _text(next((each for each in texts if isinstance(each, str)), named))
+    return _text_block(next((each for each in texts if isinstance(each, str)), named))
 
 
-def _text(text: str) -> Json:
+def _text_block(text: str) -> Json:
     return {"type": "text", "text": text}
 
 
@@ -190,9 +190,9 @@ def _is_list(value: Any) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
-MAX_MENDED_BYTES = 1_000_000
+MAX_REPAIRED_BYTES = 1_000_000
 
-_ANSWER = re.compile(
+_ANSWER_START = re.compile(
     rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*([0-9]{1,18}|"[\w.-]{1,100}")\s*,'
     rb'(?:\s*"jsonrpc"\s*:\s*"2\.0"\s*,)?\s*"(?:result|error)"'
 )
@@ -209,8 +209,8 @@ async def read_message(line: bytes) -> tuple[JSONRPCMessage | None, bytes]:
         SentTooMuch: It has too many parts.
     """
     if has_more_parts(line, MAX_PARTS):
-        raise SentTooMuch(f"it sent a message of more than {MAX_PARTS:,} parts")
-    return await asyncio.to_thread(readable, line) if len(line) > QUICK_BYTES else readable(line)
+        raise ByteBudgetExceeded(f"it sent a message of more than {MAX_PARTS:,} parts")
+    return await asyncio.to_thread(parse_message, line) if len(line) > SMALL_MESSAGE_BYTES else parse_message(line)
 
 
 def is_answer(message: JSONRPCMessage | None) -> bool:
@@ -218,7 +218,7 @@ def is_answer(message: JSONRPCMessage | None) -> bool:
     return isinstance(message, (JSONRPCResponse, JSONRPCError))
 
 
-def readable(line: bytes) -> tuple[JSONRPCMessage | None, bytes]:
+def parse_message(line: bytes) -> tuple[JSONRPCMessage | None, bytes]:
     """Return the message and the line as the SDK can read it; None for a line that is no message, as a banner.
 
     Raises:
@@ -228,17 +228,17 @@ def readable(line: bytes) -> tuple[JSONRPCMessage | None, bytes]:
     try:
         return jsonrpc_message_adapter.validate_json(line, by_name=False), line
     except ValidationError:
-        message = _mended(line) if line.lstrip().startswith(b"{") else None
+        message = _repaired_message(line) if line.lstrip().startswith(b"{") else None
     return message, line if message is None else message.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
-def _mended(line: bytes) -> JSONRPCMessage | None:
+def _repaired_message(line: bytes) -> JSONRPCMessage | None:
     """Return a message of which bytes or halves of characters are replaced that the reader refuses; or an error."""
     try:
         given: Any = json.loads(line.decode(errors="replace"), strict=False)
     except ValueError:
-        return _error_for(json.loads(found[1])) if (found := _ANSWER.match(line)) else None
-    if len(line) <= MAX_MENDED_BYTES:
+        return _error_for(json.loads(found[1])) if (found := _ANSWER_START.match(line)) else None
+    if len(line) <= MAX_REPAIRED_BYTES:
         try:
             return jsonrpc_message_adapter.validate_json(json.dumps(clean_json(given)), by_name=False)
         except ValidationError:

@@ -25,26 +25,26 @@ def legal_names(server: str, tools: Iterable[str], taken: Collection[str]) -> di
     wanted = {tool: f"{server}{SEPARATOR}{tool}" for tool in tools}
     names = {tool: name for tool, name in wanted.items() if _is_legal(name) and name not in taken}
     for tool in sorted(wanted.keys() - names.keys()):
-        names[tool] = _hashed(wanted[tool], {*taken, *names.values()})
+        names[tool] = _hashed_name(wanted[tool], {*taken, *names.values()})
     return {tool: names[tool] for tool in wanted}
 
 
-def server_of(tool: str, servers: Iterable[str]) -> str | None:
+def meant_server(tool: str, servers: Iterable[str]) -> str | None:
     """Return the server that a name or a glob of tools means, if it means one alone."""
     prefix, separator, _ = tool.partition(SEPARATOR)
     return prefix if separator and prefix in servers else None
 
 
-def is_of_some_server(tool: str, servers: Iterable[str]) -> bool:
+def is_server_tool(tool: str, servers: Iterable[str]) -> bool:
     """Return whether a name or a glob of tools means those of one server."""
-    return server_of(tool, servers) is not None
+    return meant_server(tool, servers) is not None
 
 
 def _is_legal(name: str) -> bool:
     return len(name) <= MAX_CHARS and not _ILLEGAL.search(name)
 
 
-def _hashed(name: str, taken: Collection[str]) -> str:
+def _hashed_name(name: str, taken: Collection[str]) -> str:
     digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     legal = _ILLEGAL.sub(SEPARATOR, name)
     hashes = (f"{SEPARATOR}{digest[:length]}" for length in range(_HASH_CHARS, MAX_CHARS // 2))

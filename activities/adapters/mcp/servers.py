@@ -7,13 +7,13 @@ from typing import Any
 
 from mcp_types import CallToolRequestParams
 
-from orga.activities.adapters.mcp.connection import Connection
+from orga.activities.adapters.mcp.connection import McpConnection
 from orga.activities.adapters.mcp.content import result_text
-from orga.activities.adapters.mcp.failures import UNAVAILABLE, changed, gone, reported
-from orga.activities.adapters.mcp.names import server_of
-from orga.activities.adapters.mcp.plain_text import plain
+from orga.activities.adapters.mcp.failures import UNAVAILABLE, changed_tool_error, missing_tool_error, reported_error
+from orga.activities.adapters.mcp.names import meant_server
+from orga.activities.adapters.mcp.plain_text import plain_line
 from orga.activities.adapters.mcp.settings import ServerSettings
-from orga.activities.ports import Absent, Tool, ToolContext, ToolError
+from orga.activities.ports import AbsentTool, Tool, ToolContext, ToolError
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 
 KEY_META = "orga/idempotency-key"
@@ -25,7 +25,7 @@ _MAX_NOTE_BYTES = 200
 class McpTool:
     """One tool by its legal name, with the definition that a run was offered."""
 
-    def __init__(self, connection: Connection, name: str, digest: str) -> None:
+    def __init__(self, connection: McpConnection, name: str, digest: str) -> None:
         self._connection = connection
         self._settings = connection.settings
         self._name = name
@@ -39,40 +39,42 @@ class McpTool:
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Carry out one call, if the definition is still the one that the run was offered."""
         try:
-            return ToolOutput(content=await self._call(arguments, context))
+            return ToolOutput(content=await self._call_with_retry(arguments, context))
         except ToolError as error:
             raise self._settings.secrets.left_out_of(error) from None
 
-    async def _call(self, arguments: dict[str, Any], context: ToolContext) -> str:
+    async def _call_with_retry(self, arguments: dict[str, Any], context: ToolContext) -> str:
         """Call, and once more where the first call met a session that was over and never left."""
         try:
-            return await self._once(arguments, context)
+            return await self._call_once(arguments, context)
         except ToolError as error:
             if error.kind != UNAVAILABLE:
                 raise
-        return await self._once(arguments, context)
+        return await self._call_once(arguments, context)
 
-    async def _once(self, arguments: dict[str, Any], context: ToolContext) -> str:
+    async def _call_once(self, arguments: dict[str, Any], context: ToolContext) -> str:
         async def note(progress: float, total: float | None, message: str | None) -> None:
             of = f"/{total:g}" if total else ""
             text = self._settings.secrets.hidden(f"{message or ''} {progress:g}{of}")
-            context.heartbeat(plain(text, _MAX_NOTE_BYTES))
+            context.heartbeat(plain_line(text, _MAX_NOTE_BYTES))
 
-        own_name = await self._own_name()
+        own_name = await self._current_own_name()
         request = CallToolRequestParams(name=own_name, arguments=arguments, _meta={KEY_META: context.idempotency_key})
         result = await self._connection.call(request, note)
         text = self._settings.secrets.hidden(result_text(result))
         if result.is_error:
-            raise reported(text)
+            raise reported_error(text)
         return text
 
-    async def _own_name(self) -> str:
+    async def _current_own_name(self) -> str:
         known = await self._connection.current()
         offered = known.offered.get(self._name)
         if offered is None:
-            raise gone(self._name, known.left_out.get(self._name, "its server does not offer it any more"))
+            raise missing_tool_error(
+                self._name, known.left_out.get(self._name, "its server does not offer it any more")
+            )
         if self._digest and offered.spec.digest != self._digest:
-            raise changed(self._name)
+            raise changed_tool_error(self._name)
         return offered.own_name
 
 
@@ -85,7 +87,7 @@ class McpServers:
 
     def __init__(self, settings: Sequence[ServerSettings], taken: Collection[str]) -> None:
         """Prepare; `taken` are the names that the worker's own tools and activities have."""
-        self._connections = {each.name: Connection(each, taken) for each in settings}
+        self._connections = {each.name: McpConnection(each, taken) for each in settings}
 
     async def __aenter__(self) -> "McpServers":
         """Connect to all servers, and wait a little for them."""
@@ -102,33 +104,35 @@ class McpServers:
 
     async def specs(self, wanted: Collection[str]) -> dict[str, ToolSpec]:
         """Return the tools of all servers, up to date for those that names or globs in `wanted` mean."""
-        meant = {server_of(name, self._connections) for name in wanted}
-        await asyncio.gather(*(_refresh(each) for name, each in self._connections.items() if name in meant))
+        meant = {meant_server(name, self._connections) for name in wanted}
+        await asyncio.gather(*(_refresh_connection(each) for name, each in self._connections.items() if name in meant))
         known = [each.known for each in self._connections.values() if each.known]
         return {name: offered.spec for each in known for name, offered in each.offered.items()}
 
-    def absent(self, name: str) -> Absent | None:
+    def absent(self, name: str) -> AbsentTool | None:
         """Return why a tool is not there, or None when no server would have it."""
-        server = server_of(name, self._connections)
+        server = meant_server(name, self._connections)
         if server is None:
             return None
         connection = self._connections[server]
         if connection.known is None:
-            return Absent(f"the MCP server {server!r} is unavailable ({connection.keeper.why})", for_now=True)
-        return Absent(connection.known.left_out.get(name, f"the MCP server {server!r} has no such tool"), for_now=False)
+            return AbsentTool(f"the MCP server {server!r} is unavailable ({connection.keeper.why})", for_now=True)
+        return AbsentTool(
+            connection.known.left_out.get(name, f"the MCP server {server!r} has no such tool"), for_now=False
+        )
 
     def tool(self, name: str, digest: str) -> Tool | None:
         """Return the tool that a run was offered with this digest, or None when no server would have it."""
-        server = server_of(name, self._connections)
+        server = meant_server(name, self._connections)
         return McpTool(self._connections[server], name, digest) if server else None
 
     def options(self, name: str) -> ToolOptions | None:
         """Return the options that calls of the tool have here."""
-        server = server_of(name, self._connections)
+        server = meant_server(name, self._connections)
         return self._connections[server].settings.options(name) if server else None
 
 
-async def _refresh(connection: Connection) -> None:
+async def _refresh_connection(connection: McpConnection) -> None:
     try:
         async with asyncio.timeout(START_S):
             await connection.keeper.settled(START_S)

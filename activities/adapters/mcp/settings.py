@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from orga.activities.adapters.http import is_loopback
-from orga.activities.adapters.mcp.names import server_of
+from orga.activities.adapters.mcp.names import meant_server
 from orga.activities.text.secrets import NO_SECRETS, KnownSecrets
 from orga.own_code import bytecode_folder
 from orga.workflows.types.tool_calls.mcp import McpServer
@@ -44,23 +44,26 @@ def server_settings(
         ValueError: A variable that is not set, a secret for an unencrypted connection, an option that no tool of a
             server can have.
     """
-    return [_settings(name, server, _of_server(name, options), env) for name, server in servers.items()]
+    return [
+        _one_server_settings(name, server, _options_of_server(name, options), env) for name, server in servers.items()
+    ]
 
 
-def _settings(
+def _one_server_settings(
     name: str, server: McpServer, tool_options: Mapping[str, ToolOptions], env: Mapping[str, str]
 ) -> ServerSettings:
     place = f"mcp.servers.{name}"
     _check_options(f"{place}.options", server.options)
     for tool, options in tool_options.items():
         _check_options(f"tools.options.{tool}", options)
-    passed = {variable: _value(f"{place}.env_from", variable, env) for variable in server.env_from}
+    passed = {variable: _required_value(f"{place}.env_from", variable, env) for variable in server.env_from}
     headers = {
-        header: _value(f"{place}.headers_from", variable, env) for header, variable in server.headers_from.items()
+        header: _required_value(f"{place}.headers_from", variable, env)
+        for header, variable in server.headers_from.items()
     }
     secrets = [*passed.values(), *headers.values()]
     if server.bearer_from:
-        token = _value(f"{place}.bearer_from", server.bearer_from, env)
+        token = _required_value(f"{place}.bearer_from", server.bearer_from, env)
         headers["Authorization"] = f"Bearer {token}"
         secrets.append(token)
     if headers and urlsplit(server.url or "").scheme != "https" and not is_loopback(server.url or ""):
@@ -70,11 +73,11 @@ def _settings(
     return ServerSettings(name, server, tool_options, base | passed, headers, KnownSecrets.of(secrets))
 
 
-def _of_server(name: str, options: Mapping[str, ToolOptions]) -> dict[str, ToolOptions]:
-    return {tool: each for tool, each in options.items() if server_of(tool, (name,))}
+def _options_of_server(name: str, options: Mapping[str, ToolOptions]) -> dict[str, ToolOptions]:
+    return {tool: each for tool, each in options.items() if meant_server(tool, (name,))}
 
 
-def _value(place: str, variable: str, env: Mapping[str, str]) -> str:
+def _required_value(place: str, variable: str, env: Mapping[str, str]) -> str:
     if value := env.get(variable):
         return value
     raise ValueError(f"{place}: the environment has no {variable}")
@@ -98,4 +101,4 @@ def own_options(
 ) -> dict[str, ToolOptions]:
     """Return the options that are not those of some server's tools; a name that the worker itself has is its own."""
     known, names = set(static), set(servers)
-    return {tool: each for tool, each in options.items() if tool in known or not server_of(tool, names)}
+    return {tool: each for tool, each in options.items() if tool in known or not meant_server(tool, names)}

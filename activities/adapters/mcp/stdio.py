@@ -16,9 +16,9 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse
 
-from orga.activities.adapters.mcp.budget import ByteBudget, SentTooMuch
+from orga.activities.adapters.mcp.budget import ByteBudget, ByteBudgetExceeded
 from orga.activities.adapters.mcp.lenient_messages import is_answer, read_message
-from orga.activities.adapters.mcp.plain_text import plain
+from orga.activities.adapters.mcp.plain_text import plain_line
 from orga.activities.adapters.mcp.settings import ServerSettings
 from orga.activities.adapters.process_group import signal_group
 
@@ -32,14 +32,14 @@ CLOSE_S = 1.0
 """From the end of its input to SIGTERM, and from there to SIGKILL."""
 
 _STDERR_LINES = 5
-_LAST_WORDS_S = 0.2
+_STDERR_WAIT_S = 0.2
 """Until all that an ended server wrote has been read; a child of its own may hold the stream open."""
 
-_LAST_WORDS_BYTES = 300
+_MAX_STDERR_BYTES = 300
 _POLL_S = 0.02
 
-Received = MemoryObjectSendStream[SessionMessage | Exception]
-Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
+ReceivedStream = MemoryObjectSendStream[SessionMessage | Exception]
+StdioStreams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
 
 
 class StdioServer:
@@ -55,7 +55,7 @@ class StdioServer:
         self._budget, self._unasked = ByteBudget(), ByteBudget()
 
     @asynccontextmanager
-    async def streams(self) -> AsyncGenerator[Streams]:
+    async def streams(self) -> AsyncGenerator[StdioStreams]:
         """Start the server; end its whole process group afterwards.
 
         Raises:
@@ -64,15 +64,15 @@ class StdioServer:
         process = await self._start()
         received, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         outgoing, sent = anyio.create_memory_object_stream[SessionMessage](0)
-        errors = asyncio.create_task(self._listen(process))
+        errors = asyncio.create_task(self._read_stderr(process))
         pumps = [errors, *map(asyncio.create_task, (self._read(process, received, errors), self._write(process, sent)))]
         try:
             yield incoming, outgoing
         finally:
             self._is_closing = True
             with anyio.CancelScope(shield=True):
-                await _end(process)
-                await _cancel(pumps)
+                await _end_process(process)
+                await _cancel_tasks(pumps)
                 for stream in (received, incoming, outgoing, sent):
                     stream.close()
 
@@ -90,14 +90,14 @@ class StdioServer:
             limit=MAX_MESSAGE_BYTES,
         )
 
-    async def _read(self, process: Process, received: Received, errors: asyncio.Task[None]) -> None:
+    async def _read(self, process: Process, received: ReceivedStream, errors: asyncio.Task[None]) -> None:
         """Hand over what is a message; a banner is none."""
         assert process.stdout
         why = "it closed its output"
         try:
             async with received:
                 while line := await process.stdout.readline():
-                    if (message := await self._judge(line)) is None:
+                    if (message := await self._checked_message(line)) is None:
                         await asyncio.sleep(0)  # or a flood of them would be all that the worker reads
                         continue
                     self._unanswered += isinstance(message, JSONRPCRequest)
@@ -105,7 +105,7 @@ class StdioServer:
                         why = "it asks on and reads no answer"
                         break
                     await received.send(SessionMessage(message))
-        except SentTooMuch as error:
+        except ByteBudgetExceeded as error:
             why = str(error)
         except RecursionError:
             why = "it sent a message that is nested too deep"
@@ -113,18 +113,18 @@ class StdioServer:
             why = f"it sent a line of more than {MAX_MESSAGE_BYTES} bytes"
         except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
             why = f"its output broke off: {type(error).__name__}"
-        await asyncio.wait((errors,), timeout=_LAST_WORDS_S)
+        await asyncio.wait((errors,), timeout=_STDERR_WAIT_S)
         if not self._is_closing:
-            self._on_end(": ".join(filter(None, (why, self._told_last()))))
+            self._on_end(": ".join(filter(None, (why, self._stderr_tail()))))
 
-    async def _judge(self, line: bytes) -> JSONRPCMessage | None:
+    async def _checked_message(self, line: bytes) -> JSONRPCMessage | None:
         """Return the message; where it is too much the server is left before those who wait for it hear of an end."""
         try:
             self._budget.spend(len(line))
             message, _ = await read_message(line)
             if message is not None and not is_answer(message):
                 self._unasked.spend_unasked(len(line))
-        except SentTooMuch as error:
+        except ByteBudgetExceeded as error:
             self._on_end(str(error))
             raise
         return message
@@ -143,17 +143,17 @@ class StdioServer:
                     return  # the reader tells that the server is gone
                 self._unanswered -= isinstance(message.message, (JSONRPCResponse, JSONRPCError))
 
-    async def _listen(self, process: Process) -> None:
+    async def _read_stderr(self, process: Process) -> None:
         assert process.stderr
         while data := await process.stderr.read(4096):
             self._last_words.extend(data.decode("utf-8", "replace").splitlines())
 
-    def _told_last(self) -> str:
+    def _stderr_tail(self) -> str:
         line = next((line for line in reversed(self._last_words) if line.strip()), "")
-        return plain(self._settings.secrets.hidden(line), _LAST_WORDS_BYTES)
+        return plain_line(self._settings.secrets.hidden(line), _MAX_STDERR_BYTES)
 
 
-async def _end(process: Process) -> None:
+async def _end_process(process: Process) -> None:
     """End the server as the protocol says: its input ends, then SIGTERM, then SIGKILL, to the whole group."""
     assert process.stdin
     process.stdin.close()
@@ -174,7 +174,7 @@ async def _has_exited(process: Process, within_s: float) -> bool:
     return process.returncode is not None
 
 
-async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+async def _cancel_tasks(tasks: list[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

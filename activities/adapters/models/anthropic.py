@@ -9,12 +9,12 @@ from typing import Any
 from pydantic_core import to_json
 
 from orga.activities.adapters.models.dialect import Dialect
-from orga.activities.adapters.models.errors import Failures
-from orga.activities.adapters.models.http import END
+from orga.activities.adapters.models.errors import ProviderFailures
+from orga.activities.adapters.models.http import END_FRAME
 from orga.activities.adapters.models.json_shape import as_count, as_object, as_objects, as_text
 from orga.activities.adapters.models.pricing import cost_usd
-from orga.activities.adapters.models.reply import Assembly, OpenCall, frugal_usage, wire_block
-from orga.activities.adapters.models.wire import BEGINNING, results_first, wire_id, wire_name
+from orga.activities.adapters.models.reply import OpenCall, ReplyAssembly, frugal_usage, wire_block
+from orga.activities.adapters.models.wire import OMITTED_BEGINNING, wire_id, wire_name, with_results_first
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.messages import FinishReason, Message, Reply
 from orga.workflows.types.parts import OpaquePart, Part, TextPart, ThinkingPart, ToolCall
@@ -23,10 +23,10 @@ from orga.workflows.types.tool_calls.tools import ToolSpec
 THINKING = frozenset({"thinking", "redacted_thinking"})
 
 
-_CACHE = {"cache_control": {"type": "ephemeral"}}
+_CACHE_BREAKPOINT = {"cache_control": {"type": "ephemeral"}}
 
 
-_GO_ON = "[Go on.]"
+_CONTINUE_TEXT = "[Go on.]"
 """For one that ends with the assistant: most models take that for a prefill, which they refuse."""
 
 
@@ -35,8 +35,8 @@ def messages_body(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
 
     One closes what is the same in every call (tools and system), one the conversation so far.
     """
-    system = _system(request)
-    tools = [_tool(spec) for spec in request.tools]
+    system = _system_blocks(request)
+    tools = [_tool_definition(spec) for spec in request.tools]
     messages = _messages(request.messages, dialect)
     _mark_cache(system or tools)
     _mark_cache([block for block in messages[-1]["content"] if block["type"] not in THINKING])
@@ -54,16 +54,16 @@ def messages_body(request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
         body["stop_sequences"] = stops
     if request.output_schema is not None:
         body["output_config"] = {"format": {"type": "json_schema", "schema": request.output_schema}}
-    return body | _tools(tools, request, dialect)
+    return body | _tools_fields(tools, request, dialect)
 
 
-def _system(request: ModelRequest) -> list[dict[str, Any]]:
+def _system_blocks(request: ModelRequest) -> list[dict[str, Any]]:
     """Return every system text: those in the conversation have no other place here."""
     later = (message.text for message in request.messages if message.role == "system")
-    return [block for text in (*request.system, *later) for block in _text(text)]
+    return [block for text in (*request.system, *later) for block in _text_blocks(text)]
 
 
-def _tools(tools: list[dict[str, Any]], request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
+def _tools_fields(tools: list[dict[str, Any]], request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
     """Return `tools` and `tool_choice`. A conversation with calls is refused without any tool, so it names them."""
     if tools:
         return {"tools": tools, "tool_choice": {"type": dialect.tool_choice(request)}}
@@ -74,7 +74,7 @@ def _tools(tools: list[dict[str, Any]], request: ModelRequest, dialect: Dialect)
     return {"tools": gone, "tool_choice": {"type": "none"}}
 
 
-def _tool(spec: ToolSpec) -> dict[str, Any]:
+def _tool_definition(spec: ToolSpec) -> dict[str, Any]:
     tool: dict[str, Any] = {"name": spec.name, "input_schema": {"type": "object"} | spec.parameters}
     return tool | {"description": spec.description} if spec.description else tool
 
@@ -83,17 +83,17 @@ def _messages(messages: Iterable[Message], dialect: Dialect) -> list[dict[str, A
     """Return the turns, alternating, begun and ended by the user; what is blank is refused, so gone."""
     spoken = [message for message in messages if message.role != "system"]
     turns: list[dict[str, Any]] = []
-    for role, turn in groupby(results_first(spoken), key=_wire_role):
-        if content := [block for message in turn for block in _content(message, dialect)]:
-            _extend(turns, role, content)
+    for role, turn in groupby(with_results_first(spoken), key=_wire_role):
+        if content := [block for message in turn for block in _message_content(message, dialect)]:
+            _add_turn(turns, role, content)
     if not turns or turns[0]["role"] == "assistant":
-        turns.insert(0, {"role": "user", "content": _text(BEGINNING)})
+        turns.insert(0, {"role": "user", "content": _text_blocks(OMITTED_BEGINNING)})
     if turns[-1]["role"] == "assistant":
-        turns.append({"role": "user", "content": _text(_GO_ON)})
+        turns.append({"role": "user", "content": _text_blocks(_CONTINUE_TEXT)})
     return turns
 
 
-def _extend(turns: list[dict[str, Any]], role: str, content: list[dict[str, Any]]) -> None:
+def _add_turn(turns: list[dict[str, Any]], role: str, content: list[dict[str, Any]]) -> None:
     """Add a turn, to the one before it when a turn without content stood between them."""
     if turns and turns[-1]["role"] == role:
         turns[-1]["content"].extend(content)
@@ -105,19 +105,19 @@ def _wire_role(message: Message) -> str:
     return "assistant" if message.role == "assistant" else "user"
 
 
-def _content(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
+def _message_content(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
     if message.role == "tool":
-        return [_result(message)]
+        return [_tool_result_block(message)]
     if not message.calls and not message.text.strip():
         return []
-    return [block for part in message.parts for block in _part(part, dialect)]
+    return [block for part in message.parts for block in _part_blocks(part, dialect)]
 
 
-def _part(part: Part, dialect: Dialect) -> list[dict[str, Any]]:
+def _part_blocks(part: Part, dialect: Dialect) -> list[dict[str, Any]]:
     """Return what goes back of a part: nothing of what is not for this model."""
     match part:
         case TextPart():
-            return _text(part.text)
+            return _text_blocks(part.text)
         case ToolCall():
             name = wire_name(part.name)
             return [{"type": "tool_use", "id": wire_id(part.call_id), "name": name, "input": part.arguments}]
@@ -127,20 +127,20 @@ def _part(part: Part, dialect: Dialect) -> list[dict[str, Any]]:
             return []
 
 
-def _result(message: Message) -> dict[str, Any]:
+def _tool_result_block(message: Message) -> dict[str, Any]:
     result: dict[str, Any] = {"type": "tool_result", "tool_use_id": wire_id(message.call_id)}
-    if text := _text(message.text):
+    if text := _text_blocks(message.text):
         result["content"] = text
     return result | {"is_error": True} if message.is_error else result
 
 
-def _text(text: str) -> list[dict[str, Any]]:
+def _text_blocks(text: str) -> list[dict[str, Any]]:
     return [{"type": "text", "text": text}] if text.strip() else []
 
 
 def _mark_cache(blocks: list[dict[str, Any]]) -> None:
     if blocks:
-        blocks[-1] |= _CACHE
+        blocks[-1] |= _CACHE_BREAKPOINT
 
 
 API_VERSION = "2023-06-01"
@@ -151,12 +151,12 @@ class MessageReader:
     """Reads the events of one message."""
 
     def __init__(
-        self, provider: str, request: ModelRequest, on_text: Callable[[str], None], failures: Failures
+        self, provider: str, request: ModelRequest, on_text: Callable[[str], None], failures: ProviderFailures
     ) -> None:
         self._provider = provider
         self._request = request
         self._failures = failures
-        self._assembly = Assembly(request, on_text)
+        self._assembly = ReplyAssembly(request, on_text)
         self._thinking: dict[int, dict[str, Any]] = {}
         self._pieces: dict[tuple[int, str], list[str]] = {}
         self._calls: dict[int, OpenCall] = {}
@@ -172,17 +172,17 @@ class MessageReader:
             raise self._failures.in_stream(frame)
         index = as_count(frame.get("index"))
         if kind == "message_start":
-            self._envelope(as_object(frame.get("message")))
+            self._read_envelope(as_object(frame.get("message")))
         elif kind == "message" or (kind is None and "content" in frame):
-            self._whole(frame)
+            self._read_whole_message(frame)
         elif kind == "content_block_start":
-            self._block(index, as_object(frame.get("content_block")))
+            self._begin_block(index, as_object(frame.get("content_block")))
         elif kind == "content_block_delta":
-            self._delta(index, as_object(frame.get("delta")))
+            self._add_delta(index, as_object(frame.get("delta")))
         elif kind == "message_delta":
-            self._envelope(as_object(frame.get("delta")) | {"usage": frame.get("usage")})
+            self._read_envelope(as_object(frame.get("delta")) | {"usage": frame.get("usage")})
         self._ended = self._ended or kind == "message_stop"
-        return self._assembly.full or frame is END
+        return self._assembly.full or frame is END_FRAME
 
     def reply(self) -> Reply:
         """Return the reply; see `StreamReader`."""
@@ -195,25 +195,25 @@ class MessageReader:
             self._count("input_tokens") + cached + written, self._count("output_tokens"), cached_input_tokens=cached
         )
         price = partial(cost_usd, self._provider, self._request.model, cache_write_tokens=written)
-        return self._assembly.reply(_FINISH.get(self._finish, "stop"), usage, self._model, price)
+        return self._assembly.reply(_FINISH_REASONS.get(self._finish, "stop"), usage, self._model, price)
 
     def _count(self, name: str) -> int:
         return as_count(self._usage.get(name))
 
-    def _envelope(self, fields: dict[str, Any]) -> None:
+    def _read_envelope(self, fields: dict[str, Any]) -> None:
         """Take model, stop reason and usage; the counts of a later event are totals and replace earlier ones."""
         self._model = as_text(fields.get("model")) or self._model
         self._finish = as_text(fields.get("stop_reason")) or self._finish
         counts = as_object(fields.get("usage"))
         self._usage |= {name: count for name, count in counts.items() if count is not None}
 
-    def _whole(self, message: dict[str, Any]) -> None:
-        self._envelope(message)
+    def _read_whole_message(self, message: dict[str, Any]) -> None:
+        self._read_envelope(message)
         for index, block in enumerate(as_objects(message.get("content"))):
-            self._block(index, block)
+            self._begin_block(index, block)
         self._ended = True
 
-    def _block(self, index: int, block: dict[str, Any]) -> None:
+    def _begin_block(self, index: int, block: dict[str, Any]) -> None:
         kind = as_text(block.get("type"))
         if kind == "text":
             self._assembly.begin_text()
@@ -230,14 +230,14 @@ class MessageReader:
             self._thinking[index] = dict(block)
             self._assembly.add_block(self._thinking[index])
 
-    def _delta(self, index: int, delta: dict[str, Any]) -> None:
+    def _add_delta(self, index: int, delta: dict[str, Any]) -> None:
         kind = as_text(delta.get("type"))
         if kind == "text_delta":
             self._assembly.add_text(as_text(delta.get("text")))
         elif kind == "input_json_delta" and index in self._calls:
             self._assembly.add_arguments(self._calls[index], as_text(delta.get("partial_json")))
-        elif kind in _STREAMED and index in self._thinking:
-            field = _STREAMED[kind]
+        elif kind in _DELTA_FIELDS and index in self._thinking:
+            field = _DELTA_FIELDS[kind]
             if (index, field) not in self._pieces:
                 self._pieces[index, field] = [as_text(self._thinking[index].get(field))]
             self._pieces[index, field].append(as_text(delta.get(field)))
@@ -260,12 +260,14 @@ class AnthropicMessages:
         """Return the JSON to send."""
         return messages_body(request, dialect)
 
-    def reader(self, request: ModelRequest, on_text: Callable[[str], None], failures: Failures) -> MessageReader:
+    def reader(
+        self, request: ModelRequest, on_text: Callable[[str], None], failures: ProviderFailures
+    ) -> MessageReader:
         """Return a reader for the answer to `request`."""
         return MessageReader(self.provider, request, on_text, failures)
 
 
-_FINISH: dict[str, FinishReason] = {
+_FINISH_REASONS: dict[str, FinishReason] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "pause_turn": "length",
@@ -273,4 +275,4 @@ _FINISH: dict[str, FinishReason] = {
 }
 
 
-_STREAMED = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
+_DELTA_FIELDS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}

@@ -9,8 +9,8 @@ from typing import Any, Literal
 from pydantic_core import to_json
 
 from orga.activities.adapters.models.errors import Refusal
-from orga.activities.adapters.models.kept_fields import EXTRA, THOUGHT
-from orga.activities.adapters.models.overflow import stated
+from orga.activities.adapters.models.kept_fields import EXTRA_FIELD, REASONING_FIELD
+from orga.activities.adapters.models.overflow import stated_tokens
 from orga.activities.ports import ModelRequest, ToolChoice
 from orga.workflows.types.json_text import FINAL_ANSWER
 
@@ -20,7 +20,7 @@ MAX_LESSONS = 5
 BYTES_PER_TOKEN = 3.3
 """As the loop estimates, where a provider counts nothing."""
 
-LEAST_OUTPUT = 512
+MIN_OUTPUT_TOKENS = 512
 """Tokens of an output limit below which a reply is of no use: the conversation has to give way instead."""
 
 _WINDOW_MARGIN = 1.05
@@ -117,7 +117,7 @@ class Dialect:
         if self.max_output_tokens is not None:
             limit = min(limit, self.max_output_tokens)
         if self.window is not None:
-            limit = min(limit, max(self.window - self.input_tokens(request), LEAST_OUTPUT))
+            limit = min(limit, max(self.window - self.input_tokens(request), MIN_OUTPUT_TOKENS))
         return limit
 
     def input_tokens(self, request: ModelRequest) -> int:
@@ -132,7 +132,7 @@ def request_bytes(request: ModelRequest) -> int:
     return len(to_json((request.system, messages, tools, request.output_schema)))
 
 
-def learned(dialect: Dialect, request: ModelRequest, refusal: Refusal) -> Dialect | None:
+def learned_dialect(dialect: Dialect, request: ModelRequest, refusal: Refusal) -> Dialect | None:
     """Return what to try instead, or None when the refusal names nothing that can be left out or lowered.
 
     A value out of range is not left out: the run asked for it and should hear of it. The output limit alone is
@@ -151,17 +151,17 @@ def learned(dialect: Dialect, request: ModelRequest, refusal: Refusal) -> Dialec
 def _window_lesson(dialect: Dialect, request: ModelRequest, refusal: Refusal) -> Dialect | None:
     """Lower the output limit to what the input leaves; None where it leaves too little, or was all that counted."""
     asked, size = dialect.output_tokens(request), request_bytes(request)
-    found = stated(refusal.error.message, asked)
+    found = stated_tokens(refusal.error.message, asked)
     if found.window is None:  # which of both was too much is not stated
         lower = asked // 4
-        may_help = lower >= LEAST_OUTPUT and not refusal.in_stream
+        may_help = lower >= MIN_OUTPUT_TOKENS and not refusal.in_stream
         return replace(dialect, max_output_tokens=lower) if may_help else None
     used = found.used
     if used is None or not found.is_exact:
         # a second refusal shows that the first estimate was too low
         estimate = ceil(dialect.input_tokens(request) * (1.25 if dialect.window is not None else 1))
         used = max(estimate, used or 0)
-    if found.window - used < min(asked, LEAST_OUTPUT):
+    if found.window - used < min(asked, MIN_OUTPUT_TOKENS):
         return None
     lesson = replace(dialect, window=found.window, tokens_per_byte=used * _WINDOW_MARGIN / max(size, 1))
     return lesson if lesson.output_tokens(request) < asked else None
@@ -175,12 +175,12 @@ def _schema_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dia
 def _field_lesson(dialect: Dialect, request: ModelRequest, refusal: str) -> Dialect | None:
     if not _REFUSED.search(refusal):
         return None
-    found = (field for field in _FIELDS if field.is_sent(dialect, request))
+    found = (field for field in _REFUSABLE_FIELDS if field.is_sent(dialect, request))
     return next((replace(dialect, **field.instead) for field in found if re.search(field.pattern, refusal)), None)
 
 
 @dataclass(frozen=True)
-class _Field:
+class _RefusableField:
     """A field of a request that some models refuse."""
 
     is_sent: Callable[[Dialect, ModelRequest], bool]
@@ -189,18 +189,24 @@ class _Field:
     instead: dict[str, Any]
 
 
-_FIELDS = (
-    _Field(
+_REFUSABLE_FIELDS = (
+    _RefusableField(
         lambda d, r: d.tokens_field == "max_tokens", "max_completion_tokens", {"tokens_field": "max_completion_tokens"}
     ),
-    _Field(lambda d, r: d.tokens_field != "max_tokens", "max_completion_tokens", {"tokens_field": "max_tokens"}),
-    _Field(lambda d, r: d.temperature and r.temperature is not None, "temperature", {"temperature": False}),
-    _Field(lambda d, r: d.stream_options, "stream_options", {"stream_options": False}),
-    _Field(lambda d, r: d.encrypted_reasoning, r"[Ee]ncrypted.content|\binclude\b", {"encrypted_reasoning": False}),
-    _Field(lambda d, r: d.thinking, f"{THOUGHT}|{EXTRA}", {"thinking": False}),
-    _Field(lambda d, r: d.forced_tools and r.tool_choice == "any", "tool_choice", {"forced_tools": False}),
-    _Field(lambda d, r: d.tool_choice_field and bool(r.tools), "tool_choice", {"tool_choice_field": False}),
-    _Field(lambda d, r: d.answer_tool and [t.name for t in r.tools] == [FINAL_ANSWER], "tool", {"answer_tool": False}),
+    _RefusableField(
+        lambda d, r: d.tokens_field != "max_tokens", "max_completion_tokens", {"tokens_field": "max_tokens"}
+    ),
+    _RefusableField(lambda d, r: d.temperature and r.temperature is not None, "temperature", {"temperature": False}),
+    _RefusableField(lambda d, r: d.stream_options, "stream_options", {"stream_options": False}),
+    _RefusableField(
+        lambda d, r: d.encrypted_reasoning, r"[Ee]ncrypted.content|\binclude\b", {"encrypted_reasoning": False}
+    ),
+    _RefusableField(lambda d, r: d.thinking, f"{REASONING_FIELD}|{EXTRA_FIELD}", {"thinking": False}),
+    _RefusableField(lambda d, r: d.forced_tools and r.tool_choice == "any", "tool_choice", {"forced_tools": False}),
+    _RefusableField(lambda d, r: d.tool_choice_field and bool(r.tools), "tool_choice", {"tool_choice_field": False}),
+    _RefusableField(
+        lambda d, r: d.answer_tool and [t.name for t in r.tools] == [FINAL_ANSWER], "tool", {"answer_tool": False}
+    ),
 )
 
 

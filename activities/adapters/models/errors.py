@@ -13,7 +13,7 @@ from orga.activities.adapters import http
 from orga.activities.adapters.models.json_shape import as_object, as_objects, as_text
 from orga.activities.adapters.models.overflow import is_overflow
 from orga.activities.ports import ModelError
-from orga.activities.text.secrets import HIDDEN, KnownSecrets
+from orga.activities.text.secrets import REDACTED, KnownSecrets
 
 MAX_ERROR_CHARS = 300
 _SECRETS = re.compile(
@@ -26,14 +26,14 @@ _SECRETS = re.compile(
 )
 
 
-def redacted(text: str, secret: str = "") -> str:
+def redacted_text(text: str, secret: str = "") -> str:
     """Return `text` without `secret` and without whatever looks like a credential, in at most 300 characters."""
     text = KnownSecrets.of([secret], least=1).hidden(text)
-    line = " ".join(_SECRETS.sub(HIDDEN, text).split())
+    line = " ".join(_SECRETS.sub(REDACTED, text).split())
     return line if len(line) <= MAX_ERROR_CHARS else line[: MAX_ERROR_CHARS - 1] + "…"
 
 
-LONGEST_S = 7 * 86_400.0
+MAX_WAIT_S = 7 * 86_400.0
 """A wish beyond a week is taken for nonsense."""
 
 _UNITS = (
@@ -48,7 +48,7 @@ _PIECE = re.compile(rf"(\d+(?:\.\d+)?)\s*(?:{_UNIT})(?![a-z])(?:,?\s*(?:and\s+)?
 _PIECES = rf"(?:\d+(?:\.\d+)?\s*(?:{re.sub(r'[?]P<[a-z]+>', '?:', _UNIT)})(?![a-z]),?\s*(?:and\s+)?)+"
 _MAX_DURATION_CHARS = 64
 
-SENTENCES = (
+WAIT_SENTENCES = (
     ("OpenAI, Groq", r"try again in"),  # 8.2s, 6m0s, 8h18m31.68s, 20 seconds
     ("Azure", r"(?:retry|try again) after"),  # 26 seconds
     ("Gemini", r"retry in"),  # 21.124101106s
@@ -59,7 +59,7 @@ SENTENCES = (
 )
 """Provider, and a regular expression for the text before the duration; letter case is ignored."""
 
-BODY_KEYS = {
+WAIT_KEYS = {
     "retrydelay": 1.0,  # Google: RetryInfo among error.details, "21s"
     "quotaresetdelay": 1.0,  # Google, too
     "retry_after": 1.0,
@@ -73,7 +73,8 @@ BODY_KEYS = {
 """Keys of an error's JSON, in lower case, that hold a wait: a number of so many seconds, or a duration."""
 
 _SENTENCE = re.compile(
-    rf"(?:{'|'.join(before for _, before in SENTENCES)})[\s\"'~:]*(?:about |approximately )?({_PIECES})", re.IGNORECASE
+    rf"(?:{'|'.join(before for _, before in WAIT_SENTENCES)})[\s\"'~:]*(?:about |approximately )?({_PIECES})",
+    re.IGNORECASE,
 )
 _MAX_PARTS = 500
 """Of an error's JSON that are gone through."""
@@ -93,21 +94,23 @@ def retry_after_s(
         rate_limited: Whether the answer was 429.
         in_body: What `stated_wait` found in the body.
     """
-    direct = next((wait for wait in _direct(headers, now) if wait is not None), in_body)
+    direct = next((wait for wait in _header_waits(headers, now) if wait is not None), in_body)
     return _reset_s(headers, now) if direct is None and rate_limited else direct
 
 
 def stated_wait(error: object, message: str) -> float | None:
     """Return the wait that the JSON of an error states, else the one that its message does."""
     sentence = _SENTENCE.search(message)
-    return _first(*_waits_in(error), _sane(_duration(sentence[1])) if sentence else None)
+    return _first_known(*_waits_in(error), _sane_wait(_duration(sentence[1])) if sentence else None)
 
 
-def _direct(headers: Mapping[str, str], now: datetime) -> Iterator[float | None]:
+def _header_waits(headers: Mapping[str, str], now: datetime) -> Iterator[float | None]:
     for name in ("retry-after-ms", "x-ms-retry-after-ms"):
-        yield _sane(_number(headers.get(name)), 0.001)
+        yield _sane_wait(_number(headers.get(name)), 0.001)
     text = headers.get("retry-after")
-    yield _first(_sane(_number(text)), _sane(_duration(text)), _sane(_until(_http_date(text), now)))
+    yield _first_known(
+        _sane_wait(_number(text)), _sane_wait(_duration(text)), _sane_wait(_seconds_until(_http_date(text), now))
+    )
 
 
 def _reset_s(headers: Mapping[str, str], now: datetime) -> float | None:
@@ -119,21 +122,25 @@ def _reset_s(headers: Mapping[str, str], now: datetime) -> float | None:
     resets: list[tuple[float, bool]] = []
     for name in headers:
         if name.endswith("ratelimit"):
-            resets += _ietf(headers[name])
+            resets += _ietf_limits(headers[name])
         elif "ratelimit" in name and "reset" in name:
             text = headers[name]
-            wait = _first(_sane(_duration(text)), _sane(_epoch(text, now)), _sane(_until(_rfc3339(text), now)))
+            wait = _first_known(
+                _sane_wait(_duration(text)),
+                _sane_wait(_seconds_to_epoch(text, now)),
+                _sane_wait(_seconds_until(_rfc3339(text), now)),
+            )
             if wait is not None:
                 resets.append((wait, _number(headers.get(name.replace("reset", "remaining"))) == 0))
     return max([wait for wait, is_spent in resets if is_spent] or [wait for wait, _ in resets], default=None)
 
 
-def _ietf(text: str) -> Iterator[tuple[float, bool]]:
+def _ietf_limits(text: str) -> Iterator[tuple[float, bool]]:
     """Yield wait and exhaustion of `"name";r=0;t=30, …` and of the older `limit=10, remaining=0, reset=30`."""
     policies = text.split(",") if ";" in text else [text]
     for policy in policies:
         fields = dict(re.findall(r"\b(\w+)\s*=\s*(\d+)", policy))
-        wait = _sane(_number(fields.get("t", fields.get("reset"))))
+        wait = _sane_wait(_number(fields.get("t", fields.get("reset"))))
         if wait is not None:
             yield wait, fields.get("r", fields.get("remaining")) == "0"
 
@@ -144,9 +151,10 @@ def _waits_in(error: object) -> Iterator[float | None]:
     for part in waiting:
         if isinstance(part, dict):
             for key, value in cast("dict[str, Any]", part).items():
-                if unit := BODY_KEYS.get(key.lower()):
-                    yield _first(
-                        _sane(_number(value), unit), _sane(_duration(value if isinstance(value, str) else None))
+                if unit := WAIT_KEYS.get(key.lower()):
+                    yield _first_known(
+                        _sane_wait(_number(value), unit),
+                        _sane_wait(_duration(value if isinstance(value, str) else None)),
                     )
                 waiting.append(value)
         elif isinstance(part, list):
@@ -154,12 +162,12 @@ def _waits_in(error: object) -> Iterator[float | None]:
         del waiting[_MAX_PARTS:]
 
 
-def _first(*values: float | None) -> float | None:
+def _first_known(*values: float | None) -> float | None:
     return next((value for value in values if value is not None), None)
 
 
-def _sane(value: float | None, unit_s: float = 1.0) -> float | None:
-    if value is None or not math.isfinite(value) or not 0 <= value * unit_s <= LONGEST_S:
+def _sane_wait(value: float | None, unit_s: float = 1.0) -> float | None:
+    if value is None or not math.isfinite(value) or not 0 <= value * unit_s <= MAX_WAIT_S:
         return None
     return value * unit_s
 
@@ -181,27 +189,27 @@ def _duration(text: str | None) -> float | None:
 
 
 def _http_date(text: str | None) -> datetime | None:
-    return _moment(parsedate_to_datetime, text)
+    return _parsed_moment(parsedate_to_datetime, text)
 
 
 def _rfc3339(text: str | None) -> datetime | None:
-    return _moment(datetime.fromisoformat, text)
+    return _parsed_moment(datetime.fromisoformat, text)
 
 
-def _moment(read: Callable[[str], datetime], text: str | None) -> datetime | None:
+def _parsed_moment(read: Callable[[str], datetime], text: str | None) -> datetime | None:
     try:
         return read(text) if text else None
     except (ValueError, OverflowError):
         return None
 
 
-def _until(moment: datetime | None, now: datetime) -> float | None:
+def _seconds_until(moment: datetime | None, now: datetime) -> float | None:
     if moment is None:
         return None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - now.timestamp()
 
 
-def _epoch(text: str | None, now: datetime) -> float | None:
+def _seconds_to_epoch(text: str | None, now: datetime) -> float | None:
     """Read milliseconds since the epoch (OpenRouter), seconds since it, or seconds from now, told apart by size."""
     value = _number(text)
     if value is None or value < 1e9:
@@ -249,7 +257,7 @@ _FILTERED = re.compile(
 )
 """How content filters refuse a request. The sources are public issues and the providers' documentation."""
 
-_STATUS_OF = {
+_STATUS_OF_CODE = {
     "invalid_request_error": 400,
     "invalid_prompt": 400,
     "content_filter": 400,
@@ -305,43 +313,45 @@ class ErrorBody:
         """The HTTP status that an error inside a stream stands for; 500 when it doesn't say."""
         if len(self.code) == 3 and self.code.isdecimal() and 400 <= int(self.code) <= 599:
             return int(self.code)
-        return _STATUS_OF.get(self.code, 500)
+        return _STATUS_OF_CODE.get(self.code, 500)
 
 
-def error_body(text: str) -> ErrorBody:
+def parse_error_body(text: str) -> ErrorBody:
     """Read the body of an error answer, JSON or not."""
     try:
         parsed: Any = json.loads(text)
     except (ValueError, RecursionError):
         return ErrorBody(text[:MAX_MESSAGE_CHARS], wait_s=stated_wait(None, text[:MAX_MESSAGE_CHARS]))
-    return error_value(next(iter(as_objects(parsed)), parsed))
+    return parse_error_value(next(iter(as_objects(parsed)), parsed))
 
 
-def error_value(value: object) -> ErrorBody:
+def parse_error_value(value: object) -> ErrorBody:
     """Read an error object, or an object that holds one under `error`."""
     outer = as_object(value)
     error = as_object(outer.get("error")) or outer
     metadata = as_object(error.get("metadata"))
-    message = as_text(outer.get("error")) or _message(error) or (json.dumps(value) if value else "no reason given")
+    message = (
+        as_text(outer.get("error")) or _error_message(error) or (json.dumps(value) if value else "no reason given")
+    )
     if raw := as_text(metadata.get("raw")):
         message = f"{message}: {raw}"
     stated = as_object(error.get("headers")) | as_object(metadata.get("headers"))
     headers = {name.lower(): str(item) for name, item in stated.items()}
     message = message[:MAX_MESSAGE_CHARS]
-    return ErrorBody(message, _code(error), headers, stated_wait(outer, message))
+    return ErrorBody(message, _error_code(error), headers, stated_wait(outer, message))
 
 
-def _message(error: dict[str, Any]) -> str:
+def _error_message(error: dict[str, Any]) -> str:
     return next((text for key in ("message", "detail") if (text := as_text(error.get(key)))), "")
 
 
-def _code(error: dict[str, Any]) -> str:
+def _error_code(error: dict[str, Any]) -> str:
     """Return the most telling of `code` and `type`: a code that isn't known says less than a type that is."""
     names = [str(error[key]) for key in ("code", "type") if error.get(key) not in (None, "")]
-    return next((name for name in names if name in _STATUS_OF or name.isdecimal()), next(iter(names), ""))
+    return next((name for name in names if name in _STATUS_OF_CODE or name.isdecimal()), next(iter(names), ""))
 
 
-_KINDS = {
+_KIND_OF_STATUS = {
     401: "AuthenticationFailed",
     402: "OutOfQuota",
     403: "PermissionDenied",
@@ -367,7 +377,7 @@ class Refusal(ModelError):
         """Whether it came inside an answer of status 200."""
 
 
-class Failures:
+class ProviderFailures:
     """The failures of one provider; its key is kept out of every text."""
 
     def __init__(self, provider: str, secret: str = "") -> None:
@@ -376,19 +386,19 @@ class Failures:
 
     def answered(self, status: int, headers: Mapping[str, str], body: str) -> Refusal:
         """Return the failure that an HTTP answer other than 2xx stands for; `x-should-retry` has the last word."""
-        refusal = self._refusal(f"answered {status}", status, headers, error_body(body))
+        refusal = self._refusal(f"answered {status}", status, headers, parse_error_body(body))
         refusal.status = status
         return refusal
 
     def in_stream(self, value: object) -> Refusal:
         """Return the failure that an error inside an answer of status 200 stands for."""
-        error = error_value(value)
+        error = parse_error_value(value)
         refusal = self._refusal("broke off its reply", error.status, {}, error)
         refusal.in_stream = True
         return refusal
 
     def _refusal(self, how: str, status: int, headers: Mapping[str, str], error: ErrorBody) -> Refusal:
-        kind, retryable = _judged(status, error)
+        kind, retryable = _classified(status, error)
         retryable = {"true": True, "false": False}.get(headers.get("x-should-retry", "").lower(), retryable)
         stated = {**error.headers, **{name.lower(): value for name, value in headers.items()}}
         wait = retry_after_s(stated, datetime.now(UTC), rate_limited=status == 429, in_body=error.wait_s)
@@ -422,10 +432,10 @@ class Failures:
         return ModelError(kind, self._text(text), retryable=retryable)
 
     def _text(self, text: str) -> str:
-        return f"{self._provider} {redacted(text, self._secret)}"
+        return f"{self._provider} {redacted_text(text, self._secret)}"
 
 
-def _judged(status: int, error: ErrorBody) -> tuple[str, bool]:
+def _classified(status: int, error: ErrorBody) -> tuple[str, bool]:
     """Return kind and retryability of a status, a too long context and an empty account told apart."""
     if status in {400, 413, 422, 429, 500} and error.is_overflow:
         return "ContextOverflow", False
@@ -433,5 +443,5 @@ def _judged(status: int, error: ErrorBody) -> tuple[str, bool]:
         return "OutOfQuota", False
     if status in {400, 403, 422, 451, 500} and error.is_filtered:
         return "ContentRefused", False
-    kind = _KINDS.get(status, "ServerError" if status >= 500 else "InvalidRequest")
+    kind = _KIND_OF_STATUS.get(status, "ServerError" if status >= 500 else "InvalidRequest")
     return kind, status in {408, 409, 429} or status >= 500

@@ -12,15 +12,15 @@ from opentelemetry.trace import get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from orga.activities.adapters import http
-from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS, decompressed
-from orga.activities.adapters.models.errors import Failures
+from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS, decompressed_chunks
+from orga.activities.adapters.models.errors import ProviderFailures
 from orga.activities.adapters.models.json_shape import as_object, as_objects, as_text
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.text import clean_json
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class ProviderEndpoint:
     """One provider's address. The key stands in no `repr`."""
 
     provider: str
@@ -34,7 +34,7 @@ class Endpoint:
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
-def request_trace(url: str) -> dict[str, str]:
+def trace_headers(url: str) -> dict[str, str]:
     """Note the server of the current span and return the headers that carry it on; none where there is no telemetry.
 
     Only the ids of trace and span go out, no baggage: who set that did not mean it for a model provider.
@@ -134,10 +134,10 @@ class SseDecoder:
         return [b"\n".join(data).decode(errors="replace")] if data else []
 
 
-END: Final[dict[str, Any]] = {"type": "end"}
+END_FRAME: Final[dict[str, Any]] = {"type": "end"}
 """The frame that stands for `[DONE]`, and for the end of a reply that came as one JSON document."""
 
-_LAST = frozenset({"message_stop", "response.completed", "response.incomplete", "response.failed"})
+_LAST_EVENT_TYPES = frozenset({"message_stop", "response.completed", "response.incomplete", "response.failed"})
 """Types of frames after which a protocol sends nothing more."""
 
 _BOM = b"\xef\xbb\xbf"
@@ -146,11 +146,11 @@ _MAX_ERROR_BYTES = 64_000
 _DRAIN_S = 0.2
 
 
-class StreamHttp:
+class ProviderHttp:
     """The pooled client of one provider."""
 
-    def __init__(self, endpoint: Endpoint, transport: http.AsyncBaseTransport | None = None) -> None:
-        self.failures = Failures(endpoint.provider, endpoint.secret)
+    def __init__(self, endpoint: ProviderEndpoint, transport: http.AsyncBaseTransport | None = None) -> None:
+        self.failures = ProviderFailures(endpoint.provider, endpoint.secret)
         self._base_url = endpoint.base_url
         headers = {"accept-encoding": ACCEPTED_ENCODINGS} | dict(endpoint.headers)
         self._client = http.http_client(endpoint.base_url, headers=headers, transport=transport)
@@ -168,12 +168,12 @@ class StreamHttp:
             ModelError: For every failure of the provider and of the connection.
         """
         async with self._open(path, body) as response:
-            with self._named(reading=True):
-                async with aclosing(_documents(response)) as documents:
+            with self._as_model_errors(reading=True):
+                async with aclosing(_event_data(response)) as documents:
                     async for data in documents:
                         for frame in self._frames_in(data):
                             yield frame
-                            if frame is END or as_text(frame.get("type")) in _LAST:
+                            if frame is END_FRAME or as_text(frame.get("type")) in _LAST_EVENT_TYPES:
                                 await _drain(documents)
                                 return
 
@@ -183,7 +183,7 @@ class StreamHttp:
         Raises:
             ModelError: Nobody answers, or the key is refused. Any other answer is one.
         """
-        with self._named(reading=False):
+        with self._as_model_errors(reading=False):
             request = self._client.build_request("GET", self._base_url + path)
             response = await self._client.send(request, stream=True)
         try:
@@ -194,9 +194,9 @@ class StreamHttp:
 
     @asynccontextmanager
     async def _open(self, path: str, body: dict[str, Any]) -> AsyncGenerator[http.Response]:
-        with self._named(reading=False):
+        with self._as_model_errors(reading=False):
             request = self._client.build_request(
-                "POST", self._base_url + path, json=clean_json(body), headers=request_trace(self._base_url)
+                "POST", self._base_url + path, json=clean_json(body), headers=trace_headers(self._base_url)
             )
             response = await self._client.send(request, stream=True)
         try:
@@ -207,10 +207,10 @@ class StreamHttp:
             await response.aclose()
 
     async def _read_refusal(self, response: http.Response) -> Exception:
-        with self._named(reading=True):
+        with self._as_model_errors(reading=True):
             try:
-                async with aclosing(decompressed(response)) as chunks:
-                    text = (await _read(chunks, _MAX_ERROR_BYTES, cut=True)).decode(errors="replace")
+                async with aclosing(decompressed_chunks(response)) as chunks:
+                    text = (await _read_rest(chunks, _MAX_ERROR_BYTES, cut=True)).decode(errors="replace")
             except http.HTTPError:  # the status says enough
                 text = ""
         return self.failures.answered(response.status_code, response.headers, text or response.reason_phrase)
@@ -219,17 +219,17 @@ class StreamHttp:
         """Return the objects of one event. Empty ones, `null` and other single values are keep-alives."""
         text = data.strip()
         if text == "[DONE]":
-            return [END]
+            return [END_FRAME]
         if not text:
             return []
         try:
-            value: object = json.loads(text, parse_constant=_no_constant)
+            value: object = json.loads(text, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
             raise self.failures.bad_stream(f"not JSON: {text[:80]!r}") from None
         return [frame for frame in as_objects(value) or [as_object(value)] if frame]
 
     @contextmanager
-    def _named(self, *, reading: bool) -> Generator[None]:
+    def _as_model_errors(self, *, reading: bool) -> Generator[None]:
         try:
             yield
         except SseTooLarge as error:
@@ -238,23 +238,23 @@ class StreamHttp:
             raise self.failures.transport(error, reading=reading) from error
 
 
-def _no_constant(name: str) -> None:
+def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-async def _documents(response: http.Response) -> AsyncGenerator[str]:
+async def _event_data(response: http.Response) -> AsyncGenerator[str]:
     """Yield the data of each event; of an answer that does not stream its whole body, then `[DONE]`.
 
     The first character decides, not the content type: servers send either under any type, or under none.
     """
-    async with aclosing(decompressed(response)) as chunks:
+    async with aclosing(decompressed_chunks(response)) as chunks:
         start = bytearray()
         async for chunk in chunks:
             start += chunk
             if len(start) > len(_BOM) and start.removeprefix(_BOM).strip():
                 break
         if start.removeprefix(_BOM).lstrip().startswith((b"{", b"[")):
-            yield (await _read(chunks, MAX_EVENT_BYTES, bytes(start))).decode("utf-8-sig", errors="replace")
+            yield (await _read_rest(chunks, MAX_EVENT_BYTES, bytes(start))).decode("utf-8-sig", errors="replace")
             yield "[DONE]"
             return
         decoder = SseDecoder()
@@ -267,7 +267,7 @@ async def _documents(response: http.Response) -> AsyncGenerator[str]:
         yield data
 
 
-async def _read(chunks: AsyncIterator[bytes], limit: int, start: bytes = b"", *, cut: bool = False) -> bytes:
+async def _read_rest(chunks: AsyncIterator[bytes], limit: int, start: bytes = b"", *, cut: bool = False) -> bytes:
     """Return the rest of a body; `cut` drops what is beyond the limit.
 
     Raises:

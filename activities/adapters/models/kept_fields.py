@@ -11,17 +11,17 @@ from typing import Any
 from orga.workflows.types.messages import Message
 from orga.workflows.types.parts import Block, OpaquePart, Part, ThinkingPart, ToolCall
 
-THOUGHT, EXTRA = "reasoning_content", "extra_content"
+REASONING_FIELD, EXTRA_FIELD = "reasoning_content", "extra_content"
 """The fields, and the formats of their parts."""
 
-PHASE = "message.phase"
+PHASE_BLOCK = "message.phase"
 """The format of the part before such a text."""
 
 MAX_CHARS = 1_000_000
 """Of a thought: it goes back whole or not at all."""
 
 
-class Thought:
+class StreamedThought:
     """A thought that streams in."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Thought:
             self._pieces.append(piece)
         if not is_first:
             return None
-        self._block["type"] = THOUGHT
+        self._block["type"] = REASONING_FIELD
         return self._block
 
     def close(self, *, is_wanted: bool) -> None:
@@ -50,13 +50,13 @@ class Thought:
 
 def extra_block(extra: dict[str, Any]) -> dict[str, Any]:
     """Return what a call brings beside itself, as a block that stands before it."""
-    return {"type": EXTRA, EXTRA: extra}
+    return {"type": EXTRA_FIELD, EXTRA_FIELD: extra}
 
 
 def thought_before_calls(message: Message) -> dict[str, Any]:
     """Return the field of a message that calls, if there is anything for it."""
-    texts = [part.text for part in message.blocks if isinstance(part, ThinkingPart) and part.format == THOUGHT]
-    return {THOUGHT: "".join(texts)} if texts and message.calls else {}
+    texts = [part.text for part in message.blocks if isinstance(part, ThinkingPart) and part.format == REASONING_FIELD]
+    return {REASONING_FIELD: "".join(texts)} if texts and message.calls else {}
 
 
 def calls_with_extras(parts: Iterable[Part]) -> Iterator[tuple[ToolCall, dict[str, Any]]]:
@@ -64,7 +64,7 @@ def calls_with_extras(parts: Iterable[Part]) -> Iterator[tuple[ToolCall, dict[st
     before: Block | None = None
     for part in parts:
         if isinstance(part, ToolCall):
-            yield part, {EXTRA: before.data.get(EXTRA, {})} if before is not None else {}
+            yield part, {EXTRA_FIELD: before.data.get(EXTRA_FIELD, {})} if before is not None else {}
             before = None
-        elif isinstance(part, OpaquePart) and part.format == EXTRA:
+        elif isinstance(part, OpaquePart) and part.format == EXTRA_FIELD:
             before = part

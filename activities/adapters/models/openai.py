@@ -9,12 +9,12 @@ from typing import Any
 from pydantic_core import to_json
 
 from orga.activities.adapters.models.dialect import Dialect
-from orga.activities.adapters.models.errors import Failures
+from orga.activities.adapters.models.errors import ProviderFailures
 from orga.activities.adapters.models.kept_fields import calls_with_extras, thought_before_calls
 from orga.activities.adapters.models.openai_reply import ChatReader
 from orga.activities.adapters.models.reply import wire_block
 from orga.activities.adapters.models.schema_shape import is_strict
-from orga.activities.adapters.models.wire import BEGINNING, results_first, wire_id, wire_name
+from orga.activities.adapters.models.wire import OMITTED_BEGINNING, wire_id, wire_name, with_results_first
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.json_text import FINAL_ANSWER
 from orga.workflows.types.messages import Message, ToolCall
@@ -22,10 +22,10 @@ from orga.workflows.types.parts import BETWEEN_TEXTS
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 TOOL_CHOICE = {"auto": "auto", "any": "required", "none": "none"}
-_Thinking = Callable[[Message], dict[str, Any]]
+_ThinkingFields = Callable[[Message], dict[str, Any]]
 """The fields of an assistant's message that bring back what was thought."""
 
-_NOTED = "[Noted.]"
+_ACKNOWLEDGEMENT = "[Noted.]"
 """Of the assistant, where its turn has to come between results and guidance."""
 
 _MAX_STOPS = 4
@@ -49,7 +49,7 @@ def chat_body(request: ModelRequest, dialect: Dialect, *, openrouter: bool) -> d
     if request.output_schema is not None:
         body["response_format"] = _response_format(request.output_schema)
     if request.tools:
-        body["tools"] = [{"type": "function", "function": function(spec)} for spec in request.tools]
+        body["tools"] = [{"type": "function", "function": function_definition(spec)} for spec in request.tools]
         choice = dialect.tool_choice(request)
         if choice != "auto" or dialect.tool_choice_field:
             body["tool_choice"] = TOOL_CHOICE[choice]
@@ -73,19 +73,19 @@ def _messages(request: ModelRequest, dialect: Dialect, *, openrouter: bool) -> l
     text = system_text(request)
     system: list[dict[str, Any]] = [{"role": "system", "content": text}] if text else []
     spoken = (message for message in request.messages if message.role != "system")
-    thinking = None if not dialect.thinking else _with_details if openrouter else _with_thought
-    rest = [wire for message in results_first(spoken) for wire in _message(message, thinking)]
+    thinking = None if not dialect.thinking else _details_fields if openrouter else _thought_fields
+    rest = [wire for message in with_results_first(spoken) for wire in _message(message, thinking)]
     if system and not dialect.system_role:
         rest, system = [{"role": "user", "content": text}, *rest], []
     if dialect.alternating or not dialect.system_role:
-        rest = _alternating(rest)
+        rest = _alternating_messages(rest)
     if openrouter and request.model.startswith("anthropic/"):
         for marked in (system[-1:], rest[-1:]):
             _mark_cache(marked)
     return system + rest
 
 
-def _alternating(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _alternating_messages(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the messages so that user and assistant take turns, begun by the user; results follow their calls.
 
     Texts of one side are joined. A short assistant message separates results from the user message that follows.
@@ -94,14 +94,14 @@ def _alternating(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for role, side in groupby(messages, key=lambda message: message["role"]):
         turns = list(side)
         if not found and role == "assistant":
-            found.append({"role": "user", "content": BEGINNING})
+            found.append({"role": "user", "content": OMITTED_BEGINNING})
         if found and found[-1]["role"] == "tool" and role == "user":
-            found.append({"role": "assistant", "content": _NOTED})
-        found += _joined(turns) if role != "tool" else turns
+            found.append({"role": "assistant", "content": _ACKNOWLEDGEMENT})
+        found += _merged_turns(turns) if role != "tool" else turns
     return found
 
 
-def _joined(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _merged_turns(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the messages of one side as one."""
     joined = {key: value for turn in turns for key, value in turn.items()}
     joined["content"] = BETWEEN_TEXTS.join(filter(None, (turn["content"] for turn in turns))) or None
@@ -109,38 +109,38 @@ def _joined(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [joined | {"tool_calls": calls} if calls else joined]
 
 
-def _message(message: Message, thinking: _Thinking | None) -> Iterable[dict[str, Any]]:
+def _message(message: Message, thinking: _ThinkingFields | None) -> Iterable[dict[str, Any]]:
     """Yield the message, or nothing for an assistant turn in which nothing was said or called."""
     if message.role == "tool":
         yield {"role": "tool", "tool_call_id": wire_id(message.call_id), "content": message.text}
     elif message.role != "assistant":
         yield {"role": message.role, "content": message.text}
     elif message.text or message.calls:
-        yield _assistant(message) | (thinking(message) if thinking else {})
+        yield _assistant_fields(message) | (thinking(message) if thinking else {})
 
 
-def _assistant(message: Message) -> dict[str, Any]:
-    calls = {"tool_calls": [_call(call) for call in message.calls]} if message.calls else {}
+def _assistant_fields(message: Message) -> dict[str, Any]:
+    calls = {"tool_calls": [_call_entry(call) for call in message.calls]} if message.calls else {}
     return {"role": "assistant", "content": message.text or None, **calls}
 
 
-def _with_details(message: Message) -> dict[str, Any]:
+def _details_fields(message: Message) -> dict[str, Any]:
     details = [wire_block(block) for block in message.blocks if block.format.startswith("reasoning.")]
     return {"reasoning_details": details} if details else {}
 
 
-def _with_thought(message: Message) -> dict[str, Any]:
-    calls = [_call(call) | extra for call, extra in calls_with_extras(message.parts)]
+def _thought_fields(message: Message) -> dict[str, Any]:
+    calls = [_call_entry(call) | extra for call, extra in calls_with_extras(message.parts)]
     return thought_before_calls(message) | ({"tool_calls": calls} if calls else {})
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
+def _call_entry(call: ToolCall) -> dict[str, Any]:
     """Return the call; malformed arguments become `{}`, since some servers parse them and refuse the request."""
-    function = {"name": wire_name(call.name), "arguments": to_json(call.arguments).decode()}
-    return {"id": wire_id(call.call_id), "type": "function", "function": function}
+    function_definition = {"name": wire_name(call.name), "arguments": to_json(call.arguments).decode()}
+    return {"id": wire_id(call.call_id), "type": "function", "function": function_definition}
 
 
-def function(spec: ToolSpec) -> dict[str, Any]:
+def function_definition(spec: ToolSpec) -> dict[str, Any]:
     """Return the definition of a tool, as both protocols of OpenAI hold it."""
     made: dict[str, Any] = {"name": spec.name, "parameters": {"type": "object", "properties": {}} | spec.parameters}
     return made | {"description": spec.description} if spec.description else made
@@ -154,7 +154,7 @@ def _mark_cache(last: list[dict[str, Any]]) -> None:
             wire["content"] = [part]
 
 
-_REASONING = re.compile(r"o\d|gpt-[5-9]")
+_REASONING_MODELS = re.compile(r"o\d|gpt-[5-9]")
 """OpenAI's own names of models that refuse `max_tokens`; routers translate it themselves."""
 
 
@@ -170,7 +170,7 @@ class OpenAIChat:
     def dialect(self, model: str) -> Dialect:
         """Return OpenAI's newer name of the output limit for the models that take no other."""
         return Dialect(
-            tokens_field="max_completion_tokens" if _REASONING.match(model) else "max_tokens",
+            tokens_field="max_completion_tokens" if _REASONING_MODELS.match(model) else "max_tokens",
             sure_schema=self.provider == "openai" or (self.provider == "openrouter" and model.startswith("openai/")),
         )
 
@@ -178,6 +178,6 @@ class OpenAIChat:
         """Return the JSON to send."""
         return chat_body(request, dialect, openrouter=self.provider == "openrouter")
 
-    def reader(self, request: ModelRequest, on_text: Callable[[str], None], failures: Failures) -> ChatReader:
+    def reader(self, request: ModelRequest, on_text: Callable[[str], None], failures: ProviderFailures) -> ChatReader:
         """Return a reader for the answer to `request`."""
         return ChatReader(self.provider, request, on_text, failures)

@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 from pydantic_core import to_json
 
-from orga.activities.adapters.models.errors import Failures
-from orga.activities.adapters.models.http import END
+from orga.activities.adapters.models.errors import ProviderFailures
+from orga.activities.adapters.models.http import END_FRAME
 from orga.activities.adapters.models.json_shape import as_count, as_object, as_objects, as_text
-from orga.activities.adapters.models.kept_fields import EXTRA, THOUGHT, Thought, extra_block
+from orga.activities.adapters.models.kept_fields import EXTRA_FIELD, REASONING_FIELD, StreamedThought, extra_block
 from orga.activities.adapters.models.pricing import reply_cost_usd
-from orga.activities.adapters.models.reply import Assembly, OpenCall, frugal_usage
+from orga.activities.adapters.models.reply import OpenCall, ReplyAssembly, frugal_usage
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.messages import FinishReason, Reply
 from orga.workflows.types.usage import Usage
@@ -60,9 +60,9 @@ def _identity(detail: dict[str, Any]) -> tuple[object, object]:
     return detail.get("type"), detail.get("index")
 
 
-Ending = FinishReason | Literal["failed", "broken_off", "unknown"]
+ReplyEnding = FinishReason | Literal["failed", "broken_off", "unknown"]
 
-_ENDINGS: dict[str, Ending] = {
+_ENDINGS: dict[str, ReplyEnding] = {
     "stop": "stop",
     "end": "stop",
     "end_turn": "stop",
@@ -100,13 +100,13 @@ _ENDINGS: dict[str, Ending] = {
 }
 
 
-def ending(reason: str) -> Ending:
+def reply_ending(reason: str) -> ReplyEnding:
     """Return what `reason` stands for; Gemini writes one with its detail, `function_call_filter: DETAIL`."""
     return _ENDINGS.get(reason.partition(":")[0].strip().lower(), "unknown")
 
 
 @dataclass(frozen=True)
-class _Delta:
+class _CallDelta:
     """One entry of `tool_calls`."""
 
     index: int | None
@@ -116,14 +116,14 @@ class _Delta:
     brings_arguments: bool
 
 
-def add_call_delta(assembly: Assembly, entry: dict[str, Any], *, is_streamed: bool = True) -> OpenCall | None:
+def add_call_delta(assembly: ReplyAssembly, entry: dict[str, Any], *, is_streamed: bool = True) -> OpenCall | None:
     """Add one entry of `tool_calls` to the reply, and return its call; None where it would be one too many.
 
     Arguments may be text or, against the protocol, an object. Of a reply that is not streamed each entry is a call
     of its own.
     """
-    delta = _delta(entry)
-    call = _open_call_of(assembly.calls, delta) if is_streamed else None
+    delta = _call_delta(entry)
+    call = _continued_call(assembly.calls, delta) if is_streamed else None
     if call is None:
         call = OpenCall(index=delta.index)
         if not assembly.open_call(call):
@@ -135,11 +135,11 @@ def add_call_delta(assembly: Assembly, entry: dict[str, Any], *, is_streamed: bo
     return call
 
 
-def _delta(entry: dict[str, Any]) -> _Delta:
+def _call_delta(entry: dict[str, Any]) -> _CallDelta:
     function, index = as_object(entry.get("function")), entry.get("index")
     arguments = function.get("arguments")
     text = arguments if isinstance(arguments, str) else to_json(arguments).decode() if arguments else ""
-    return _Delta(
+    return _CallDelta(
         index=index if isinstance(index, int) else None,
         call_id=as_text(entry.get("id")),
         name=as_text(function.get("name")),
@@ -148,7 +148,7 @@ def _delta(entry: dict[str, Any]) -> _Delta:
     )
 
 
-def _open_call_of(calls: list[OpenCall], delta: _Delta) -> OpenCall | None:
+def _continued_call(calls: list[OpenCall], delta: _CallDelta) -> OpenCall | None:
     """Return the call that goes on with `delta`; None where it begins one."""
     if delta.index is not None:
         matching = [call for call in calls if call.index == delta.index]
@@ -158,10 +158,10 @@ def _open_call_of(calls: list[OpenCall], delta: _Delta) -> OpenCall | None:
         matching = [] if delta.name else calls
     same_id = [call for call in matching if delta.call_id and call.call_id == delta.call_id]
     latest = (same_id or matching)[-1:]
-    return next((call for call in latest if not _begins_anew(call, delta)), None)
+    return next((call for call in latest if not _begins_new_call(call, delta)), None)
 
 
-def _begins_anew(call: OpenCall, delta: _Delta) -> bool:
+def _begins_new_call(call: OpenCall, delta: _CallDelta) -> bool:
     """Tell whether a delta under the number of `call` is another call: some servers number every call 0.
 
     Names may come in pieces, or again with every piece of the arguments; those may begin with `{}` as a placeholder.
@@ -180,14 +180,14 @@ class ChatReader:
     """Reads the chunks of one chat completion."""
 
     def __init__(
-        self, provider: str, request: ModelRequest, on_text: Callable[[str], None], failures: Failures
+        self, provider: str, request: ModelRequest, on_text: Callable[[str], None], failures: ProviderFailures
     ) -> None:
         self._provider = provider
         self._request = request
         self._failures = failures
-        self._assembly = Assembly(request, on_text)
+        self._assembly = ReplyAssembly(request, on_text)
         self._reasoning = ReasoningDetails()
-        self._thought = Thought()
+        self._thought = StreamedThought()
         self._finish = ""
         self._ended = False
         self._refused = False
@@ -197,7 +197,7 @@ class ChatReader:
 
     def feed(self, frame: dict[str, Any]) -> bool:
         """Take one chunk; see `StreamReader`."""
-        if frame is END:
+        if frame is END_FRAME:
             self._ended = True
             return False
         if frame.get("error"):
@@ -209,24 +209,24 @@ class ChatReader:
         for choice in choices:
             self._answered = True
             if not choice.get("index"):
-                self._choice(choice)
+                self._read_choice(choice)
         return self._assembly.full
 
     def reply(self) -> Reply:
         """Return the reply; see `StreamReader`."""
         if not (self._finish or (self._ended and self._answered) or self._assembly.full):
             raise self._failures.bad_stream("cut off before its end")
-        finish = self._reason()
+        finish = self._finish_reason()
         self._reasoning.close()
         self._thought.close(is_wanted=bool(self._assembly.calls))
         return self._assembly.reply(finish, _chat_usage(self._usage), self._model, self._cost)
 
-    def _reason(self) -> FinishReason:
+    def _finish_reason(self) -> FinishReason:
         """Return why the reply ended. Without a reason that is known, calls count only when they are written out.
 
         Some servers never send one, or make one up; a call that was cut behind its name would run without arguments.
         """
-        found = ending(self._finish)
+        found = reply_ending(self._finish)
         if found == "failed":
             raise self._failures.in_stream({"message": "the model failed"})
         if found == "broken_off":
@@ -248,7 +248,7 @@ class ChatReader:
             self._provider, self._request.model, usage, billed=self._usage.get("cost"), cache_write_tokens=written
         )
 
-    def _choice(self, choice: dict[str, Any]) -> None:
+    def _read_choice(self, choice: dict[str, Any]) -> None:
         if choice.get("error"):
             raise self._failures.in_stream(choice)
         streamed = as_object(choice.get("delta"))
@@ -257,7 +257,10 @@ class ChatReader:
         if refusal := as_text(delta.get("refusal")):
             self._refused = True
             self._assembly.add_text(refusal)
-        if self._provider != "openrouter" and (thought := self._thought.add(as_text(delta.get(THOUGHT)))) is not None:
+        if (
+            self._provider != "openrouter"
+            and (thought := self._thought.add(as_text(delta.get(REASONING_FIELD)))) is not None
+        ):
             self._assembly.add_block(thought)
         self._assembly.add_text(_content(delta.get("content")))
         for detail in as_objects(delta.get("reasoning_details")):
@@ -267,7 +270,7 @@ class ChatReader:
             if self._assembly.full:
                 break
             opened = add_call_delta(self._assembly, call, is_streamed=bool(streamed))
-            if opened is not None and (extra := as_object(call.get(EXTRA))):
+            if opened is not None and (extra := as_object(call.get(EXTRA_FIELD))):
                 self._assembly.add_block(extra_block(extra), before=opened)
 
 

@@ -12,15 +12,15 @@ from typing import Any
 from pydantic_core import to_json
 
 from orga.activities.adapters.models.dialect import Dialect
-from orga.activities.adapters.models.errors import Failures
-from orga.activities.adapters.models.http import END
+from orga.activities.adapters.models.errors import ProviderFailures
+from orga.activities.adapters.models.http import END_FRAME
 from orga.activities.adapters.models.json_shape import as_count, as_object, as_objects, as_text
-from orga.activities.adapters.models.kept_fields import PHASE
-from orga.activities.adapters.models.openai import TOOL_CHOICE, function, system_text
+from orga.activities.adapters.models.kept_fields import PHASE_BLOCK
+from orga.activities.adapters.models.openai import TOOL_CHOICE, function_definition, system_text
 from orga.activities.adapters.models.pricing import reply_cost_usd
-from orga.activities.adapters.models.reply import Assembly, OpenCall, frugal_usage, wire_block
+from orga.activities.adapters.models.reply import OpenCall, ReplyAssembly, frugal_usage, wire_block
 from orga.activities.adapters.models.schema_shape import is_strict
-from orga.activities.adapters.models.wire import results_first, wire_id, wire_name
+from orga.activities.adapters.models.wire import wire_id, wire_name, with_results_first
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.json_text import FINAL_ANSWER
 from orga.workflows.types.messages import FinishReason, Message, Reply
@@ -50,7 +50,9 @@ class OpenAIResponses:
         """Return the JSON to send. There is no place for stop sequences."""
         body: dict[str, Any] = {
             "model": request.model,
-            "input": [item for message in results_first(request.messages) for item in _items(message, dialect)],
+            "input": [
+                item for message in with_results_first(request.messages) for item in _input_items(message, dialect)
+            ],
             "stream": True,
             "store": False,
             "max_output_tokens": max(dialect.output_tokens(request), _MIN_OUTPUT_TOKENS),
@@ -65,18 +67,22 @@ class OpenAIResponses:
             form = {"type": "json_schema", "name": FINAL_ANSWER, "schema": schema, "strict": is_strict(schema)}
             body["text"] = {"format": form}
         if request.tools:
-            body["tools"] = [{"type": "function", **function(spec), "strict": False} for spec in request.tools]
+            body["tools"] = [
+                {"type": "function", **function_definition(spec), "strict": False} for spec in request.tools
+            ]
             choice = dialect.tool_choice(request)
             if choice != "auto" or dialect.tool_choice_field:
                 body["tool_choice"] = TOOL_CHOICE[choice]
         return body
 
-    def reader(self, request: ModelRequest, on_text: Callable[[str], None], failures: Failures) -> "ResponseReader":
+    def reader(
+        self, request: ModelRequest, on_text: Callable[[str], None], failures: ProviderFailures
+    ) -> "ResponseReader":
         """Return a reader for the answer to `request`."""
         return ResponseReader(self.provider, request, on_text, failures)
 
 
-def _items(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
+def _input_items(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
     """Return the items of one message; reasoning that led to nothing is left out, since it is refused."""
     if message.role == "system":
         return []
@@ -97,7 +103,7 @@ def _items(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
                 items.append(call | {"arguments": arguments})
             case OpaquePart() if dialect.thinking and part.format == REASONING:
                 items.append(wire_block(part))
-            case OpaquePart() if part.format == PHASE:
+            case OpaquePart() if part.format == PHASE_BLOCK:
                 phase = dict(part.data)
             case _:
                 pass
@@ -107,7 +113,7 @@ def _items(message: Message, dialect: Dialect) -> list[dict[str, Any]]:
 
 
 @dataclass
-class _Item:
+class _OutputItem:
     """One item of the output while it streams in."""
 
     kind: str
@@ -121,13 +127,13 @@ class ResponseReader:
     """Reads the events of one response, or a whole response where a server doesn't stream."""
 
     def __init__(
-        self, provider: str, request: ModelRequest, on_text: Callable[[str], None], failures: Failures
+        self, provider: str, request: ModelRequest, on_text: Callable[[str], None], failures: ProviderFailures
     ) -> None:
         self._provider = provider
         self._request = request
         self._failures = failures
-        self._assembly = Assembly(request, on_text)
-        self._items: dict[object, _Item] = {}
+        self._assembly = ReplyAssembly(request, on_text)
+        self._items: dict[object, _OutputItem] = {}
         self._response: dict[str, Any] = {}
         self._status = ""
         self._ended = False
@@ -135,7 +141,7 @@ class ResponseReader:
 
     def feed(self, frame: dict[str, Any]) -> bool:
         """Take one event; see `StreamReader`."""
-        if frame is END:
+        if frame is END_FRAME:
             self._ended = True
             return False
         kind = as_text(frame.get("type"))
@@ -146,15 +152,19 @@ class ResponseReader:
         if kind == "error":
             raise self._failures.in_stream(frame)
         if response and kind in {"", "response.completed", "response.incomplete", "response.failed"}:
-            return self._end(response)
+            return self._read_whole_response(response)
         if kind == "response.output_item.added":
-            self._item(frame, as_object(frame.get("item")), is_begun=True)
+            self._find_or_begin_item(frame, as_object(frame.get("item")), is_begun=True)
         elif kind == "response.output_item.done":
-            self._whole(self._item(frame, as_object(frame.get("item"))), as_object(frame.get("item")))
+            self._complete_item(
+                self._find_or_begin_item(frame, as_object(frame.get("item"))), as_object(frame.get("item"))
+            )
         elif kind in {"response.output_text.delta", "response.refusal.delta"}:
-            self._text(self._item(frame, {"type": "message"}), frame.get("delta"), is_refusal="refusal" in kind)
+            self._add_text(
+                self._find_or_begin_item(frame, {"type": "message"}), frame.get("delta"), is_refusal="refusal" in kind
+            )
         elif kind == "response.function_call_arguments.delta":
-            item = self._item(frame, {"type": "function_call"})
+            item = self._find_or_begin_item(frame, {"type": "function_call"})
             if item.call is not None:
                 self._assembly.add_arguments(item.call, as_text(frame.get("delta")))
         return self._assembly.full
@@ -178,9 +188,9 @@ class ResponseReader:
             cache_write_tokens=as_count(details.get("cache_write_tokens")),
         )
         model = as_text(self._response.get("model")) or self._request.model
-        return self._assembly.reply(self._finish(), counted, model, price)
+        return self._assembly.reply(self._finish_reason(), counted, model, price)
 
-    def _finish(self) -> FinishReason:
+    def _finish_reason(self) -> FinishReason:
         if self._status in {"failed", "cancelled"}:
             raise self._failures.bad_stream(f"broken off, {self._status}")
         if self._refused:
@@ -194,16 +204,18 @@ class ResponseReader:
             raise self._failures.bad_stream("cut off within a call")
         return "stop"
 
-    def _end(self, response: dict[str, Any]) -> bool:
+    def _read_whole_response(self, response: dict[str, Any]) -> bool:
         """Take the whole response; its output only where no event has brought a text or a call."""
         self._response = response
         self._status = as_text(response.get("status")) or "completed"
         if not self._assembly.calls and not any(item.has_text for item in self._items.values()):
             for index, item in enumerate(as_objects(response.get("output"))):
-                self._whole(self._item({"output_index": index}, item), item)
+                self._complete_item(self._find_or_begin_item({"output_index": index}, item), item)
         return True
 
-    def _item(self, frame: dict[str, Any], item: dict[str, Any], *, is_begun: bool = False) -> _Item:
+    def _find_or_begin_item(
+        self, frame: dict[str, Any], item: dict[str, Any], *, is_begun: bool = False
+    ) -> _OutputItem:
         """Return the item of an event; it begins with the first of its events.
 
         Servers number items, name them, or both; some number all of them 0, some change the name on the way.
@@ -212,12 +224,12 @@ class ResponseReader:
         keys = [name for name in names if isinstance(name, (int, str))] or [as_text(item.get("type"))]
         found = next((self._items[key] for key in keys if key in self._items), None)
         if found is None or (is_begun and found.item_id != as_text(item.get("id"))):
-            found = self._begun(item)
+            found = self._begin_item(item)
         self._items |= dict.fromkeys(keys, found)
         return found
 
-    def _begun(self, item: dict[str, Any]) -> _Item:
-        begun = _Item(as_text(item.get("type")), as_text(item.get("id")))
+    def _begin_item(self, item: dict[str, Any]) -> _OutputItem:
+        begun = _OutputItem(as_text(item.get("type")), as_text(item.get("id")))
         if begun.kind == "message":
             self._assembly.begin_text()
             begun.block = {}
@@ -233,7 +245,7 @@ class ResponseReader:
             begun.call = call if self._assembly.open_call(call) else None
         return begun
 
-    def _whole(self, begun: _Item, item: dict[str, Any]) -> None:
+    def _complete_item(self, begun: _OutputItem, item: dict[str, Any]) -> None:
         """Take the whole item, which holds what its events may have left out."""
         if begun.call is not None:
             call, arguments = begun.call, as_text(item.get("arguments"))
@@ -249,9 +261,9 @@ class ResponseReader:
             _set_phase(begun.block, item)
             for part in as_objects(item.get("content")) if not begun.has_text else ():
                 is_refusal = part.get("type") == "refusal"
-                self._text(begun, part.get("refusal" if is_refusal else "text"), is_refusal=is_refusal)
+                self._add_text(begun, part.get("refusal" if is_refusal else "text"), is_refusal=is_refusal)
 
-    def _text(self, item: _Item, piece: object, *, is_refusal: bool) -> None:
+    def _add_text(self, item: _OutputItem, piece: object, *, is_refusal: bool) -> None:
         item.has_text = True
         self._refused = self._refused or is_refusal
         self._assembly.add_text(as_text(piece))
@@ -259,4 +271,4 @@ class ResponseReader:
 
 def _set_phase(block: dict[str, Any], item: dict[str, Any]) -> None:
     if phase := as_text(item.get("phase")):
-        block |= {"type": PHASE, "phase": phase}
+        block |= {"type": PHASE_BLOCK, "phase": phase}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 _N = r"\d[\d,_]*"
 
-WORDINGS = (
+OVERFLOW_WORDINGS = (
     ("OpenAI", r"maximum context length|exceeds? the context window|exceed the configured limit of"),
     ("OpenAI, Groq, Cerebras", r"reduce (?:the length of )?(?:the |your )?(?:messages|prompt|input|conversation)"),
     ("OpenAI, Groq", r"reduce your message size"),
@@ -53,7 +53,7 @@ WORDINGS = (
 """Provider and regular expression; letter case is ignored. The sources are the providers' documentation, public issues,
 and the tables of other clients."""
 
-CODES = frozenset(
+OVERFLOW_CODES = frozenset(
     {
         "context_length_exceeded",  # OpenAI and its like
         "model_context_window_exceeded",  # z.ai
@@ -114,24 +114,24 @@ _NUMBERS = (
 )
 """Provider and regular expression for the numbers; the first match counts. `total`: input and output together."""
 
-_OVERFLOW = re.compile("|".join(f"(?:{pattern})" for _, pattern in WORDINGS), re.IGNORECASE)
+_OVERFLOW = re.compile("|".join(f"(?:{pattern})" for _, pattern in OVERFLOW_WORDINGS), re.IGNORECASE)
 _PATTERNS = tuple(re.compile(pattern, re.IGNORECASE) for _, pattern in _NUMBERS)
-_A_RATE = re.compile(
+_RATE_LIMIT = re.compile(
     r"rate.?limit|too many requests|please wait|per (?:minute|hour|day)|per-model limit|quota", re.IGNORECASE
 )
-_TOO_LARGE_FOR_A_RATE = re.compile(r"request too large for .{0,200}tokens per min", re.IGNORECASE)
+_REQUEST_OVER_RATE = re.compile(r"request too large for .{0,200}tokens per min", re.IGNORECASE)
 """A single request above a limit per minute: no wait helps, a smaller request does."""
 
 
 def is_overflow(message: str, code: str = "") -> bool:
     """Return whether a refusal means that the request does not fit the model's window."""
-    if _TOO_LARGE_FOR_A_RATE.search(message):
+    if _REQUEST_OVER_RATE.search(message):
         return True
-    return code in CODES or (_OVERFLOW.search(message) is not None and _A_RATE.search(message) is None)
+    return code in OVERFLOW_CODES or (_OVERFLOW.search(message) is not None and _RATE_LIMIT.search(message) is None)
 
 
 @dataclass(frozen=True)
-class Stated:
+class StatedTokens:
     """The numbers of a refusal, in tokens. None: it does not state them."""
 
     window: int | None = None
@@ -141,7 +141,7 @@ class Stated:
     """False where `used` is no more than a lower bound."""
 
 
-def stated(message: str, output_limit: int) -> Stated:
+def stated_tokens(message: str, output_limit: int) -> StatedTokens:
     """Return the numbers of a refusal.
 
     Args:
@@ -150,7 +150,7 @@ def stated(message: str, output_limit: int) -> Stated:
     """
     found = next((match for pattern in _PATTERNS if (match := pattern.search(message))), None)
     if found is None:
-        return Stated()
+        return StatedTokens()
     numbers = {
         name: int(re.sub(r"\D", "", text)) for name, text in found.groupdict().items() if text and text[0].isdigit()
     }
@@ -158,4 +158,4 @@ def stated(message: str, output_limit: int) -> Stated:
     used = numbers.get("input")
     if used is None and total is not None:
         used = total - output if total > output else total
-    return Stated(numbers.get("window"), used, not found.groupdict().get("least"))
+    return StatedTokens(numbers.get("window"), used, not found.groupdict().get("least"))

@@ -20,7 +20,7 @@ BILLING_PROVIDERS = frozenset({"openrouter"})
 _ASSUMED_PRICE = ModelPrice(input=15, output=75)
 """Of a model that no list knows, whose bill did not come: that of the dearest, so that a limit in dollars binds."""
 
-_MOST_BILLED = 1e6
+_MAX_BILLED_USD = 1e6
 """US dollars for one call; more is nonsense."""
 
 
@@ -33,7 +33,7 @@ def is_priced(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class StatedPrice:
+class PricedProvider:
     """A provider whose replies cost what the config says."""
 
     provider: ModelProvider
@@ -51,7 +51,7 @@ def reply_cost_usd(
     """Return what the provider billed, if it reports that, else the list price of what was used."""
     if provider not in BILLING_PROVIDERS:
         return cost_usd(provider, model, usage, cache_write_tokens=cache_write_tokens)
-    if isinstance(billed, (int, float)) and 0 <= billed < _MOST_BILLED:
+    if isinstance(billed, (int, float)) and 0 <= billed < _MAX_BILLED_USD:
         return float(billed)
     cost = cost_usd(provider, model, usage, cache_write_tokens=cache_write_tokens)
     return _ASSUMED_PRICE.cost_usd(usage) if cost is None and usage.estimated else cost

@@ -5,12 +5,18 @@ from collections.abc import Mapping
 
 from orga.activities.adapters import http
 from orga.activities.adapters.models.anthropic import AnthropicMessages
-from orga.activities.adapters.models.errors import redacted
-from orga.activities.adapters.models.http import Endpoint
+from orga.activities.adapters.models.errors import redacted_text
+from orga.activities.adapters.models.http import ProviderEndpoint
 from orga.activities.adapters.models.openai import OpenAIChat
 from orga.activities.adapters.models.openai_responses import OpenAIResponses
-from orga.activities.adapters.models.pricing import StatedPrice, is_priced
-from orga.activities.adapters.models.settings import EMBEDDED_MODEL, SITES, ModelNotConfigured, default_model, endpoint
+from orga.activities.adapters.models.pricing import PricedProvider, is_priced
+from orga.activities.adapters.models.settings import (
+    EMBEDDED_MODEL,
+    PROVIDER_SITES,
+    ModelNotConfigured,
+    default_model,
+    provider_endpoint,
+)
 from orga.activities.adapters.models.streaming import StreamingProvider
 from orga.activities.adapters.models.wire import Wire
 from orga.activities.ports import ModelError, ModelProvider
@@ -19,7 +25,7 @@ from orga.workflows.types.usage import ModelPrice
 
 __all__ = ["ModelNotConfigured", "ModelRegistry", "default_model"]
 
-LOOK_S = 5.0
+REACHABILITY_TIMEOUT_S = 5.0
 """For `unreachable`."""
 
 
@@ -61,9 +67,11 @@ class ModelRegistry:
                 f"{name!r} names no model: write provider:model, with provider one of {', '.join(PROVIDERS)}"
             )
         model = model.strip()
-        found = self._remote_provider(provider) if provider in SITES else self._embedded_provider(provider, model)
+        found = (
+            self._remote_provider(provider) if provider in PROVIDER_SITES else self._embedded_provider(provider, model)
+        )
         price = self._prices.get(f"{provider}:{model}")
-        return StatedPrice(found, price) if price else found, model
+        return PricedProvider(found, price) if price else found, model
 
     def check(self, name: str) -> None:
         """Raise where `resolve` would."""
@@ -85,10 +93,10 @@ class ModelRegistry:
         if provider is None:
             return ""
         try:
-            async with asyncio.timeout(LOOK_S):
+            async with asyncio.timeout(REACHABILITY_TIMEOUT_S):
                 await provider.look()
         except TimeoutError:
-            return f"no answer within {LOOK_S:g} s"
+            return f"no answer within {REACHABILITY_TIMEOUT_S:g} s"
         except ModelError as error:
             return str(error)
         return ""
@@ -101,14 +109,14 @@ class ModelRegistry:
 
     def _remote_provider(self, provider: str) -> StreamingProvider:
         if provider not in self._remote:
-            place = endpoint(provider, self._env, self._base_urls)
-            self._remote[provider] = _connected(place, _wires(provider), self._transport)
+            place = provider_endpoint(provider, self._env, self._base_urls)
+            self._remote[provider] = _streaming_provider(place, _wires(provider), self._transport)
         return self._remote[provider]
 
     def _embedded_provider(self, provider: str, model: str) -> ModelProvider:
         name = f"{provider}:{model}"
         if name not in self._embedded:
-            self._embedded[name] = _embedded(provider, model)
+            self._embedded[name] = _build_embedded_provider(provider, model)
         return self._embedded[name]
 
 
@@ -120,17 +128,17 @@ def _wires(provider: str) -> tuple[Wire, Wire | None]:
     return (responses, chat) if provider == "openai" else (chat, responses)
 
 
-def _connected(
-    place: Endpoint, wires: tuple[Wire, Wire | None], transport: http.AsyncBaseTransport | None
+def _streaming_provider(
+    place: ProviderEndpoint, wires: tuple[Wire, Wire | None], transport: http.AsyncBaseTransport | None
 ) -> StreamingProvider:
     try:
         return StreamingProvider(place, wires[0], transport, other=wires[1])
     except (ValueError, ImportError) as error:  # a proxy of the environment; its address may hold a password
-        cause = redacted(str(error))
+        cause = redacted_text(str(error))
         raise ModelNotConfigured(f"{place.provider} can't be reached through the proxy that is set: {cause}") from error
 
 
-def _embedded(provider: str, model: str) -> ModelProvider:
+def _build_embedded_provider(provider: str, model: str) -> ModelProvider:
     """Return a provider without an address; imported here, since the local model's libraries are an extra."""
     if provider == "local":
         from orga.activities.adapters.offline.local_model import LocalProvider

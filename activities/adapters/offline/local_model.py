@@ -19,28 +19,28 @@ _CHARS_PER_TOKEN = 3.0
 _MARGIN_TOKENS = 128
 """The chat template's own tokens."""
 _ATTEMPTS = 4
-_OPENING = "You are a helpful AI assistant named SmolLM."
+_SYSTEM_PROMPT = "You are a helpful AI assistant named SmolLM."
 """The instruction that the model was trained under: without it greedy replies go astray."""
 _ANSWER_NOW = "Your calls get nowhere, so there are no tools any more. Answer now with what you know."
-_CUT = " […]"
-_PLAIN = {"repeat_penalty": 1.1}
+_CUT_MARK = " […]"
+_SAMPLING_OPTIONS = {"repeat_penalty": 1.1}
 """Against loops in plain text; an action has to repeat names and paths."""
-_KEPT_MESSAGES = 24
+_MAX_MESSAGES = 24
 """Newest messages that are kept; the instructions and the task stay as well."""
-_FLOOR = 120
+_MIN_LINE_CHARS = 120
 """Characters that are left of a cut text, before the marker."""
-IN_A_ROW, IN_ALL = 2, 3
+MAX_IDLE_IN_A_ROW, MAX_IDLE_CALLS = 2, 3
 """Turns that brought nothing new, after which it has to answer with what it has."""
-MOST = 8
+MAX_CALLS = 8
 """Turns with tools for one task, whatever they brought: its window holds no more."""
-_ID = "local-"
-_NOTHING = re.compile(r"\s*(?:\[[A-Z][^\]\n]*\]|No (?:match|file))")
-MARK = "\n\nlocal:smollm2: a very small language model, often wrong; check what it says"
-STOPPED = "; it got nowhere with its tools and was stopped"
+_ID_PREFIX = "local-"
+_EMPTY_RESULT = re.compile(r"\s*(?:\[[A-Z][^\]\n]*\]|No (?:match|file))")
+ANSWER_MARK = "\n\nlocal:smollm2: a very small language model, often wrong; check what it says"
+STOPPED_MARK = "; it got nowhere with its tools and was stopped"
 
 
 @dataclass(frozen=True)
-class Line:
+class ChatLine:
     """One chat message as the engine takes it."""
 
     role: str
@@ -64,31 +64,31 @@ class LocalProvider:
         """
         if (name := request.model or self._model) != "smollm2":
             raise ModelError("ModelNotFound", f"local: has only smollm2, not {name!r}", retryable=False)
-        was_stopped = request.tool_choice == "auto" and bool(request.tools) and is_going_round(request.messages)
+        was_stopped = request.tool_choice == "auto" and bool(request.tools) and is_stuck(request.messages)
         if was_stopped:
             request = replace(request, tools=(), system=(*request.system, _ANSWER_NOW))
         limit = min(self._cap, request.max_output_tokens)
         schema = actions.action_schema(request.tools, request.tool_choice, 2 * limit, request.output_schema)
-        form = actions.bounded(request.output_schema or request.reply_schema) if schema is None else schema
-        body = _options(request, limit) | (_PLAIN if form is None else _response_format(form))
+        form = actions.bounded_schema(request.output_schema or request.reply_schema) if schema is None else schema
+        body = _options(request, limit) | (_SAMPLING_OPTIONS if form is None else _response_format(form))
         lines = _lines(request, with_tools=schema is not None)
         is_answer = request.tool_choice == "auto" and request.reply_schema is None and request.output_schema is None
         room = engine.CONTEXT_TOKENS - limit - _MARGIN_TOKENS
         budget = int(room * _CHARS_PER_TOKEN)
         for _ in range(_ATTEMPTS):
-            streamed = _Streamed(on_text, is_action=schema is not None)
-            async with aclosing(_chunks(body, fit(lines, budget))) as chunks:
+            streamed = _StreamedReply(on_text, is_action=schema is not None)
+            async with aclosing(_chunks(body, fitted_lines(lines, budget))) as chunks:
                 async for chunk in chunks:
                     streamed.take(chunk)
             if streamed.overflow is None:
                 if is_answer and (limit == self._cap or not streamed.is_cut):
-                    streamed.end_with((_CUT if streamed.is_cut else "") + marked(was_stopped=was_stopped))
-                return streamed.reply(next_id(request.messages))
+                    streamed.end_with((_CUT_MARK if streamed.is_cut else "") + answer_mark(was_stopped=was_stopped))
+                return streamed.reply(next_call_id(request.messages))
             budget = int(budget * room / streamed.overflow * 0.95)
         raise ModelError("ContextOverflow", "local:smollm2: the text does not fit its window", retryable=False)
 
 
-async def _chunks(body: dict[str, Any], lines: tuple[Line, ...]) -> AsyncGenerator[engine.Chunk, None]:
+async def _chunks(body: dict[str, Any], lines: tuple[ChatLine, ...]) -> AsyncGenerator[engine.CompletionChunk, None]:
     messages = [{"role": line.role, "content": line.content} for line in lines]
     try:
         async with aclosing(engine.generate({**body, "messages": messages})) as chunks:
@@ -113,27 +113,29 @@ def _response_format(schema: dict[str, Any]) -> dict[str, Any]:
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "action", "schema": schema}}}
 
 
-def _lines(request: ModelRequest, *, with_tools: bool) -> tuple[Line, ...]:
+def _lines(request: ModelRequest, *, with_tools: bool) -> tuple[ChatLine, ...]:
     protocol = (
-        (actions.describe(request.tools, request.output_schema),) if with_tools else _described(request.output_schema)
+        (actions.action_instructions(request.tools, request.output_schema),)
+        if with_tools
+        else _schema_lines(request.output_schema)
     )
-    system = "\n\n".join([_OPENING, *request.system, *protocol])
-    return (Line("system", system), *(_line(message) for message in request.messages))
+    system = "\n\n".join([_SYSTEM_PROMPT, *request.system, *protocol])
+    return (ChatLine("system", system), *(_line(message) for message in request.messages))
 
 
-def _described(schema: dict[str, Any] | None) -> tuple[str, ...]:
+def _schema_lines(schema: dict[str, Any] | None) -> tuple[str, ...]:
     return () if schema is None else (f"Reply with JSON that fits this schema: {to_json(schema).decode()}",)
 
 
-def _line(message: Message) -> Line:
+def _line(message: Message) -> ChatLine:
     if message.role == "tool":
-        return Line("user", f"Result of {message.tool or 'the tool'}:\n{message.text}", is_tool_result=True)
+        return ChatLine("user", f"Result of {message.tool or 'the tool'}:\n{message.text}", is_tool_result=True)
     if message.calls:
-        return Line("assistant", "\n".join(actions.written(call) for call in message.calls))
-    return Line(message.role, unmarked(message.text) if message.role == "assistant" else message.text)
+        return ChatLine("assistant", "\n".join(actions.written_call(call) for call in message.calls))
+    return ChatLine(message.role, without_mark(message.text) if message.role == "assistant" else message.text)
 
 
-class _Streamed:
+class _StreamedReply:
     """What has come of one reply so far."""
 
     def __init__(self, on_text: Callable[[str], None], *, is_action: bool) -> None:
@@ -146,15 +148,15 @@ class _Streamed:
         self.overflow: int | None = None
         """Tokens of a request that was refused as too long."""
 
-    def take(self, chunk: engine.Chunk) -> None:
+    def take(self, chunk: engine.CompletionChunk) -> None:
         """Add one chunk, and pass its visible text on."""
         if error := chunk.get("error"):
-            self.overflow = _tokens_refused(error)
+            self.overflow = _refused_tokens(error)
         if usage := chunk.get("usage"):
-            self._usage = _usage_of(usage)
+            self._usage = _counted_usage(usage)
         for choice in chunk.get("choices", ()):
             self._cut |= choice.get("finish_reason") == "length"
-            self._grow(choice["delta"].get("content") or "")
+            self._add_text(choice["delta"].get("content") or "")
 
     @property
     def is_cut(self) -> bool:
@@ -170,15 +172,15 @@ class _Streamed:
 
     def reply(self, call_id: str) -> Reply:
         """Return the whole; call it once the stream has ended."""
-        call = actions.call_in(self._raw, call_id, complete=not self._cut) if self._is_action else None
+        call = actions.parsed_call(self._raw, call_id, complete=not self._cut) if self._is_action else None
         finish = "length" if self._cut else "stop" if call is None else "tool_calls"
         calls = () if call is None else (call,)
-        text = self._text or (actions.data_in(self._raw) if self._is_action and not self._cut else "")
+        text = self._text or (actions.answer_data(self._raw) if self._is_action and not self._cut else "")
         return Reply.of(
             text=text, calls=calls, finish=finish, usage=self._usage, model="SmolLM2-135M-Instruct", cost_usd=0.0
         )
 
-    def _grow(self, piece: str) -> None:
+    def _add_text(self, piece: str) -> None:
         self._raw += piece
         text = actions.visible_text(self._raw) if self._is_action else self._raw
         if len(text) > len(self._text):
@@ -186,7 +188,7 @@ class _Streamed:
             self._text = text
 
 
-def _usage_of(counted: dict[str, Any]) -> Usage:
+def _counted_usage(counted: dict[str, Any]) -> Usage:
     return Usage(
         input_tokens=counted["prompt_tokens"],
         output_tokens=counted["completion_tokens"],
@@ -194,47 +196,47 @@ def _usage_of(counted: dict[str, Any]) -> Usage:
     )
 
 
-def _tokens_refused(error: dict[str, Any]) -> int:
+def _refused_tokens(error: dict[str, Any]) -> int:
     if error.get("type") == "exceed_context_size_error":
         return int(error["n_prompt_tokens"])
     raise ModelError("ServerError", f"local:smollm2: {error.get('message', error)}", retryable=True)
 
 
-def fit(lines: tuple[Line, ...], budget: int) -> tuple[Line, ...]:
+def fitted_lines(lines: tuple[ChatLine, ...], budget: int) -> tuple[ChatLine, ...]:
     """Return lines of at most `budget` characters where the floors allow it, each cut marked in its place.
 
     Tool results are cut oldest first, then the other messages oldest first, the instructions and the task last.
     """
-    kept = list(_newest(lines))
+    kept = list(_newest_lines(lines))
     for index in _cutting_order(kept):
         excess = sum(len(line.content) for line in kept) - budget
         if excess <= 0:
             break
-        kept[index] = _cut(kept[index], excess)
+        kept[index] = _shortened_line(kept[index], excess)
     return tuple(kept)
 
 
-def _newest(lines: tuple[Line, ...]) -> tuple[Line, ...]:
+def _newest_lines(lines: tuple[ChatLine, ...]) -> tuple[ChatLine, ...]:
     head = 1 + next((i for i, line in enumerate(lines) if line.role == "user"), -1)
-    return lines[:head] + lines[head:][-_KEPT_MESSAGES:]
+    return lines[:head] + lines[head:][-_MAX_MESSAGES:]
 
 
-def _cutting_order(lines: list[Line]) -> list[int]:
+def _cutting_order(lines: list[ChatLine]) -> list[int]:
     head = 1 + next((i for i, line in enumerate(lines) if line.role == "user"), -1)
     results = [i for i in range(head, len(lines)) if lines[i].is_tool_result]
     others = [i for i in range(head, len(lines)) if not lines[i].is_tool_result]
     return [*results, *others, *range(head)]
 
 
-def _cut(line: Line, excess: int) -> Line:
+def _shortened_line(line: ChatLine, excess: int) -> ChatLine:
     marker = f"\n[cut to fit the model's window: {len(line.content)} characters in all]"
-    room = max(_FLOOR, len(line.content) - excess - len(marker))
+    room = max(_MIN_LINE_CHARS, len(line.content) - excess - len(marker))
     if room + len(marker) >= len(line.content):
         return line
     return replace(line, content=line.content[:room] + marker)
 
 
-def is_going_round(messages: Sequence[Message]) -> bool:
+def is_stuck(messages: Sequence[Message]) -> bool:
     """Return whether the model has got nowhere on the task at hand.
 
     A turn brings nothing new when all its calls were made before (letter case, spaces and `./` make no other call),
@@ -247,47 +249,52 @@ def is_going_round(messages: Sequence[Message]) -> bool:
             known, texts, fruitless = set[str](), set[str](), list[bool]()
         if not message.calls:
             continue
-        brought = [_is_new(call, results.get(call.call_id), known, texts) for call in message.calls]
+        brought = [_note_new_result(call, results.get(call.call_id), known, texts) for call in message.calls]
         fruitless.append(not any(brought))
-    lately = fruitless[-IN_A_ROW:]
-    return len(fruitless) >= MOST or sum(fruitless) >= IN_ALL or (len(lately) == IN_A_ROW and all(lately))
+    lately = fruitless[-MAX_IDLE_IN_A_ROW:]
+    return (
+        len(fruitless) >= MAX_CALLS
+        or sum(fruitless) >= MAX_IDLE_CALLS
+        or (len(lately) == MAX_IDLE_IN_A_ROW and all(lately))
+    )
 
 
-def next_id(messages: Sequence[Message]) -> str:
+def next_call_id(messages: Sequence[Message]) -> str:
     """Return an id that no call in the conversation has."""
-    return f"{_ID}{1 + max((_number(call.call_id) for message in messages for call in message.calls), default=0)}"
+    numbers = (_call_number(call.call_id) for message in messages for call in message.calls)
+    return f"{_ID_PREFIX}{1 + max(numbers, default=0)}"
 
 
-def _is_new(call: ToolCall, result: Message | None, known: set[str], texts: set[str]) -> bool:
+def _note_new_result(call: ToolCall, result: Message | None, known: set[str], texts: set[str]) -> bool:
     """Return whether a call brought something, and remember both."""
     made, text = _signature(call), "" if result is None else " ".join(result.text.split())
     is_new = made not in known and text not in texts
     known.add(made)
     texts.add(text)
-    return is_new and result is not None and not result.is_error and not _NOTHING.match(result.text)
+    return is_new and result is not None and not result.is_error and not _EMPTY_RESULT.match(result.text)
 
 
 def _signature(call: ToolCall) -> str:
     if call.malformed is not None:
         return f"{call.name} ?"
-    plain = {name: _plain(value) for name, value in sorted(call.arguments.items())}
+    plain = {name: _plain_value(value) for name, value in sorted(call.arguments.items())}
     return f"{call.name} {to_json(plain, inf_nan_mode='strings').decode()}"
 
 
-def _plain(value: object) -> object:
+def _plain_value(value: object) -> object:
     return " ".join(value.casefold().split()).removeprefix("./").strip("/\"'.") if isinstance(value, str) else value
 
 
-def _number(call_id: str) -> int:
-    number = call_id.removeprefix(_ID)
-    return int(number) if call_id.startswith(_ID) and number.isdecimal() else 0
+def _call_number(call_id: str) -> int:
+    number = call_id.removeprefix(_ID_PREFIX)
+    return int(number) if call_id.startswith(_ID_PREFIX) and number.isdecimal() else 0
 
 
-def marked(*, was_stopped: bool) -> str:
+def answer_mark(*, was_stopped: bool) -> str:
     """Return what stands under an answer."""
-    return MARK + STOPPED if was_stopped else MARK
+    return ANSWER_MARK + STOPPED_MARK if was_stopped else ANSWER_MARK
 
 
-def unmarked(text: str) -> str:
+def without_mark(text: str) -> str:
     """Return an answer without its mark, which the model would imitate."""
-    return text.partition(MARK)[0]
+    return text.partition(ANSWER_MARK)[0]

@@ -12,24 +12,30 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from orga.activities.adapters.agents.agents import filled
-from orga.activities.adapters.offline.passages import Match, Question, passages_of, rank, words
+from orga.activities.adapters.agents.agents import filled_schema
+from orga.activities.adapters.offline.passages import (
+    PassageMatch,
+    ReaderQuestion,
+    file_passages,
+    ranked_matches,
+    words_and_numbers,
+)
 from orga.activities.ports import ModelRequest
 from orga.workflows.types.goals.pipelines import FROM_OPERATOR, INPUT, THE_GOAL
-from orga.workflows.types.goals.requests import turn_asked_for
+from orga.workflows.types.goals.requests import goal_prompt_in
 from orga.workflows.types.hydration import CONTEXT_BLOCK
-from orga.workflows.types.messages import UNUSABLE, Message, Reply, ToolCall
-from orga.workflows.types.text import undelimited
+from orga.workflows.types.messages import UNUSABLE_MARKER, Message, Reply, ToolCall
+from orga.workflows.types.text import undelimited_text
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from orga.workflows.types.usage import Usage
 
 SIGNATURE = "offline:extractive: no language model; passages quoted as found"
-CALLS, AT_ONCE = 6, 3  # tool calls for one question, and in one turn
+MAX_CALLS, MAX_PARALLEL_CALLS = 6, 3  # tool calls for one question, and in one turn
 WINDOW_LINES, MAX_CHARS, CHARS_PER_TOKEN = 150, 2_000, 4  # of one read; of a question, a quoted line
 # files that are never quoted: the configuration, this reader, generated files
-_NEVER = re.compile(r"(^|/)orga\.toml$|(^|/)activities/adapters/offline/|\.(svg|lock|map|min\.\w+)$")
-_BLOCK = re.compile(r"^\[([0-9a-f]{12}) begins: ([^\n]*)\]\n(.*?)\n\[\1 ends\]$", re.M | re.S)
-Step = tuple[ToolCall, str]  # a call and its purpose
+_IGNORED_PATH = re.compile(r"(^|/)orga\.toml$|(^|/)activities/adapters/offline/|\.(svg|lock|map|min\.\w+)$")
+_DELIMITED_BLOCK = re.compile(r"^\[([0-9a-f]{12}) begins: ([^\n]*)\]\n(.*?)\n\[\1 ends\]$", re.M | re.S)
+NextCall = tuple[ToolCall, str]  # a call and its purpose
 
 
 class Evidence:
@@ -40,39 +46,39 @@ class Evidence:
         self.listing, self.asked, self.refused = list[str](), list[str](), dict[str, str]()
         self.made, self.calls = 0, {call.call_id: call for message in messages for call in message.calls}
         for number, message in enumerate(messages, 1):
-            text = undelimited(message.text)
+            text = undelimited_text(message.text)
             ids = re.findall(r"^read-\w+-(\d)$", message.call_id or "")  # compaction may leave no more of a turn
             self.made = max(self.made + len(message.calls), *map(int, ids), 0)
             if message.role == "tool":
-                self._take(message, text)
+                self._take_message(message, text)
             elif message.knowledge:
-                self._add("recalled knowledge", "\n".join(_statements(text)))
+                self._add_lines("recalled knowledge", "\n".join(_recalled_lines(text)))
             elif message.text.startswith(CONTEXT_BLOCK):
                 marks = re.findall(r"lines that begin with \[([0-9a-f]{12}) ", message.text)[:1]
-                for mark, source, content in _BLOCK.findall(message.text):
+                for mark, source, content in _DELIMITED_BLOCK.findall(message.text):
                     if mark in marks and "), from " in source:
-                        self._add(source.rpartition(" (")[0], content, is_file=source.endswith(" read_file"))
+                        self._add_lines(source.rpartition(" (")[0], content, is_file=source.endswith(" read_file"))
             elif message.role == "system" or (message.role == "user" and message.pinned and self.asked):
-                self._add(f"conversation message {number}", message.text)
-            elif message.role == "user" and not message.summary and not message.text.startswith(UNUSABLE):
-                is_turn = turn_asked_for(message.text) != ""
-                self.asked += [] if is_turn and number < len(messages) else _questions_in(message.text)
+                self._add_lines(f"conversation message {number}", message.text)
+            elif message.role == "user" and not message.summary and not message.text.startswith(UNUSABLE_MARKER):
+                is_turn = goal_prompt_in(message.text) != ""
+                self.asked += [] if is_turn and number < len(messages) else _message_questions(message.text)
                 self.made = self.made if is_turn else 0
-        self.lines = {path: lines for path, lines in self.lines.items() if not _NEVER.search(path)}
+        self.lines = {path: lines for path, lines in self.lines.items() if not _IGNORED_PATH.search(path)}
 
-    def _take(self, message: Message, text: str) -> None:
+    def _take_message(self, message: Message, text: str) -> None:
         if message.is_error or text.startswith(("[Policy denied]", "[Error]", "[Schema validation failed]")):
             self.refused.setdefault(message.tool or "", " ".join(text.split())[:200])
         elif message.tool == "list_files":
             self.listing += re.findall(r"^(?:\./)?(?!No files )([^\s\[].{0,400})$", text, re.M)
         elif message.tool == "read_file" and not text.startswith("["):
             call = self.calls.get(message.call_id or "")
-            self._add(str(call.arguments.get("path", "")) if call else "", text, is_file=True)
+            self._add_lines(str(call.arguments.get("path", "")) if call else "", text, is_file=True)
         elif message.tool == "search_text":
             for hit in re.finditer(r"^(?:\./)?([^:\n]{1,400}?)([:-])(\d{1,9})\2(?: (.*))?$", text, re.M):
                 self.lines.setdefault(hit[1], {}).setdefault(int(hit[3]), hit[4] or "")
 
-    def _add(self, name: str, text: str, *, is_file: bool = False) -> None:
+    def _add_lines(self, name: str, text: str, *, is_file: bool = False) -> None:
         """Add the numbered lines that `read_file` returns, or the lines of any other text."""
         head, _, rest = text.partition("\n")
         found = re.match(r"(.+?) \(lines \d+-\d+ of ", head) if is_file else None
@@ -84,7 +90,7 @@ class Evidence:
         self.read |= {(name, number) for number in known}
 
 
-def _statements(block: str) -> Iterator[str]:
+def _recalled_lines(block: str) -> Iterator[str]:
     """Yield the lines of recalled items. An item that this reader wrote yields only its quotes."""
     is_readers = False
     for line in block.split("\n"):
@@ -93,30 +99,36 @@ def _statements(block: str) -> Iterator[str]:
         yield text[2] if text and (text[1] or text[2].startswith("—") or not is_readers) else ""
 
 
-def _questions_in(text: str) -> list[str]:
+def _message_questions(text: str) -> list[str]:
     """Return the question of a message, after the text that only helps to find it: the input of a pipeline's step."""
-    if turn := turn_asked_for(text):
+    if turn := goal_prompt_in(text):
         steps = re.findall(r"^- \S+ \([^()\n]+\): (.+?)(?: with \{.*\})?$", text, re.M)
         return ["\n".join(steps)] if turn == "goal_input" and steps else []
     own, is_framed, rest = re.sub(r"^\s*\[[^\]\n]{1,60}\]:?\s*", "", text).strip().partition(f"\n\n{THE_GOAL}\n")
-    goal, _, added = _BLOCK.sub("", rest).partition(f"\n\n{FROM_OPERATOR}\n")
-    added += "\n".join(data for _, source, data in _BLOCK.findall(rest) if source.startswith(INPUT))
+    goal, _, added = _DELIMITED_BLOCK.sub("", rest).partition(f"\n\n{FROM_OPERATOR}\n")
+    added += "\n".join(data for _, source, data in _DELIMITED_BLOCK.findall(rest) if source.startswith(INPUT))
     return [each for each in (added.strip(), own if own.endswith("?") or not is_framed else goal.strip()) if each]
 
 
-def next_steps(question: Question, evidence: Evidence, matches: list[Match], specs: Sequence[ToolSpec]) -> list[Step]:
+def next_calls(
+    question: ReaderQuestion, evidence: Evidence, matches: list[PassageMatch], specs: Sequence[ToolSpec]
+) -> list[NextCall]:
     """Return the calls of the next turn, without repetition, or none if it is time to answer."""
     denied = {tool for tool, why in evidence.refused.items() if why.startswith("[Policy denied]")}
     tools: dict[str, Any] = {spec.name: spec.parameters.get("properties") for spec in specs if spec.name not in denied}
     made = [(call.name, call.arguments) for call in evidence.calls.values()]
-    steps, places, best = list[Step](), list[tuple[str, int]](), matches[:300]
+    steps, places, best = list[NextCall](), list[tuple[str, int]](), matches[:300]
 
     def add(tool: str, purpose: str, **arguments: str | int) -> None:
         known = {name: value for name, value in arguments.items() if name in (tools.get(tool) or ())}
-        if tool in tools and (tool, known) not in made and len(steps) < min(AT_ONCE, CALLS - evidence.made):
+        if (
+            tool in tools
+            and (tool, known) not in made
+            and len(steps) < min(MAX_PARALLEL_CALLS, MAX_CALLS - evidence.made)
+        ):
             steps.append((ToolCall(call_id="", name=tool, arguments=known), purpose))
 
-    def worth(match: Match) -> float:
+    def worth(match: PassageMatch) -> float:
         here = match.passage  # a window counts by the different words of the question within it
         near = (each for each in best if each.passage.path == here.path and abs(each.passage.first - here.first) < 9)
         return sum({term: value for each in near for term, value in each.held.items()}.values()) + match.score / 10
@@ -124,7 +136,7 @@ def next_steps(question: Question, evidence: Evidence, matches: list[Match], spe
     top = [(each.passage.path, each.passage.first) for each in matches[: len(question.parts)] if each.answers]
     if not question.text or (len(top) == len(question.parts) and evidence.read.issuperset(top)):
         return []
-    for query, purpose in queries(question) if evidence.made == 0 else ():
+    for query, purpose in search_queries(question) if evidence.made == 0 else ():
         add("search_text", purpose, query=query, regex=True, limit=WINDOW_LINES)
     for match in sorted(best, key=worth, reverse=True):
         path, line = match.passage.path, match.passage.first
@@ -133,7 +145,9 @@ def next_steps(question: Question, evidence: Evidence, matches: list[Match], spe
         places += [] if is_chosen or (path, line) in evidence.read else [(path, first)]
     if not steps and not places:
         add("list_files", "look at the list of files")
-        files = sorted(evidence.listing, key=lambda path: (-len(question.weights(words(path))), path.count("/"), path))
+        files = sorted(
+            evidence.listing, key=lambda path: (-len(question.weights(words_and_numbers(path))), path.count("/"), path)
+        )
         places = [(path, 1) for path in [*question.paths, *(files or ["README.md"])]]
     for path, first in () if steps else places:
         last = first + WINDOW_LINES
@@ -141,7 +155,7 @@ def next_steps(question: Question, evidence: Evidence, matches: list[Match], spe
     return steps
 
 
-def queries(question: Question) -> list[tuple[str, str]]:
+def search_queries(question: ReaderQuestion) -> list[tuple[str, str]]:
     """Return patterns and their purpose: for lines with two of the words, or their beginnings, then for one word."""
     items = {" ".join(row): r"[\W_]{0,3}".join(map(re.escape, row)) for row in question.names}
     for word in [*sorted(question.needed, key=len, reverse=True), *sorted(question.helpful)] if question.needed else ():
@@ -155,7 +169,7 @@ def queries(question: Question) -> list[tuple[str, str]]:
     return [*both, *single[:2]] if len(parts) > 1 and len(pairs) < 1_000 else single[:3]
 
 
-def answer_to(question: Question, evidence: Evidence, matches: Sequence[Match], room: int) -> str:
+def quoted_answer(question: ReaderQuestion, evidence: Evidence, matches: Sequence[PassageMatch], room: int) -> str:
     """Return up to four quotes with their sources, or what no passage contains."""
     notes = [f"I called {tool} without success: {why}" for tool, why in evidence.refused.items()]
     first, others = matches[: len(question.parts)], matches[len(question.parts) :]
@@ -178,10 +192,10 @@ def answer_to(question: Question, evidence: Evidence, matches: Sequence[Match], 
     return text
 
 
-def goal_reply(messages: Sequence[Message], steps: Sequence[Step], answer: str, *, is_found: bool) -> str | None:
+def goal_reply(messages: Sequence[Message], steps: Sequence[NextCall], answer: str, *, is_found: bool) -> str | None:
     """Return the reply to the latest turn of a goal, by the next steps and the answer so far; None outside a goal."""
-    prompt = next((m.text for m in reversed(messages) if m.role == "user" and turn_asked_for(m.text)), "")
-    most, turn = re.search(r"at most (\d+) of", prompt), turn_asked_for(prompt)
+    prompt = next((m.text for m in reversed(messages) if m.role == "user" and goal_prompt_in(m.text)), "")
+    most, turn = re.search(r"at most (\d+) of", prompt), goal_prompt_in(prompt)
     planned = [
         {"id": f"s{number}", "goal": purpose, "skill": call.name, "arguments": call.arguments}
         for number, (call, purpose) in enumerate(steps, 1 + sum(len(message.calls) for message in messages))
@@ -220,16 +234,16 @@ def _reply(request: ModelRequest) -> Reply:
         return Reply()
     evidence, room = Evidence(request.messages), request.max_output_tokens * CHARS_PER_TOKEN
     latest, earlier = "".join(evidence.asked[-1:])[:MAX_CHARS], "".join(evidence.asked[-2:-1])[:MAX_CHARS]
-    question = Question(latest, earlier)
-    question = question if question.needed or not earlier else Question(f"{earlier}\n{latest}")
-    parts = [Question(each, earlier) for each in question.parts] if len(question.parts) > 1 else [question]
-    known = [[p for file in evidence.lines.items() for p in passages_of(*file, part)] for part in parts]
+    question = ReaderQuestion(latest, earlier)
+    question = question if question.needed or not earlier else ReaderQuestion(f"{earlier}\n{latest}")
+    parts = [ReaderQuestion(each, earlier) for each in question.parts] if len(question.parts) > 1 else [question]
+    known = [[p for file in evidence.lines.items() for p in file_passages(*file, part)] for part in parts]
     read = [each for each in known[0] if (each.path, each.first) in evidence.read and len(each.words) > 6]
-    ranked = [match for row in zip_longest(*map(rank, parts, known)) for match in row if match]
-    ranked = ranked if question.needed else [Match(each, True, 1.0, {}) for each in read]
+    ranked = [match for row in zip_longest(*map(ranked_matches, parts, known)) for match in row if match]
+    ranked = ranked if question.needed else [PassageMatch(each, True, 1.0, {}) for each in read]
     matches = sorted(ranked, key=lambda match: not match.answers)  # the best of each part is first
-    steps = next_steps(question, evidence, matches, request.tools)
-    answer = answer_to(question, evidence, matches, room)
+    steps = next_calls(question, evidence, matches, request.tools)
+    answer = quoted_answer(question, evidence, matches, room)
     if (in_goal := goal_reply(request.messages, steps, answer, is_found="\n> " in answer)) is not None:
         return Reply.of(in_goal)
     if steps and request.tool_choice != "none":
@@ -237,5 +251,5 @@ def _reply(request: ModelRequest) -> Reply:
         calls = [call.with_id(f"read-{topic}-{number}") for number, (call, _) in enumerate(steps, evidence.made + 1)]
         return Reply.of(" ".join(f"I {purpose}." for _, purpose in steps), calls=calls, finish="tool_calls")
     if request.output_schema is not None:  # JSON is whole even if its text is cut
-        return Reply.of(filled(request.output_schema, answer[:room]))
+        return Reply.of(filled_schema(request.output_schema, answer[:room]))
     return Reply.of(answer[:room], finish="stop" if len(answer) <= room else "length")

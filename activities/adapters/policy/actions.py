@@ -10,14 +10,14 @@ THIS_RUN = "this"
 """The id of the run as a resource."""
 
 
-def action_of(proposal: Proposal) -> str:
+def proposal_action(proposal: Proposal) -> str:
     """Return `tool_call`, `delegate`, `terminate`, `plan` or `respond`."""
     if proposal.call is None:
         return "plan" if proposal.plan else "respond"
     return loop_tool(proposal.call.name).action
 
 
-def known_tool(name: str, spec: ToolSpec | None) -> dict[str, Any]:
+def tool_facts(name: str, spec: ToolSpec | None) -> dict[str, Any]:
     """Return it; a tool without a definition counts as the worst of all."""
     return {
         "name": name,

@@ -11,20 +11,20 @@ from typing import Any
 
 import cedarpy
 
-from orga.activities.adapters.policy.actions import THIS_RUN, action_of, known_tool
-from orga.activities.adapters.policy.cedar_files import PolicyFile, policy_files, version_of
-from orga.activities.adapters.policy.cedar_policy import LEFT, CedarPolicy
+from orga.activities.adapters.policy.actions import THIS_RUN, proposal_action, tool_facts
+from orga.activities.adapters.policy.cedar_files import PolicyFile, files_version, policy_files
+from orga.activities.adapters.policy.cedar_policy import BUDGET_ATTRIBUTES, CedarPolicy
 from orga.activities.adapters.policy.cedar_set import CedarSet, compiled, is_liftable
-from orga.activities.adapters.policy.cedar_values import MAX_LONG, Wanted, decimal, record
+from orga.activities.adapters.policy.cedar_values import MAX_LONG, WantedValue, cedar_decimal, cedar_record
 from orga.activities.adapters.policy.problems import BrokenPolicies
 from orga.activities.adapters.problem import Problem
-from orga.activities.ports import Judgement, Proposal
+from orga.activities.ports import EngineVerdict, Proposal
 from orga.activities.threads import Threads
 from orga.workflows.types.tool_calls.delegation import delegate_arguments
 from orga.workflows.types.tool_calls.gate import ApprovalTerms
 
 
-def cedar_request(proposal: Proposal, want: Wanted, version: str) -> dict[str, Any]:
+def cedar_request(proposal: Proposal, want: WantedValue, version: str) -> dict[str, Any]:
     """Return principal, action, resource and context.
 
     Raises:
@@ -32,22 +32,22 @@ def cedar_request(proposal: Proposal, want: Wanted, version: str) -> dict[str, A
     """
     return {
         "principal": {"type": "Agent", "id": proposal.agent},
-        "action": {"type": "Action", "id": action_of(proposal)},
-        "resource": _resource(proposal),
-        "context": _context(proposal, want, version),
+        "action": {"type": "Action", "id": proposal_action(proposal)},
+        "resource": _cedar_resource(proposal),
+        "context": _cedar_context(proposal, want, version),
     }
 
 
-def entities(proposal: Proposal) -> str:
+def cedar_entities(proposal: Proposal) -> str:
     """Return what Cedar has to know of the tool, as JSON."""
-    if proposal.call is None or action_of(proposal) != "tool_call":
+    if proposal.call is None or proposal_action(proposal) != "tool_call":
         return "[]"
     name = proposal.call.name
-    return json.dumps([{"uid": {"type": "Tool", "id": name}, "attrs": known_tool(name, proposal.spec), "parents": []}])
+    return json.dumps([{"uid": {"type": "Tool", "id": name}, "attrs": tool_facts(name, proposal.spec), "parents": []}])
 
 
-def _resource(proposal: Proposal) -> dict[str, str]:
-    action = action_of(proposal)
+def _cedar_resource(proposal: Proposal) -> dict[str, str]:
+    action = proposal_action(proposal)
     if proposal.call is None or action == "terminate":
         return {"type": "Run", "id": THIS_RUN}
     if action == "delegate":
@@ -55,7 +55,7 @@ def _resource(proposal: Proposal) -> dict[str, str]:
     return {"type": "Tool", "id": proposal.call.name}
 
 
-def _context(proposal: Proposal, want: Wanted, version: str) -> dict[str, Any]:
+def _cedar_context(proposal: Proposal, want: WantedValue, version: str) -> dict[str, Any]:
     arguments = proposal.call.arguments if proposal.call else {}
     schema = proposal.spec.parameters if proposal.spec else None
     is_approved = proposal.approved_by and proposal.approved_version == version
@@ -63,14 +63,16 @@ def _context(proposal: Proposal, want: Wanted, version: str) -> dict[str, Any]:
         "tenant": proposal.tenant,
         "approved_by": proposal.approved_by if is_approved else None,
         "answer": proposal.answer,
-        "plan": _plan(proposal) if proposal.plan else None,
+        "plan": _plan_summary(proposal) if proposal.plan else None,
     }
     return {
-        "arguments": record(arguments, want.at("arguments"), schema, "arguments"),
-        "trusted": record(proposal.trusted_context, want.at("trusted"), None, "trusted"),
+        "arguments": cedar_record(arguments, want.at("arguments"), schema, "arguments"),
+        "trusted": cedar_record(proposal.trusted_context, want.at("trusted"), None, "trusted"),
         "iteration": proposal.iteration,
         "depth": proposal.depth,
-        "left": {name: _left(name, value) for name, value in proposal.left.items() if name in LEFT},
+        "left": {
+            name: _remaining_budget(name, value) for name, value in proposal.left.items() if name in BUDGET_ATTRIBUTES
+        },
         "taint": list(proposal.taint),
         "tainted": bool(proposal.taint),
         "purpose": proposal.purpose,
@@ -78,10 +80,10 @@ def _context(proposal: Proposal, want: Wanted, version: str) -> dict[str, Any]:
     }
 
 
-def _plan(proposal: Proposal) -> dict[str, Any]:
+def _plan_summary(proposal: Proposal) -> dict[str, Any]:
     """Return what the steps come to: Cedar cannot look at each one of a list."""
     skills = list(dict.fromkeys(step.skill for step in proposal.plan))
-    known = [known_tool(name, proposal.plan_specs.get(name)) for name in skills]
+    known = [tool_facts(name, proposal.plan_specs.get(name)) for name in skills]
     return {
         "steps": len(proposal.plan),
         "skills": skills,
@@ -90,77 +92,91 @@ def _plan(proposal: Proposal) -> dict[str, Any]:
     }
 
 
-def _left(name: str, value: float) -> Any:
+def _remaining_budget(name: str, value: float) -> Any:
     """Return what is left of a budget, rounded down."""
     if name == "cost_usd":
-        return decimal(value, "left.cost_usd", is_rounded=True)
+        return cedar_decimal(value, "left.cost_usd", is_rounded=True)
     return int(min(value, MAX_LONG))
 
 
-class Undecided(ValueError):
+class UndecidedError(ValueError):
     """Cedar came to no decision that can be trusted."""
 
 
-def judged(policies: CedarSet, proposal: Proposal) -> Judgement:
+def cedar_verdict(policies: CedarSet, proposal: Proposal) -> EngineVerdict:
     """Return the decision: default deny, forbid wins, and whatever cannot be decided is denied."""
     try:
         request = cedar_request(proposal, policies.wanted, policies.version)
-        is_allowed, deciding = _evaluated(policies, policies.all_of_them, request, entities(proposal))
+        is_allowed, deciding = _evaluate(policies, policies.all_of_them, request, cedar_entities(proposal))
         lifted: list[CedarPolicy] = []
         if not is_allowed and deciding and all(map(is_liftable, deciding)):
             lifted = deciding
-            is_allowed, deciding = _evaluated(policies, policies.without_liftable, request, entities(proposal))
+            is_allowed, deciding = _evaluate(policies, policies.without_liftable, request, cedar_entities(proposal))
     except ValueError as error:
-        return Judgement(allowed=False, reason=f"the policies cannot judge this: {error}", version=policies.version)
+        return EngineVerdict(allowed=False, reason=f"the policies cannot judge this: {error}", version=policies.version)
     if not is_allowed:
-        return _denied(policies, proposal, deciding)
-    return _allowed(policies, lifted, deciding)
+        return _denial(policies, proposal, deciding)
+    return _allowance(policies, lifted, deciding)
 
 
-def _evaluated(
+def _evaluate(
     policies: CedarSet, compiled: cedarpy.PolicySet, request: dict[str, Any], known: str
 ) -> tuple[bool, list[CedarPolicy]]:
     """Return whether it is allowed, and by which policies; an error in one could be that of a forbid, so it counts."""
     found = cedarpy.is_authorized(request, compiled, known)  # pyright: ignore[reportUnknownMemberType]
     if errors := found.diagnostics.errors:
-        raise Undecided("; ".join(errors))
+        raise UndecidedError("; ".join(errors))
     if found.decision is cedarpy.Decision.NoDecision:
-        raise Undecided("Cedar gave no decision")
+        raise UndecidedError("Cedar gave no decision")
     reasons = set(found.diagnostics.reasons)
     return found.allowed, [policy for policy_id, policy in policies.policies.items() if policy_id in reasons]
 
 
-def _denied(policies: CedarSet, proposal: Proposal, deciding: Sequence[CedarPolicy]) -> Judgement:
-    reason = "forbidden by policy " + _told(deciding) if deciding else f"no policy permits {_wish(proposal)}"
-    return Judgement(allowed=False, reason=reason, policies=_ids(deciding), version=policies.version)
+def _denial(policies: CedarSet, proposal: Proposal, deciding: Sequence[CedarPolicy]) -> EngineVerdict:
+    reason = (
+        "forbidden by policy " + _policy_reasons(deciding)
+        if deciding
+        else f"no policy permits {_proposal_text(proposal)}"
+    )
+    return EngineVerdict(allowed=False, reason=reason, policies=_policy_ids(deciding), version=policies.version)
 
 
-def _allowed(policies: CedarSet, lifted: Sequence[CedarPolicy], permits: Sequence[CedarPolicy]) -> Judgement:
+def _allowance(policies: CedarSet, lifted: Sequence[CedarPolicy], permits: Sequence[CedarPolicy]) -> EngineVerdict:
     """Return the judgement; a person has to lift each forbid, and to say yes where every permit asks for it."""
     asking = [*lifted]
     demands = [policy.says.approval for policy in lifted if policy.says.approval]
     permitted_by = [policy.says.approval for policy in permits if policy.says.approval]
     if permits and len(permitted_by) == len(permits):
         asking += permits
-        demands.append(reduce(_either, permitted_by))
+        demands.append(reduce(_either_terms, permitted_by))
     deciding = [*lifted, *permits]
     if not demands:
-        return Judgement(True, tools=_tools(permits), policies=_ids(deciding), version=policies.version)
-    terms = _all_of(demands)
+        return EngineVerdict(
+            True, tools=_permitted_tools(permits), policies=_policy_ids(deciding), version=policies.version
+        )
+    terms = _combined_terms(demands)
     if terms is None:
-        reason = f"no one person may approve this: {_told(asking)} name different approvers"
-        return Judgement(allowed=False, reason=reason, policies=_ids(deciding), version=policies.version)
-    return Judgement(True, f"policy {_told(asking)}", _tools(permits), None, terms, _ids(deciding), policies.version)
+        reason = f"no one person may approve this: {_policy_reasons(asking)} name different approvers"
+        return EngineVerdict(allowed=False, reason=reason, policies=_policy_ids(deciding), version=policies.version)
+    return EngineVerdict(
+        True,
+        f"policy {_policy_reasons(asking)}",
+        _permitted_tools(permits),
+        None,
+        terms,
+        _policy_ids(deciding),
+        policies.version,
+    )
 
 
-def _either(one: ApprovalTerms, other: ApprovalTerms) -> ApprovalTerms:
+def _either_terms(one: ApprovalTerms, other: ApprovalTerms) -> ApprovalTerms:
     """Return terms that are met when one of two is."""
     are_named = one.approvers and other.approvers
     approvers = tuple(dict.fromkeys((*one.approvers, *other.approvers))) if are_named else ()
     return ApprovalTerms(approvers=approvers, expires_s=min(one.expires_s, other.expires_s))
 
 
-def _all_of(demands: Sequence[ApprovalTerms]) -> ApprovalTerms | None:
+def _combined_terms(demands: Sequence[ApprovalTerms]) -> ApprovalTerms | None:
     """Return terms under which one person meets every demand; None when nobody may."""
     named = [terms.approvers for terms in demands if terms.approvers]
     approvers = tuple(name for name in named[0] if all(name in others for others in named)) if named else ()
@@ -169,24 +185,24 @@ def _all_of(demands: Sequence[ApprovalTerms]) -> ApprovalTerms | None:
     return ApprovalTerms(approvers=approvers, expires_s=min(terms.expires_s for terms in demands))
 
 
-def _tools(permits: Iterable[CedarPolicy]) -> tuple[str, ...] | None:
+def _permitted_tools(permits: Iterable[CedarPolicy]) -> tuple[str, ...] | None:
     lists = [policy.says.tools for policy in permits if policy.says.tools is not None]
     return tuple(name for name in lists[0] if all(name in others for others in lists)) if lists else None
 
 
-def _ids(deciding: Iterable[CedarPolicy]) -> tuple[str, ...]:
+def _policy_ids(deciding: Iterable[CedarPolicy]) -> tuple[str, ...]:
     return tuple(policy.policy_id for policy in deciding)
 
 
-def _told(deciding: Iterable[CedarPolicy]) -> str:
+def _policy_reasons(deciding: Iterable[CedarPolicy]) -> str:
     reasons = (
         f"{policy.policy_id}: {policy.says.reason}" if policy.says.reason else policy.policy_id for policy in deciding
     )
     return "; ".join(reasons)
 
 
-def _wish(proposal: Proposal) -> str:
-    match action_of(proposal):
+def _proposal_text(proposal: Proposal) -> str:
+    match proposal_action(proposal):
         case "tool_call" if proposal.call is not None:
             return f"{proposal.call.name} for agent {proposal.agent}"
         case "delegate" if proposal.call is not None:
@@ -199,13 +215,13 @@ def _wish(proposal: Proposal) -> str:
             return f"{proposal.agent} to answer"
 
 
-LOOK_S = 1.0
+CHECK_INTERVAL_S = 1.0
 """How old a change of a policy may be before it holds."""
 
 SETTLED_S = 0.05
 """How long changed files have to stay as they are before they count."""
 
-MAX_LOOKS = 20
+MAX_CHECKS = 20
 
 HOLD_S = 12.0
 """How long calls wait for policies that have just broken; less than the attempts of the gate take together."""
@@ -238,7 +254,7 @@ class CedarPolicies:
         self._threads = Threads("cedar", 2)
         self._current: CedarSet | BrokenPolicies = compiled(policy_files(folder, surface))
         self._version = self._current.version
-        self._look_at = clock() + LOOK_S
+        self._look_at = clock() + CHECK_INTERVAL_S
         self._hold_s = self._held_until = hold_s
 
     @property
@@ -246,38 +262,38 @@ class CedarPolicies:
         """The digest of the files that hold now."""
         return self._version
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Return the decision of the files as they are now, or as they are once they are whole again."""
-        await self._look_if_due()
+        await self._reload_if_due()
         while isinstance(self._current, BrokenPolicies) and self._clock() < self._held_until:
-            await asyncio.sleep(min(LOOK_S, self._hold_s) / 4)
-            await self._look_if_due()
+            await asyncio.sleep(min(CHECK_INTERVAL_S, self._hold_s) / 4)
+            await self._reload_if_due()
         if isinstance(self._current, CedarSet):
-            return judged(self._current, proposal)
+            return cedar_verdict(self._current, proposal)
         told = str(self._current).replace(f"{self._folder.parent}/", "")  # where they lie is nothing for a model
-        return Judgement(allowed=False, reason=f"the policies are broken: {told}", version=self._version)
+        return EngineVerdict(allowed=False, reason=f"the policies are broken: {told}", version=self._version)
 
-    async def _look_if_due(self) -> None:
+    async def _reload_if_due(self) -> None:
         if self._clock() >= self._look_at:
-            self._look_at = self._clock() + LOOK_S
-            await self._look()
+            self._look_at = self._clock() + CHECK_INTERVAL_S
+            await self._reload()
 
-    async def _look(self) -> None:
+    async def _reload(self) -> None:
         try:
-            files = await self._threads.run(self._settled)
+            files = await self._threads.run(self._stable_files)
         except BrokenPolicies as error:
-            self._take(error, "")
+            self._adopt(error, "")
             return
-        version = version_of(files)
+        version = files_version(files)
         if version != self._version:
-            self._take(await self._threads.run(_compiled, files), version)
+            self._adopt(await self._threads.run(_compiled_or_broken, files), version)
 
-    def _settled(self) -> tuple[PolicyFile, ...]:
+    def _stable_files(self) -> tuple[PolicyFile, ...]:
         """Return the files; changed ones once two looks agree: one that is half written may lack its `forbid`."""
         files = policy_files(self._folder, self._surface)
-        if version_of(files) == self._version:
+        if files_version(files) == self._version:
             return files
-        for _ in range(MAX_LOOKS):
+        for _ in range(MAX_CHECKS):
             time.sleep(SETTLED_S)
             before, files = files, policy_files(self._folder, self._surface)
             if files == before:
@@ -285,7 +301,7 @@ class CedarPolicies:
         problem = "its files change again and again"
         raise BrokenPolicies([Problem(str(self._folder), problem, "write them elsewhere and rename them")])
 
-    def _take(self, found: CedarSet | BrokenPolicies, version: str) -> None:
+    def _adopt(self, found: CedarSet | BrokenPolicies, version: str) -> None:
         is_known = isinstance(found, BrokenPolicies) and str(found) == str(self._current)
         if isinstance(found, BrokenPolicies) and isinstance(self._current, CedarSet):
             self._held_until = self._clock() + self._hold_s
@@ -300,7 +316,7 @@ class CedarPolicies:
             )
 
 
-def _compiled(files: tuple[PolicyFile, ...]) -> CedarSet | BrokenPolicies:
+def _compiled_or_broken(files: tuple[PolicyFile, ...]) -> CedarSet | BrokenPolicies:
     try:
         return compiled(files)
     except BrokenPolicies as error:

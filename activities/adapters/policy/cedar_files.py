@@ -35,19 +35,19 @@ def policy_files(folder: Path, surface: str | None = None) -> tuple[PolicyFile, 
     Raises:
         BrokenPolicies: The folder, that of the surface or a file cannot be read: what it forbids would be lost.
     """
-    found = [path for there in (folder, *([folder / surface] if surface else [])) for path in _named(there)]
+    found = [path for there in (folder, *([folder / surface] if surface else [])) for path in _policy_paths(there)]
     if len(found) > MAX_FILES:
         problem = f"there are {len(found):,} policy files; at most {MAX_FILES:,} are allowed"
         raise BrokenPolicies([Problem(str(folder), problem, "put several policies into one file")])
     files: list[PolicyFile] = []
     left = MAX_BYTES
     for path in found:
-        files.append(_file(path, folder, left))
+        files.append(_read_file(path, folder, left))
         left -= len(files[-1].content)
     return tuple(files)
 
 
-def version_of(files: tuple[PolicyFile, ...]) -> str:
+def files_version(files: tuple[PolicyFile, ...]) -> str:
     """Return a short digest of all names and contents."""
     digest = sha256()
     for file in files:
@@ -56,27 +56,27 @@ def version_of(files: tuple[PolicyFile, ...]) -> str:
     return digest.hexdigest()[:VERSION_CHARS]
 
 
-def _named(there: Path) -> list[Path]:
+def _policy_paths(there: Path) -> list[Path]:
     if not there.is_dir():
         raise BrokenPolicies([Problem(str(there), "there is no such folder", "create it, or correct [policy]")])
     try:
-        return sorted(path for path in there.iterdir() if _is_policy(path.name))
+        return sorted(path for path in there.iterdir() if _is_policy_name(path.name))
     except OSError as error:
-        raise _unreadable(there, error.strerror) from error
+        raise _unreadable_error(there, error.strerror) from error
 
 
-def _is_policy(name: str) -> bool:
+def _is_policy_name(name: str) -> bool:
     return name.lower().endswith(SUFFIX) and not name.startswith(".")
 
 
-def _file(path: Path, root: Path, most: int) -> PolicyFile:
+def _read_file(path: Path, root: Path, most: int) -> PolicyFile:
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe would wait for ever
-            raise _unreadable(path, "it is no file")
+            raise _unreadable_error(path, "it is no file")
         with path.open("rb") as file:
             content = file.read(most + 1)
     except OSError as error:
-        raise _unreadable(path, error.strerror) from error
+        raise _unreadable_error(path, error.strerror) from error
     if len(content) > most:
         problem = f"the policy files have more than {MAX_BYTES:,} bytes together"
         raise BrokenPolicies([Problem(str(path), problem, "remove policies, or write them shorter")])
@@ -84,6 +84,6 @@ def _file(path: Path, root: Path, most: int) -> PolicyFile:
     return PolicyFile(str(name), str(root.name / name), content)
 
 
-def _unreadable(path: Path, why: str | None) -> BrokenPolicies:
+def _unreadable_error(path: Path, why: str | None) -> BrokenPolicies:
     remedy = "make it a readable file, or remove it"
     return BrokenPolicies([Problem(str(path), f"cannot be read ({why})", remedy)])

@@ -8,24 +8,24 @@ from typing import Any, cast
 
 from orga.activities.adapters.policy.actions import THIS_RUN
 from orga.activities.adapters.policy.cedar_policy import CedarPolicy
-from orga.activities.adapters.policy.cedar_types import Node, Path, operands, path_of
+from orga.activities.adapters.policy.cedar_types import Node, Path, expression_path, operands
 from orga.activities.adapters.problem import Problem
-from orga.workflows.types.text import there_are
+from orga.workflows.types.text import known_names_hint
 from orga.workflows.types.tool_calls.loop_tools import LOOP_TOOLS
 from orga.workflows.types.tool_calls.mcp import DEFINITIONS
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
-_NAME = ("resource", "name")
-_COMPARED: dict[Path, str] = {
-    _NAME: "tool",
+_RESOURCE_NAME = ("resource", "name")
+_COMPARED_PATHS: dict[Path, str] = {
+    _RESOURCE_NAME: "tool",
     ("resource", "tags"): "tag",
     ("context", "taint"): "source",
     ("context", "plan", "skills"): "skill",
     ("context", "plan", "tags"): "tag",
 }
 """What the words are that a path is compared with; a source of taint is a tool, or a server's definitions."""
-_EQUAL = frozenset({"==", "!=", "in", "contains", "containsAny", "containsAll"})
-_WHOM = ("context", "arguments", "agent")
+_EQUALITY_OPERATORS = frozenset({"==", "!=", "in", "contains", "containsAny", "containsAll"})
+_DELEGATE_PATH = ("context", "arguments", "agent")
 """Of a delegation: the other agent."""
 _OTHER_ACTIONS = {tool.name: tool.action for tool in LOOP_TOOLS.values() if tool.action != "tool_call"}
 """Tools whose calls are actions of their own, and never the resource of one."""
@@ -36,7 +36,7 @@ _SCALARS = ("string", "integer", "number", "boolean", "null", "array")
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class PolicyVocabulary:
     """What there is for policies to speak of."""
 
     tools: Mapping[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
@@ -70,51 +70,53 @@ class Vocabulary:
         return {tag for spec in self.tools.values() for tag in spec.options.tags}
 
 
-def strange_names(policy: CedarPolicy, known: Vocabulary) -> Iterator[Problem]:
+def unknown_name_problems(policy: CedarPolicy, known: PolicyVocabulary) -> Iterator[Problem]:
     """Yield each name of a policy that is none."""
-    said = [*_said(policy.node), *(("tool", name) for name in policy.says.tools or ())]
+    said = [*_mentioned_names(policy.node), *(("tool", name) for name in policy.says.tools or ())]
     skills = (*known.tools, *known.agents)
     every = {"agent": known.agents, "tag": known.tags, "run": (THIS_RUN,), "skill": skills}
     for kind, name in dict.fromkeys(said):
         if not known.knows(kind, name):
             what = kind if kind in every else "tool"
-            yield _problem(policy, name, f"there is no {what} {name!r}", there_are(name, every.get(kind, known.tools)))
-    yield from _never_resources(policy)
-    yield from _matching_nothing(policy, known)
-    yield from _strange_arguments(policy, known)
+            yield _name_problem(
+                policy, name, f"there is no {what} {name!r}", known_names_hint(name, every.get(kind, known.tools))
+            )
+    yield from _action_as_resource_problems(policy)
+    yield from _unmatched_pattern_problems(policy, known)
+    yield from _unknown_argument_problems(policy, known)
 
 
-def _never_resources(policy: CedarPolicy) -> Iterator[Problem]:
-    for name in dict.fromkeys(_entities([policy.node["resource"], policy.node["conditions"]], "Tool")):
+def _action_as_resource_problems(policy: CedarPolicy) -> Iterator[Problem]:
+    for name in dict.fromkeys(_entity_ids([policy.node["resource"], policy.node["conditions"]], "Tool")):
         if action := _OTHER_ACTIONS.get(name):
             remedy = f'write action == Action::"{action}"'
-            yield _problem(policy, name, f"{name} is an action of its own, never a resource", remedy)
+            yield _name_problem(policy, name, f"{name} is an action of its own, never a resource", remedy)
 
 
-def _matching_nothing(policy: CedarPolicy, known: Vocabulary) -> Iterator[Problem]:
+def _unmatched_pattern_problems(policy: CedarPolicy, known: PolicyVocabulary) -> Iterator[Problem]:
     for node in _nodes(policy.node["conditions"]):
         pattern = node.get("like", {}).get("pattern")
-        if pattern and path_of(node["like"]["left"]) == _NAME and not known.unseen:
+        if pattern and expression_path(node["like"]["left"]) == _RESOURCE_NAME and not known.unseen:
             glob = "".join("*" if part == "Wildcard" else escape(part["Literal"]) for part in pattern)
             if not any(fnmatchcase(name, glob) for name in known.tools):
-                yield _problem(policy, glob, f"no tool is like {glob!r}", there_are(glob, known.tools))
+                yield _name_problem(policy, glob, f"no tool is like {glob!r}", known_names_hint(glob, known.tools))
 
 
-def _strange_arguments(policy: CedarPolicy, known: Vocabulary) -> Iterator[Problem]:
-    about = _tools_about(policy, known, _tools_meant(policy.node))
+def _unknown_argument_problems(policy: CedarPolicy, known: PolicyVocabulary) -> Iterator[Problem]:
+    about = _governed_tools(policy, known, _named_tools(policy.node))
     if about is None:
         return
     for path in (path[1:] for path in policy.types if path[:1] == ("arguments",) and path[1:]):
-        if not any(_has(spec.parameters, path) for spec in about):
+        if not any(_has_path(spec.parameters, path) for spec in about):
             shown = ".".join(path)
             whose = f"{about[0].name} has" if len(about) == 1 else "the tools that it is about have"
             names = {name for spec in about for name in _properties(spec.parameters) or ()}
-            yield _problem(policy, path[-1], f"{whose} no argument {shown!r}", there_are(shown, names))
+            yield _name_problem(policy, path[-1], f"{whose} no argument {shown!r}", known_names_hint(shown, names))
 
 
-def _tools_about(policy: CedarPolicy, known: Vocabulary, named: Sequence[str]) -> list[ToolSpec] | None:
+def _governed_tools(policy: CedarPolicy, known: PolicyVocabulary, named: Sequence[str]) -> list[ToolSpec] | None:
     """Return the tools whose arguments a policy may speak of; None where they cannot be known."""
-    actions = _entities(policy.node["action"], "Action")
+    actions = _entity_ids(policy.node["action"], "Action")
     if actions and set(actions) <= {*_OTHER_ACTIONS.values(), "respond", "plan"}:
         return [
             known.tools[name] for name, action in _OTHER_ACTIONS.items() if action in actions and name in known.tools
@@ -125,23 +127,23 @@ def _tools_about(policy: CedarPolicy, known: Vocabulary, named: Sequence[str]) -
     return [known.tools[name] for name in wanted if name in known.tools] or None
 
 
-def _tools_meant(policy: Node) -> list[str]:
+def _named_tools(policy: Node) -> list[str]:
     """Return the tools that a policy narrows itself to: none that it names to leave it out."""
     when = [condition["body"] for condition in policy["conditions"] if condition["kind"] == "when"]
     if any("!" in node or "!=" in node for node in _nodes(when)):
         when = []
     said = [
-        *_entities(policy["resource"], "Tool"),
-        *(name for body in when for kind, name in _in(body) if kind == "tool"),
+        *_entity_ids(policy["resource"], "Tool"),
+        *(name for body in when for kind, name in _condition_names(body) if kind == "tool"),
     ]
     return list(dict.fromkeys(said))
 
 
-def _has(schema: Any, path: Path) -> bool:
+def _has_path(schema: Any, path: Path) -> bool:
     properties = _properties(schema)
     if not path or properties is None:
         return True
-    return path[0] in properties and _has(properties[path[0]], path[1:])
+    return path[0] in properties and _has_path(properties[path[0]], path[1:])
 
 
 def _properties(schema: Any) -> dict[str, Any] | None:
@@ -153,22 +155,22 @@ def _properties(schema: Any) -> dict[str, Any] | None:
     return cast("dict[str, Any]", found) if isinstance(found, dict) else None
 
 
-def _said(policy: Node) -> Iterator[tuple[str, str]]:
+def _mentioned_names(policy: Node) -> Iterator[tuple[str, str]]:
     """Yield kind and name of all that scope and conditions name."""
     for scope in ("principal", "resource"):
         for kind in _KINDS:
-            yield from ((kind.lower(), name) for name in _entities(policy[scope], kind))
-    is_delegation = _entities(policy["action"], "Action") == ["delegate"]
+            yield from ((kind.lower(), name) for name in _entity_ids(policy[scope], kind))
+    is_delegation = _entity_ids(policy["action"], "Action") == ["delegate"]
     for condition in policy["conditions"]:
-        yield from _in(condition["body"])
+        yield from _condition_names(condition["body"])
         if is_delegation:
-            yield from (("agent", word) for word in _compared_with(condition["body"], _WHOM))
+            yield from (("agent", word) for word in _compared_literals(condition["body"], _DELEGATE_PATH))
 
 
-def _compared_with(body: Any, path: Path) -> Iterator[str]:
+def _compared_literals(body: Any, path: Path) -> Iterator[str]:
     for operator, inner in map(operands, _nodes(body)):
-        if operator in _EQUAL and path in map(path_of, inner):
-            yield from (word for part in inner for word in _words(part))
+        if operator in _EQUALITY_OPERATORS and path in map(expression_path, inner):
+            yield from (word for part in inner for word in _string_literals(part))
 
 
 def _nodes(node: Any) -> Iterator[Node]:
@@ -183,33 +185,33 @@ def _nodes(node: Any) -> Iterator[Node]:
             waiting += reversed(cast("list[Any]", here))
 
 
-def _in(node: Any) -> Iterator[tuple[str, str]]:
+def _condition_names(node: Any) -> Iterator[tuple[str, str]]:
     for kind in _KINDS:
         if isinstance(node, dict) and "Value" in node:
-            yield from ((kind.lower(), name) for name in _entities(cast("Node", node), kind))
+            yield from ((kind.lower(), name) for name in _entity_ids(cast("Node", node), kind))
     operator, inner = operands(node)
-    if operator in _EQUAL:
-        paths = {path_of(part) for part in inner}
-        kind = next((kind for path, kind in _COMPARED.items() if path in paths), "")
-        yield from ((kind, word) for part in inner for word in _words(part) if kind)
+    if operator in _EQUALITY_OPERATORS:
+        paths = {expression_path(part) for part in inner}
+        kind = next((kind for path, kind in _COMPARED_PATHS.items() if path in paths), "")
+        yield from ((kind, word) for part in inner for word in _string_literals(part) if kind)
     for part in inner:
-        yield from _in(part)
+        yield from _condition_names(part)
 
 
-def _words(node: Any) -> Iterable[str]:
+def _string_literals(node: Any) -> Iterable[str]:
     match node:
         case {"Value": str(word)}:
             return [word]
         case {"Set": list(parts)}:  # pyright: ignore[reportUnknownVariableType]
-            return [word for part in cast("list[Any]", parts) for word in _words(part)]
+            return [word for part in cast("list[Any]", parts) for word in _string_literals(part)]
         case _:
             return []
 
 
-def _entities(node: Any, kind: str) -> list[str]:
+def _entity_ids(node: Any, kind: str) -> list[str]:
     """Return the ids of entities of a type, wherever they stand in a node."""
     return [found["id"] for found in _nodes(node) if found.get("type") == kind and isinstance(found.get("id"), str)]
 
 
-def _problem(policy: CedarPolicy, words: str, problem: str, remedy: str) -> Problem:
+def _name_problem(policy: CedarPolicy, words: str, problem: str, remedy: str) -> Problem:
     return Problem(policy.statement.place_of(words), f"{problem}, so it protects nothing", remedy)

@@ -9,28 +9,37 @@ from typing import Any, get_args
 
 import cedarpy
 
-from orga.activities.adapters.policy.cedar_types import OPEN, Node, Path, Types, misfits, operands, path_of, types_of
-from orga.activities.adapters.policy.problems import BrokenPolicies, nearest
+from orga.activities.adapters.policy.cedar_types import (
+    OPEN_ATTRIBUTES,
+    Node,
+    Path,
+    Types,
+    expression_path,
+    inferred_types,
+    operands,
+    schema_problems,
+)
+from orga.activities.adapters.policy.problems import BrokenPolicies, nearest_name_remedy
 from orga.activities.adapters.problem import Problem
 from orga.workflows.types.tool_calls.gate import ApprovalTerms, Purpose
 from orga.workflows.types.tool_calls.tools import Effect
 
-CONTEXT = (
-    *OPEN,
+CONTEXT_ATTRIBUTES = (
+    *OPEN_ATTRIBUTES,
     *("iteration", "depth", "left", "taint", "tainted", "purpose", "tenant", "approved_by", "answer", "plan"),
 )
-LEFT = ("iterations", "tokens", "cost_usd", "time_s", "model_calls", "tool_calls")
-PLAN = ("steps", "skills", "effects", "tags")
-TOOL = ("name", "effect", "tags", "verified", "approval")
+BUDGET_ATTRIBUTES = ("iterations", "tokens", "cost_usd", "time_s", "model_calls", "tool_calls")
+PLAN_ATTRIBUTES = ("steps", "skills", "effects", "tags")
+TOOL_ATTRIBUTES = ("name", "effect", "tags", "verified", "approval")
 
 _ATTRIBUTES: dict[Path, tuple[str, ...]] = {
-    ("context",): CONTEXT,
-    ("context", "left"): LEFT,
-    ("context", "plan"): PLAN,
-    ("resource",): TOOL,
+    ("context",): CONTEXT_ATTRIBUTES,
+    ("context", "left"): BUDGET_ATTRIBUTES,
+    ("context", "plan"): PLAN_ATTRIBUTES,
+    ("resource",): TOOL_ATTRIBUTES,
     ("principal",): (),
 }
-_WORDS: dict[Path, tuple[str, ...]] = {
+_VALUES: dict[Path, tuple[str, ...]] = {
     ("resource", "effect"): get_args(Effect),
     ("context", "purpose"): get_args(Purpose),
     ("context", "plan", "effects"): get_args(Effect),
@@ -38,7 +47,7 @@ _WORDS: dict[Path, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class ConditionFinding:
     """One finding; `words` stand in the policy where it is."""
 
     words: str
@@ -46,45 +55,49 @@ class Finding:
     remedy: str
 
 
-def findings(policy: Node) -> Iterator[Finding]:
+def condition_findings(policy: Node) -> Iterator[ConditionFinding]:
     """Yield what is wrong in the conditions of a policy."""
     for condition in policy["conditions"]:
-        yield from _in(condition["body"])
+        yield from _node_findings(condition["body"])
 
 
-def _in(node: Any) -> Iterator[Finding]:
-    path = path_of(node)
+def _node_findings(node: Any) -> Iterator[ConditionFinding]:
+    path = expression_path(node)
     if path:
-        if path == ("context",) or (path[:1] == ("context",) and path[1:] in {(name,) for name in OPEN}):
+        if path == ("context",) or (path[:1] == ("context",) and path[1:] in {(name,) for name in OPEN_ATTRIBUTES}):
             whole = ".".join(path)
-            yield Finding(whole, f"{whole} cannot be used as a whole", f"name its attributes: {whole}.NAME")
+            yield ConditionFinding(whole, f"{whole} cannot be used as a whole", f"name its attributes: {whole}.NAME")
         return
     operator, inner = operands(node)
     if operator == "has":
-        yield from _misspelled(path_of(inner[0]), node["has"]["attr"])
-        if path_of(inner[0]):
+        yield from _attribute_findings(expression_path(inner[0]), node["has"]["attr"])
+        if expression_path(inner[0]):
             return
     if operator in {"hasTag", "getTag"}:
-        yield Finding(operator, f"{operator} finds nothing: no entity has tags of Cedar", "use resource.tags.contains")
+        yield ConditionFinding(
+            operator, f"{operator} finds nothing: no entity has tags of Cedar", "use resource.tags.contains"
+        )
     if operator in {"==", "!=", "contains", "containsAny", "containsAll"}:
-        yield from _strange_words(inner)
+        yield from _value_findings(inner)
     for part in inner:
-        yield from _in(part)
+        yield from _node_findings(part)
 
 
-def _misspelled(path: Path, attribute: str) -> Iterator[Finding]:
+def _attribute_findings(path: Path, attribute: str) -> Iterator[ConditionFinding]:
     known = _ATTRIBUTES.get(path)
     if known is not None and attribute not in known:
-        yield Finding(attribute, f"{'.'.join(path)} never has {attribute!r}", nearest(attribute, known))
+        yield ConditionFinding(
+            attribute, f"{'.'.join(path)} never has {attribute!r}", nearest_name_remedy(attribute, known)
+        )
 
 
-def _strange_words(inner: list[Any]) -> Iterator[Finding]:
-    known = next((_WORDS[path] for part in inner if (path := path_of(part)) in _WORDS), None)
+def _value_findings(inner: list[Any]) -> Iterator[ConditionFinding]:
+    known = next((_VALUES[path] for part in inner if (path := expression_path(part)) in _VALUES), None)
     if known is None:
         return
     for word in (word for part in inner for word in _literals(part)):
         if word not in known:
-            yield Finding(word, f"{word!r} is never one of these", nearest(word, known))
+            yield ConditionFinding(word, f"{word!r} is never one of these", nearest_name_remedy(word, known))
 
 
 def _literals(node: Any) -> Iterator[str]:
@@ -102,14 +115,14 @@ _PIECE = re.compile(r'//[^\r\n]*|"(?:\\.|[^"\\])*"|;|\s+|[^\s;"/]+|.', re.DOTALL
 """A comment, a string, an end, a gap, or a part of a policy. A carriage return ends a comment, as in Cedar."""
 
 _TOKEN = re.compile(r'//[^\r\n]*|"(?:\\.|[^"\\])*"|&&|\|\||[=!<>]=|::|\w+|[(\[{]|[)\]}]|[,;.+\-*!<>]', re.DOTALL)
-_JOINING = frozenset({"&&", "||", "if", "when", "unless"})
+_JOINING_TOKENS = frozenset({"&&", "||", "if", "when", "unless"})
 _SEPARATORS = frozenset({",", ";"})
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 _OPERATORS = frozenset({"==", "!=", "<=", ">=", "<", ">", ".", "+", "-", "*", "!", "has", "like", "in", "is"})
 
 
 @dataclass(frozen=True)
-class Statement:
+class PolicyStatement:
     """The text of one policy, and where it stands."""
 
     file: str
@@ -128,7 +141,7 @@ class Statement:
         return f"{self.file}:{self.line + found}"
 
 
-class _Group:
+class _BracketGroup:
     """What stands between two brackets, as far as it was read."""
 
     def __init__(self, opening: str = "") -> None:
@@ -140,7 +153,7 @@ class _Group:
         """Count a token that is no bracket."""
         if token in _OPERATORS:
             self._operators += 1
-        elif token in _JOINING:
+        elif token in _JOINING_TOKENS:
             self._end_operand()
             self._joined += 1
         elif token in _SEPARATORS:
@@ -148,7 +161,7 @@ class _Group:
         elif token in {"then", "else"}:
             self._end_operand()
 
-    def add_group(self, inner: "_Group") -> None:
+    def add_group(self, inner: "_BracketGroup") -> None:
         """Count a group that was closed; `a["b"]["c"]` nests although no bracket stands in another."""
         inner.end_item()
         self._operators += inner.opening == "["
@@ -165,32 +178,32 @@ class _Group:
         self._operators = self._below = 0
 
 
-def depth_of(text: str) -> int:
+def nesting_depth(text: str) -> int:
     """Return how deeply the expressions of a policy may nest: no less than its parser would find.
 
     A chain nests as well: `a || b || c` is `(a || b) || c`.
     """
-    open_groups = [_Group()]
+    open_groups = [_BracketGroup()]
     for found in _TOKEN.finditer(text):
         token = found[0]
         if token in _OPENING:
-            open_groups.append(_Group(token))
+            open_groups.append(_BracketGroup(token))
         elif token not in _CLOSING:
             open_groups[-1].add(token)
         elif len(open_groups) > 1:
-            _close(open_groups)
+            _close_group(open_groups)
     while len(open_groups) > 1:
-        _close(open_groups)
+        _close_group(open_groups)
     open_groups[0].end_item()
     return open_groups[0].depth
 
 
-def _close(open_groups: list[_Group]) -> None:
+def _close_group(open_groups: list[_BracketGroup]) -> None:
     inner = open_groups.pop()
     open_groups[-1].add_group(inner)
 
 
-def statements(text: str, file: str) -> Iterator[Statement]:
+def split_statements(text: str, file: str) -> Iterator[PolicyStatement]:
     """Yield the policies; what stands behind the last `;` is one, too, so that it is not lost."""
     begin: int | None = None
     line, counted = 1, 0
@@ -200,13 +213,13 @@ def statements(text: str, file: str) -> Iterator[Statement]:
             begin = piece.start()
             line, counted = line + text.count("\n", counted, begin), begin
         if piece[0] == ";" and begin is not None:
-            yield Statement(file, line, text[begin : piece.end()].rstrip())
+            yield PolicyStatement(file, line, text[begin : piece.end()].rstrip())
             begin = None
     if begin is not None:
-        yield Statement(file, line, text[begin:].rstrip())
+        yield PolicyStatement(file, line, text[begin:].rstrip())
 
 
-KNOWN = ("id", "description", "reason", "approval", "expires", "tools", "inactive")
+KNOWN_ANNOTATIONS = ("id", "description", "reason", "approval", "expires", "tools", "inactive")
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _DURATION = re.compile(r"(\d{1,6})([smhd])")
@@ -233,7 +246,7 @@ class BadAnnotation(ValueError):
         self.remedy = remedy
 
 
-def annotations(given: Mapping[str, str | None], effect: str, action: str) -> Annotations:
+def parse_annotations(given: Mapping[str, str | None], effect: str, action: str) -> Annotations:
     """Return what the annotations of a policy say.
 
     Args:
@@ -245,8 +258,8 @@ def annotations(given: Mapping[str, str | None], effect: str, action: str) -> An
         BadAnnotation: One that is unknown or cannot stand here: a misspelled `@approval` would let the call through.
     """
     for name in given:
-        if name not in KNOWN:
-            raise BadAnnotation(name, f"there is no annotation @{name}", nearest(name, KNOWN))
+        if name not in KNOWN_ANNOTATIONS:
+            raise BadAnnotation(name, f"there is no annotation @{name}", nearest_name_remedy(name, KNOWN_ANNOTATIONS))
     if "tools" in given and (effect, action) != ("permit", "delegate"):
         raise BadAnnotation(
             "tools",
@@ -260,18 +273,18 @@ def annotations(given: Mapping[str, str | None], effect: str, action: str) -> An
     return Annotations(
         policy_id=given.get("id") or "",
         reason=given.get("reason") or "",
-        approval=_approval(given),
-        tools=_names(given["tools"] or "") if "tools" in given else None,
+        approval=_approval_terms(given),
+        tools=_listed_names(given["tools"] or "") if "tools" in given else None,
         is_inactive="inactive" in given,
     )
 
 
-def _approval(given: Mapping[str, str | None]) -> ApprovalTerms | None:
+def _approval_terms(given: Mapping[str, str | None]) -> ApprovalTerms | None:
     if "approval" not in given:
         if "expires" in given:
             raise BadAnnotation("expires", "@expires without @approval", 'add @approval("") or the approvers\' names')
         return None
-    approvers = _names(given["approval"] or "")
+    approvers = _listed_names(given["approval"] or "")
     if given["approval"] and not approvers:
         raise BadAnnotation("approval", f"{given['approval']!r} names nobody", 'write names, or "" for anyone')
     if "expires" not in given:
@@ -284,7 +297,7 @@ def _approval(given: Mapping[str, str | None]) -> ApprovalTerms | None:
     return ApprovalTerms(approvers=approvers, expires_s=float(int(found[1]) * _UNITS[found[2]]))
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _listed_names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in _NAME.findall(text))
 
 
@@ -301,7 +314,7 @@ class CedarPolicy:
 
     policy_id: str
     """Its `@id`, else `file:line`."""
-    statement: Statement
+    statement: PolicyStatement
     node: Node
     """Cedar's JSON form."""
     is_forbid: bool
@@ -309,46 +322,46 @@ class CedarPolicy:
     types: Types
 
 
-def parsed_policy(statement: Statement) -> CedarPolicy | None:
+def parse_policy(statement: PolicyStatement) -> CedarPolicy | None:
     """Return the policy; None for one that is inactive, which is only parsed.
 
     Raises:
         BrokenPolicies: It cannot be parsed or does not fit the schema, with each reason.
     """
-    if problem := _too_large(statement):
+    if problem := _size_problem(statement):
         raise BrokenPolicies([problem])
-    node = _node(statement)
+    node = _policy_node(statement)
     try:
-        says = annotations(node.get("annotations", {}), node["effect"], _only_action(node))
+        says = parse_annotations(node.get("annotations", {}), node["effect"], _only_action(node))
     except BadAnnotation as error:
         place = statement.place_of(f"@{error.name}")
         raise BrokenPolicies([Problem(place, str(error), error.remedy)]) from None
     if says.is_inactive:
         return None
-    types = types_of(node)
-    if problems := list(_problems(statement, node, types)):
+    types = inferred_types(node)
+    if problems := list(_policy_problems(statement, node, types)):
         raise BrokenPolicies(problems)
     policy_id = says.policy_id or statement.place
     return CedarPolicy(policy_id, statement, node, node["effect"] == "forbid", says, types)
 
 
-def _too_large(statement: Statement) -> Problem | None:
+def _size_problem(statement: PolicyStatement) -> Problem | None:
     """Return why a policy is not parsed at all, or None."""
     if (size := len(statement.text.encode())) > MAX_BYTES:
         problem = f"it has {size:,} bytes; at most {MAX_BYTES:,} are allowed in one policy"
         return Problem(statement.place, problem, "split it into several policies")
-    if (depth := depth_of(statement.text)) > MAX_DEPTH:
+    if (depth := nesting_depth(statement.text)) > MAX_DEPTH:
         problem = f"its conditions nest {depth:,} levels deep, chains of && and || included; at most {MAX_DEPTH} may be"
         remedy = 'compare with a list, as in ["a", "b"].contains(...), or split it into several policies'
         return Problem(statement.place, problem, remedy)
     return None
 
 
-def _node(statement: Statement) -> Node:
+def _policy_node(statement: PolicyStatement) -> Node:
     try:
         found: dict[str, Any] = json.loads(cedarpy.policies_to_json_str(statement.text))
     except ValueError as error:
-        place = f"{statement.file}:{_line_of_error(statement)}"
+        place = f"{statement.file}:{_error_line(statement)}"
         raise BrokenPolicies([Problem(place, f"cannot be parsed: {error}", "correct it there or before")]) from None
     if found["templates"]:
         remedy = "write the principal or resource out"
@@ -357,7 +370,7 @@ def _node(statement: Statement) -> Node:
     return node
 
 
-def _line_of_error(statement: Statement) -> int:
+def _error_line(statement: PolicyStatement) -> int:
     """Return the first line that the parser stumbles over: until it, more text was all that it missed."""
     lines = statement.text.split("\n")  # other line ends may lie in comments, where brackets do not count
 
@@ -371,10 +384,10 @@ def _line_of_error(statement: Statement) -> int:
     return statement.line + bisect_left(range(1, len(lines)), True, key=is_wrong)
 
 
-def _problems(statement: Statement, node: Node, types: Types) -> Iterator[Problem]:
-    for found in findings(node):
+def _policy_problems(statement: PolicyStatement, node: Node, types: Types) -> Iterator[Problem]:
+    for found in condition_findings(node):
         yield Problem(statement.place_of(found.words), found.problem, found.remedy)
-    for words, problem, remedy in misfits(statement.text, types):
+    for words, problem, remedy in schema_problems(statement.text, types):
         yield Problem(statement.place_of(words), problem, remedy)
 
 

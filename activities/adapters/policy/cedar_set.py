@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import cedarpy
 
-from orga.activities.adapters.policy.cedar_files import PolicyFile, version_of
-from orga.activities.adapters.policy.cedar_policy import CedarPolicy, parsed_policy, statements
-from orga.activities.adapters.policy.cedar_values import Wanted, wanted
+from orga.activities.adapters.policy.cedar_files import PolicyFile, files_version
+from orga.activities.adapters.policy.cedar_policy import CedarPolicy, parse_policy, split_statements
+from orga.activities.adapters.policy.cedar_values import WantedValue, wanted_value
 from orga.activities.adapters.policy.problems import BrokenPolicies
 from orga.activities.adapters.problem import Problem
 
@@ -27,7 +27,7 @@ class CedarSet:
     all_of_them: cedarpy.PolicySet
     without_liftable: cedarpy.PolicySet
     """Without what a person may lift: forbids that have `@approval`."""
-    wanted: Wanted
+    wanted: WantedValue
     """The arguments and trusted facts that some policy names: no others are handed over."""
 
 
@@ -42,10 +42,10 @@ def compiled(files: tuple[PolicyFile, ...]) -> CedarSet:
         raise BrokenPolicies(problems)
     return CedarSet(
         policies={policy.policy_id: policy for policy in policies},
-        version=version_of(files),
-        all_of_them=_compiled(policies),
-        without_liftable=_compiled(policy for policy in policies if not is_liftable(policy)),
-        wanted=wanted(item for policy in policies for item in policy.types.items()),
+        version=files_version(files),
+        all_of_them=_policy_set(policies),
+        without_liftable=_policy_set(policy for policy in policies if not is_liftable(policy)),
+        wanted=wanted_value(item for policy in policies for item in policy.types.items()),
     )
 
 
@@ -60,17 +60,17 @@ def read_policies(files: tuple[PolicyFile, ...]) -> tuple[list[CedarPolicy], lis
         except UnicodeDecodeError as error:
             problems.append(Problem(file.shown, f"byte {error.start} is not UTF-8", "save it as UTF-8"))
             continue
-        for statement in statements(text, file.shown):
+        for statement in split_statements(text, file.shown):
             if time.thread_time() > until:
                 problem = f"reading the policies up to here took {MAX_READ_S:g} s of processor time"
                 return policies, [*problems, Problem(statement.place, problem, "remove policies, or make them simpler")]
             try:
-                found = parsed_policy(statement)
+                found = parse_policy(statement)
             except BrokenPolicies as error:
                 problems += error.problems
                 continue
             policies += [found] if found else []
-    return policies, [*problems, *_doubled(policies)]
+    return policies, [*problems, *_duplicate_problems(policies)]
 
 
 def is_liftable(policy: CedarPolicy) -> bool:
@@ -78,12 +78,12 @@ def is_liftable(policy: CedarPolicy) -> bool:
     return policy.is_forbid and policy.says.approval is not None
 
 
-def _compiled(policies: Iterable[CedarPolicy]) -> cedarpy.PolicySet:
+def _policy_set(policies: Iterable[CedarPolicy]) -> cedarpy.PolicySet:
     nodes = {policy.policy_id: policy.node for policy in policies}
     return cedarpy.PolicySet.from_json_str(json.dumps({"staticPolicies": nodes, "templates": {}, "templateLinks": []}))
 
 
-def _doubled(policies: Iterable[CedarPolicy]) -> Iterator[Problem]:
+def _duplicate_problems(policies: Iterable[CedarPolicy]) -> Iterator[Problem]:
     seen: dict[str, CedarPolicy] = {}
     for policy in policies:
         first = seen.setdefault(policy.policy_id, policy)

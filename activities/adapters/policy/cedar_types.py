@@ -12,11 +12,11 @@ import cedarpy
 Node = dict[str, Any]
 Path = tuple[str, ...]
 
-OPEN = ("arguments", "trusted")
+OPEN_ATTRIBUTES = ("arguments", "trusted")
 """Attributes of the context whose own attributes the policies decide."""
 
 
-def path_of(node: Any) -> Path:
+def expression_path(node: Any) -> Path:
     """Return the variable and the attributes that an expression names; nothing for any other expression."""
     attributes: list[str] = []
     while True:
@@ -30,9 +30,9 @@ def path_of(node: Any) -> Path:
                 return ()
 
 
-def is_open(path: Path) -> bool:
+def is_open_path(path: Path) -> bool:
     """Tell whether a path leads to what a call or a run brings along."""
-    return path[:1] == ("context",) and path[1:2] != () and path[1] in OPEN
+    return path[:1] == ("context",) and path[1:2] != () and path[1] in OPEN_ATTRIBUTES
 
 
 def operands(node: Any) -> tuple[str, list[Any]]:
@@ -55,7 +55,7 @@ Types = dict[Path, str]
 
 _LONG = ("<", "<=", ">", ">=", "+", "-", "*", "neg")
 _DECIMAL = ("lessThan", "lessThanOrEqual", "greaterThan", "greaterThanOrEqual")
-_ALIKE = {
+_OPERAND_TYPES = {
     **dict.fromkeys(_LONG, "Long"),
     **dict.fromkeys(_DECIMAL, "decimal"),
     **dict.fromkeys(("&&", "||", "!"), "Bool"),
@@ -64,9 +64,12 @@ _ALIKE = {
 }
 """Operators that ask the same of every operand."""
 
-_SUMS = {"+", "-", "*", "neg"}
-_TRUTHS = {"==", "!=", "in", "is", "has", "contains", "containsAll", "containsAny", *_ALIKE} - {*_SUMS, "getTag"}
-_FIXED: dict[Path, str] = {
+_SUM_OPERATORS = {"+", "-", "*", "neg"}
+_BOOLEAN_OPERATORS = {"==", "!=", "in", "is", "has", "contains", "containsAll", "containsAny", *_OPERAND_TYPES} - {
+    *_SUM_OPERATORS,
+    "getTag",
+}
+_KNOWN_TYPES: dict[Path, str] = {
     ("iteration",): "Long",
     ("depth",): "Long",
     ("taint",): "Set<String>",
@@ -75,97 +78,103 @@ _FIXED: dict[Path, str] = {
 """What the schema says of the context's own attributes, as far as arguments are compared with them."""
 
 
-def types_of(policy: Node) -> Types:
+def inferred_types(policy: Node) -> Types:
     """Return every attribute of arguments and trusted facts that a policy names, with its type."""
     found: Types = {}
     for condition in policy["conditions"]:
-        _walk(condition["body"], "Bool", found)
+        _collect_types(condition["body"], "Bool", found)
     return found
 
 
-def declared(types: Mapping[Path, str], root: str) -> str:
+def record_type(types: Mapping[Path, str], root: str) -> str:
     """Return the Cedar type of `arguments` or `trusted`: a record whose attributes are all optional."""
-    return _record({path[1:]: kind for path, kind in types.items() if path[0] == root and path[1:]})
+    return _nested_record_type({path[1:]: kind for path, kind in types.items() if path[0] == root and path[1:]})
 
 
-def _record(types: Mapping[Path, str]) -> str:
+def _nested_record_type(types: Mapping[Path, str]) -> str:
     names = dict.fromkeys(path[0] for path in types)
-    return "{" + ", ".join(f"{_quoted(name)}?: {_attribute(types, name)}" for name in names) + "}"
+    return "{" + ", ".join(f"{_quoted_attribute(name)}?: {_attribute_type(types, name)}" for name in names) + "}"
 
 
-def _attribute(types: Mapping[Path, str], name: str) -> str:
+def _attribute_type(types: Mapping[Path, str], name: str) -> str:
     below = {path[1:]: kind for path, kind in types.items() if path[0] == name and path[1:]}
-    return _record(below) if below else types[(name,)] or "String"
+    return _nested_record_type(below) if below else types[(name,)] or "String"
 
 
-def _quoted(name: str) -> str:
+def _quoted_attribute(name: str) -> str:
     escaped = "".join(c if c.isprintable() and c not in '"\\' else f"\\u{{{ord(c):x}}}" for c in name)
     return f'"{escaped}"'
 
 
-def _walk(node: Any, wanted: str, found: Types) -> None:
-    path = path_of(node)
+def _collect_types(node: Any, wanted: str, found: Types) -> None:
+    path = expression_path(node)
     if path:
-        if is_open(path):
+        if is_open_path(path):
             found[path[1:]] = found.get(path[1:]) or wanted or "String"
         return
     operator, inner = operands(node)
-    if operator == "has" and is_open(named := (*path_of(inner[0]), node["has"]["attr"])):
+    if operator == "has" and is_open_path(named := (*expression_path(inner[0]), node["has"]["attr"])):
         found.setdefault(named[1:], "")
         return
-    for part, kind in zip(inner, _wanted(operator, inner, wanted), strict=True):
-        _walk(part, kind, found)
+    for part, kind in zip(inner, _operand_types(operator, inner, wanted), strict=True):
+        _collect_types(part, kind, found)
 
 
-def _wanted(operator: str, inner: list[Any], wanted: str) -> list[str]:
+def _operand_types(operator: str, inner: list[Any], wanted: str) -> list[str]:
     """Return the types that an operator asks of its operands."""
-    kinds = [_type(part) for part in inner]
+    kinds = [_expression_type(part) for part in inner]
     match operator:
         case "==" | "!=":
             return kinds[::-1]
         case "contains":
-            return [f"Set<{kinds[1] or 'String'}>", _element(kinds[0])]
+            return [f"Set<{kinds[1] or 'String'}>", _element_type(kinds[0])]
         case "containsAll" | "containsAny":
             return [kind or "Set<String>" for kind in kinds[::-1]]
         case "if-then-else":
             return ["Bool", wanted or kinds[2], wanted or kinds[1]]
         case _:
-            return [_of_all(operator, kinds)] * len(inner)
+            return [_common_type(operator, kinds)] * len(inner)
 
 
-def _of_all(operator: str, kinds: list[str]) -> str:
+def _common_type(operator: str, kinds: list[str]) -> str:
     if operator in _LONG:  # dates and durations compare like numbers
         return next((kind for kind in kinds if kind in {"datetime", "duration"}), "Long")
-    return next(filter(None, kinds), "") if operator == "Set" else _ALIKE.get(operator, "")
+    return next(filter(None, kinds), "") if operator == "Set" else _OPERAND_TYPES.get(operator, "")
 
 
-def _type(node: Any) -> str:
+def _expression_type(node: Any) -> str:
     """Return the type of an expression, where it stands by itself."""
     operator, inner = operands(node)
     match operator:
         case "Value":
-            return _type_of_literal(node["Value"])
+            return _literal_type(node["Value"])
         case "Set":
-            return f"Set<{next((kind for part in inner if (kind := _type(part))), 'String')}>"
+            return f"Set<{next((kind for part in inner if (kind := _expression_type(part))), 'String')}>"
         case "Record":
             parts: Node = node["Record"]
-            return "{" + ", ".join(f"{_quoted(name)}: {_type(part) or 'String'}" for name, part in parts.items()) + "}"
+            return (
+                "{"
+                + ", ".join(
+                    f"{_quoted_attribute(name)}: {_expression_type(part) or 'String'}" for name, part in parts.items()
+                )
+                + "}"
+            )
         case "decimal" | "datetime" | "duration":
             return operator
         case "." | "Var":
-            path = path_of(node)
-            return _FIXED.get(path[1:], "Long" if path[1:2] == ("left",) else "")
+            path = expression_path(node)
+            return _KNOWN_TYPES.get(path[1:], "Long" if path[1:2] == ("left",) else "")
         case _:
-            return "Long" if operator in _SUMS else "Bool" if operator in _TRUTHS else ""
+            return "Long" if operator in _SUM_OPERATORS else "Bool" if operator in _BOOLEAN_OPERATORS else ""
 
 
-def _type_of_literal(value: object) -> str:
+def _literal_type(value: object) -> str:
     if isinstance(value, bool):
         return "Bool"
     return "Long" if isinstance(value, int) else "String" if isinstance(value, str) else ""
 
 
-def _element(kind: str) -> str:
+def _element_type(kind: str) -> str:
     return kind.removeprefix("Set<").removesuffix(">") if kind.startswith("Set<") else ""
 
 
@@ -177,11 +186,11 @@ _OPTIONAL = re.compile(r"optional attribute `([^`]+)`")
 _QUOTED = re.compile(r"`(?:[^`]*[.\"])?(\w+)\"?`")
 
 
-def misfits(policy: str, types: Mapping[Path, str]) -> Iterator[tuple[str, str, str]]:
+def schema_problems(policy: str, types: Mapping[Path, str]) -> Iterator[tuple[str, str, str]]:
     """Yield what does not fit the schema: a word to find it by, the problem, the remedy."""
-    schema = SCHEMA.replace("type Arguments = {};", f"type Arguments = {declared(types, 'arguments')};")
-    schema = schema.replace("type Trusted = {};", f"type Trusted = {declared(types, 'trusted')};")
-    found = cedarpy.validate_policies(policy, _parsed(schema))  # pyright: ignore[reportUnknownMemberType]
+    schema = SCHEMA.replace("type Arguments = {};", f"type Arguments = {record_type(types, 'arguments')};")
+    schema = schema.replace("type Trusted = {};", f"type Trusted = {record_type(types, 'trusted')};")
+    found = cedarpy.validate_policies(policy, _parsed_schema(schema))  # pyright: ignore[reportUnknownMemberType]
     told = sorted({_ACTION.sub("", _PREFIX.sub("", error.error)) for error in found.errors})
     for problem in told:
         quoted = _QUOTED.search(problem)
@@ -191,7 +200,7 @@ def misfits(policy: str, types: Mapping[Path, str]) -> Iterator[tuple[str, str, 
 
 
 @lru_cache(maxsize=256)
-def _parsed(schema: str) -> cedarpy.Schema:
+def _parsed_schema(schema: str) -> cedarpy.Schema:
     return cedarpy.Schema.from_str(schema)
 
 

@@ -10,32 +10,32 @@ from orga.activities.adapters.policy.cedar_types import Path
 MAX_DEPTH = 20
 MAX_LONG = 2**63 - 1
 MAX_DECIMAL = Decimal("922337203685477.5807")
-PLACES = Decimal("0.0001")
-RESERVED = ("__entity", "__extn", "__expr")
+DECIMAL_STEP = Decimal("0.0001")
+RESERVED_KEYS = ("__entity", "__extn", "__expr")
 """Keys that Cedar's JSON takes for something else than data."""
 
 
-class Unrepresentable(ValueError):
+class UnrepresentableValue(ValueError):
     """A value that Cedar has no form for: a policy that names it can neither allow nor forbid."""
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedValue:
     """The part of a value that policies name."""
 
-    parts: Mapping[str, "Wanted"] = field(default_factory=dict[str, "Wanted"])
+    parts: Mapping[str, "WantedValue"] = field(default_factory=dict[str, "WantedValue"])
     is_whole: bool = False
     """Whether some policy looks at all of it. Without parts, too, they only ask whether it is there."""
 
-    def at(self, name: str) -> "Wanted":
+    def at(self, name: str) -> "WantedValue":
         """Return what is wanted of an attribute."""
         return self.parts.get(name, _NOTHING)
 
 
-_NOTHING = Wanted()
+_NOTHING = WantedValue()
 
 
-def wanted(types: Iterable[tuple[Path, str]]) -> Wanted:
+def wanted_value(types: Iterable[tuple[Path, str]]) -> WantedValue:
     """Return what these paths name; one without a type is only asked whether it is there."""
     below: dict[str, list[tuple[Path, str]]] = {}
     is_whole = False
@@ -44,10 +44,10 @@ def wanted(types: Iterable[tuple[Path, str]]) -> Wanted:
             below.setdefault(path[0], []).append((path[1:], kind))
         else:
             is_whole = is_whole or kind != ""
-    return Wanted({name: wanted(rests) for name, rests in below.items()}, is_whole)
+    return WantedValue({name: wanted_value(rests) for name, rests in below.items()}, is_whole)
 
 
-def record(value: Mapping[str, Any], want: Wanted, schema: Any, place: str) -> dict[str, Any]:
+def cedar_record(value: Mapping[str, Any], want: WantedValue, schema: Any, place: str) -> dict[str, Any]:
     """Return the wanted attributes of an object as a Cedar record; null stands for none.
 
     Args:
@@ -60,14 +60,17 @@ def record(value: Mapping[str, Any], want: Wanted, schema: Any, place: str) -> d
         Unrepresentable: Naming the place and the reason.
     """
     given = {name: value[name] for name in want.parts if value.get(name) is not None}
-    return {name: _part(given[name], want.at(name), _below(schema, name), f"{place}.{name}") for name in given}
+    return {
+        name: _wanted_part(given[name], want.at(name), _property_schema(schema, name), f"{place}.{name}")
+        for name in given
+    }
 
 
-def _part(value: Any, want: Wanted, schema: Any, place: str) -> Any:
+def _wanted_part(value: Any, want: WantedValue, schema: Any, place: str) -> Any:
     if not want.is_whole and not want.parts:
         return True
     if not want.is_whole and isinstance(value, dict):
-        return record(cast("dict[str, Any]", value), want, schema, place)
+        return cedar_record(cast("dict[str, Any]", value), want, schema, place)
     return cedar_value(value, schema, place)
 
 
@@ -78,22 +81,22 @@ def cedar_value(value: Any, schema: Any = None, place: str = "value", depth: int
         Unrepresentable: Naming the place and the reason.
     """
     if depth > MAX_DEPTH:
-        raise Unrepresentable(f"{place} is nested deeper than {MAX_DEPTH}")
+        raise UnrepresentableValue(f"{place} is nested deeper than {MAX_DEPTH}")
     match value:
         case bool() | str():
             return value
         case int() | float():
-            return _number(value, schema, place)
+            return _cedar_number(value, schema, place)
         case list():
             items = cast("list[Any]", value)
-            return [cedar_value(item, _items(schema), f"{place}[]", depth + 1) for item in items]
+            return [cedar_value(item, _item_schema(schema), f"{place}[]", depth + 1) for item in items]
         case dict():
-            return _whole(cast("dict[str, Any]", value), schema, place, depth)
+            return _whole_record(cast("dict[str, Any]", value), schema, place, depth)
         case _:
-            raise Unrepresentable(f"{place} holds {value!r}, which Cedar has no form for")
+            raise UnrepresentableValue(f"{place} holds {value!r}, which Cedar has no form for")
 
 
-def decimal(value: float, place: str, *, is_rounded: bool = False) -> dict[str, Any]:
+def cedar_decimal(value: float, place: str, *, is_rounded: bool = False) -> dict[str, Any]:
     """Return a Cedar decimal, which has four places; with `is_rounded` more of them are dropped towards zero.
 
     Raises:
@@ -101,43 +104,43 @@ def decimal(value: float, place: str, *, is_rounded: bool = False) -> dict[str, 
     """
     try:
         exact = Decimal(str(value))
-        kept = exact.quantize(PLACES, rounding=ROUND_DOWN)
+        kept = exact.quantize(DECIMAL_STEP, rounding=ROUND_DOWN)
         is_held = abs(kept) <= MAX_DECIMAL and (is_rounded or kept == exact)
     except InvalidOperation:
-        is_held, kept = False, PLACES
+        is_held, kept = False, DECIMAL_STEP
     if not is_held:
-        raise Unrepresentable(f"{place} is {value!r}; decimals of Cedar have four places and end at {MAX_DECIMAL}")
+        raise UnrepresentableValue(f"{place} is {value!r}; decimals of Cedar have four places and end at {MAX_DECIMAL}")
     return {"__extn": {"fn": "decimal", "arg": f"{kept:f}"}}
 
 
-def _number(value: float, schema: Any, place: str) -> Any:
-    kinds = _kinds(schema)
+def _cedar_number(value: float, schema: Any, place: str) -> Any:
+    kinds = _schema_types(schema)
     if "number" in kinds or (isinstance(value, float) and not ("integer" in kinds and value.is_integer())):
-        return decimal(value, place)
+        return cedar_decimal(value, place)
     if abs(value) > MAX_LONG:
-        raise Unrepresentable(f"{place} is {value!r}; whole numbers of Cedar end at {MAX_LONG}")
+        raise UnrepresentableValue(f"{place} is {value!r}; whole numbers of Cedar end at {MAX_LONG}")
     return int(value)
 
 
-def _whole(value: dict[str, Any], schema: Any, place: str, depth: int) -> dict[str, Any]:
-    if reserved := next((name for name in RESERVED if name in value), None):
-        raise Unrepresentable(f"{place} has the key {reserved!r}, which means something else to Cedar")
+def _whole_record(value: dict[str, Any], schema: Any, place: str, depth: int) -> dict[str, Any]:
+    if reserved := next((name for name in RESERVED_KEYS if name in value), None):
+        raise UnrepresentableValue(f"{place} has the key {reserved!r}, which means something else to Cedar")
     return {
-        name: cedar_value(part, _below(schema, name), f"{place}.{name}", depth + 1)
+        name: cedar_value(part, _property_schema(schema, name), f"{place}.{name}", depth + 1)
         for name, part in value.items()
         if part is not None
     }
 
 
-def _below(schema: Any, name: str) -> Any:
+def _property_schema(schema: Any, name: str) -> Any:
     properties: Any = cast("dict[str, Any]", schema).get("properties") if isinstance(schema, dict) else None
     return cast("dict[str, Any]", properties).get(name) if isinstance(properties, dict) else None
 
 
-def _items(schema: Any) -> Any:
+def _item_schema(schema: Any) -> Any:
     return cast("dict[str, Any]", schema).get("items") if isinstance(schema, dict) else None
 
 
-def _kinds(schema: Any) -> tuple[Any, ...]:
+def _schema_types(schema: Any) -> tuple[Any, ...]:
     kinds: Any = cast("dict[str, Any]", schema).get("type") if isinstance(schema, dict) else None
     return tuple(cast("list[Any]", kinds)) if isinstance(kinds, list) else (kinds,)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from orga.activities.adapters.policy.cedar import CedarPolicies
 from orga.activities.adapters.policy.opa import OpaServer, OpaWasm
-from orga.activities.ports import Judgement, PolicyEngine, Proposal
+from orga.activities.ports import EngineVerdict, PolicyEngine, Proposal
 from orga.workflows.types.tool_calls.gate import ApprovalTerms
 
 _log = logging.getLogger(__name__)
@@ -23,9 +23,9 @@ class AllowAll:
             "POLICY IS OFF: every tool call of every agent is allowed; set another [policy] engine for real work"
         )
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Return the decision."""
-        return Judgement(allowed=True)
+        return EngineVerdict(allowed=True)
 
 
 class ListedTools:
@@ -36,16 +36,18 @@ class ListedTools:
 
     is_embedded = True
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Return the decision."""
         if proposal.call is None:
-            return Judgement(allowed=True)
+            return EngineVerdict(allowed=True)
         if proposal.call.name in proposal.listed:
             if proposal.spec is not None and proposal.spec.options.approval:
-                return Judgement(True, f"{proposal.call.name} is marked for approval", approval=ApprovalTerms())
-            return Judgement(allowed=True)
+                return EngineVerdict(True, f"{proposal.call.name} is marked for approval", approval=ApprovalTerms())
+            return EngineVerdict(allowed=True)
         listed = ", ".join(proposal.listed) or "none"
-        return Judgement(allowed=False, reason=f"{proposal.call.name} is not listed for this agent; listed: {listed}")
+        return EngineVerdict(
+            allowed=False, reason=f"{proposal.call.name} is not listed for this agent; listed: {listed}"
+        )
 
 
 EngineName = Literal["cedar", "opa", "default", "allow"]
@@ -82,9 +84,9 @@ def policy_engine(settings: PolicySettings) -> PolicyEngine:
     """
     match engine_name(settings):
         case "cedar":
-            return _cedar(settings)
+            return _cedar_engine(settings)
         case "opa":
-            return _opa(settings)
+            return _opa_engine(settings)
         case "allow":
             return AllowAll()
         case "default":
@@ -101,13 +103,13 @@ def policy_version(engine: PolicyEngine) -> str:
     return engine.version if isinstance(engine, CedarPolicies | OpaWasm) else ""
 
 
-def _cedar(settings: PolicySettings) -> CedarPolicies:
+def _cedar_engine(settings: PolicySettings) -> CedarPolicies:
     if settings.folder is None:
         raise ValueError('policy.dir: engine = "cedar" needs a folder with *.cedar files; orga policy check explains')
     return CedarPolicies(settings.folder, settings.surface)
 
 
-def _opa(settings: PolicySettings) -> PolicyEngine:
+def _opa_engine(settings: PolicySettings) -> PolicyEngine:
     if settings.opa_url and settings.opa_wasm:
         raise ValueError("policy.opa: url and wasm exclude each other; remove one")
     if settings.opa_wasm:

@@ -14,14 +14,14 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from orga.activities.adapters import http
 from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS
-from orga.activities.adapters.policy.actions import action_of, known_tool
+from orga.activities.adapters.policy.actions import proposal_action, tool_facts
 from orga.activities.adapters.tools.guarded_http import bounded_body
 from orga.activities.calls.activity import error_text
-from orga.activities.ports import Judgement, Proposal, ToolError
+from orga.activities.ports import EngineVerdict, Proposal, ToolError
 from orga.activities.text.secrets import KnownSecrets
 from orga.activities.threads import Threads
-from orga.workflows.types.json_text import each_once
-from orga.workflows.types.record import Border, problems
+from orga.workflows.types.json_text import unique_keys_object
+from orga.workflows.types.record import CheckedInput, validation_problems
 from orga.workflows.types.tool_calls.delegation import delegate_arguments
 from orga.workflows.types.tool_calls.gate import ApprovalTerms
 
@@ -35,18 +35,18 @@ def opa_input(proposal: Proposal) -> dict[str, Any]:
     An approval that nobody gave is absent, so that `not input.approved_by` holds.
     """
     call, spec = proposal.call, proposal.spec
-    action = action_of(proposal)
+    action = proposal_action(proposal)
     approval = {"approved_by": proposal.approved_by, "approved_version": proposal.approved_version}
     return {
         "action": action,
         "agent": proposal.agent,
-        "tool": None if call is None else known_tool(call.name, spec),
+        "tool": None if call is None else tool_facts(call.name, spec),
         "target": delegate_arguments(call.arguments)[0] if call and action == "delegate" else None,
         "arguments": call.arguments if call else {},
         "parameters": spec.parameters if spec else {},
         "answer": proposal.answer,
         "plan": [
-            step.model_dump() | {"tool": known_tool(step.skill, proposal.plan_specs.get(step.skill))}
+            step.model_dump() | {"tool": tool_facts(step.skill, proposal.plan_specs.get(step.skill))}
             for step in proposal.plan
         ]
         or None,
@@ -62,7 +62,7 @@ def opa_input(proposal: Proposal) -> dict[str, Any]:
     }
 
 
-class OpaAnswer(Border):
+class OpaAnswer(CheckedInput):
     """The document of a rule that says more than true or false. Unknown keys are refused: misspellings."""
 
     decision: Literal["allow", "deny", "modify", "require_approval"]
@@ -78,37 +78,39 @@ class OpaAnswer(Border):
     version: str = ""
 
 
-def judgement(result: Any, version: str) -> Judgement:
+def parse_opa_result(result: Any, version: str) -> EngineVerdict:
     """Return the judgement that a result stands for; the version that it names wins over `version`."""
     if isinstance(result, bool):
-        return Judgement(allowed=result, reason="" if result else "denied by OPA", version=version)
+        return EngineVerdict(allowed=result, reason="" if result else "denied by OPA", version=version)
     try:
         answer = OpaAnswer.model_validate(result, extra="forbid")
     except ValidationError as error:
-        said = "; ".join(problems(error))
-        return Judgement(allowed=False, reason=f"OPA gave an answer that is none: {said}", version=version)
-    if stray := _stray(answer):
+        said = "; ".join(validation_problems(error))
+        return EngineVerdict(allowed=False, reason=f"OPA gave an answer that is none: {said}", version=version)
+    if stray := _stray_fields(answer):
         reason = f"OPA allows the call and gives {stray}, which says otherwise"
-        return Judgement(allowed=False, reason=reason, version=version)
+        return EngineVerdict(allowed=False, reason=reason, version=version)
     if answer.decision == "modify" and answer.arguments is None:
-        return Judgement(allowed=False, reason="OPA wants to modify the call and gave no arguments", version=version)
-    return Judgement(
+        return EngineVerdict(
+            allowed=False, reason="OPA wants to modify the call and gave no arguments", version=version
+        )
+    return EngineVerdict(
         allowed=answer.decision != "deny",
         reason=answer.reason or ("denied by OPA" if answer.decision == "deny" else ""),
         tools=answer.tools,
         arguments=answer.arguments if answer.decision == "modify" else None,
-        approval=_terms(answer) if answer.decision == "require_approval" else None,
+        approval=_approval_terms(answer) if answer.decision == "require_approval" else None,
         policies=answer.policies,
         version=answer.version or version,
     )
 
 
-def undefined(path: str, version: str) -> Judgement:
+def undefined_denial(path: str, version: str) -> EngineVerdict:
     """Return the denial that stands for no answer at all."""
-    return Judgement(allowed=False, reason=f"OPA has no decision at {path} for this", version=version)
+    return EngineVerdict(allowed=False, reason=f"OPA has no decision at {path} for this", version=version)
 
 
-def _stray(answer: OpaAnswer) -> str:
+def _stray_fields(answer: OpaAnswer) -> str:
     """Return what belongs to another decision: whoever wrote it did not mean the call to run just as it is."""
     if answer.decision in {"allow", "require_approval"} and answer.arguments is not None:
         return "arguments"
@@ -117,13 +119,13 @@ def _stray(answer: OpaAnswer) -> str:
     return "approvers" if answer.approvers else "expires_s" if "expires_s" in answer.model_fields_set else ""
 
 
-def _terms(answer: OpaAnswer) -> ApprovalTerms:
+def _approval_terms(answer: OpaAnswer) -> ApprovalTerms:
     return ApprovalTerms(approvers=answer.approvers, expires_s=answer.expires_s)
 
 
 ATTEMPTS = 3
 MAX_ANSWER_BYTES = 1_000_000
-PAUSE_S = 0.1
+RETRY_PAUSE_S = 0.1
 """Before the second attempt; doubled before the third."""
 
 
@@ -162,23 +164,25 @@ class OpaServer:
         headers |= {"authorization": f"Bearer {token}"} if token else {}
         self._client = http.http_client(url, headers=headers, transport=transport, silence_s=timeout_s)
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Return the decision of the server."""
         try:
             body = to_json({"input": opa_input(proposal)}, inf_nan_mode="strings")
             async with asyncio.timeout(self._timeout_s):
                 answer = await self._answer(body)
         except TimeoutError:
-            return _denied(f"OPA was too slow: it gave no answer within {self._timeout_s:g} s")
+            return _denial(f"OPA was too slow: it gave no answer within {self._timeout_s:g} s")
         except PydanticSerializationError as error:
-            return _denied(f"OPA cannot be asked about this: {error}")
+            return _denial(f"OPA cannot be asked about this: {error}")
         except OpaUnreachable as error:
-            return _denied(f"OPA gave no answer in {ATTEMPTS} attempts: {error}")
+            return _denial(f"OPA gave no answer in {ATTEMPTS} attempts: {error}")
         if not isinstance(answer, dict):
-            return _denied("OPA gave an answer that is no JSON object")
+            return _denial("OPA gave an answer that is no JSON object")
         found = cast("dict[str, Any]", answer)
-        version = _revision(found)
-        return judgement(found["result"], version) if "result" in found else undefined(self._path, version)
+        version = _bundle_revisions(found)
+        return (
+            parse_opa_result(found["result"], version) if "result" in found else undefined_denial(self._path, version)
+        )
 
     async def close(self) -> None:
         """Close the connections."""
@@ -191,49 +195,49 @@ class OpaServer:
             except OpaUnreachable:
                 if attempt == ATTEMPTS - 1:
                     raise
-                await asyncio.sleep(PAUSE_S * 2**attempt)
+                await asyncio.sleep(RETRY_PAUSE_S * 2**attempt)
         return None
 
     async def _ask(self, body: bytes) -> Any:
         try:
             async with self._client.stream("POST", self._url, params={"provenance": "true"}, content=body) as response:
-                if response.status_code in http.TRANSIENT:
+                if response.status_code in http.TRANSIENT_STATUSES:
                     raise OpaUnreachable(f"status {response.status_code}")
                 if response.status_code != 200:
-                    return _refusal(f"OPA refused the question: status {response.status_code}")
+                    return _deny_result(f"OPA refused the question: status {response.status_code}")
                 content, is_cut = await bounded_body(response, MAX_ANSWER_BYTES)
         except ToolError as error:  # its encoding is none, or damaged
             raise OpaUnreachable(error_text(error)) from error
         except (http.TransportError, http.DecodingError) as error:
             raise OpaUnreachable(f"{type(error).__name__} {error_text(error)}".strip()) from error
         if is_cut:
-            return _refusal(f"OPA gave an answer of more than {MAX_ANSWER_BYTES} bytes")
+            return _deny_result(f"OPA gave an answer of more than {MAX_ANSWER_BYTES} bytes")
         try:
             said = self._secrets.hidden(content.decode())  # a policy can see its headers
-            return json.loads(said, object_pairs_hook=each_once)
+            return json.loads(said, object_pairs_hook=unique_keys_object)
         except (ValueError, RecursionError):
             return None
 
 
-def _refusal(reason: str) -> dict[str, Any]:
+def _deny_result(reason: str) -> dict[str, Any]:
     return {"result": {"decision": "deny", "reason": reason}}
 
 
-def _denied(reason: str) -> Judgement:
-    return Judgement(allowed=False, reason=reason)
+def _denial(reason: str) -> EngineVerdict:
+    return EngineVerdict(allowed=False, reason=reason)
 
 
-def _revision(answer: dict[str, Any]) -> str:
+def _bundle_revisions(answer: dict[str, Any]) -> str:
     """Return the revisions of the server's bundles, where it has any that are named."""
     match answer.get("provenance"):
         case {"bundles": dict(bundles)}:  # pyright: ignore[reportUnknownVariableType]
-            found = [_revision_of(bundle) for bundle in cast("dict[str, Any]", bundles).values()]
+            found = [_bundle_revision(bundle) for bundle in cast("dict[str, Any]", bundles).values()]
             return ",".join(filter(None, found))
         case _:
             return ""
 
 
-def _revision_of(bundle: Any) -> str:
+def _bundle_revision(bundle: Any) -> str:
     match bundle:
         case {"revision": str(revision)}:
             return revision
@@ -263,24 +267,26 @@ class OpaWasm:
         Raises:
             ValueError: The file or the entrypoint cannot be used, or the extra `opa-wasm` is not installed.
         """
-        content = _content(file)
+        content = _read_content(file)
         self._threads = Threads("opa-wasm", 4)
         self.version = sha256(content).hexdigest()[:VERSION_CHARS]
         self._path = path.strip("/")
-        self._policy = _policy(file, content)
+        self._policy = _load_policy(file, content)
         if self._path not in self._policy.entrypoints:
             known = ", ".join(self._policy.entrypoints)
             raise ValueError(f"{file} has no entrypoint {self._path!r}; it has {known}: opa build -e {self._path}")
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Return the decision."""
         from opapywasm import UNDEFINED
 
         found = await self._threads.run(self._policy.evaluate, opa_input(proposal), entrypoint=self._path)
-        return undefined(self._path, self.version) if found is UNDEFINED else judgement(found, self.version)
+        return (
+            undefined_denial(self._path, self.version) if found is UNDEFINED else parse_opa_result(found, self.version)
+        )
 
 
-def _content(file: Path) -> bytes:
+def _read_content(file: Path) -> bytes:
     try:
         with file.open("rb") as opened:
             content = opened.read(MAX_FILE_BYTES + 1)
@@ -291,13 +297,13 @@ def _content(file: Path) -> bytes:
     return content
 
 
-def _policy(file: Path, content: bytes) -> "OpaWasmPolicy":
+def _load_policy(file: Path, content: bytes) -> "OpaWasmPolicy":
     try:
         from opapywasm import OpaWasmPolicy, PolicyConfig
         from opapywasm.errors import OpaWasmError
     except ImportError as error:
         raise ValueError("compiled OPA policies need the extra: pip install 'orga[opa-wasm]'") from error
-    module, data = (content, None) if content.startswith(b"\0asm") else _unpacked(file, content)
+    module, data = (content, None) if content.startswith(b"\0asm") else _unpack_bundle(file, content)
     limits = PolicyConfig(eval_timeout_seconds=EVALUATION_S, max_input_bytes=MAX_INPUT_BYTES)
     try:
         policy = OpaWasmPolicy.from_wasm_bytes(module, limits)
@@ -309,7 +315,7 @@ def _policy(file: Path, content: bytes) -> "OpaWasmPolicy":
     return policy
 
 
-def _unpacked(file: Path, content: bytes) -> tuple[bytes, bytes | None]:
+def _unpack_bundle(file: Path, content: bytes) -> tuple[bytes, bytes | None]:
     parts: dict[str, bytes] = {}
     left = MAX_FILE_BYTES
     try:

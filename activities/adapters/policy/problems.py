@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from orga.activities.adapters.problem import Problem
-from orga.workflows.types.text import close_to
+from orga.workflows.types.text import similar_name_hint
 
-MAX_SHOWN = 20
+MAX_PROBLEMS_SHOWN = 20
 """Problems in one message: every held call would repeat them all."""
 
 
@@ -13,12 +13,12 @@ class BrokenPolicies(ValueError):
     """A set that cannot be used: one broken policy refuses them all, since it may be the one that forbids."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        more = len(problems) - MAX_SHOWN
-        lines = [*map(str, problems[:MAX_SHOWN]), *([f"and {more:,} more problems"] if more > 0 else [])]
+        more = len(problems) - MAX_PROBLEMS_SHOWN
+        lines = [*map(str, problems[:MAX_PROBLEMS_SHOWN]), *([f"and {more:,} more problems"] if more > 0 else [])]
         super().__init__("\n".join(lines))
         self.problems = tuple(problems)
 
 
-def nearest(name: str, known: Sequence[str]) -> str:
+def nearest_name_remedy(name: str, known: Sequence[str]) -> str:
     """Return the remedy for a name that is none of the known ones."""
-    return f"{close_to(name, known)}known: {', '.join(known)}"
+    return f"{similar_name_hint(name, known)}known: {', '.join(known)}"

@@ -14,18 +14,18 @@ from orga.activities.adapters.sandbox.prctl import IS_LINUX
 from orga.workflows.types.tool_calls.sandbox import Isolation
 
 SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin"
-_HIDDEN = ("/tmp", "/var/tmp", "/run", "/home", "/root")
+_HIDDEN_FOLDERS = ("/tmp", "/var/tmp", "/run", "/home", "/root")
 """With sockets of services: who may open them is not kept from the network."""
-_ALONE = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
-_PROC = ("--proc", "/proc", "--remount-ro", "/proc")
+_ISOLATION_FLAGS = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
+_PROC_MOUNT = ("--proc", "/proc", "--remount-ro", "/proc")
 """Read-only: root, though without capabilities, may else set what the kernel runs when any program crashes."""
-_SEEN = ("--ro-bind", "/", "/", "--dev", "/dev", *_PROC)
-_RESOLVER = Path("/etc/resolv.conf")
-_CHECK_WITHIN_S = 20
-_OFF = 'or set isolation = "none", which limits commands but hides nothing from them'
+_READ_ONLY_MOUNTS = ("--ro-bind", "/", "/", "--dev", "/dev", *_PROC_MOUNT)
+_RESOLVER_FILE = Path("/etc/resolv.conf")
+_CHECK_TIMEOUT_S = 20
+_NO_ISOLATION_HINT = 'or set isolation = "none", which limits commands but hides nothing from them'
 
 
-def wrapped(
+def bubblewrap_argv(
     argv: Sequence[str], *, writable: Path, folder: Path, network: bool, kept: Sequence[Path] = ()
 ) -> list[str]:
     """Return the command line that runs `argv` in `folder` with nothing but `writable` to write to, and `kept` not.
@@ -33,11 +33,11 @@ def wrapped(
     Raises:
         ValueError: Bubblewrap is not installed.
     """
-    private = [part for path in _HIDDEN if Path(path).is_dir() for part in ("--tmpfs", path)]
-    files = [*_SEEN, *private, *_kept(argv[0])]
-    online = ["--share-net", *_kept(str(_RESOLVER.resolve()))] if network else []
-    place = [*_writable(writable, kept), "--chdir", str(folder)]
-    return [_bubblewrap(), *_ALONE, *files, *online, *place, "--", *argv]
+    private = [part for path in _HIDDEN_FOLDERS if Path(path).is_dir() for part in ("--tmpfs", path)]
+    files = [*_READ_ONLY_MOUNTS, *private, *_visible_file_mounts(argv[0])]
+    online = ["--share-net", *_visible_file_mounts(str(_RESOLVER_FILE.resolve()))] if network else []
+    place = [*_writable_mounts(writable, kept), "--chdir", str(folder)]
+    return [_bubblewrap_path(), *_ISOLATION_FLAGS, *files, *online, *place, "--", *argv]
 
 
 def check_writable(writable: Path) -> None:
@@ -50,7 +50,7 @@ def check_writable(writable: Path) -> None:
         raise ValueError(f"{writable} cannot be isolated; choose a folder in it as the root")
 
 
-def _writable(folder: Path, kept: Sequence[Path]) -> list[str]:
+def _writable_mounts(folder: Path, kept: Sequence[Path]) -> list[str]:
     """Show what can be written without what cannot; folders between are mounted, too, so that none is moved away."""
     if any(folder.is_relative_to(path) for path in kept):
         return ["--ro-bind", str(folder), str(folder)]
@@ -66,35 +66,37 @@ def check_bubblewrap() -> None:
         ValueError: It cannot be used here; with the remedy.
     """
     if sys.platform != "linux":
-        raise ValueError(f"bubblewrap needs Linux; run the worker there, {_OFF}")
-    tried = [_bubblewrap(), *_ALONE, *_SEEN, "--", "/bin/true"]
+        raise ValueError(f"bubblewrap needs Linux; run the worker there, {_NO_ISOLATION_HINT}")
+    tried = [_bubblewrap_path(), *_ISOLATION_FLAGS, *_READ_ONLY_MOUNTS, "--", "/bin/true"]
     done = subprocess.run(
-        tried, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_CHECK_WITHIN_S, check=False
+        tried, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_CHECK_TIMEOUT_S, check=False
     )
     if done.returncode:
         raise ValueError(
             f"bubblewrap cannot isolate here: {done.stderr.strip()[-300:] or 'it tells no reason'}; allow user "
             "namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone; in a container a seccomp "
-            f"profile that permits them and an unmasked /proc), {_OFF}"
+            f"profile that permits them and an unmasked /proc), {_NO_ISOLATION_HINT}"
         )
 
 
-def _bubblewrap() -> str:
+def _bubblewrap_path() -> str:
     found = shutil.which("bwrap", path=SEARCH_PATH)
     if found is None:
-        raise ValueError(f"bubblewrap is not installed; install it (Debian: apt-get install bubblewrap), {_OFF}")
+        raise ValueError(
+            f"bubblewrap is not installed; install it (Debian: apt-get install bubblewrap), {_NO_ISOLATION_HINT}"
+        )
     return found
 
 
-def _kept(path: str) -> list[str]:
+def _visible_file_mounts(path: str) -> list[str]:
     """Show a file although its folder is hidden."""
-    is_hidden = any(Path(path).is_relative_to(folder) for folder in _HIDDEN)
+    is_hidden = any(Path(path).is_relative_to(folder) for folder in _HIDDEN_FOLDERS)
     return ["--ro-bind-try", path, path] if is_hidden else []
 
 
 _log = logging.getLogger(__name__)
 
-_ELSEWHERE = (
+_NOT_LINUX_WARNING = (
     "commands: on this system memory and the number of processes are not limited, and a process that moves to a "
     "session of its own outlives its call; on Linux all that holds"
 )
@@ -109,4 +111,4 @@ def check_isolation(isolation: Isolation) -> None:
     if isolation == "bubblewrap":
         check_bubblewrap()
     elif not IS_LINUX:
-        _log.warning(_ELSEWHERE)
+        _log.warning(_NOT_LINUX_WARNING)

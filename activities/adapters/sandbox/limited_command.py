@@ -22,20 +22,20 @@ from weakref import WeakSet
 from orga.activities.adapters.process_channel import process_channel
 from orga.activities.adapters.process_streams import ProcessStreams
 from orga.activities.adapters.rules import NO_RULES, Rules, is_generated
-from orga.activities.adapters.sandbox.bubblewrap import SEARCH_PATH, check_writable, wrapped
+from orga.activities.adapters.sandbox.bubblewrap import SEARCH_PATH, bubblewrap_argv, check_writable
 from orga.activities.adapters.sandbox.removal import remove_folder
 from orga.activities.adapters.sandbox.supervisor import LENGTH_BYTES
 from orga.activities.ports import ToolError
 from orga.child import held_program
 from orga.own_code import bytecode_folder
-from orga.workflows.types.text import as_line
-from orga.workflows.types.tool_calls.sandbox import Isolation, Limits
+from orga.workflows.types.text import escaped_line
+from orga.workflows.types.tool_calls.sandbox import Isolation, SandboxLimits
 
-_SHOWN = 5
+_MAX_UNDONE_SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Finished:
+class CommandResult:
     """Either `exit_code` or `signal` is set; of what timed out, how it took being ended."""
 
     exit_code: int | None
@@ -56,20 +56,20 @@ class Finished:
         """What the model reads of that, on a line of its own; empty if there is nothing."""
         if not self.undone:
             return ""
-        shown = "; ".join(self.undone[:_SHOWN])
-        more = f"; and {len(self.undone) - _SHOWN} more" if len(self.undone) > _SHOWN else ""
+        shown = "; ".join(self.undone[:_MAX_UNDONE_SHOWN])
+        more = f"; and {len(self.undone) - _MAX_UNDONE_SHOWN} more" if len(self.undone) > _MAX_UNDONE_SHOWN else ""
         return f"[Warning] No agent makes what decides over agents or runs as a program: {shown}{more}\n"
 
 
 GRACE_S = 2.0
 """From SIGTERM to SIGKILL."""
-_ENDED_WITHIN_S = GRACE_S + 1.8
+_END_TIMEOUT_S = GRACE_S + 1.8
 """Once it is told to end; a run waits little longer for a call that was cancelled."""
 _SUPERVISOR = "orga.activities.adapters.sandbox.supervisor"
 
 
 @dataclass(frozen=True)
-class Report:
+class SupervisorReport:
     """How a command ended."""
 
     came: str
@@ -79,18 +79,18 @@ class Report:
     cpu_s: float
 
 
-async def supervised(
+async def run_supervised(
     order: bytes, streams: ProcessStreams, *, cwd: Path, stdin: bytes, timeout_s: float
-) -> Report | None:
+) -> SupervisorReport | None:
     """Return the report, or None where the supervisor ended without one; on timeout or cancel end the command."""
     async with process_channel() as channel:
         process = await _start(channel.theirs, streams, cwd, stdin)
-        report = asyncio.create_task(_report(channel.reader))
+        report = asyncio.create_task(_read_report(channel.reader))
         try:
             channel.writer.write(order)
             await asyncio.wait((report,), timeout=timeout_s)
         finally:
-            await asyncio.shield(_end(channel.writer, process, streams))
+            await asyncio.shield(_end_command(channel.writer, process, streams))
         return await report
 
 
@@ -122,7 +122,7 @@ def _feed(process: asyncio.SubprocessTransport, stdin: bytes) -> None:
     pipe.write_eof()
 
 
-async def _report(reader: asyncio.StreamReader) -> Report | None:
+async def _read_report(reader: asyncio.StreamReader) -> SupervisorReport | None:
     try:
         words = (await reader.read()).decode().split()
     except OSError:
@@ -130,36 +130,40 @@ async def _report(reader: asyncio.StreamReader) -> Report | None:
     if not words:
         return None
     came, status, cpu_s = words
-    return Report(came, None if status == "None" else os.waitstatus_to_exitcode(int(status)), float(cpu_s))
+    return SupervisorReport(came, None if status == "None" else os.waitstatus_to_exitcode(int(status)), float(cpu_s))
 
 
-async def _end(writer: asyncio.StreamWriter, process: asyncio.SubprocessTransport, streams: ProcessStreams) -> None:
+async def _end_command(
+    writer: asyncio.StreamWriter, process: asyncio.SubprocessTransport, streams: ProcessStreams
+) -> None:
     with suppress(OSError):
         writer.write_eof()
-    if not await streams.has_exited(_ENDED_WITHIN_S):
+    if not await streams.has_exited(_END_TIMEOUT_S):
         process.kill()
     await streams.close(process)
 
 
-_SIGNALS = {"SIGXCPU": "cpu_s", "SIGXFSZ": "file_bytes"}
-_TOLD = {
+_LIMIT_OF_SIGNAL = {"SIGXCPU": "cpu_s", "SIGXFSZ": "file_bytes"}
+_LIMIT_MESSAGES = {
     "memory_bytes": (b"MemoryError", b"Cannot allocate memory", b"std::bad_alloc", b"out of memory"),
     "open_files": (b"Too many open files",),
     "file_bytes": (b"File too large",),
 }
 """The kernel only refuses these; the program may say so, and go on."""
-_SHELL = 128
+_SHELL_SIGNAL_BASE = 128
 """A shell's exit code is this and the signal that ended its last command."""
-_SHELL_CODES = {_SHELL + 24: "SIGXCPU", _SHELL + 25: "SIGXFSZ"}
+_SHELL_CODES = {_SHELL_SIGNAL_BASE + 24: "SIGXCPU", _SHELL_SIGNAL_BASE + 25: "SIGXFSZ"}
 
 
-def limit_reached(exit_code: int | None, signal: str | None, cpu_s: float, said: bytes, limits: Limits) -> str | None:
+def limit_reached(
+    exit_code: int | None, signal: str | None, cpu_s: float, said: bytes, limits: SandboxLimits
+) -> str | None:
     """Return the field of `limits`; `cpu_s` is what the command used, `said` its error output."""
-    name = _SIGNALS.get(signal or _SHELL_CODES.get(exit_code or 0, ""))
+    name = _LIMIT_OF_SIGNAL.get(signal or _SHELL_CODES.get(exit_code or 0, ""))
     if name is None and signal == "SIGKILL" and limits.cpu_s is not None and cpu_s >= limits.cpu_s:
         name = "cpu_s"
     if name is None and exit_code != 0:
-        name = next((limit for limit, texts in _TOLD.items() if any(text in said for text in texts)), None)
+        name = next((limit for limit, texts in _LIMIT_MESSAGES.items() if any(text in said for text in texts)), None)
     return name if name and getattr(limits, name) is not None else None
 
 
@@ -169,18 +173,18 @@ _RESOURCES = {
     "file_bytes": "RLIMIT_FSIZE",
     "open_files": "RLIMIT_NOFILE",
 }
-_OWN_REPOSITORIES = {
+_GIT_ENVIRONMENT = {
     "GIT_CONFIG_COUNT": "1",
     "GIT_CONFIG_KEY_0": "safe.bareRepository",
     "GIT_CONFIG_VALUE_0": "explicit",
 }
 """Git takes any folder with `HEAD`, `config`, `objects` and `refs` for a repository, and runs what its config names: a
 file tool could write one. Only `.git`, which no tool writes, is one then, and what `--git-dir` names."""
-_SIGNALLED = 128
+_BWRAP_SIGNAL_BASE = 128
 """Bubblewrap's exit code is this and the signal that ended its command."""
-_DEFAULT_LIMITS = Limits()
+_DEFAULT_LIMITS = SandboxLimits()
 _LOOKED_THROUGH_WITHIN_S = 30.0
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _log = logging.getLogger(__name__)
 
@@ -191,7 +195,7 @@ async def run_sandboxed(
     cwd: Path,
     env: Mapping[str, str],
     timeout_s: float,
-    limits: Limits = _DEFAULT_LIMITS,
+    limits: SandboxLimits = _DEFAULT_LIMITS,
     isolation: Isolation = "none",
     network: bool = False,
     stdin: bytes = b"",
@@ -200,7 +204,7 @@ async def run_sandboxed(
     merged: bool = False,
     writable: Path | None = None,
     rules: Rules = NO_RULES,
-) -> Finished:
+) -> CommandResult:
     """Run a command in the existing folder `cwd` and return how it ended; whatever it started ends with it.
 
     - `argv` is a program, absolute or a bare name found on PATH, and its arguments; no shell reads them.
@@ -216,29 +220,29 @@ async def run_sandboxed(
             it ended, or what it made.
     """
     async with _environment(env, isolation) as environment:
-        command = [_program(argv[0], environment["PATH"]), *argv[1:]]
+        command = [_program_path(argv[0], environment["PATH"]), *argv[1:]]
         closed = None
         if isolation == "bubblewrap":
-            closed = await asyncio.to_thread(_closed, writable or cwd, rules)
+            closed = await asyncio.to_thread(_protect_folder, writable or cwd, rules)
             command = await asyncio.to_thread(closed.wrapped, command, cwd, network=network)
-        order = _order(command, environment, limits, is_wrapped=closed is not None)
+        order = _encoded_order(command, environment, limits, is_wrapped=closed is not None)
         streams = ProcessStreams(max_output_bytes - tail_bytes, tail_bytes, merged=merged)
         undone: tuple[str, ...] = ()
         try:
-            report = await supervised(order, streams, cwd=cwd, stdin=stdin, timeout_s=timeout_s)
+            report = await run_supervised(order, streams, cwd=cwd, stdin=stdin, timeout_s=timeout_s)
         finally:
             if closed is not None:
                 undone = await asyncio.shield(asyncio.to_thread(closed.undo))
     if report is None:
         why = f"{argv[0]}: its supervisor was killed, so nobody knows how it ended"
         raise ToolError(why, kind="CommandLost", acted="maybe")
-    return _finished(report, streams, limits, undone, is_wrapped=closed is not None)
+    return _command_result(report, streams, limits, undone, is_wrapped=closed is not None)
 
 
 @asynccontextmanager
 async def _environment(given: Mapping[str, str], isolation: Isolation) -> AsyncGenerator[dict[str, str]]:
     bytecode = {"PYTHONPYCACHEPREFIX": bytecode_folder()}
-    defaults = {"PATH": SEARCH_PATH, "LANG": "C.UTF-8", **bytecode, **_OWN_REPOSITORIES}
+    defaults = {"PATH": SEARCH_PATH, "LANG": "C.UTF-8", **bytecode, **_GIT_ENVIRONMENT}
     if isolation == "bubblewrap":
         yield {**defaults, "HOME": "/tmp", "TMPDIR": "/tmp", **given}
         return
@@ -249,7 +253,7 @@ async def _environment(given: Mapping[str, str], isolation: Isolation) -> AsyncG
         await asyncio.shield(asyncio.to_thread(remove_folder, Path(home)))
 
 
-def _program(name: str, search_path: str) -> str:
+def _program_path(name: str, search_path: str) -> str:
     """Return where it is: never a path that depends on where the worker was started."""
     found = shutil.which(name, path=search_path)
     if found is None or not Path(found).is_absolute():
@@ -258,7 +262,7 @@ def _program(name: str, search_path: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class _ClosedFolder:
+class _ProtectedFolder:
     """The folder that an isolated command writes in, and the rules in it, which it must neither change nor make."""
 
     folder: Path
@@ -271,7 +275,7 @@ class _ClosedFolder:
 
     def wrapped(self, command: Sequence[str], cwd: Path, *, network: bool) -> list[str]:
         try:
-            return wrapped(command, writable=self.folder, folder=cwd.resolve(), network=network, kept=self.kept)
+            return bubblewrap_argv(command, writable=self.folder, folder=cwd.resolve(), network=network, kept=self.kept)
         except ValueError as error:
             raise ToolError(str(error), kind="CommandRefused") from error
 
@@ -293,8 +297,8 @@ class _ClosedFolder:
             why = f"the command may have made files that decide over agents, in {self.folder}: {error}"
             raise ToolError(f"{why}. Look for them there", kind="CommandLost", acted="maybe") from error
         finally:
-            with _starting:
-                _under_way.discard(self)
+            with _start_lock:
+                _open_folders.discard(self)
         done = [each for each in done if each]
         for each in done:
             _log.warning("an isolated command changed what no agent may change, in %s: %s", self.folder, each)
@@ -318,19 +322,19 @@ class _ClosedFolder:
         parent, new = here.parent.resolve(), f"{here.name}.renamed-{secrets.token_hex(4)}"
         if not parent.is_relative_to(self.folder):
             return ""  # no command can have written it
-        with _opened(self.folder, parent) as opened:
+        with _open_subfolder(self.folder, parent) as opened:
             os.rename(here.name, new, src_dir_fd=opened, dst_dir_fd=opened)
-        return f"{as_line(str(here.relative_to(self.folder)))} was renamed to {as_line(new)}"
+        return f"{escaped_line(str(here.relative_to(self.folder)))} was renamed to {escaped_line(new)}"
 
     def _put_back(self, path: Path) -> str:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _opened(self.folder, path.parent.resolve()) as opened:
+        with _open_subfolder(self.folder, path.parent.resolve()) as opened:
             os.symlink(str(self.before[path]), path.name, dir_fd=opened)
-        return f"the link {as_line(str(path.relative_to(self.folder)))} was put back"
+        return f"the link {escaped_line(str(path.relative_to(self.folder)))} was put back"
 
 
-_under_way: WeakSet[_ClosedFolder] = WeakSet()
-_starting = threading.Lock()
+_open_folders: WeakSet[_ProtectedFolder] = WeakSet()
+_start_lock = threading.Lock()
 """Nothing begins, and nothing counts as over, while the rules before a command are read."""
 
 
@@ -338,38 +342,38 @@ def _leads_to(link: Path, target: Path) -> bool:
     return link.is_symlink() and link.readlink() == target
 
 
-def _closed(folder: Path, rules: Rules) -> _ClosedFolder:
+def _protect_folder(folder: Path, rules: Rules) -> _ProtectedFolder:
     folder = folder.resolve()
     try:
         check_writable(folder)
         _make_missing(rules, folder)
-        with _starting:
-            return _begun(folder, rules)
+        with _start_lock:
+            return _begin_protection(folder, rules)
     except ValueError as error:
         raise ToolError(str(error), kind="CommandRefused") from error
     except OSError as error:
         raise ToolError(f"the rules in {folder} cannot be closed: {error}", kind="CommandRefused") from error
 
 
-def _begun(folder: Path, rules: Rules) -> _ClosedFolder:
+def _begin_protection(folder: Path, rules: Rules) -> _ProtectedFolder:
     since_ns, present = time.time_ns(), rules.present(folder)
     before = present
-    for each in _under_way:  # what that command has made is no rule, and what it has taken away is one
+    for each in _open_folders:  # what that command has made is no rule, and what it has taken away is one
         before = {path: leads for path, leads in before.items() if not path.is_relative_to(each.folder)}
         before |= {path: leads for path, leads in each.before.items() if path.is_relative_to(folder)}
         since_ns = min(since_ns, each.since_ns)
-    begun = _ClosedFolder(folder, rules, rules.inside(folder, present), before, since_ns)
-    _under_way.add(begun)
+    begun = _ProtectedFolder(folder, rules, rules.inside(folder, present), before, since_ns)
+    _open_folders.add(begun)
     return begun
 
 
 @contextmanager
-def _opened(folder: Path, place: Path) -> Generator[int]:
+def _open_subfolder(folder: Path, place: Path) -> Generator[int]:
     """Open a folder in another to write in it, without following a link that was put in its way."""
-    current = os.open(folder, _FOLDER)
+    current = os.open(folder, _FOLDER_FLAGS)
     try:
         for part in place.relative_to(folder).parts:
-            inner = os.open(part, _FOLDER, dir_fd=current)
+            inner = os.open(part, _FOLDER_FLAGS, dir_fd=current)
             os.close(current)
             current = inner
         os.fchmod(current, stat.S_IMODE(os.fstat(current).st_mode) | stat.S_IRWXU)
@@ -385,7 +389,9 @@ def _make_missing(rules: Rules, writable: Path) -> None:
             folder.mkdir(parents=True, exist_ok=True)
 
 
-def _order(command: Sequence[str], environment: Mapping[str, str], limits: Limits, *, is_wrapped: bool) -> bytes:
+def _encoded_order(
+    command: Sequence[str], environment: Mapping[str, str], limits: SandboxLimits, *, is_wrapped: bool
+) -> bytes:
     wanted = {name: getattr(limits, field) for field, name in _RESOURCES.items()} | {"RLIMIT_CORE": 0}
     program = {
         "command": list(command),
@@ -399,25 +405,30 @@ def _order(command: Sequence[str], environment: Mapping[str, str], limits: Limit
     return len(packed).to_bytes(LENGTH_BYTES, "big") + packed
 
 
-def _finished(
-    report: Report, streams: ProcessStreams, limits: Limits, undone: tuple[str, ...], *, is_wrapped: bool
-) -> Finished:
+def _command_result(
+    report: SupervisorReport,
+    streams: ProcessStreams,
+    limits: SandboxLimits,
+    undone: tuple[str, ...],
+    *,
+    is_wrapped: bool,
+) -> CommandResult:
     code, number = report.code, 0
     if code is not None and code < 0:
         code, number = None, -code
-    elif code is not None and is_wrapped and code - _SIGNALLED in signal.valid_signals():
-        code, number = None, code - _SIGNALLED
-    name = _name(number) if number else None
+    elif code is not None and is_wrapped and code - _BWRAP_SIGNAL_BASE in signal.valid_signals():
+        code, number = None, code - _BWRAP_SIGNAL_BASE
+    name = _signal_name(number) if number else None
     out, err = streams.stdout, streams.stderr
     said = (out if streams.merged else err).data()
     timed_out = report.came == "order"
     limit = "processes" if report.came == "processes" else None
     if not limit and not timed_out:
         limit = limit_reached(code, name, report.cpu_s, said, limits)
-    return Finished(code, name, out.data(), err.data(), out.is_cut or err.is_cut, limit, timed_out, undone)
+    return CommandResult(code, name, out.data(), err.data(), out.is_cut or err.is_cut, limit, timed_out, undone)
 
 
-def _name(number: int) -> str:
+def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -427,6 +438,6 @@ def _name(number: int) -> str:
 MAX_ARGV_BYTES = 100_000
 
 
-def is_too_much(argv: Iterable[str]) -> bool:
+def exceeds_argv_limit(argv: Iterable[str]) -> bool:
     """Return whether a program and its arguments are more than that together."""
     return sum(len(element.encode(errors="replace")) + 1 for element in argv) > MAX_ARGV_BYTES

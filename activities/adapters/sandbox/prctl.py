@@ -4,10 +4,10 @@ import ctypes
 import sys
 
 IS_LINUX = sys.platform == "linux"
-DIES_WITH_PARENT, ADOPTS_DESCENDANTS, NO_NEW_PRIVILEGES = 1, 36, 38
+SET_PARENT_DEATH_SIGNAL, SET_CHILD_SUBREAPER, SET_NO_NEW_PRIVILEGES = 1, 36, 38
 
 
-def set_of_this_process(option: int, value: int) -> None:
+def set_process_option(option: int, value: int) -> None:
     """Call prctl(2)."""
     if IS_LINUX:
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

@@ -9,26 +9,26 @@ from pathlib import Path
 TIME_LIMIT_S = 5.0
 
 _log = logging.getLogger(__name__)
-_PATH: int | None = getattr(os, "O_PATH", None)
+_PATH_FLAG: int | None = getattr(os, "O_PATH", None)
 """Of Linux alone; elsewhere a folder that its owner may not read stays."""
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def remove_folder(path: Path) -> None:
     """Remove a folder of ours with all that is in it. What cannot be removed, or not in time, stays and is logged."""
     try:
-        _empty(path, time.monotonic() + TIME_LIMIT_S)
+        _empty_folder(path, time.monotonic() + TIME_LIMIT_S)
         path.rmdir()
     except OSError as error:
         _log.warning("%s was not removed, or not all of it: %s", path, error.strerror or error)
 
 
-def _empty(path: Path, ends: float) -> None:
-    place = _Place(path)
+def _empty_folder(path: Path, ends: float) -> None:
+    place = _FolderCursor(path)
     try:
-        left = [_folders_left(place.folder, ends)]
+        left = [_remove_files(place.folder, ends)]
         while len(left) > 1 or left[0]:
-            _refuse_late(ends)
+            _check_deadline(ends)
             if not left[-1]:
                 left.pop()
                 place.leave_and_remove()
@@ -36,21 +36,21 @@ def _empty(path: Path, ends: float) -> None:
             with suppress(OSError):  # what stays keeps the folder from being removed, which is told
                 place.enter(left[-1].pop())
                 left.append([])
-                left[-1] += _folders_left(place.folder, ends)
+                left[-1] += _remove_files(place.folder, ends)
     finally:
         os.close(place.folder)
 
 
-class _Place:
+class _FolderCursor:
     """A folder at any depth, by one descriptor that goes down and up again."""
 
     def __init__(self, top: Path) -> None:
-        self.folder = opened_folder(str(top), None)
+        self.folder = open_folder(str(top), None)
         self._above: list[tuple[str, os.stat_result]] = []
 
     def enter(self, name: str) -> None:
         """Go down."""
-        inner, here = opened_folder(name, self.folder), os.fstat(self.folder)
+        inner, here = open_folder(name, self.folder), os.fstat(self.folder)
         self._move_to(inner)
         self._above.append((name, here))
 
@@ -61,7 +61,7 @@ class _Place:
             OSError: Up is not where this came from.
         """
         name, above = self._above.pop()
-        self._move_to(os.open("..", _FOLDER, dir_fd=self.folder))
+        self._move_to(os.open("..", _FOLDER_FLAGS, dir_fd=self.folder))
         if not os.path.samestat(os.fstat(self.folder), above):
             raise OSError("a folder in it was moved meanwhile")
         with suppress(OSError):
@@ -72,11 +72,11 @@ class _Place:
         self.folder = folder
 
 
-def _folders_left(folder: int, ends: float) -> list[str]:
+def _remove_files(folder: int, ends: float) -> list[str]:
     """Remove the files of the folder and return the names of its folders."""
     folders: list[str] = []
     for name in os.listdir(folder):
-        _refuse_late(ends)
+        _check_deadline(ends)
         try:
             os.unlink(name, dir_fd=folder)
         except FileNotFoundError:
@@ -86,19 +86,19 @@ def _folders_left(folder: int, ends: float) -> list[str]:
     return folders
 
 
-def opened_folder(name: str, parent: int | None) -> int:
+def open_folder(name: str, parent: int | None) -> int:
     """Open a folder and make it its owner's to use, never through a link."""
-    if _PATH is None:
-        return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
-    place = os.open(name, _PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    if _PATH_FLAG is None:
+        return os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=parent)
+    place = os.open(name, _PATH_FLAG | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
         here = f"/proc/self/fd/{place}"
         Path(here).chmod(0o700)
-        return os.open(here, _FOLDER)
+        return os.open(here, _FOLDER_FLAGS)
     finally:
         os.close(place)
 
 
-def _refuse_late(ends: float) -> None:
+def _check_deadline(ends: float) -> None:
     if time.monotonic() > ends:
         raise TimeoutError(f"it took longer than {TIME_LIMIT_S:g} s")

@@ -17,13 +17,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from orga.activities.adapters.sandbox.prctl import (
-    ADOPTS_DESCENDANTS,
-    DIES_WITH_PARENT,
     IS_LINUX,
-    NO_NEW_PRIVILEGES,
-    set_of_this_process,
+    SET_CHILD_SUBREAPER,
+    SET_NO_NEW_PRIVILEGES,
+    SET_PARENT_DEATH_SIGNAL,
+    set_process_option,
 )
-from orga.activities.adapters.sandbox.tree import Tree
+from orga.activities.adapters.sandbox.tree import ProcessTree
 
 if TYPE_CHECKING:
     from typing import Any
@@ -51,19 +51,19 @@ def start(program: Program) -> int:
     child = os.fork()
     if child == 0:
         try:
-            _become(program, parent)
+            _exec_program(program, parent)
         finally:
             os._exit(_NOT_STARTED)
     return child
 
 
-def _become(program: Program, parent: int) -> None:
+def _exec_program(program: Program, parent: int) -> None:
     name = program.command[0]
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)  # else one that comes before the program does is lost
     try:
         os.setsid()
-        set_of_this_process(DIES_WITH_PARENT, signal.SIGKILL)
+        set_process_option(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() == parent:
             _limit_this_process(program)
             os.execve(name, program.command, program.environment)
@@ -77,12 +77,12 @@ def _limit_this_process(program: Program) -> None:
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     if program.no_new_privileges:
-        set_of_this_process(NO_NEW_PRIVILEGES, 1)
+        set_process_option(SET_NO_NEW_PRIVILEGES, 1)
     for name, wanted in program.limits.items():
-        _limit(getattr(resource, name), math.ceil(wanted))
+        _set_limit(getattr(resource, name), math.ceil(wanted))
 
 
-def _limit(limit: int, value: int) -> None:
+def _set_limit(limit: int, value: int) -> None:
     # At the soft limit of processor time comes a signal that says so, at the hard one SIGKILL.
     above = value + 1 if limit == resource.RLIMIT_CPU else value
     hard = resource.getrlimit(limit)[1]
@@ -95,36 +95,36 @@ def _limit(limit: int, value: int) -> None:
             raise
 
 
-LOOK_INTERVAL_S = 0.02
+CHECK_INTERVAL_S = 0.02
 _COUNT_INTERVAL_S = 0.5
 _COUNT_SHARE = 20
 """Counting takes a twentieth of the time at most, however many processes the machine has."""
 
 
-class Census:
+class ProcessCensus:
     """Counts when the machine runs so many more that the command may be over its limit, and now and then anyway."""
 
-    def __init__(self, tree: Tree, most: int) -> None:
+    def __init__(self, tree: ProcessTree, most: int) -> None:
         self._tree = tree
         self._most = most
         self._counted = 0
-        self._machine_ran = threads_of_machine()
+        self._machine_ran = machine_threads()
         self._due = time.monotonic() + _COUNT_INTERVAL_S
 
     def is_over(self) -> bool:
         """Return whether more than the limit are known to run."""
-        grown = threads_of_machine() - self._machine_ran
+        grown = machine_threads() - self._machine_ran
         if self._counted + grown <= self._most and time.monotonic() < self._due:
             return False
         started = time.monotonic()
-        self._machine_ran = threads_of_machine()
+        self._machine_ran = machine_threads()
         self._counted = self._tree.running()
         ended = time.monotonic()
         self._due = ended + max(_COUNT_INTERVAL_S, _COUNT_SHARE * (ended - started))
         return self._counted > self._most
 
 
-def threads_of_machine() -> int:
+def machine_threads() -> int:
     """Return 0 where it is not to be had."""
     try:
         file = os.open("/proc/loadavg", os.O_RDONLY)
@@ -145,27 +145,27 @@ def main() -> None:
     """Do what comes over the socket whose number is the first argument."""
     control = int(sys.argv[1])
     os.set_inheritable(control, False)
-    order = marshal.loads(_received(control))
+    order = marshal.loads(_receive_order(control))
     # What is called off while this starts is not begun: it would do harm in its time of grace.
     is_off = select.select([control], [], [], 0)[0]
-    report = "order None 0" if is_off else _carried_out(order, control)
+    report = "order None 0" if is_off else _carry_out_order(order, control)
     with suppress(OSError):
         os.write(control, report.encode())
 
 
-def _carried_out(order: "dict[str, Any]", control: int) -> str:
-    set_of_this_process(ADOPTS_DESCENDANTS, 1)
-    woken = _woken()
-    _come_first()
-    tree = Tree(start(_program(order)))
-    came = _watched(tree, control, woken, order["processes"])
+def _carry_out_order(order: "dict[str, Any]", control: int) -> str:
+    set_process_option(SET_CHILD_SUBREAPER, 1)
+    woken = _child_exit_descriptor()
+    _raise_priority()
+    tree = ProcessTree(start(_program_from_order(order)))
+    came = _watch_command(tree, control, woken, order["processes"])
     # SIGTERM would end bubblewrap itself at once, and with it all that still has its grace.
     spared = tree.child if order["is_wrapped"] else None
     tree.end(order["grace_s"] if came == "order" else 0, spared)
     return f"{came} {tree.status} {tree.cpu_s}"
 
 
-def _received(control: int) -> bytes:
+def _receive_order(control: int) -> bytes:
     data = b""
     while len(data) < LENGTH_BYTES or len(data) < LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big"):
         piece = os.read(control, 65_536)
@@ -175,43 +175,43 @@ def _received(control: int) -> bytes:
     return data[LENGTH_BYTES:]
 
 
-def _program(order: "dict[str, Any]") -> Program:
+def _program_from_order(order: "dict[str, Any]") -> Program:
     program = Program(**order["program"])
-    if order["processes"] and (present := threads_of_machine()):
+    if order["processes"] and (present := machine_threads()):
         # The kernel counts all threads of a user, on all of the machine; so this only bounds what counting is late for.
         program.limits["RLIMIT_NPROC"] = present + _MORE_THREADS + _THREADS_EACH * order["processes"]
     return program
 
 
-def _woken() -> int:
+def _child_exit_descriptor() -> int:
     """Return what becomes readable when a child ends. To answer signals that ask to end is the worker's part."""
     woken, wakes = os.pipe()
     for number in (woken, wakes):
         os.set_blocking(number, False)
     signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, _noticed)
+        signal.signal(number, _ignore_signal)
     return woken
 
 
-def _noticed(number: int, frame: object) -> None:
+def _ignore_signal(number: int, frame: object) -> None:
     """Do nothing: that it came can be read."""
 
 
-def _come_first() -> None:
+def _raise_priority() -> None:
     """Be heard among thousands that want to run. Only root may, and only root has no limit by the kernel."""
     with suppress(AttributeError, OSError):
         os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
 
 
-def _watched(tree: Tree, control: int, woken: int, most: int | None) -> str:
+def _watch_command(tree: ProcessTree, control: int, woken: int, most: int | None) -> str:
     """Wait for the `end` of the command, an `order` to end it, or too many `processes`; return which came."""
-    census = Census(tree, most) if most else None
+    census = ProcessCensus(tree, most) if most else None
     watch = select.poll()
     watch.register(control, select.POLLIN)
     watch.register(woken, select.POLLIN)
     while True:
-        ready = [number for number, _ in watch.poll(LOOK_INTERVAL_S * 1_000 if census else None)]
+        ready = [number for number, _ in watch.poll(CHECK_INTERVAL_S * 1_000 if census else None)]
         if woken in ready:
             os.read(woken, 4_096)
         tree.reap()

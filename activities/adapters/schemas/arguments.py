@@ -19,16 +19,16 @@ from typing import Any, cast
 from urllib.parse import unquote
 
 from orga.activities.adapters.schemas import check_child
-from orga.activities.adapters.schemas.validation import errors_of, validator
+from orga.activities.adapters.schemas.validation import schema_errors, schema_validator
 from orga.activities.threads import Threads
 
 WAIT_S = 20.0
 """For an answer: a busy machine gives little of it to the process, whose own time ends after a second of work."""
 
-_MAX_KEPT = 2
+_MAX_IDLE_PROCESSES = 2
 _LENGTH = struct.Struct("!I")
 _MAX_ANSWER_BYTES = 100_000
-_kept: list[Popen[bytes]] = []
+_idle_processes: list[Popen[bytes]] = []
 _lock = threading.Lock()
 
 
@@ -44,36 +44,36 @@ def check_in_process(schema: str, value: bytes | None) -> list[str]:
         ValueError: The schema cannot be used.
     """
     request = [schema, None if value is None else value.decode()]
-    answer = json.loads(_answer(json.dumps(request).encode()))
+    answer = json.loads(_ask_process(json.dumps(request).encode()))
     if "broken" in answer:
         raise ValueError(answer["broken"])
     return answer["errors"]
 
 
-def _answer(request: bytes) -> bytes:
+def _ask_process(request: bytes) -> bytes:
     with _lock:
-        process = _kept.pop() if _kept else None
+        process = _idle_processes.pop() if _idle_processes else None
     if process is None or process.poll() is not None:
-        process = _started()
+        process = _start_process()
     try:
-        answer = _exchange(process, request)
+        answer = _exchange_bytes(process, request)
     except (OSError, EOFError):
-        _end(process)
+        _end_process(process)
         raise CheckFailed from None
     with _lock:
-        if len(_kept) < _MAX_KEPT:
-            _kept.append(process)
+        if len(_idle_processes) < _MAX_IDLE_PROCESSES:
+            _idle_processes.append(process)
             return answer
-    _end(process)
+    _end_process(process)
     return answer
 
 
-def _started() -> Popen[bytes]:
+def _start_process() -> Popen[bytes]:
     command = [sys.executable, "-I", check_child.__file__]
     return Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, bufsize=0, env={})
 
 
-def _exchange(process: Popen[bytes], request: bytes) -> bytes:
+def _exchange_bytes(process: Popen[bytes], request: bytes) -> bytes:
     assert process.stdin
     assert process.stdout
     process.stdin.write(_LENGTH.pack(len(request)))
@@ -81,11 +81,11 @@ def _exchange(process: Popen[bytes], request: bytes) -> bytes:
     while data:
         data = data[process.stdin.write(data) :]
     until = time.monotonic() + WAIT_S
-    (length,) = _LENGTH.unpack(_read(process.stdout.fileno(), _LENGTH.size, until))
-    return _read(process.stdout.fileno(), min(length, _MAX_ANSWER_BYTES), until)
+    (length,) = _LENGTH.unpack(_read_bytes(process.stdout.fileno(), _LENGTH.size, until))
+    return _read_bytes(process.stdout.fileno(), min(length, _MAX_ANSWER_BYTES), until)
 
 
-def _read(stream: int, size: int, until: float) -> bytes:
+def _read_bytes(stream: int, size: int, until: float) -> bytes:
     data, watched = b"", select.poll()
     watched.register(stream, select.POLLIN)
     while len(data) < size:
@@ -97,7 +97,7 @@ def _read(stream: int, size: int, until: float) -> bytes:
     return data
 
 
-def _end(process: Popen[bytes]) -> None:
+def _end_process(process: Popen[bytes]) -> None:
     process.kill()
     for stream in (process.stdin, process.stdout):
         if stream:
@@ -107,9 +107,9 @@ def _end(process: Popen[bytes]) -> None:
 
 
 @atexit.register
-def _end_all() -> None:
-    while _kept:
-        _end(_kept.pop())
+def _end_idle_processes() -> None:
+    while _idle_processes:
+        _end_process(_idle_processes.pop())
 
 
 MAX_PARTS = 50_000
@@ -118,11 +118,11 @@ MAX_PARTS = 50_000
 MAX_DEPTH = 100
 """Lists and objects inside each other, references put in."""
 
-_DATA = frozenset({"enum", "const", "default", "examples"})
-_MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
+_DATA_KEYWORDS = frozenset({"enum", "const", "default", "examples"})
+_SCHEMA_MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
 """Keywords whose object holds schemas by any name."""
 
-_PLAIN = frozenset(
+_PLAIN_KEYWORDS = frozenset(
     {"$schema", "$ref", "$defs", "definitions", "$comment", "title", "description", "deprecated", "readOnly"}
     | {"type", "enum", "const", "default", "examples", "format"}
     | {"properties", "required", "additionalProperties", "items", "anyOf", "oneOf", "allOf"}
@@ -156,13 +156,13 @@ class SchemaSize:
         if depth > MAX_DEPTH:
             raise SchemaTooLarge(f"its schema is nested deeper than {MAX_DEPTH} levels, references put in")
         parts, height = 1, 0
-        for key, inner in _items(schema):
+        for key, inner in _schema_items(schema):
             is_keyword = isinstance(schema, dict) and not is_map
-            self.is_plain = self.is_plain and (not is_keyword or key in _PLAIN)
+            self.is_plain = self.is_plain and (not is_keyword or key in _PLAIN_KEYWORDS)
             if is_keyword and key == "$ref" and isinstance(inner, str):
-                more, high = self._meant(inner, depth)
-            elif isinstance(inner, (dict, list)) and not (is_keyword and key in _DATA):
-                more, high = self._size(inner, depth + 1, is_map=is_keyword and key in _MAPS)
+                more, high = self._referred_size(inner, depth)
+            elif isinstance(inner, (dict, list)) and not (is_keyword and key in _DATA_KEYWORDS):
+                more, high = self._size(inner, depth + 1, is_map=is_keyword and key in _SCHEMA_MAPS)
             else:
                 continue
             parts, height = parts + more, max(height, high + 1)
@@ -170,14 +170,14 @@ class SchemaSize:
                 raise SchemaTooLarge(f"its schema has more than {MAX_PARTS:,} parts, references put in")
         return parts, height
 
-    def _meant(self, ref: str, depth: int) -> tuple[int, int]:
+    def _referred_size(self, ref: str, depth: int) -> tuple[int, int]:
         """Return the size of what a reference means, which is counted once."""
         if ref in self._open:
             self.is_plain = False  # its work grows with the depth of the value
             return 1, 0
         if ref not in self._referred:
             self._open.add(ref)
-            self._referred[ref] = self._size(_at(self._root, ref), depth + 1)
+            self._referred[ref] = self._size(_resolve_ref(self._root, ref), depth + 1)
             self._open.discard(ref)
         parts, height = self._referred[ref]
         if depth + height > MAX_DEPTH:
@@ -185,13 +185,13 @@ class SchemaSize:
         return parts, height
 
 
-def _items(schema: Any) -> list[tuple[Any, Any]]:
+def _schema_items(schema: Any) -> list[tuple[Any, Any]]:
     if isinstance(schema, dict):
         return list(cast("dict[Any, Any]", schema).items())
     return list(enumerate(cast("list[Any]", schema))) if isinstance(schema, list) else []
 
 
-def _at(root: Any, ref: str) -> Any:
+def _resolve_ref(root: Any, ref: str) -> Any:
     """Return what a reference within the document means; any other is left to the validator."""
     if not ref.startswith("#"):
         return None
@@ -201,7 +201,7 @@ def _at(root: Any, ref: str) -> Any:
         if isinstance(here, dict):
             here = cast("dict[str, Any]", here).get(name)
         else:
-            here = {str(key): inner for key, inner in _items(here)}.get(name)
+            here = {str(key): inner for key, inner in _schema_items(here)}.get(name)
     return here
 
 
@@ -211,15 +211,15 @@ _MAX_PAIRS = 5_000
 _MAX_BYTES = 2_000_000
 """Parts of the schema times bytes of the value: each part may repeat the value in its error."""
 
-_HERE = Threads("schemas", 2)
+_IN_THREAD = Threads("schemas", 2)
 _BY_PROCESS = Threads("schemas-by-process", 4)
 """Apart: what takes a moment never stands behind what may take a second."""
 
 
 async def find_argument_errors(schema: dict[str, Any], arguments: Any) -> list[str]:
     """Return what `argument_errors` does, from an event loop, in threads that nothing else can hold."""
-    found = await _HERE.run(_found_here, schema, arguments)
-    return await _BY_PROCESS.run(_found_by_process, schema, arguments) if found is None else found
+    found = await _IN_THREAD.run(_errors_in_thread, schema, arguments)
+    return await _BY_PROCESS.run(_errors_by_process, schema, arguments) if found is None else found
 
 
 def argument_errors(schema: dict[str, Any], arguments: Any) -> list[str]:
@@ -231,28 +231,28 @@ def argument_errors(schema: dict[str, Any], arguments: Any) -> list[str]:
         ValueError: When the schema itself is invalid, refers to another document, stands for too much, or has a
             pattern with look-around or back-references, which cannot be matched in linear time.
     """
-    found = _found_here(schema, arguments)
-    return _found_by_process(schema, arguments) if found is None else found
+    found = _errors_in_thread(schema, arguments)
+    return _errors_by_process(schema, arguments) if found is None else found
 
 
-def _found_here(schema: dict[str, Any], arguments: Any) -> list[str] | None:
+def _errors_in_thread(schema: dict[str, Any], arguments: Any) -> list[str] | None:
     """Return what is wrong, or None where that may cost more than a moment."""
-    text = _text(schema)
-    size = _size(text)
+    text = _schema_text(schema)
+    size = _schema_size(text)
     try:
-        value = _json(arguments)
+        value = _json_bytes(arguments)
     except UnicodeEncodeError:
         return ["$: contains text that is not valid Unicode"]
     except RecursionError:
         return ["$: is nested too deep"]
     if size.is_plain and size.parts * len(value) <= _MAX_BYTES and _is_small(arguments, _MAX_PAIRS // size.parts):
-        return [] if validator(text).is_valid(arguments) else errors_of(text, arguments)
+        return [] if schema_validator(text).is_valid(arguments) else schema_errors(text, arguments)
     return None
 
 
-def _found_by_process(schema: dict[str, Any], arguments: Any) -> list[str]:
+def _errors_by_process(schema: dict[str, Any], arguments: Any) -> list[str]:
     try:
-        return check_in_process(_text(schema), _json(arguments))
+        return check_in_process(_schema_text(schema), _json_bytes(arguments))
     except CheckFailed:
         return ["$: cannot be checked against its schema within a second; make it smaller"]
 
@@ -260,11 +260,11 @@ def _found_by_process(schema: dict[str, Any], arguments: Any) -> list[str]:
 def schema_problem(schema: dict[str, Any]) -> str:
     """Return why a schema cannot be used, or "" when it can."""
     try:
-        text = _text(schema)
-        if not _size(text).is_plain:
+        text = _schema_text(schema)
+        if not _schema_size(text).is_plain:
             check_in_process(text, None)
         else:
-            validator(text)
+            schema_validator(text)
     except CheckFailed:
         return "its schema is too much work to read"
     except ValueError as error:
@@ -272,11 +272,11 @@ def schema_problem(schema: dict[str, Any]) -> str:
     return ""
 
 
-def _json(value: Any) -> bytes:
+def _json_bytes(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode()
 
 
-def _text(schema: dict[str, Any]) -> str:
+def _schema_text(schema: dict[str, Any]) -> str:
     try:
         return json.dumps(schema, sort_keys=True)
     except RecursionError:
@@ -284,7 +284,7 @@ def _text(schema: dict[str, Any]) -> str:
 
 
 @lru_cache(maxsize=256)
-def _size(schema: str) -> SchemaSize:
+def _schema_size(schema: str) -> SchemaSize:
     return SchemaSize(json.loads(schema))
 
 
@@ -293,11 +293,11 @@ def _is_small(value: Any, parts: int) -> bool:
     level = [value]
     while level and parts >= 0:
         parts -= len(level)
-        level = [inner for outer in level for inner in _inner(outer)]
+        level = [inner for outer in level for inner in _inner_values(outer)]
     return parts >= 0
 
 
-def _inner(value: Any) -> list[Any]:
+def _inner_values(value: Any) -> list[Any]:
     if isinstance(value, dict):
         return list(cast("dict[str, Any]", value).values())
     return cast("list[Any]", value) if isinstance(value, list) else []

@@ -15,13 +15,13 @@ MEMORY_BYTES = 2_000_000_000
 _LENGTH = struct.Struct("!I")
 
 
-def _checked(schema: str, value: str | None) -> list[str]:
-    from orga.activities.adapters.schemas.validation import errors_of, validator
+def _check_errors(schema: str, value: str | None) -> list[str]:
+    from orga.activities.adapters.schemas.validation import schema_errors, schema_validator
 
-    if value is None or validator(schema).is_valid(given := json.loads(value)):
-        validator(schema)
+    if value is None or schema_validator(schema).is_valid(given := json.loads(value)):
+        schema_validator(schema)
         return []
-    return errors_of(schema, given)
+    return schema_errors(schema, given)
 
 
 def main() -> None:
@@ -34,7 +34,7 @@ def main() -> None:
         schema, value = json.loads(sys.stdin.buffer.read(_LENGTH.unpack(head)[0]))
         signal.setitimer(signal.ITIMER_PROF, WORK_S)  # its signal ends a process that does not take it
         try:
-            answer: dict[str, list[str] | str] = {"errors": _checked(schema, value)}
+            answer: dict[str, list[str] | str] = {"errors": _check_errors(schema, value)}
         except ValueError as error:
             answer = {"broken": str(error)}
         signal.setitimer(signal.ITIMER_PROF, 0)

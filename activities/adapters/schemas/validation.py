@@ -11,7 +11,7 @@ MAX_CHARACTERS = 200
 
 
 @lru_cache(maxsize=256)
-def validator(schema: str) -> Validator:
+def schema_validator(schema: str) -> Validator:
     """Return the validator of a schema, given as JSON, of the draft that its `$schema` names, else of 2020-12.
 
     Raises:
@@ -24,23 +24,23 @@ def validator(schema: str) -> Validator:
         return validator_cls_for(given)(given, pattern_options=RegexOptions(), offline=True)
     except (ValidationError, ReferencingError, ValueError) as error:
         why = str(error).strip().splitlines()[0]
-        raise ValueError(cut(f"its schema is invalid: {why}")) from error
+        raise ValueError(bounded_line(f"its schema is invalid: {why}")) from error
 
 
-def errors_of(schema: str, value: Any) -> list[str]:
+def schema_errors(schema: str, value: Any) -> list[str]:
     """Return what is wrong with the value of a schema that it does not fit, each with its JSON path."""
     errors: list[str] = []
-    for error in validator(schema).iter_errors(value):
+    for error in schema_validator(schema).iter_errors(value):
         if len(errors) == MAX_ERRORS:
             break
-        errors.append(cut(f"{_path(error.instance_path)}: {error.message}"))
+        errors.append(bounded_line(f"{_json_path(error.instance_path)}: {error.message}"))
     return errors
 
 
-def cut(text: str) -> str:
+def bounded_line(text: str) -> str:
     """Return a problem on one line of bounded length."""
     return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
 
 
-def _path(parts: list[str | int]) -> str:
+def _json_path(parts: list[str | int]) -> str:
     return "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)

@@ -17,12 +17,12 @@ from orga.activities.adapters.tools.search_text import SearchText
 from orga.activities.adapters.tools.write_file import WriteFile
 from orga.activities.ports import Tool, ToolContext
 from orga.workflows.types.json_text import FINAL_ANSWER
-from orga.workflows.types.text import there_are
+from orga.workflows.types.text import known_names_hint
 from orga.workflows.types.tool_calls.loop_tools import LOOP_TOOLS
 from orga.workflows.types.tool_calls.sandbox import Sandbox
 from orga.workflows.types.tool_calls.tools import MAX_LOCAL_TIMEOUT_S, ToolOptions, ToolOutput, ToolSpec
 
-RESERVED = {*LOOP_TOOLS, FINAL_ANSWER}
+RESERVED_NAMES = {*LOOP_TOOLS, FINAL_ANSWER}
 """Names of calls that no activity stands for."""
 
 
@@ -32,7 +32,7 @@ class ToolCatalog(Mapping[str, Tool]):
     def __init__(self, tools: Iterable[Tool]) -> None:
         self._tools: dict[str, Tool] = {}
         for tool in tools:
-            if tool.spec.name in RESERVED:
+            if tool.spec.name in RESERVED_NAMES:
                 raise ValueError(f"a tool is called {tool.spec.name!r}, a name that belongs to the loop; rename it")
             if self._tools.setdefault(tool.spec.name, tool) is not tool:
                 raise ValueError(f"two tools are called {tool.spec.name!r}; rename or remove one")
@@ -47,7 +47,7 @@ class ToolCatalog(Mapping[str, Tool]):
         return len(self._tools)
 
 
-class _Configured:
+class _ConfiguredTool:
     """A tool with options of the config."""
 
     def __init__(self, tool: Tool, options: ToolOptions) -> None:
@@ -59,7 +59,7 @@ class _Configured:
         self._tool = tool
         spec = tool.spec.with_options(tool.spec.options.with_overrides(options))
         self._spec = spec.with_effect(options.effect or spec.effect)
-        _check(self._spec)
+        _check_name(self._spec)
 
     @property
     def spec(self) -> ToolSpec:
@@ -69,7 +69,7 @@ class _Configured:
         return await self._tool.call(arguments, context)
 
 
-def _check(spec: ToolSpec) -> None:
+def _check_name(spec: ToolSpec) -> None:
     place = f"tools.options.{spec.name}"
     if spec.effect == "irreversible" and (spec.options.max_attempts or 1) > 1:
         raise ValueError(
@@ -99,13 +99,13 @@ def with_options(tools: Iterable[Tool], options: Mapping[str, ToolOptions]) -> l
     names = [tool.spec.name for tool in listed]
     for name in options:
         if name not in names:
-            raise ValueError(f"options for {name!r}: there is no such tool; {there_are(name, names)}")
-    return [_configured(t, options[t.spec.name]) if t.spec.name in options else t for t in listed]
+            raise ValueError(f"options for {name!r}: there is no such tool; {known_names_hint(name, names)}")
+    return [_with_config_options(t, options[t.spec.name]) if t.spec.name in options else t for t in listed]
 
 
-def _configured(tool: Tool, options: ToolOptions) -> Tool:
+def _with_config_options(tool: Tool, options: ToolOptions) -> Tool:
     if options.isolation is None:
-        return _Configured(tool, options)
+        return _ConfiguredTool(tool, options)
     place = f"tools.options.{tool.spec.name}.isolation"
     if not isinstance(tool, PythonFunction):
         raise ValueError(f"{place}: only a Python function can be put into a {options.isolation}; remove it")  # noqa: TRY004
@@ -113,7 +113,7 @@ def _configured(tool: Tool, options: ToolOptions) -> Tool:
         tool = tool.isolated(options.isolation)
     except ValueError as error:
         raise ValueError(f"{place}: {error}") from error
-    return _Configured(tool, options)
+    return _ConfiguredTool(tool, options)
 
 
 def builtin_tools(
@@ -135,7 +135,7 @@ def builtin_tools(
     if commands:
         tools.append(RunCommand(files, commands, sandbox=sandbox))
     verified = ToolOptions(verified=True)
-    return with_options([_Configured(tool, verified) for tool in tools], options or {})
+    return with_options([_ConfiguredTool(tool, verified) for tool in tools], options or {})
 
 
 @cache

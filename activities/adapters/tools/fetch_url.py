@@ -15,7 +15,7 @@ from pydantic import Field
 
 from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS
 from orga.activities.adapters.http import (
-    TRANSIENT,
+    TRANSIENT_STATUSES,
     URL,
     AsyncClient,
     HTTPError,
@@ -29,11 +29,11 @@ from orga.activities.adapters.tools.guarded_http import (
     PublicBackend,
     Resolve,
     bounded_body,
-    followed,
+    final_response,
     guarded_client,
     system_addresses,
 )
-from orga.activities.adapters.tools.page_text import visible
+from orga.activities.adapters.tools.page_text import visible_text
 from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.ports import ToolContext, ToolError
 from orga.child import held_program
@@ -42,7 +42,7 @@ from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
 _LABELS: Any = webencodings
 """The labels of the web (WHATWG): `iso-8859-1` means windows-1252 there. The library has no types of its own."""
 
-_WIDER = {
+_WIDER_ENCODINGS = {
     "shift_jis": "cp932",
     "gbk": "gb18030",
     "euc-kr": "cp949",
@@ -53,41 +53,45 @@ _WIDER = {
 """What the web means by them, where Python's codec of the name knows fewer characters."""
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-_GUESSED_BYTES = 20_000
+_MAX_GUESS_BYTES = 20_000
 """That a guess is made from; it takes a moment for each thousand."""
 
-_OF_THE_WEB = re.compile(
+_WEB_CODECS = re.compile(
     r"utf_(?:8|16|32)\w*|iso8859_\d+|latin_1|cp\d+|koi8_[rtu]|mac_\w+|gb\w+|big5\w*"
     r"|euc_\w+|shift_jis\w*"
 )
 
 
-def decoded(body: bytes, charset: str | None) -> str:
+def decoded_text(body: bytes, charset: str | None) -> str:
     """Return the text: by its byte order mark, else by `charset`, a label of the web, else by what the bytes look like.
 
     Guessing takes some hundredths of a second: from an event loop it is called in a thread.
     """
-    codec = next((name for mark, name in _BOMS if body.startswith(mark)), None) or _known(charset) or _guessed(body)
+    codec = (
+        next((name for mark, name in _BOMS if body.startswith(mark)), None)
+        or _known_encoding(charset)
+        or _guessed_text(body)
+    )
     return body.decode(codec, errors="replace").removeprefix("\ufeff")
 
 
-def _known(label: str | None) -> str | None:
+def _known_encoding(label: str | None) -> str | None:
     found = _LABELS.lookup(label) if label and label.isascii() else None
     if found is None:
-        return _known_to_python(label or "")
+        return _python_encoding(label or "")
     name: str = found.codec_info.name
-    return _WIDER.get(found.name) or _WIDER.get(name) or name
+    return _WIDER_ENCODINGS.get(found.name) or _WIDER_ENCODINGS.get(name) or name
 
 
-def _known_to_python(label: str) -> str | None:
+def _python_encoding(label: str) -> str | None:
     try:
         name = codecs.lookup(label).name.replace("-", "_")
     except (LookupError, ValueError):
         return None
-    return _WIDER.get(name, name) if _OF_THE_WEB.fullmatch(name) else None
+    return _WIDER_ENCODINGS.get(name, name) if _WEB_CODECS.fullmatch(name) else None
 
 
-def _guessed(body: bytes) -> str:
+def _guessed_text(body: bytes) -> str:
     """Return UTF-8 where the bytes are, though they may be cut within a character; else the likeliest.
 
     No likely character set has a NUL in a text: bytes with one are broken, or no text at all.
@@ -97,13 +101,13 @@ def _guessed(body: bytes) -> str:
     try:
         codecs.getincrementaldecoder("utf-8")().decode(body)
     except UnicodeDecodeError:
-        best = charset_normalizer.from_bytes(body[:_GUESSED_BYTES]).best()
+        best = charset_normalizer.from_bytes(body[:_MAX_GUESS_BYTES]).best()
         name = best.encoding if best else ""
-        return _WIDER.get(name, name) if _OF_THE_WEB.fullmatch(name) else "cp1252"
+        return _WIDER_ENCODINGS.get(name, name) if _WEB_CODECS.fullmatch(name) else "cp1252"
     return "utf-8"
 
 
-async def parsed_page(url: str, html: str) -> tuple[str, str]:
+async def parse_page(url: str, html: str) -> tuple[str, str]:
     """Return title and text, of an empty environment's process that ends with this call.
 
     Raises:
@@ -126,10 +130,10 @@ async def parsed_page(url: str, html: str) -> tuple[str, str]:
 
 
 MEDIA_TYPES = "text/html, text/*, application/json, application/xml, application/xhtml+xml"
-_READABLE = re.compile(
+_READABLE_TYPES = re.compile(
     r"text/.+|application/(?:.+\+)?(?:json|xml)|application/(?:yaml|x-yaml|toml|x-ndjson|javascript)"
 )
-_HTML = ("text/html", "application/xhtml+xml")
+_HTML_TYPES = ("text/html", "application/xhtml+xml")
 _LABEL = rb"\s*=\s*[\"']?\s*([a-zA-Z0-9_:.+-]{1,40})"
 _OWN_CHARSET = re.compile(
     rb"<meta\b[^>]{0,200}?charset" + _LABEL + rb"|<\?xml[^>]{0,100}?encoding" + _LABEL, re.IGNORECASE
@@ -138,7 +142,7 @@ _MAX_FETCHED_BYTES = 16_000
 
 
 @dataclass(frozen=True)
-class Fetched:
+class FetchedPage:
     """The answer to a GET: where it came from in the end, and its first bytes."""
 
     url: str
@@ -148,20 +152,20 @@ class Fetched:
     is_cut: bool
 
 
-def is_readable(media_type: str) -> bool:
+def is_text_type(media_type: str) -> bool:
     """Whether bodies of this type are text."""
-    return _READABLE.fullmatch(media_type) is not None
+    return _READABLE_TYPES.fullmatch(media_type) is not None
 
 
-async def title_and_text(fetched: Fetched) -> tuple[str, str]:
+async def title_and_text(fetched: FetchedPage) -> tuple[str, str]:
     """Return what a reader would see."""
-    text = await asyncio.to_thread(_decoded, fetched)
-    if fetched.media_type in _HTML:
-        return await parsed_page(fetched.url, text)
-    return "", visible(text)
+    text = await asyncio.to_thread(_decoded_body, fetched)
+    if fetched.media_type in _HTML_TYPES:
+        return await parse_page(fetched.url, text)
+    return "", visible_text(text)
 
 
-def shown_text(fetched: Fetched, title: str, text: str, offset: int) -> str:
+def rendered_page(fetched: FetchedPage, title: str, text: str, offset: int) -> str:
     """Return the text from `offset`, under where the redirects led and the page's title."""
     shown = text[offset : offset + _MAX_FETCHED_BYTES].encode()[:_MAX_FETCHED_BYTES].decode(errors="ignore")
     end = offset + len(shown)
@@ -174,13 +178,13 @@ def shown_text(fetched: Fetched, title: str, text: str, offset: int) -> str:
     return "\n".join(lines)
 
 
-def _decoded(fetched: Fetched) -> str:
-    is_marked_up = fetched.media_type in _HTML or fetched.media_type.endswith("xml")
+def _decoded_body(fetched: FetchedPage) -> str:
+    is_marked_up = fetched.media_type in _HTML_TYPES or fetched.media_type.endswith("xml")
     own = _OWN_CHARSET.search(fetched.body, 0, 4_096) if is_marked_up else None
     label = (own[1] or own[2]).decode() if own else None
     if label and label.lower().startswith("utf-16"):
         label = "utf-8"  # it could not be read if it were true
-    return decoded(fetched.body, fetched.charset or label)
+    return decoded_text(fetched.body, fetched.charset or label)
 
 
 _DEADLINE_S = 20.0
@@ -188,7 +192,7 @@ _MAX_BYTES = 2_000_000
 _HEADERS = {"user-agent": "orga-fetch/0.1", "accept": MEDIA_TYPES, "accept-encoding": ACCEPTED_ENCODINGS}
 
 
-class _Parameters(Parameters):
+class _FetchParameters(Parameters):
     url: str = Field(max_length=4_000, description="Absolute http or https URL.")
     offset: int = Field(default=0, ge=0, description="Characters of the text to skip, to go on with a long one.")
 
@@ -206,27 +210,27 @@ class FetchUrl:
         return ToolSpec(
             name="fetch_url",
             description="Fetch a public web page or text file; a page is returned as its readable text.",
-            parameters=_Parameters.json_schema(),
+            parameters=_FetchParameters.json_schema(),
             effect="read_only",
             main_argument="url",
         )
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return the text; the page has 20 s to arrive."""
-        parameters = _Parameters.parse(arguments)
+        parameters = _FetchParameters.parse(arguments)
         return ToolOutput(content=await self._text(parameters))
 
-    async def _text(self, parameters: _Parameters) -> str:
+    async def _text(self, parameters: _FetchParameters) -> str:
         fetched = await self._fetch(parameters.url)
         title, text = await title_and_text(fetched)
-        return shown_text(fetched, title, text, parameters.offset)
+        return rendered_page(fetched, title, text, parameters.offset)
 
-    async def _fetch(self, url: str) -> Fetched:
+    async def _fetch(self, url: str) -> FetchedPage:
         if has_dot_segments(url):
             raise ToolError(f"{url}: a path with . or .. is refused; write the one it leads to", kind="InvalidUrl")
         try:
             async with asyncio.timeout(_DEADLINE_S), guarded_client(self._backend) as client:
-                return await _read(client, _usable(URL(url)))
+                return await _fetch_page(client, _checked_url(URL(url)))
         except (TimeoutError, TimeoutException) as error:
             why = f"{url}: no full answer in time; try again later or another page"
             raise ToolError(why, kind="Timeout", retryable=True) from error
@@ -237,16 +241,16 @@ class FetchUrl:
             raise ToolError(f"{url}: {error}; use an absolute http or https URL", kind="InvalidUrl") from error
 
 
-async def _read(client: AsyncClient, url: URL) -> Fetched:
-    async with followed(
+async def _fetch_page(client: AsyncClient, url: URL) -> FetchedPage:
+    async with final_response(
         url,
         lambda url: client.stream("GET", url, headers=_HEADERS),
-        lambda url, location: _usable(url.join(location)),
+        lambda url, location: _checked_url(url.join(location)),
     ) as response:
-        return await _body(response)
+        return await _read_body(response)
 
 
-def _usable(url: URL) -> URL:
+def _checked_url(url: URL) -> URL:
     if url.scheme not in ("http", "https") or not url.host:
         raise ToolError(f"{url}: only absolute http and https URLs can be fetched", kind="InvalidUrl")
     if url.userinfo:
@@ -254,14 +258,14 @@ def _usable(url: URL) -> URL:
     return url
 
 
-async def _body(response: Response) -> Fetched:
+async def _read_body(response: Response) -> FetchedPage:
     if not response.is_success:
         status = response.status_code
         why = f"{response.url} answered {status} {response.reason_phrase}; check the URL or try another page"
-        raise ToolError(why, kind=f"Http{status}", retryable=status in TRANSIENT)
+        raise ToolError(why, kind=f"Http{status}", retryable=status in TRANSIENT_STATUSES)
     media_type = response.headers.get("content-type", "").split(";")[0].strip().lower()
-    if not is_readable(media_type):
+    if not is_text_type(media_type):
         why = f"{response.url}: its type, {media_type[:80] or 'unknown'}, cannot be read as text; try another page"
         raise ToolError(why, kind="UnsupportedContent")
     body, is_cut = await bounded_body(response, _MAX_BYTES)
-    return Fetched(str(response.url), media_type, response.charset_encoding, body, is_cut)
+    return FetchedPage(str(response.url), media_type, response.charset_encoding, body, is_cut)

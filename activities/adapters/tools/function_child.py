@@ -14,8 +14,8 @@ import threading
 from types import FrameType
 from typing import Any
 
-from orga.activities.adapters.tools.function_process import packed, received
-from orga.activities.adapters.tools.python_function import failures_told, load_function
+from orga.activities.adapters.tools.function_process import pack_message, receive_message
+from orga.activities.adapters.tools.python_function import load_function, raising_tool_errors
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.tool_calls.tools import ToolOutput
 
@@ -23,7 +23,7 @@ _NOTE_INTERVAL_S = 0.2
 _MAX_NOTE_CHARS = 4_000
 
 
-class _Line:
+class _WorkerChannel:
     """The way to the worker. Of many notes the last one goes, so that a function cannot flood it."""
 
     def __init__(self, channel: socket.socket) -> None:
@@ -51,7 +51,7 @@ class _Line:
         with self._sending:
             note, self._note = self._note, None
             if note is not None:
-                self._channel.sendall(packed({"note": note}))
+                self._channel.sendall(pack_message({"note": note}))
 
 
 def main() -> None:
@@ -59,36 +59,36 @@ def main() -> None:
     faulthandler.enable()
     channel = socket.socket(fileno=int(sys.argv[1]))
     channel.set_inheritable(False)
-    line = _Line(channel)
-    request = received(channel)
+    line = _WorkerChannel(channel)
+    request = receive_message(channel)
     threading.Thread(target=line.keep, daemon=True).start()
-    signal.signal(signal.SIGTERM, _end)
-    line.answer(_answer(request, line))
+    signal.signal(signal.SIGTERM, _unwind)
+    line.answer(_answer_message(request, line))
 
 
-def _answer(request: dict[str, Any], line: _Line) -> bytes:
+def _answer_message(request: dict[str, Any], line: _WorkerChannel) -> bytes:
     try:
-        output = _called(request, line)
+        output = _call_function(request, line)
     except ToolError as error:
-        return _failure(error)
+        return _failure_message(error)
     try:
-        return packed({"content": output.content})
+        return pack_message({"content": output.content})
     except ValueError as error:
         message = f"the result of {request['name']} is too large: {error}; have it return less"
-        return _failure(ToolError(message, kind="InvalidResult", acted="yes"))
+        return _failure_message(ToolError(message, kind="InvalidResult", acted="yes"))
 
 
-def _failure(error: ToolError) -> bytes:
+def _failure_message(error: ToolError) -> bytes:
     told = {"message": str(error), "kind": error.kind, "retryable": error.retryable, "acted": error.acted}
-    return packed({"error": told})
+    return pack_message({"error": told})
 
 
-def _called(request: dict[str, Any], line: _Line) -> ToolOutput:
-    with failures_told(request["name"]):
+def _call_function(request: dict[str, Any], line: _WorkerChannel) -> ToolOutput:
+    with raising_tool_errors(request["name"]):
         function = load_function(request["path"])
         return function.call_here(request["arguments"], ToolContext(**request["context"], heartbeat=line.note))
 
 
-def _end(number: int, frame: FrameType | None) -> None:
+def _unwind(number: int, frame: FrameType | None) -> None:
     """Unwind the function, so that its `finally` blocks run; who is too slow is killed."""
     sys.exit(128 + number)

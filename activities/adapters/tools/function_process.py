@@ -23,7 +23,7 @@ MAX_BYTES = 16_000_000
 _LENGTH = struct.Struct("!I")
 
 
-def packed(message: dict[str, Any]) -> bytes:
+def pack_message(message: dict[str, Any]) -> bytes:
     """Return a message as it is sent.
 
     Raises:
@@ -35,7 +35,7 @@ def packed(message: dict[str, Any]) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
-async def next_message(stream: asyncio.StreamReader) -> dict[str, Any]:
+async def read_message(stream: asyncio.StreamReader) -> dict[str, Any]:
     """Return the next message.
 
     Raises:
@@ -47,7 +47,7 @@ async def next_message(stream: asyncio.StreamReader) -> dict[str, Any]:
     return json.loads(await stream.readexactly(length))
 
 
-def received(channel: socket.socket) -> dict[str, Any]:
+def receive_message(channel: socket.socket) -> dict[str, Any]:
     """Wait for the one message that comes and return it."""
     with channel.makefile("rb") as stream:
         (length,) = _LENGTH.unpack(stream.read(_LENGTH.size))
@@ -57,11 +57,11 @@ def received(channel: socket.socket) -> dict[str, Any]:
 GRACE_S = 0.2
 """From SIGTERM to SIGKILL: short, for a call that is cut off has to say so within its time limit."""
 
-_LAST_WORDS_S = 1.0
+_OUTPUT_WAIT_S = 1.0
 """For an answer that was sent just before the process ended."""
 
-_KEPT_HEAD = 4_000
-_KEPT_TAIL = 8_000
+_OUTPUT_HEAD_BYTES = 4_000
+_OUTPUT_TAIL_BYTES = 8_000
 
 _CHILD = "orga.activities.adapters.tools.function_child"
 
@@ -81,27 +81,27 @@ class FunctionProcess:
         Raises:
             ToolError: As the function's own; kind ProcessCrashed where the process ended without a result.
         """
-        call = {"name": self.name, "path": self.path, "arguments": arguments, "context": _told(context)}
-        request = packed(call)
+        call = {"name": self.name, "path": self.path, "arguments": arguments, "context": _context_fields(context)}
+        request = pack_message(call)
         answer: dict[str, Any] | None = None
         async with process_channel() as channel:
             group, streams = await self._start(channel.theirs)
             try:
-                answer = await _answer(channel, request, streams, context)
+                answer = await _wait_for_answer(channel, request, streams, context)
             finally:
                 await asyncio.shield(end_group(group, streams, 0 if answer else GRACE_S))
                 self._log_output(streams.stdout.text())
         if answer is None:
-            text = f"{self.name} ended its process without a result: {_how(group.get_returncode())}"
+            text = f"{self.name} ended its process without a result: {_exit_text(group.get_returncode())}"
             raise ToolError(text, kind=PROCESS_CRASHED, retryable=True)
-        return _outcome(answer)
+        return _call_output(answer)
 
     async def _start(self, theirs: socket.socket) -> tuple[asyncio.SubprocessTransport, ProcessStreams]:
         number = theirs.fileno()
         program = held_program(_CHILD, str(number), self.name)
         with theirs:
             return await asyncio.get_running_loop().subprocess_exec(
-                lambda: ProcessStreams(_KEPT_HEAD, _KEPT_TAIL, merged=True),
+                lambda: ProcessStreams(_OUTPUT_HEAD_BYTES, _OUTPUT_TAIL_BYTES, merged=True),
                 *program.argv,
                 stdin=DEVNULL,
                 stderr=STDOUT,
@@ -114,44 +114,44 @@ class FunctionProcess:
             _log.info("%s wrote:\n%s", self.name, output)
 
 
-def _told(context: ToolContext) -> dict[str, Any]:
+def _context_fields(context: ToolContext) -> dict[str, Any]:
     return {f.name: getattr(context, f.name) for f in fields(context) if f.name != "heartbeat"}
 
 
-async def _answer(
+async def _wait_for_answer(
     channel: ProcessChannel, request: bytes, streams: ProcessStreams, context: ToolContext
 ) -> dict[str, Any] | None:
     """Return the answer, or None where the process ended, or closed its socket, without one."""
-    talk = asyncio.create_task(_talk(channel, request, context))
+    talk = asyncio.create_task(_exchange_messages(channel, request, context))
     exited = asyncio.create_task(streams.exited.wait())
     try:
         await asyncio.wait((talk, exited), return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.wait((talk,), timeout=_LAST_WORDS_S)
+        await asyncio.wait((talk,), timeout=_OUTPUT_WAIT_S)
         return talk.result() if talk.done() else None
     finally:
         talk.cancel()
         exited.cancel()
 
 
-async def _talk(channel: ProcessChannel, request: bytes, context: ToolContext) -> dict[str, Any] | None:
+async def _exchange_messages(channel: ProcessChannel, request: bytes, context: ToolContext) -> dict[str, Any] | None:
     try:
         channel.writer.write(request)
         await channel.writer.drain()
-        while "note" in (message := await next_message(channel.reader)):
+        while "note" in (message := await read_message(channel.reader)):
             context.heartbeat(message["note"])
     except (EOFError, OSError):
         return None
     return message
 
 
-def _outcome(answer: dict[str, Any]) -> ToolOutput:
+def _call_output(answer: dict[str, Any]) -> ToolOutput:
     if "error" in answer:
         error = dict(answer["error"])
         raise ToolError(error.pop("message"), **error)
     return ToolOutput(content=answer["content"])
 
 
-def _how(code: int | None) -> str:
+def _exit_text(code: int | None) -> str:
     if code is None or code >= 0:
         return f"exit code {code}"
     with suppress(ValueError):

@@ -10,17 +10,17 @@ from pydantic import Field
 from pydantic_core import from_json
 
 from orga.activities.adapters.decompressed import ACCEPTED_ENCODINGS
-from orga.activities.adapters.http import TRANSIENT, URL, AsyncClient, HTTPError, Response, TimeoutException
+from orga.activities.adapters.http import TRANSIENT_STATUSES, URL, AsyncClient, HTTPError, Response, TimeoutException
 from orga.activities.adapters.tools.guarded_http import (
     PublicBackend,
     Resolve,
     bounded_body,
-    followed,
+    final_response,
     guarded_client,
     is_same_server,
     system_addresses,
 )
-from orga.activities.adapters.tools.page_text import visible
+from orga.activities.adapters.tools.page_text import visible_text
 from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.ports import ToolContext, ToolError
 from orga.activities.text.markup import without_comments
@@ -31,7 +31,7 @@ _REFERENCE = re.compile(
     r"(?:(?P<owner>[a-z0-9][a-z0-9-]{0,38})/(?P<name>(?!\.{1,2}#)[a-z0-9_.-]{1,100}))?#?(?P<number>[0-9]{1,10})\s*",
     re.I | re.ASCII,
 )
-DESCRIPTION = "`#42` in the default repository, or `owner/name#42`."
+REFERENCE_DESCRIPTION = "`#42` in the default repository, or `owner/name#42`."
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class NumberedItem:
         return f"{self.repo}#{self.number}"
 
 
-def item_of(reference: str, default_repo: str | None) -> NumberedItem:
+def parse_reference(reference: str, default_repo: str | None) -> NumberedItem:
     """Return what a reference names.
 
     Raises:
@@ -107,7 +107,7 @@ class GitHubApi:
         """Return the JSON of each path, in order, read in parallel within 20 s."""
         try:
             async with asyncio.timeout(_DEADLINE_S), guarded_client(self._backend) as client:
-                return await asyncio.gather(*(self._one(client, path) for path in paths))
+                return await asyncio.gather(*(self._get_one(client, path) for path in paths))
         except (TimeoutError, TimeoutException) as error:
             why = f"GitHub at {self._base.host} gave no full answer in time; try again later"
             raise ToolError(why, kind="Timeout", retryable=True) from error
@@ -115,21 +115,21 @@ class GitHubApi:
             why = f"GitHub at {self._base.host}: {str(error) or type(error).__name__}"
             raise ToolError(why, kind="ConnectionFailed", retryable=True) from error
 
-    async def _one(self, client: AsyncClient, path: str) -> Any:
-        async with followed(
+    async def _get_one(self, client: AsyncClient, path: str) -> Any:
+        async with final_response(
             URL(f"{self._base}{path}"),
             lambda url: client.stream("GET", url, headers=self._headers),
-            lambda url, location: self._moved(url.join(location), path),
+            lambda url, location: self._moved_url(url.join(location), path),
         ) as response:
-            return await self._json(response, path)
+            return await self._read_json(response, path)
 
-    def _moved(self, url: URL, path: str) -> URL:
+    def _moved_url(self, url: URL, path: str) -> URL:
         """Return where a moved repository is now; the token goes to no other server."""
         if not is_same_server(url, self._base):
             raise ToolError(f"{path}: redirected to another server, {url.host}; not followed", kind="BadRedirect")
         return url
 
-    async def _json(self, response: Response, path: str) -> Any:
+    async def _read_json(self, response: Response, path: str) -> Any:
         if not response.is_success:
             raise self._refusal(response, path)
         body, is_cut = await bounded_body(response, _MAX_BYTES)
@@ -151,7 +151,9 @@ class GitHubApi:
         if known is not None:
             kind, why = known
             return ToolError(f"{path}: {status}, {why}", kind=kind)
-        return ToolError(f"{path}: GitHub answered {status}", kind=f"Http{status}", retryable=status in TRANSIENT)
+        return ToolError(
+            f"{path}: GitHub answered {status}", kind=f"Http{status}", retryable=status in TRANSIENT_STATUSES
+        )
 
 
 _REFUSALS = {
@@ -166,14 +168,14 @@ MAX_BYTES = 16_000
 _MAX_BODY = 6_000
 _MAX_COMMENT = 1_500
 _MAX_FILES = 100
-COMMENTS_A_PAGE = 30
+COMMENTS_PER_PAGE = 30
 
 
 def issue_text(item: NumberedItem, issue: dict[str, Any], comments: list[Any], page: int) -> str:
     """Return an issue with one page of its comments."""
     note = ["It is a pull request: read_pull_request shows its files."] if issue.get("pull_request") else []
-    lines = [*_head("Issue", item, issue, str(issue.get("state", ""))), *note, "", _body(issue)]
-    return _shown([*lines, *_comments_text(issue, comments, page)])
+    lines = [*_heading_lines("Issue", item, issue, str(issue.get("state", ""))), *note, "", _body_text(issue)]
+    return _bounded_text([*lines, *_comments_text(issue, comments, page)])
 
 
 def pull_request_text(
@@ -181,30 +183,36 @@ def pull_request_text(
 ) -> str:
     """Return a pull request with its changed files and one page of its comments."""
     state = "merged" if pull.get("merged") else ("draft" if pull.get("draft") else str(pull.get("state", "")))
-    branches = f"Branches: {_of(pull, 'head', 'ref')} into {_of(pull, 'base', 'ref')}"
-    lines = [*_head("Pull request", item, pull, state), branches, "", _body(pull)]
-    return _shown([*lines, *_files(pull, files), *_comments_text(pull, comments, page)])
+    branches = f"Branches: {_nested_field(pull, 'head', 'ref')} into {_nested_field(pull, 'base', 'ref')}"
+    lines = [*_heading_lines("Pull request", item, pull, state), branches, "", _body_text(pull)]
+    return _bounded_text([*lines, *_file_lines(pull, files), *_comments_text(pull, comments, page)])
 
 
-def _head(kind: str, item: NumberedItem, issue: dict[str, Any], state: str) -> list[str]:
-    lines = [f"{kind} {item}: {_line(issue.get('title'))}", f"State: {state}; author: {_of(issue, 'user', 'login')}"]
-    labels = [_line(label.get("name")) for label in _objects(issue.get("labels"))]
+def _heading_lines(kind: str, item: NumberedItem, issue: dict[str, Any], state: str) -> list[str]:
+    lines = [
+        f"{kind} {item}: {_one_line_text(issue.get('title'))}",
+        f"State: {state}; author: {_nested_field(issue, 'user', 'login')}",
+    ]
+    labels = [_one_line_text(label.get("name")) for label in _objects(issue.get("labels"))]
     return [*lines, f"Labels: {', '.join(labels)}"] if labels else lines
 
 
-def _body(issue: dict[str, Any]) -> str:
-    return _cut(issue.get("body"), _MAX_BODY) or "(no text)"
+def _body_text(issue: dict[str, Any]) -> str:
+    return _cut_text(issue.get("body"), _MAX_BODY) or "(no text)"
 
 
-def _files(pull: dict[str, Any], files: list[Any]) -> list[str]:
+def _file_lines(pull: dict[str, Any], files: list[Any]) -> list[str]:
     shown = _objects(files)[:_MAX_FILES]
     total = pull.get("changed_files", len(shown))
-    lines = ["", f"Changed files: {total}, {_changes(pull)}"]
-    lines += [f"- {_line(file.get('filename'))} ({_line(file.get('status'))}, {_changes(file)})" for file in shown]
+    lines = ["", f"Changed files: {total}, {_change_counts(pull)}"]
+    lines += [
+        f"- {_one_line_text(file.get('filename'))} ({_one_line_text(file.get('status'))}, {_change_counts(file)})"
+        for file in shown
+    ]
     return [*lines, f"- and {total - len(shown)} more"] if isinstance(total, int) and total > len(shown) else lines
 
 
-def _changes(counted: dict[str, Any]) -> str:
+def _change_counts(counted: dict[str, Any]) -> str:
     return f"+{counted.get('additions', '?')} -{counted.get('deletions', '?')}"
 
 
@@ -213,15 +221,15 @@ def _comments_text(issue: dict[str, Any], comments: list[Any], page: int) -> lis
     shown = _objects(comments)
     if not shown:
         return ["", f"Comments: {total}" + (f", none on page {page}" if total else "")]
-    first = (page - 1) * COMMENTS_A_PAGE + 1
+    first = (page - 1) * COMMENTS_PER_PAGE + 1
     lines = ["", f"Comments {first}-{first + len(shown) - 1} of {total}:"]
     for comment in shown:
-        who = f"{_of(comment, 'user', 'login')}, {_line(comment.get('created_at'))}:"
-        lines += ["", who, _cut(comment.get("body"), _MAX_COMMENT)]
+        who = f"{_nested_field(comment, 'user', 'login')}, {_one_line_text(comment.get('created_at'))}:"
+        lines += ["", who, _cut_text(comment.get("body"), _MAX_COMMENT)]
     return lines
 
 
-def _shown(lines: Iterable[str]) -> str:
+def _bounded_text(lines: Iterable[str]) -> str:
     """Return the lines, at most as many bytes of them as a result may have."""
     text = "\n".join(lines)
     shown = text.encode()[:MAX_BYTES].decode(errors="ignore")
@@ -230,8 +238,8 @@ def _shown(lines: Iterable[str]) -> str:
     return f"{shown}\n[cut at {MAX_BYTES:,} bytes; a higher page has fewer comments or later ones]"
 
 
-def _cut(value: Any, limit: int) -> str:
-    text = _without_comments(visible(value)).strip() if isinstance(value, str) else ""
+def _cut_text(value: Any, limit: int) -> str:
+    text = _without_comments(visible_text(value)).strip() if isinstance(value, str) else ""
     return text if len(text) <= limit else f"{text[:limit]}\n[cut at character {limit} of {len(text)}]"
 
 
@@ -241,22 +249,22 @@ def _without_comments(text: str) -> str:
     return f"{text.strip()}\n[{count} hidden comments left out]" if count else text
 
 
-def _line(value: Any) -> str:
-    return " ".join(visible(value).split())[:300] if isinstance(value, str) else "unknown"
+def _one_line_text(value: Any) -> str:
+    return " ".join(visible_text(value).split())[:300] if isinstance(value, str) else "unknown"
 
 
-def _of(issue: dict[str, Any], key: str, field: str) -> str:
+def _nested_field(issue: dict[str, Any], key: str, field: str) -> str:
     found = _objects([issue.get(key)])
-    return _line(found[0].get(field)) if found else "unknown"
+    return _one_line_text(found[0].get(field)) if found else "unknown"
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []  # pyright: ignore
 
 
-class _Parameters(Parameters):
-    reference: str = Field(min_length=1, max_length=200, description=DESCRIPTION)
-    page: int = Field(default=1, ge=1, le=1_000, description=f"Page of the comments, {COMMENTS_A_PAGE} each.")
+class _ReferenceParameters(Parameters):
+    reference: str = Field(min_length=1, max_length=200, description=REFERENCE_DESCRIPTION)
+    page: int = Field(default=1, ge=1, le=1_000, description=f"Page of the comments, {COMMENTS_PER_PAGE} each.")
 
 
 class ReadIssue:
@@ -274,10 +282,14 @@ class ReadIssue:
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return the issue as text."""
-        parameters = _Parameters.parse(arguments)
-        item = item_of(parameters.reference, self._repo)
-        issue, comments = await self._api.get(f"{item.path}/issues/{item.number}", _comments(item, parameters.page))
-        return ToolOutput(content=issue_text(item, _object(item, issue), _list(comments), parameters.page))
+        parameters = _ReferenceParameters.parse(arguments)
+        item = parse_reference(parameters.reference, self._repo)
+        issue, comments = await self._api.get(
+            f"{item.path}/issues/{item.number}", _comments_path(item, parameters.page)
+        )
+        return ToolOutput(
+            content=issue_text(item, _checked_object(item, issue), _checked_list(comments), parameters.page)
+        )
 
 
 class ReadPullRequest:
@@ -296,13 +308,15 @@ class ReadPullRequest:
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return the pull request as text."""
-        parameters = _Parameters.parse(arguments)
-        item = item_of(parameters.reference, self._repo)
+        parameters = _ReferenceParameters.parse(arguments)
+        item = parse_reference(parameters.reference, self._repo)
         path = f"{item.path}/pulls/{item.number}"
         pull, files, comments = await self._api.get(
-            path, f"{path}/files?per_page=100", _comments(item, parameters.page)
+            path, f"{path}/files?per_page=100", _comments_path(item, parameters.page)
         )
-        text = pull_request_text(item, _object(item, pull), _list(files), _list(comments), parameters.page)
+        text = pull_request_text(
+            item, _checked_object(item, pull), _checked_list(files), _checked_list(comments), parameters.page
+        )
         return ToolOutput(content=text)
 
 
@@ -310,21 +324,21 @@ def _spec(name: str, description: str, repo: str | None) -> ToolSpec:
     return ToolSpec(
         name=name,
         description=f"{description} The default repository is {repo}." if repo else description,
-        parameters=_Parameters.json_schema(),
+        parameters=_ReferenceParameters.json_schema(),
         effect="read_only",
         main_argument="reference",
     )
 
 
-def _comments(item: NumberedItem, page: int) -> str:
-    return f"{item.path}/issues/{item.number}/comments?per_page={COMMENTS_A_PAGE}&page={page}"
+def _comments_path(item: NumberedItem, page: int) -> str:
+    return f"{item.path}/issues/{item.number}/comments?per_page={COMMENTS_PER_PAGE}&page={page}"
 
 
-def _object(item: NumberedItem, value: Any) -> dict[str, Any]:
+def _checked_object(item: NumberedItem, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ToolError(f"{item}: the answer is no issue; is base_url GitHub's API?", kind="BadReply")
     return cast("dict[str, Any]", value)
 
 
-def _list(value: Any) -> list[Any]:
+def _checked_list(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []

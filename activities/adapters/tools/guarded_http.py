@@ -10,7 +10,7 @@ from typing import cast
 
 import httpcore
 
-from orga.activities.adapters.decompressed import UnsupportedEncoding, decompressed
+from orga.activities.adapters.decompressed import UnsupportedEncoding, decompressed_chunks
 from orga.activities.adapters.http import (
     URL,
     AsyncClient,
@@ -46,12 +46,12 @@ def is_public(address: str) -> bool:
     except ValueError:
         return False
     if isinstance(parsed, IPv6Address):
-        inner = _embedded(parsed)
+        inner = _embedded_v4(parsed)
         return _is_public_v6(parsed) if inner is None else _is_public_v4(inner)
     return _is_public_v4(parsed)
 
 
-def _embedded(address: IPv6Address) -> IPv4Address | None:
+def _embedded_v4(address: IPv6Address) -> IPv4Address | None:
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     return IPv4Address(int(address) & 0xFFFF_FFFF) if address in _NAT64 else None
@@ -119,28 +119,28 @@ class PublicBackend(httpcore.AsyncNetworkBackend):
         self, path: str, timeout: float | None = None, socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None
     ) -> httpcore.AsyncNetworkStream:
         """Refuse."""
-        raise refused(path, "a socket of this machine")
+        raise host_refusal(path, "a socket of this machine")
 
     async def _addresses(self, host: str, port: int) -> Sequence[str]:
         is_allowed = not self._allowed.isdisjoint((host.lower(), f"{host.lower()}:{port}"))
         if not is_allowed and port not in _WEB_PORTS and port < _FIRST_USER_PORT:
-            raise refused(host, f"port {port} belongs to another protocol")
+            raise host_refusal(host, f"port {port} belongs to another protocol")
         try:
             addresses = await self._resolve(host, port)
         except (OSError, UnicodeError) as error:  # Unicode: a label too long for a name, or empty
             raise httpcore.ConnectError(f"{host} does not resolve") from error
         if not is_allowed and not all(map(is_public, addresses)):
-            raise refused(host, "its address is private, local or reserved")
+            raise host_refusal(host, "its address is private, local or reserved")
         return addresses
 
 
 @cache
-def _usual_checks() -> ssl.SSLContext:
+def _default_ssl_context() -> ssl.SSLContext:
     """Return the usual checks of certificates; costly to make, so all fetches share one, made for the first of them."""
     return create_ssl_context(trust_env=False)
 
 
-def refused(host: str, why: str) -> ToolError:
+def host_refusal(host: str, why: str) -> ToolError:
     """Return the error that names the host and the remedy; the address itself stays untold."""
     return ToolError(
         f"{host}: {why}; use a public address, or ask the operator to allow the host", kind="AddressRefused"
@@ -149,18 +149,18 @@ def refused(host: str, why: str) -> ToolError:
 
 def guarded_client(backend: PublicBackend) -> AsyncClient:
     """Return a client for one fetch: no proxy, no credentials of the environment, redirects left to the caller."""
-    transport = AsyncHTTPTransport(verify=_usual_checks(), trust_env=False)
+    transport = AsyncHTTPTransport(verify=_default_ssl_context(), trust_env=False)
     # httpx offers no other way to the network backend; a test keeps watch over this seam.
-    transport._pool = httpcore.AsyncConnectionPool(ssl_context=_usual_checks(), network_backend=backend)
+    transport._pool = httpcore.AsyncConnectionPool(ssl_context=_default_ssl_context(), network_backend=backend)
     return AsyncClient(transport=transport, trust_env=False, timeout=Timeout(10.0))
 
 
-_MAX = 5
-_STATUSES = (301, 302, 303, 307, 308)
+_MAX_REDIRECTS = 5
+_REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 
 
 @asynccontextmanager
-async def followed(
+async def final_response(
     url: URL, sent: Callable[[URL], AbstractAsyncContextManager[Response]], led: Callable[[URL, str], URL]
 ) -> AsyncGenerator[Response]:
     """Open the response that is no redirect.
@@ -173,14 +173,14 @@ async def followed(
     Raises:
         ToolError: Kind TooManyRedirects.
     """
-    for _ in range(_MAX + 1):
+    for _ in range(_MAX_REDIRECTS + 1):
         async with sent(url) as response:
             location = response.headers.get("location")
-            if response.status_code not in _STATUSES or location is None:
+            if response.status_code not in _REDIRECT_STATUSES or location is None:
                 yield response
                 return
         url = led(url, location)
-    raise ToolError(f"{url.host}: more than {_MAX} redirects; try another address", kind="TooManyRedirects")
+    raise ToolError(f"{url.host}: more than {_MAX_REDIRECTS} redirects; try another address", kind="TooManyRedirects")
 
 
 def is_same_server(one: URL, other: URL) -> bool:
@@ -192,7 +192,7 @@ async def bounded_body(response: Response, limit: int) -> tuple[bytes, bool]:
     """Return the first `limit` bytes and whether there were more."""
     body = bytearray()
     try:
-        async with aclosing(decompressed(response)) as pieces:
+        async with aclosing(decompressed_chunks(response)) as pieces:
             async for piece in pieces:
                 body += piece
                 if len(body) > limit:

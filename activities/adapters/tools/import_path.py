@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orga.finder import HeldLoader
-from orga.own_code import found_elsewhere, is_ours, pin
+from orga.own_code import is_ours, outside_module_path, pin
 
 
 def hold_module(name: str, folders: Sequence[Path]) -> str:
@@ -20,21 +20,21 @@ def hold_module(name: str, folders: Sequence[Path]) -> str:
     Raises:
         ValueError: Its name belongs to another module, or a file cannot be read as Python.
     """
-    folder = next((folder for folder in folders if _file(folder, name)), None)
+    folder = next((folder for folder in folders if _module_file(folder, name)), None)
     if folder is None:
         return ""
     top = name.partition(".")[0]
     if is_ours(top):
         raise ValueError(f"the name {top} belongs to orga itself; give the module in {folder} another one")
-    if elsewhere := _elsewhere(top, folder):
+    if elsewhere := _other_location(top, folder):
         raise ValueError(f"there are two modules {top}, in {folder} and {elsewhere}; give yours another name")
-    found = _closure(name, folder)
+    found = _module_closure(name, folder)
     for each, loader in found.items():
         _hold(each, loader)
-    return _digest(found)
+    return _closure_digest(found)
 
 
-def _closure(name: str, folder: Path) -> dict[str, HeldLoader]:
+def _module_closure(name: str, folder: Path) -> dict[str, HeldLoader]:
     """Return the module, its packages, and all in the folder that they import, inside functions, too."""
     elsewhere: dict[str, str] = {}
     found: dict[str, HeldLoader] = {}
@@ -42,38 +42,38 @@ def _closure(name: str, folder: Path) -> dict[str, HeldLoader]:
     while wanted:
         parts = wanted.pop().split(".")
         if parts[0] not in elsewhere:
-            elsewhere[parts[0]] = _elsewhere(parts[0], folder)
+            elsewhere[parts[0]] = _other_location(parts[0], folder)
         if elsewhere[parts[0]]:
             continue
         for each in (".".join(parts[: end + 1]) for end in range(len(parts))):
-            if each not in found and (loader := _loader(folder, each)):
+            if each not in found and (loader := _module_loader(folder, each)):
                 found[each] = loader
-                wanted += _imports(each, loader)
+                wanted += _imported_names(each, loader)
     return found
 
 
-def _elsewhere(top: str, folder: Path) -> str:
+def _other_location(top: str, folder: Path) -> str:
     if is_ours(top):
         return "orga"
-    place = found_elsewhere(top)
-    own = _file(folder, top)
+    place = outside_module_path(top)
+    own = _module_file(folder, top)
     return "" if place is None or (own and own.resolve() == Path(place).resolve()) else place
 
 
-def _file(folder: Path, name: str) -> Path | None:
+def _module_file(folder: Path, name: str) -> Path | None:
     place = folder.joinpath(*name.split("."))
     files = (place / "__init__.py", place.with_name(f"{place.name}.py"))
     return next((file for file in files if file.is_file()), None)
 
 
-def _loader(folder: Path, name: str) -> HeldLoader | None:
-    file, place = _file(folder, name), folder.joinpath(*name.split("."))
+def _module_loader(folder: Path, name: str) -> HeldLoader | None:
+    file, place = _module_file(folder, name), folder.joinpath(*name.split("."))
     if file is None:  # a folder without __init__.py is a package, too
         return HeldLoader(name, str(place / "__init__.py"), b"") if place.is_dir() else None
     return HeldLoader(name, str(file), file.read_bytes())
 
 
-def _imports(name: str, loader: HeldLoader) -> Iterator[str]:
+def _imported_names(name: str, loader: HeldLoader) -> Iterator[str]:
     """Yield what may be modules among all that a module imports."""
     try:
         tree = ast.parse(loader.source or b"", loader.path)
@@ -99,14 +99,14 @@ def _hold(name: str, loader: HeldLoader) -> None:
         sys.modules.pop(name, None)
 
 
-def _digest(found: dict[str, HeldLoader]) -> str:
+def _closure_digest(found: dict[str, HeldLoader]) -> str:
     digest = hashlib.sha256()
     for name, loader in sorted(found.items()):
         digest.update(f"{name}\0{hashlib.sha256(loader.source or b'').hexdigest()}\n".encode())
     return f"sha256:{digest.hexdigest()}"
 
 
-def imported(path: str, folders: Sequence[Path] = ()) -> tuple[Callable[..., Any], str]:
+def import_function(path: str, folders: Sequence[Path] = ()) -> tuple[Callable[..., Any], str]:
     """Return the function of an import path, and the digest of the code that it was read from.
 
     Args:
@@ -133,17 +133,17 @@ def imported(path: str, folders: Sequence[Path] = ()) -> tuple[Callable[..., Any
         found = getattr(found, name)
     if not callable(found):
         raise ValueError(f"{attribute} is {type(found).__name__}, not a function")  # noqa: TRY004
-    return found, digest or _digest_of_installed(module_name)
+    return found, digest or _installed_digest(module_name)
 
 
-def _digest_of_installed(module_name: str) -> str:
+def _installed_digest(module_name: str) -> str:
     try:
         return f"sha256:{hashlib.sha256(Path(sys.modules[module_name].__file__ or '').read_bytes()).hexdigest()}"
     except (OSError, AttributeError):
         return ""
 
 
-def path_of(function: Callable[..., Any]) -> str:
+def import_path_of(function: Callable[..., Any]) -> str:
     """Return the import path of a function.
 
     Raises:
@@ -151,6 +151,6 @@ def path_of(function: Callable[..., Any]) -> str:
     """
     module, name = getattr(function, "__module__", "__main__"), getattr(function, "__qualname__", "<object>")
     path = f"{module}:{name}"
-    if module == "__main__" or "<" in name or imported(path)[0] is not function:
+    if module == "__main__" or "<" in name or import_function(path)[0] is not function:
         raise ValueError("a process of its own cannot import it; define it at the top of a module")
     return path

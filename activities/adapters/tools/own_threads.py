@@ -12,10 +12,10 @@ from orga.activities.ports import ToolError
 
 T = TypeVar("T")
 
-MAX_LEFT_BEHIND = 4
+MAX_ABANDONED_THREADS = 4
 """Threads of one function that go on after their calls. Each may slow the worker down, so no more are begun then."""
 
-_LEFT_BEHIND = (
+_ABANDONED_WARNING = (
     "%s: its thread goes on after the call was cut off, and cannot be stopped; "
     'declare it blocking: @tool(blocking=True), or isolation = "process" under [tools.options.%s]'
 )
@@ -41,25 +41,25 @@ class OwnThreads(Generic[T]):
         outcome.set_running_or_notify_cancel()
         context = copy_context()
         name = f"tool {self._name}"
-        threading.Thread(target=context.run, args=(_settle, outcome, work), name=name, daemon=True).start()
+        threading.Thread(target=context.run, args=(_resolve_future, outcome, work), name=name, daemon=True).start()
         try:
             return await asyncio.wrap_future(outcome)
         except asyncio.CancelledError:
             if not outcome.done():
                 self._left_behind.append(outcome)
-                _log.warning(_LEFT_BEHIND, self._name, self._name)
+                _log.warning(_ABANDONED_WARNING, self._name, self._name)
             raise
 
     def _refuse_too_many(self) -> None:
         self._left_behind = [outcome for outcome in self._left_behind if not outcome.done()]
-        if len(self._left_behind) >= MAX_LEFT_BEHIND:
+        if len(self._left_behind) >= MAX_ABANDONED_THREADS:
             text = f"{len(self._left_behind)} earlier calls of {self._name} still block their threads; "
             raise ToolError(
                 f"{text}declare it blocking: @tool(blocking=True)", kind="ThreadsLeftBehind", retryable=True, acted="no"
             )
 
 
-def _settle(outcome: Future[T], work: Callable[[], T]) -> None:
+def _resolve_future(outcome: Future[T], work: Callable[[], T]) -> None:
     try:
         outcome.set_result(work())
     except BaseException as error:

@@ -9,9 +9,16 @@ from dataclasses import dataclass, field
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
-from orga.activities.text.hidden_styles import Rule, declarations, hiding, is_for_screens, rules, shows
+from orga.activities.text.hidden_styles import (
+    StyleRule,
+    declarations,
+    hiding_declarations,
+    is_for_screens,
+    is_revealing,
+    style_rules,
+)
 
-_DROPPED = (
+_DROPPED_ELEMENTS = (
     "script, style, noscript, noembed, noframes, template, nav, footer, iframe, object, embed, audio, video, svg, "
     "canvas, select, datalist, button, progress, meter, dialog, rp, annotation, annotation-xml, mphantom, body title, "
     "[hidden], [popover], [aria-hidden=true i], [role=navigation]"
@@ -19,14 +26,14 @@ _DROPPED = (
 _MAX_RULES = 5_000
 _MAX_HIDING_RULES = 300
 _MAX_SHOWING_RULES = 300
-_INLINE = (9, 0, 0)
+_INLINE_WEIGHT = (9, 0, 0)
 
 _Weight = tuple[bool, tuple[int, int, int], int]
 """Importance, specificity, place."""
 
 
 @dataclass
-class _Winners:
+class _WinningDeclarations:
     """By element and name of a declaration: the weight that decides, and whether it hides."""
 
     found: dict[tuple[int, str], tuple[_Weight, bool]] = field(
@@ -48,87 +55,91 @@ def hidden_nodes(page: LexborHTMLParser) -> set[int]:
     A style sheet's rules are weighed against others as a browser does it. What comes from elsewhere is not known:
     sheets and scripts of other addresses, layout.
     """
-    return {node.mem_id for node in page.css(_DROPPED)} | _hidden_by_style(page)
+    return {node.mem_id for node in page.css(_DROPPED_ELEMENTS)} | _hidden_by_style(page)
 
 
 def _hidden_by_style(page: LexborHTMLParser) -> set[int]:
-    winners = _Winners()
+    winners = _WinningDeclarations()
     sheet_rules = _sheet_rules(page)
-    names = _add_hiding(page, sheet_rules, winners)
+    names = _add_hiding_rules(page, sheet_rules, winners)
     candidates = {node for node, _ in winners.found}
     if candidates:
-        _add_showing(page, sheet_rules, names, candidates, winners)
+        _add_showing_rules(page, sheet_rules, names, candidates, winners)
     for node in page.css("[style]"):
         style = declarations(node.attributes.get("style") or "")
-        hides = hiding(style)
+        hides = hiding_declarations(style)
         for name in hides:
-            winners.weigh(node.mem_id, name, (style[name][1], _INLINE, 0), hides=True)
+            winners.weigh(node.mem_id, name, (style[name][1], _INLINE_WEIGHT, 0), hides=True)
         if node.mem_id in candidates:
             for name in style.keys() & names - hides:
-                if (node.mem_id, name) in winners.found and shows(name, style[name][0]):
-                    winners.weigh(node.mem_id, name, (style[name][1], _INLINE, 0), hides=False)
+                if (node.mem_id, name) in winners.found and is_revealing(name, style[name][0]):
+                    winners.weigh(node.mem_id, name, (style[name][1], _INLINE_WEIGHT, 0), hides=False)
     return winners.hidden()
 
 
-def _sheet_rules(page: LexborHTMLParser) -> list[Rule]:
+def _sheet_rules(page: LexborHTMLParser) -> list[StyleRule]:
     ignored = {node.mem_id for node in page.css("noscript style, template style")}
-    found: list[Rule] = []
+    found: list[StyleRule] = []
     for node in page.css("style"):
         if node.mem_id in ignored or not is_for_screens(node.attributes.get("media") or ""):
             continue
-        for rule in rules(node.text()):
+        for rule in style_rules(node.text()):
             if len(found) == _MAX_RULES:
                 return found
             found.append(rule)
     return found
 
 
-def _add_hiding(page: LexborHTMLParser, sheet_rules: list[Rule], winners: _Winners) -> set[str]:
+def _add_hiding_rules(page: LexborHTMLParser, sheet_rules: list[StyleRule], winners: _WinningDeclarations) -> set[str]:
     names: set[str] = set()
     count = 0
     for place, rule in enumerate(sheet_rules):
-        if count < _MAX_HIDING_RULES and (hides := hiding(rule.style)):
+        if count < _MAX_HIDING_RULES and (hides := hiding_declarations(rule.style)):
             count += 1
             names |= hides
             weights = {name: (rule.style[name][1], rule.weight(), place) for name in hides}
-            for node in _matched(page, rule.selector):
+            for node in _matching_nodes(page, rule.selector):
                 for name, weight in weights.items():
                     winners.weigh(node.mem_id, name, weight, hides=True)
     return names
 
 
-def _add_showing(
-    page: LexborHTMLParser, sheet_rules: list[Rule], names: set[str], candidates: set[int], winners: _Winners
+def _add_showing_rules(
+    page: LexborHTMLParser,
+    sheet_rules: list[StyleRule],
+    names: set[str],
+    candidates: set[int],
+    winners: _WinningDeclarations,
 ) -> None:
     count = 0
     for place, rule in enumerate(sheet_rules):
-        others = rule.style.keys() & names - hiding(rule.style)
-        shown = {name for name in others if shows(name, rule.style[name][0])}
+        others = rule.style.keys() & names - hiding_declarations(rule.style)
+        shown = {name for name in others if is_revealing(name, rule.style[name][0])}
         if count >= _MAX_SHOWING_RULES or not shown:
             continue
         count += 1
         weights = {name: (rule.style[name][1], rule.weight(), place) for name in shown}
-        for node in _matched(page, rule.selector):
+        for node in _matching_nodes(page, rule.selector):
             for name, weight in weights.items() if node.mem_id in candidates else ():
                 if (node.mem_id, name) in winners.found:
                     winners.weigh(node.mem_id, name, weight, hides=False)
 
 
-def _matched(page: LexborHTMLParser, selector: str) -> list[LexborNode]:
+def _matching_nodes(page: LexborHTMLParser, selector: str) -> list[LexborNode]:
     try:
         return page.css(selector)
     except SelectolaxError:
         return []  # neither would a browser use the rule
 
 
-_BLOCKS = frozenset(
+_BLOCK_ELEMENTS = frozenset(
     re.findall(
         r"\S+",
         "address article aside blockquote body br dd details div dl dt figcaption figure form h1 h2 h3 h4 h5 h6 "
         "header hr li main ol p section summary table tbody tfoot thead tr ul",
     )
 )
-_MARKS = {"h1": "# ", "h2": "## ", "h3": "### ", "h4": "#### ", "li": "- "}
+_MARKDOWN_MARKS = {"h1": "# ", "h2": "## ", "h3": "### ", "h4": "#### ", "li": "- "}
 _MAX_CPU_S = 3
 _MAX_MEMORY_BYTES = 1_000_000_000
 _MIN_MAIN_CHARACTERS = 200
@@ -145,49 +156,49 @@ def page_text(html: str) -> tuple[str, str]:
     hidden = hidden_nodes(page)
     title = page.css_first("head title")
     candidates = [*page.css("main, [role=main]")[:1], *page.css("article")[:1], page.body]
-    texts = ["\n".join(_lines(node, hidden)) for node in candidates if node is not None]
+    texts = ["\n".join(_text_lines(node, hidden)) for node in candidates if node is not None]
     text = next((text for text in texts if len(text) >= _MIN_MAIN_CHARACTERS), texts[-1] if texts else "")
-    return visible(" ".join(title.text().split()))[:200] if title else "", text
+    return visible_text(" ".join(title.text().split()))[:200] if title else "", text
 
 
-def visible(text: str) -> str:
+def visible_text(text: str) -> str:
     """Return text without control and invisible characters; tabs and line ends stay."""
     return _INVISIBLE.sub("", text)
 
 
-def _lines(root: LexborNode, hidden: set[int]) -> Iterator[str]:
+def _text_lines(root: LexborNode, hidden: set[int]) -> Iterator[str]:
     parts: list[str] = []
-    for piece in [*_pieces(root, hidden), "\n"]:
+    for piece in [*_text_pieces(root, hidden), "\n"]:
         if "\n" not in piece:
             parts.append(piece)
             continue
-        if line := visible("".join(parts)).strip(" |"):
+        if line := visible_text("".join(parts)).strip(" |"):
             yield line
         parts.clear()
-        if block := visible(piece).strip("\n"):
+        if block := visible_text(piece).strip("\n"):
             yield block
 
 
-def _pieces(root: LexborNode, hidden: set[int]) -> Iterator[str]:
+def _text_pieces(root: LexborNode, hidden: set[int]) -> Iterator[str]:
     r"""Yield running text on one line, "\n" where a block begins or ends, and preformatted text between two "\n"."""
-    for node, is_end in _events(root, hidden):
+    for node, is_end in _node_events(root, hidden):
         if node.tag == "-text":
             yield "" if is_end else re.sub(r"\s+", " ", node.text_content or "")
         elif node.tag == "pre":
             yield "\n" if is_end else f"\n{_preformatted(node, hidden)}\n"
         elif node.tag in ("td", "th"):
             yield " | " if is_end else ""
-        elif node.tag in _BLOCKS:
+        elif node.tag in _BLOCK_ELEMENTS:
             yield "\n"
-            yield "" if is_end else _MARKS.get(node.tag or "", "")
+            yield "" if is_end else _MARKDOWN_MARKS.get(node.tag or "", "")
 
 
 def _preformatted(pre: LexborNode, hidden: set[int]) -> str:
-    nodes = (node for node, is_end in _events(pre, hidden, into_pre=True) if node.tag == "-text" and not is_end)
+    nodes = (node for node, is_end in _node_events(pre, hidden, into_pre=True) if node.tag == "-text" and not is_end)
     return "".join(node.text_content or "" for node in nodes)
 
 
-def _events(root: LexborNode, hidden: set[int], *, into_pre: bool = False) -> Iterator[tuple[LexborNode, bool]]:
+def _node_events(root: LexborNode, hidden: set[int], *, into_pre: bool = False) -> Iterator[tuple[LexborNode, bool]]:
     """Yield each node as it begins and ends, in document order; without recursion, since a page may nest deeply."""
     stack = [(root, True), (root, False)]
     while stack:

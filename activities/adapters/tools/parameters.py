@@ -6,10 +6,10 @@ from typing import Any, Self
 from pydantic import ConfigDict, ValidationError
 
 from orga.activities.ports import ToolError
-from orga.workflows.types.record import Border
+from orga.workflows.types.record import CheckedInput
 
 
-class Parameters(Border):
+class Parameters(CheckedInput):
     """Base of the built-in tools' parameters; a field's `description` is what the model reads."""
 
     model_config = ConfigDict(extra="forbid")
@@ -30,30 +30,34 @@ class Parameters(Border):
         try:
             return cls.model_validate(arguments)
         except ValidationError as error:
-            raise ToolError(invalid_arguments(error), kind="InvalidArguments") from error
+            raise ToolError(validation_error_text(error), kind="InvalidArguments") from error
 
 
-_IN_PLAIN_WORDS = {
+_PLAIN_MESSAGES = {
     "missing_keyword_only_argument": "Missing required argument",
     "unexpected_keyword_argument": "Unexpected argument",
 }
 """Pydantic's messages about the arguments of a function speak of Python's kinds of parameters."""
 
 
-def invalid_arguments(error: ValidationError) -> str:
+def validation_error_text(error: ValidationError) -> str:
     """Return pydantic's errors as one line: `limit: Input should be less than or equal to 1000`."""
     details = error.errors(include_url=False, include_input=False, include_context=False)
     return "invalid arguments: " + "; ".join(
-        f"{'.'.join(map(str, d['loc'])) or 'arguments'}: {_IN_PLAIN_WORDS.get(d['type'], d['msg'])}" for d in details
+        f"{'.'.join(map(str, d['loc'])) or 'arguments'}: {_PLAIN_MESSAGES.get(d['type'], d['msg'])}" for d in details
     )
 
 
 def without_titles(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a schema without pydantic's titles, which repeat each name; a property called `title` stays."""
-    return {key: _clean(key, value) for key, value in schema.items() if not (key == "title" and isinstance(value, str))}
+    return {
+        key: _without_title(key, value)
+        for key, value in schema.items()
+        if not (key == "title" and isinstance(value, str))
+    }
 
 
-def _clean(key: str, value: Any) -> Any:
+def _without_title(key: str, value: Any) -> Any:
     if key in ("properties", "$defs"):
         return {name: without_titles(inner) for name, inner in value.items()}
     if key in ("default", "examples", "enum", "const"):

@@ -28,9 +28,9 @@ from pydantic_core import ArgsKwargs, to_json, to_jsonable_python
 from temporalio import activity
 
 from orga.activities.adapters.tools.function_process import FunctionProcess
-from orga.activities.adapters.tools.import_path import imported, path_of
+from orga.activities.adapters.tools.import_path import import_function, import_path_of
 from orga.activities.adapters.tools.own_threads import OwnThreads
-from orga.activities.adapters.tools.parameters import invalid_arguments, without_titles
+from orga.activities.adapters.tools.parameters import validation_error_text, without_titles
 from orga.activities.ports import Acted, ToolContext, ToolError
 from orga.activities.tools_api import ToolMarks, marks_of
 from orga.workflows.types.text import clean_text
@@ -42,14 +42,14 @@ MAX_VALUES = 1_000_000
 MAX_DEPTH = 100
 """Lists and objects inside each other."""
 
-_GAPS = frozenset({"NaTType", "NAType"})
+_MISSING_VALUE_TYPES = frozenset({"NaTType", "NAType"})
 """Types of what stands for nothing in a table of pandas; one of them passes for a date that has no day."""
 
-_TOO_MANY = f"more than {MAX_VALUES:,} values; have it return less"
+_TOO_MANY_VALUES = f"more than {MAX_VALUES:,} values; have it return less"
 
 
 @contextmanager
-def failures_told(name: str) -> Generator[None]:
+def raising_tool_errors(name: str) -> Generator[None]:
     """Turn exceptions into ToolError where they are raised: SystemExit further up would end the worker."""
     try:
         yield
@@ -61,33 +61,33 @@ def failures_told(name: str) -> Generator[None]:
         raise ToolError(told, kind=kind, retryable=isinstance(error, OSError), acted="maybe") from error
 
 
-def is_promise(result: Any) -> bool:
+def is_async_result(result: Any) -> bool:
     """Return whether an event loop is needed to get at the result."""
     return isinstance(result, (AsyncIterable, Future)) or inspect.isawaitable(result)
 
 
-async def settled(name: str, result: Any) -> ToolOutput:
+async def awaited_output(name: str, result: Any) -> ToolOutput:
     """Return the output of a call, once all that it promised is done."""
-    while is_promise(result):
+    while is_async_result(result):
         if inspect.isawaitable(result):
             result = await result
         elif isinstance(result, Future):
             result = await asyncio.wrap_future(cast("Future[Any]", result))
         else:
-            result = await _collected(name, result)
+            result = await _collect_results(name, result)
     if isinstance(result, Iterator):  # its body is code that blocks
         return await asyncio.to_thread(as_output, name, result)
     return as_output(name, result)
 
 
-async def _collected(name: str, results: AsyncIterable[Any]) -> list[Any]:
+async def _collect_results(name: str, results: AsyncIterable[Any]) -> list[Any]:
     found: list[Any] = []
     iterator: Any = aiter(results)
     try:
         async for each in iterator:
             found.append(each)
             if len(found) > MAX_VALUES:
-                raise _unusable(name, _TOO_MANY, "maybe")
+                raise _unusable_result(name, _TOO_MANY_VALUES, "maybe")
     finally:
         if hasattr(iterator, "aclose"):
             await iterator.aclose()
@@ -104,14 +104,14 @@ def as_output(name: str, result: Any) -> ToolOutput:
         return result
     if isinstance(result, str):
         return ToolOutput(content=result)
-    return ToolOutput(content=to_json(_Conversion(name).value(result)).decode())
+    return ToolOutput(content=to_json(_JsonConversion(name).value(result)).decode())
 
 
-def _unusable(name: str, what: str, acted: Acted) -> ToolError:
+def _unusable_result(name: str, what: str, acted: Acted) -> ToolError:
     return ToolError(f"{name} returned {what}", kind="InvalidResult", acted=acted)
 
 
-class _Conversion:
+class _JsonConversion:
     """One result on its way to JSON: numbers that JSON lacks become text, text becomes valid."""
 
     def __init__(self, name: str) -> None:
@@ -125,18 +125,20 @@ class _Conversion:
     def value(self, given: Any) -> Any:
         self._left -= 1
         if self._left < 0:
-            raise self._refusal(_TOO_MANY)
+            raise self._refusal(_TOO_MANY_VALUES)
         if given is None or isinstance(given, (bool, int)):
             return given
         if isinstance(given, float):
             return given if isfinite(given) else "NaN" if isnan(given) else f"{'-' * (given < 0)}Infinity"
-        if (isinstance(given, (str, PurePath)) and not isinstance(given, Enum)) or type(given).__name__ in _GAPS:
+        if (isinstance(given, (str, PurePath)) and not isinstance(given, Enum)) or type(
+            given
+        ).__name__ in _MISSING_VALUE_TYPES:
             return clean_text(str(given))
         if isinstance(given, (bytes, bytearray, memoryview)):
-            return _text_of(bytes(cast("bytes", given)))
-        return self._held(given)
+            return _decoded_text(bytes(cast("bytes", given)))
+        return self._container_value(given)
 
-    def _held(self, given: Any) -> Any:
+    def _container_value(self, given: Any) -> Any:
         """Convert what may hold other values, unless it holds itself."""
         if id(given) in self._inside:
             raise self._refusal("a value that holds itself; have it return text or plain JSON")
@@ -144,32 +146,32 @@ class _Conversion:
             raise self._refusal(f"a value that is nested more than {MAX_DEPTH} deep; have it return less")
         self._inside.add(id(given))
         try:
-            return self._composed(given)
+            return self._composed_value(given)
         finally:
             self._inside.discard(id(given))
 
-    def _composed(self, given: Any) -> Any:
+    def _composed_value(self, given: Any) -> Any:
         if isinstance(given, (BaseModel, Enum)):
-            return self.value(_fields_of(given) if isinstance(given, BaseModel) else given.value)
+            return self.value(_model_fields(given) if isinstance(given, BaseModel) else given.value)
         if is_dataclass(given) and not isinstance(given, type):
             return {each.name: self.value(getattr(given, each.name)) for each in fields(given)}
         if isinstance(given, Mapping):
             items = cast("Mapping[Any, Any]", given).items()
-            return {self._key(key): self.value(item) for key, item in items}
-        if (plain := self._without_library(given)) is not given:
+            return {self._key_text(key): self.value(item) for key, item in items}
+        if (plain := self._plain_value(given)) is not given:
             return str(given) if type(plain) is type(given) else self.value(plain)
         if isinstance(given, Iterable) and not isinstance(given, type):
             if not isinstance(given, Collection):
                 self._acted = "maybe"
             return [self.value(each) for each in cast("Iterable[Any]", given)]
-        return self._atom(given)
+        return self._scalar_value(given)
 
-    def _without_library(self, given: Any) -> Any:
+    def _plain_value(self, given: Any) -> Any:
         """Return arrays, scalars and tables of numpy, pandas, polars, torch and Arrow as lists, numbers and rows."""
         if not any(hasattr(given, each) for each in ("tolist", "to_list", "to_dict", "to_dicts", "to_pylist")):
             return given
         if isinstance(size := getattr(given, "size", 0), int) and size > self._left:
-            raise self._refusal(_TOO_MANY)
+            raise self._refusal(_TOO_MANY_VALUES)
         if getattr(getattr(given, "dtype", None), "kind", "") in ("M", "m"):
             given = given.astype(str)  # as numbers, moments in nanoseconds would lose their unit
         if hasattr(given, "index") and hasattr(given, "to_dict"):  # of pandas
@@ -180,13 +182,13 @@ class _Conversion:
         name = next(each for each in ("tolist", "to_dicts", "to_list", "to_pylist", "to_dict") if hasattr(given, each))
         return getattr(given, name)()
 
-    def _key(self, given: Any) -> str:
+    def _key_text(self, given: Any) -> str:
         key = self.value(given)
         return key if isinstance(key, str) else to_json(key).decode()
 
-    def _atom(self, given: Any) -> Any:
+    def _scalar_value(self, given: Any) -> Any:
         """Return a date, a path, a decimal and the like as pydantic writes it."""
-        if is_promise(given):
+        if is_async_result(given):
             if inspect.iscoroutine(given):
                 given.close()
             self._acted = "maybe"
@@ -200,17 +202,17 @@ class _Conversion:
         return self.value(plain)
 
     def _refusal(self, what: str) -> ToolError:
-        return _unusable(self._name, what, self._acted)
+        return _unusable_result(self._name, what, self._acted)
 
 
-def _fields_of(model: BaseModel) -> Any:
+def _model_fields(model: BaseModel) -> Any:
     try:
         return model.model_dump(mode="json", by_alias=True)
     except ValueError:  # a field holds bytes, an array, or what only we can write
         return model.model_dump(by_alias=True)
 
 
-def _text_of(data: bytes) -> str:
+def _decoded_text(data: bytes) -> str:
     try:
         return clean_text(data.decode())
     except UnicodeDecodeError:
@@ -232,15 +234,19 @@ class FunctionParameters:
         Raises:
             ValueError: With the parameter that cannot be offered to a model, and what to change.
         """
-        hints = _hints(function)
-        preset = _preset(function)
+        hints = _type_hints(function)
+        preset = _preset_names(function)
         self._all = [p for p in inspect.signature(function).parameters.values() if p.name not in preset]
         for parameter in self._all:
             _refuse_unusable(parameter, hints)
         self._contexts = [p.name for p in self._all if _is_context(hints[p.name])]
-        texts = {p.arg_name.lstrip("*"): p.description for text in docstrings(function) for p in _parsed(text).params}
+        texts = {
+            p.arg_name.lstrip("*"): p.description
+            for text in docstrings(function)
+            for p in _parsed_docstring(text).params
+        }
         offered = [p for p in self._all if p.name not in self._contexts]
-        self._adapter = _adapter([(p, _described(hints[p.name], texts.get(p.name))) for p in offered])
+        self._adapter = _arguments_adapter([(p, _annotated_type(hints[p.name], texts.get(p.name))) for p in offered])
 
     @cached_property
     def schema(self) -> dict[str, Any]:
@@ -256,13 +262,13 @@ class FunctionParameters:
         try:
             checked = self._adapter.validate_python(ArgsKwargs((), arguments))
         except ValidationError as error:
-            raise ToolError(invalid_arguments(error), kind="InvalidArguments") from error
+            raise ToolError(validation_error_text(error), kind="InvalidArguments") from error
         named = checked | dict.fromkeys(self._contexts, context)
         by_position = [p.name for p in self._all if p.kind is inspect.Parameter.POSITIONAL_ONLY]
         return [named.pop(name) for name in by_position], named
 
 
-def layers(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+def function_layers(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
     """Yield a function, what it calls if it is a `partial`, and at last the `__call__` of an object."""
     yield function
     while isinstance(function, partial):
@@ -272,23 +278,23 @@ def layers(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
         yield type(function).__call__
 
 
-def _preset(function: Any) -> Collection[str]:
+def _preset_names(function: Any) -> Collection[str]:
     """Return the names that a `partial` has set: what the application decided is not for a model to decide."""
     return function.keywords if isinstance(function, partial) else ()
 
 
 def docstrings(function: Callable[..., Any]) -> list[str]:
     """Return the docstrings of a function's layers, the outermost first."""
-    return [text for each in layers(function) if (text := each.__doc__) and text != partial.__doc__]
+    return [text for each in function_layers(function) if (text := each.__doc__) and text != partial.__doc__]
 
 
-def summary(docstring: str) -> str:
+def docstring_summary(docstring: str) -> str:
     """Return the first paragraph of the description on one line."""
-    described = _parsed(docstring).description or ""
+    described = _parsed_docstring(docstring).description or ""
     return " ".join(described.split("\n\n")[0].split())
 
 
-def _parsed(docstring: str) -> Docstring:
+def _parsed_docstring(docstring: str) -> Docstring:
     """Read a docstring of Sphinx, NumPy, Google or epydoc; one that breaks the rules of its style has no parameters."""
     try:
         return parse(docstring)
@@ -296,8 +302,8 @@ def _parsed(docstring: str) -> Docstring:
         return parse(docstring, style=DocstringStyle.REST)
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    *_, target = layers(function)
+def _type_hints(function: Callable[..., Any]) -> dict[str, Any]:
+    *_, target = function_layers(function)
     try:
         return get_type_hints(target, include_extras=True)
     except (NameError, TypeError) as error:
@@ -318,7 +324,7 @@ def _is_context(annotation: Any) -> bool:
     return ToolContext in inner
 
 
-def _described(annotation: Any, text: str | None) -> Any:
+def _annotated_type(annotation: Any, text: str | None) -> Any:
     """Return the annotation with a text of the docstring; a description of its own comes later, so it wins."""
     if not text:
         return annotation
@@ -329,7 +335,7 @@ def _described(annotation: Any, text: str | None) -> Any:
     return Annotated[(inner, described, *metadata)]  # type: ignore[return-value]
 
 
-def _adapter(offered: list[tuple[inspect.Parameter, Any]]) -> TypeAdapter[dict[str, Any]]:
+def _arguments_adapter(offered: list[tuple[inspect.Parameter, Any]]) -> TypeAdapter[dict[str, Any]]:
     """Return what checks arguments by name, with defaults filled in, as pydantic would for a call of the function."""
 
     def collect(**checked: Any) -> dict[str, Any]:
@@ -343,17 +349,17 @@ def _adapter(offered: list[tuple[inspect.Parameter, Any]]) -> TypeAdapter[dict[s
         adapter = TypeAdapter[dict[str, Any]](cast("Any", collect), config=ConfigDict(validate_by_name=True))
         adapter.json_schema()
     except (PydanticUserError, PydanticUndefinedAnnotation) as error:
-        raise ValueError(f"a parameter's type has no JSON Schema: {_cause(error)}") from error
+        raise ValueError(f"a parameter's type has no JSON Schema: {_first_sentence(error)}") from error
     return adapter
 
 
-def _cause(error: PydanticUserError | PydanticUndefinedAnnotation) -> str:
+def _first_sentence(error: PydanticUserError | PydanticUndefinedAnnotation) -> str:
     """Return the first sentence: what follows is for whoever writes a model."""
     return error.message.splitlines()[0].partition(". Set `")[0]
 
 
 Isolation = Literal["thread", "process"]
-Run = Callable[[dict[str, Any], ToolContext], Any]
+FunctionRunner = Callable[[dict[str, Any], ToolContext], Any]
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -380,7 +386,7 @@ class PythonFunction:
         Raises:
             ValueError: When it cannot be offered to a model or run there, with what to change.
         """
-        marks = marks_of(*layers(function))
+        marks = marks_of(*function_layers(function))
         name = marks.name or _activity_name(function) or _own_name(function)
         if not _NAME.fullmatch(name):
             raise ValueError(
@@ -391,13 +397,13 @@ class PythonFunction:
         self.code_digest = code_digest
         self._parameters = FunctionParameters(function)
         place = isolation or ("process" if marks.blocking else None if _is_async(function) else "thread")
-        self._run = self._runner(place, name, is_chosen=isolation is not None)
+        self._run = self._select_runner(place, name, is_chosen=isolation is not None)
         self._spec = ToolSpec(
             name=name,
-            description=summary(next(iter(docstrings(function)), "")),
+            description=docstring_summary(next(iter(docstrings(function)), "")),
             parameters=self._parameters.schema,
             effect=marks.effect,
-            options=_options(marks, place),
+            options=_tool_options(marks, place),
             main_argument=next(iter(self._parameters.schema["properties"]), None),
         )
 
@@ -424,46 +430,48 @@ class PythonFunction:
 
     def call_here(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Carry out the whole call in this thread; otherwise as `call`."""
-        with failures_told(self._spec.name):
-            result = self._called(arguments, context)
-            return asyncio.run(settled(self._spec.name, result)) if is_promise(result) else result
+        with raising_tool_errors(self._spec.name):
+            result = self._call_function(arguments, context)
+            return asyncio.run(awaited_output(self._spec.name, result)) if is_async_result(result) else result
 
-    def _called(self, arguments: dict[str, Any], context: ToolContext) -> Any:
+    def _call_function(self, arguments: dict[str, Any], context: ToolContext) -> Any:
         """Call the function, and return its output, or the promise that it returned."""
         args, kwargs = self._parameters.bind(arguments, context)
-        with failures_told(self._spec.name):
+        with raising_tool_errors(self._spec.name):
             result = self._function(*args, **kwargs)
-            return result if is_promise(result) else as_output(self._spec.name, result)
+            return result if is_async_result(result) else as_output(self._spec.name, result)
 
-    async def _await(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
+    async def _await_function(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         args, kwargs = self._parameters.bind(arguments, context)
-        with failures_told(self._spec.name):
-            return await settled(self._spec.name, self._function(*args, **kwargs))
+        with raising_tool_errors(self._spec.name):
+            return await awaited_output(self._spec.name, self._function(*args, **kwargs))
 
-    def _runner(self, place: Isolation | None, name: str, *, is_chosen: bool) -> Run:
+    def _select_runner(self, place: Isolation | None, name: str, *, is_chosen: bool) -> FunctionRunner:
         if place == "process":
-            return FunctionProcess(name, self._path or path_of(self._function)).run
+            return FunctionProcess(name, self._path or import_path_of(self._function)).run
         if place is None:
-            return self._await
+            return self._await_function
         threads = OwnThreads[Any](name)
         if is_chosen:
             return lambda arguments, context: threads.run(partial(self.call_here, arguments, context))
 
         async def run(arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
             """Await what a plain wrapper of an `async` function returns here, where its other users' loop runs."""
-            with failures_told(name):
-                return await settled(name, await threads.run(partial(self._called, arguments, context)))
+            with raising_tool_errors(name):
+                return await awaited_output(name, await threads.run(partial(self._call_function, arguments, context)))
 
         return run
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
-    return any(inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in layers(function))
+    return any(
+        inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in function_layers(function)
+    )
 
 
 def _activity_name(function: Callable[..., Any]) -> str | None:
     """Return the name of one that is a Temporal activity, too."""
-    for each in layers(function):
+    for each in function_layers(function):
         if definition := activity._Definition.from_callable(each):  # pyright: ignore[reportUnknownMemberType]
             return definition.name
     return None
@@ -471,12 +479,12 @@ def _activity_name(function: Callable[..., Any]) -> str | None:
 
 def _own_name(function: Callable[..., Any]) -> str:
     """Return the name of a function, of an object that of its class; a `partial` has one only if it was given it."""
-    named = (each for each in layers(function) if hasattr(each, "__name__") or not isinstance(each, partial))
+    named = (each for each in function_layers(function) if hasattr(each, "__name__") or not isinstance(each, partial))
     first = next(named)
     return getattr(first, "__name__", type(first).__name__)
 
 
-def _options(marks: ToolMarks, place: Isolation | None) -> ToolOptions:
+def _tool_options(marks: ToolMarks, place: Isolation | None) -> ToolOptions:
     said = {"timeout_s": marks.timeout_s, "isolation": place}
     return ToolOptions.model_validate({key: value for key, value in said.items() if value is not None})
 
@@ -488,7 +496,7 @@ def load_function(path: str, folders: Sequence[Path] = ()) -> PythonFunction:
         ValueError: With the path, what is wrong and what to change.
     """
     try:
-        function, digest = imported(path, folders)
+        function, digest = import_function(path, folders)
         return PythonFunction(function, path=path, code_digest=digest)
     except ValueError as error:
         raise ValueError(f"tool {path!r}: {error}") from error

@@ -10,8 +10,8 @@ from pydantic import Field
 
 from orga.activities.adapters.tools.file_kind import SNIFFED_BYTES, binary_kind, is_binary
 from orga.activities.adapters.tools.parameters import Parameters
-from orga.activities.adapters.tools.root import FILES, Root, refused, shown
-from orga.activities.adapters.tools.stoppable import Stop, run_stoppable
+from orga.activities.adapters.tools.root import FILE_THREADS, FileRoot, path_refusal, printable_name
+from orga.activities.adapters.tools.stoppable import StopSignal, run_stoppable
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
 
@@ -21,7 +21,7 @@ _PIECE_BYTES = 65_536
 
 
 @dataclass(frozen=True)
-class Window:
+class LineWindow:
     """Consecutive lines without their ends, `last` the number of the last one, `total` the lines of the file."""
 
     lines: tuple[str, ...]
@@ -34,13 +34,13 @@ class Window:
     """Whether the only line is longer than a window; its rest is left out."""
 
 
-def read_window(file: BinaryIO, first: int, last: int | None, is_over: Callable[[], bool]) -> Window:
+def read_window(file: BinaryIO, first: int, last: int | None, is_over: Callable[[], bool]) -> LineWindow:
     """Return lines `first` to `last` as far as they fit; at least one, cut when it alone is too long.
 
     `is_over` says whether the time is up; it is asked for each piece, and from then on nothing is read.
     """
     taken: list[bytes] = []
-    source = _Lines(file, is_over)
+    source = _BoundedLines(file, is_over)
     size, number = 0, 0
     for number, line in enumerate(source.lines(), 1):
         if number < first:
@@ -51,7 +51,7 @@ def read_window(file: BinaryIO, first: int, last: int | None, is_over: Callable[
             break
         taken.append(line)
     texts = tuple(line[:MAX_BYTES].decode(errors="replace") for line in taken)
-    return Window(
+    return LineWindow(
         lines=texts,
         last=first + len(taken) - 1,
         total=number + source.count_rest(),
@@ -61,7 +61,7 @@ def read_window(file: BinaryIO, first: int, last: int | None, is_over: Callable[
     )
 
 
-class _Lines:
+class _BoundedLines:
     """The lines of a file up to where the time is up; `is_cut` says whether that was before its end."""
 
     def __init__(self, file: BinaryIO, is_over: Callable[[], bool]) -> None:
@@ -102,7 +102,7 @@ TIME_LIMIT_S = 10.0
 """For the reading of one file: few are read at once."""
 
 
-class _Parameters(Parameters):
+class _ReadParameters(Parameters):
     path: str = Field(description="File to read, relative to the root.")
     start_line: int = Field(default=1, ge=1, description="First line, from 1.")
     end_line: int | None = Field(default=None, ge=1, description="Last line, included.")
@@ -111,7 +111,7 @@ class _Parameters(Parameters):
 class ReadFile:
     """A window of the lines of a text file, of any size."""
 
-    def __init__(self, root: Root, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, root: FileRoot, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
         self._clock = clock
 
@@ -124,17 +124,17 @@ class ReadFile:
                 f"Read a text file, each line as `NUMBER<tab>text`; at most {MAX_LINES} lines "
                 f"or {MAX_BYTES:,} bytes a call, the last line then says how to go on."
             ),
-            parameters=_Parameters.json_schema(),
+            parameters=_ReadParameters.json_schema(),
             effect="read_only",
             main_argument="path",
         )
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return the lines asked for."""
-        parameters = _Parameters.parse(arguments)
-        return ToolOutput(content=await run_stoppable(FILES, self._read, parameters))
+        parameters = _ReadParameters.parse(arguments)
+        return ToolOutput(content=await run_stoppable(FILE_THREADS, self._read, parameters))
 
-    def _read(self, stop: Stop, parameters: _Parameters) -> str:
+    def _read(self, stop: StopSignal, parameters: _ReadParameters) -> str:
         if parameters.end_line is not None and parameters.end_line < parameters.start_line:
             raise ToolError("end_line is before start_line; swap them", kind="InvalidArguments")
         with self._root.open_file(parameters.path) as file:
@@ -142,9 +142,9 @@ class ReadFile:
             ends = self._clock() + TIME_LIMIT_S
             window = read_window(file, parameters.start_line, parameters.end_line, lambda: self._is_over(stop, ends))
         _refuse_unreached(parameters, window)
-        return _as_text(parameters, window)
+        return _window_text(parameters, window)
 
-    def _is_over(self, stop: Stop, ends: float) -> bool:
+    def _is_over(self, stop: StopSignal, ends: float) -> bool:
         stop.check()
         return self._clock() > ends
 
@@ -154,21 +154,21 @@ def _refuse_binary(path: str, file: BinaryIO) -> None:
     if is_binary(head):
         size = os.fstat(file.fileno()).st_size
         what = f"it is a binary file ({size:,} bytes, {binary_kind(path, head)})"
-        raise refused(path, f"{what} and cannot be read as text; use another file", "BinaryFile")
+        raise path_refusal(path, f"{what} and cannot be read as text; use another file", "BinaryFile")
     file.seek(0)
 
 
-def _refuse_unreached(parameters: _Parameters, window: Window) -> None:
+def _refuse_unreached(parameters: _ReadParameters, window: LineWindow) -> None:
     if not window.is_total_known and not window.lines:
         why = f"line {parameters.start_line} is not reached in {TIME_LIMIT_S:g} s; search_text finds text in it"
-        raise refused(parameters.path, why, "FileTooLarge")
+        raise path_refusal(parameters.path, why, "FileTooLarge")
     if window.total and parameters.start_line > window.total:
         why = f"it has {window.total} lines; use a start_line up to that"
-        raise refused(parameters.path, why, "InvalidArguments")
+        raise path_refusal(parameters.path, why, "InvalidArguments")
 
 
-def _as_text(parameters: _Parameters, window: Window) -> str:
-    path, first, last = shown(parameters.path), parameters.start_line, window.last
+def _window_text(parameters: _ReadParameters, window: LineWindow) -> str:
+    path, first, last = printable_name(parameters.path), parameters.start_line, window.last
     if not window.total:
         return f"{path} (empty)"
     total = f"{window.total}" if window.is_total_known else f"{window.total} or more"

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from wcmatch import glob
 from wcmatch._wcparse import PatternLimitException  # its only home
 
-from orga.activities.adapters.rules import NO_RULES, REFUSAL, Rules
+from orga.activities.adapters.rules import NO_RULES, REFUSAL_TEXT, Rules
 from orga.activities.ports import ToolError
 from orga.activities.threads import Threads
 
@@ -28,9 +28,9 @@ _REMEDIES = {
 }
 
 
-def refused(path: str, why: str, kind: str = "PathRefused") -> ToolError:
+def path_refusal(path: str, why: str, kind: str = "PathRefused") -> ToolError:
     """Return the error that names the path and the remedy."""
-    return ToolError(f"{shown(path)}: {why}", kind=kind)
+    return ToolError(f"{printable_name(path)}: {why}", kind=kind)
 
 
 @contextmanager
@@ -41,27 +41,27 @@ def path_errors(path: str) -> Generator[None]:
     except OSError as error:
         known = _REMEDIES.get(error.errno or 0)
         if known is None:
-            raise ToolError(f"{shown(path)}: {error.strerror}", kind="FileError", retryable=True) from error
-        raise refused(path, known[1], known[0]) from error
+            raise ToolError(f"{printable_name(path)}: {error.strerror}", kind="FileError", retryable=True) from error
+        raise path_refusal(path, known[1], known[0]) from error
 
 
-def shown(name: str) -> str:
+def printable_name(name: str) -> str:
     r"""Return a name that stays on its line: control and undecodable characters become escapes such as `\x0a`."""
     cut = name if len(name) <= 500 else name[:500] + "…"
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in cut)
 
 
-FILES = Threads("files", 4)
+FILE_THREADS = Threads("files", 4)
 """What opens one file at a time."""
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: opening a FIFO that took the file's place must not hang.
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MAX_PATH_BYTES = 4_000
 _MAX_NAME_BYTES = 255
 
 
-class Root:
+class FileRoot:
     """A path counts by where it leads: links may be used as long as they stay inside. `..` may not: policies judge a
     path as it is written, and `docs/../src/a.py` begins with `docs/`.
 
@@ -89,16 +89,18 @@ class Root:
         with path_errors(path):
             real = Path(os.path.realpath(self.path / os.path.expanduser(path)))  # noqa: PTH111 - of no such user: as it is
         if not real.is_relative_to(self.path):
-            raise refused(path, "it leads outside the root; use a path relative to the root, such as . or docs/a.md")
+            raise path_refusal(
+                path, "it leads outside the root; use a path relative to the root, such as . or docs/a.md"
+            )
         return PurePosixPath(real.relative_to(self.path))
 
     @contextmanager
     def folder(self, place: PurePosixPath) -> Generator[int]:
         """Open a located folder as a descriptor."""
-        current = os.open(self.path, _FOLDER)
+        current = os.open(self.path, _FOLDER_FLAGS)
         try:
             for part in place.parts:
-                current = _entered(current, part)
+                current = _open_subfolder(current, part)
             yield current
         finally:
             os.close(current)
@@ -111,16 +113,16 @@ class Root:
             ToolError: The file is, or stands in, what no tool writes: by its path, or by any other name of the same.
         """
         if self.rules.forbid(self.path / place, self.path):
-            raise refused(path, REFUSAL)
+            raise path_refusal(path, REFUSAL_TEXT)
         rules = self.rules.identities()
         with ExitStack() as opened:
-            current = os.open(self.path, _FOLDER)
+            current = os.open(self.path, _FOLDER_FLAGS)
             opened.callback(lambda: os.close(current))
             _refuse_rules(path, os.fstat(current), rules)
             for part in place.parent.parts:
                 with suppress(FileExistsError):
                     os.mkdir(part, dir_fd=current)
-                current = _entered(current, part)
+                current = _open_subfolder(current, part)
                 _refuse_rules(path, os.fstat(current), rules)
             with suppress(FileNotFoundError):
                 _refuse_rules(path, os.stat(place.name, dir_fd=current, follow_symlinks=False), rules)
@@ -132,7 +134,7 @@ class Root:
         with path_errors(path), self.folder(place.parent) as folder:
             # Opening a device can have effects of its own, so it is looked at before it is opened.
             refuse_irregular(path, os.stat(place.name or ".", dir_fd=folder, follow_symlinks=False))
-            opened = os.fdopen(os.open(place.name, _FILE, dir_fd=folder), "rb")
+            opened = os.fdopen(os.open(place.name, _FILE_FLAGS, dir_fd=folder), "rb")
         try:
             refuse_irregular(path, os.fstat(opened.fileno()))
         except BaseException:
@@ -144,9 +146,9 @@ class Root:
 def refuse_irregular(path: str, status: os.stat_result) -> None:
     """Raise unless `status` is of a regular file."""
     if stat.S_ISDIR(status.st_mode):
-        raise refused(path, "it is a folder; name a file in it, list_files shows them", "IsAFolder")
+        raise path_refusal(path, "it is a folder; name a file in it, list_files shows them", "IsAFolder")
     if not stat.S_ISREG(status.st_mode):
-        raise refused(path, "it is a device, FIFO or socket; only regular files can be used")
+        raise path_refusal(path, "it is a device, FIFO or socket; only regular files can be used")
 
 
 def _refuse_unusable(path: str) -> None:
@@ -154,46 +156,46 @@ def _refuse_unusable(path: str) -> None:
         names = path.split("/")
         parts = [len(os.fsencode(name)) for name in names]
     except UnicodeEncodeError:
-        raise refused(path, "it is not valid Unicode; copy the name from list_files") from None
+        raise path_refusal(path, "it is not valid Unicode; copy the name from list_files") from None
     if "\0" in path:
-        raise refused(path, "it contains a NUL character; remove it")
+        raise path_refusal(path, "it contains a NUL character; remove it")
     if ".." in names:
-        raise refused(path, "it goes up by `..`; use a path relative to the root, such as . or docs/a.md")
+        raise path_refusal(path, "it goes up by `..`; use a path relative to the root, such as . or docs/a.md")
     if max(parts) > _MAX_NAME_BYTES or sum(parts) + len(parts) > _MAX_PATH_BYTES:
-        raise refused(path, f"the name is too long; a name has at most {_MAX_NAME_BYTES} bytes")
+        raise path_refusal(path, f"the name is too long; a name has at most {_MAX_NAME_BYTES} bytes")
 
 
-def _entered(folder: int, part: str) -> int:
+def _open_subfolder(folder: int, part: str) -> int:
     """Open a folder in another, which is closed."""
-    inner = os.open(part, _FOLDER, dir_fd=folder)
+    inner = os.open(part, _FOLDER_FLAGS, dir_fd=folder)
     os.close(folder)
     return inner
 
 
 def _refuse_rules(path: str, status: os.stat_result, rules: Collection[tuple[int, int]]) -> None:
     if (status.st_dev, status.st_ino) in rules:
-        raise refused(path, REFUSAL)
+        raise path_refusal(path, REFUSAL_TEXT)
 
 
-def files_root(path: Path, rules: Rules = NO_RULES) -> Root:
+def files_root(path: Path, rules: Rules = NO_RULES) -> FileRoot:
     """Return the root of the file tools.
 
     Raises:
         ValueError: There is no such folder, with the key that names it.
     """
     try:
-        return Root(path, rules)
+        return FileRoot(path, rules)
     except ValueError as error:
         raise ValueError(f"tools.files.root: {error}") from None
 
 
-_FLAGS = glob.GLOBSTAR | glob.BRACE | glob.MATCHBASE | glob.DOTGLOB
-_MAX_LENGTH = 200
+_GLOB_FLAGS = glob.GLOBSTAR | glob.BRACE | glob.MATCHBASE | glob.DOTGLOB
+_MAX_PATTERN_CHARS = 200
 _MAX_STAR_STARS = 3
 """Measured: each further `**` multiplies the time of a match by five."""
 _MAX_ALTERNATIVES = 100
 
-DESCRIPTION = (
+PATTERN_DESCRIPTION = (
     "Glob below `path`: `*` stays within a folder, `**` crosses folders, `{a,b}` are alternatives; "
     "a pattern without a slash matches file names at any depth (`*.py`)."
 )
@@ -208,37 +210,37 @@ def path_filter(pattern: str | None) -> Callable[[str], bool]:
     if pattern is None:
         return lambda path: True
     plain = pattern.removeprefix("./")
-    if len(plain) > _MAX_LENGTH or plain.count("**") > _MAX_STAR_STARS:
-        raise _too_complex(pattern)
+    if len(plain) > _MAX_PATTERN_CHARS or plain.count("**") > _MAX_STAR_STARS:
+        raise _complexity_error(pattern)
     try:
-        matcher = glob.compile(plain, flags=_FLAGS, limit=_MAX_ALTERNATIVES)
+        matcher = glob.compile(plain, flags=_GLOB_FLAGS, limit=_MAX_ALTERNATIVES)
     except PatternLimitException:
-        raise _too_complex(pattern) from None
+        raise _complexity_error(pattern) from None
     return lambda path: bool(matcher.match(path))
 
 
-def _too_complex(pattern: str) -> ToolError:
-    limits = f"{_MAX_LENGTH} characters, {_MAX_STAR_STARS} `**` and {_MAX_ALTERNATIVES} alternatives"
+def _complexity_error(pattern: str) -> ToolError:
+    limits = f"{_MAX_PATTERN_CHARS} characters, {_MAX_STAR_STARS} `**` and {_MAX_ALTERNATIVES} alternatives"
     return ToolError(f"pattern {pattern[:80]!r}: more than {limits}; use a simpler one", kind="InvalidPattern")
 
 
 TIME_LIMIT_S = 15.0
-WALKS = Threads("walks", 4)
+WALK_THREADS = Threads("walks", 4)
 """What goes through many files: quick calls never stand behind it."""
 
 _MAX_DEPTH = 100
 _KIND_FILE, _KIND_FOLDER = "file", "folder"
-_OF_THE_SYSTEM = frozenset(map(Path, ("/proc", "/sys", "/dev")))
+_SYSTEM_FOLDERS = frozenset(map(Path, ("/proc", "/sys", "/dev")))
 """Not on any disk: endless to walk, and of no use to a reader."""
-_GENERATED = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
+_GENERATED_FOLDERS = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 
-LEFT_OUT = "hidden files and folders, node_modules, __pycache__, venv and symbolic links are left out"
+OMISSIONS_TEXT = "hidden files and folders, node_modules, __pycache__, venv and symbolic links are left out"
 
 
-class Walk:
+class FileWalk:
     """One walk, bounded in time; `cut` says whether the time ran out."""
 
-    def __init__(self, root: Root, path: str) -> None:
+    def __init__(self, root: FileRoot, path: str) -> None:
         self._root = root
         self._path = path
         self.cut = False
@@ -250,9 +252,9 @@ class Walk:
             if stat.S_ISREG(os.stat(place.name or ".", dir_fd=parent, follow_symlinks=False).st_mode):
                 yield str(place), place.name
                 return
-        yield from self._below(place)
+        yield from self._files_below(place)
 
-    def _below(self, place: PurePosixPath) -> Iterator[tuple[str, str]]:
+    def _files_below(self, place: PurePosixPath) -> Iterator[tuple[str, str]]:
         ends = time.monotonic() + TIME_LIMIT_S
         with path_errors(self._path), self._root.folder(place) as top:
             for relative in self._files_in(top, "", self._root.path / place, ends):
@@ -264,7 +266,7 @@ class Walk:
         Not `os.fwalk`, which ends at the first folder that opens and cannot be listed, as some of /proc.
         """
         with os.scandir(folder) as entries:
-            found = sorted((each.name, _kind(each)) for each in entries if _is_wanted(each.name))
+            found = sorted((each.name, _entry_kind(each)) for each in entries if _is_wanted(each.name))
         for name, kind in found:
             if self._is_over(ends):
                 return
@@ -273,8 +275,8 @@ class Walk:
         for name, kind in found:
             if self._is_over(ends):  # also where no folder has a file that is wanted
                 return
-            if kind is _KIND_FOLDER and inside.count("/") < _MAX_DEPTH and path / name not in _OF_THE_SYSTEM:
-                with suppress(OSError), _opened(name, folder) as below:
+            if kind is _KIND_FOLDER and inside.count("/") < _MAX_DEPTH and path / name not in _SYSTEM_FOLDERS:
+                with suppress(OSError), _open_folder(name, folder) as below:
                     yield from self._files_in(below, f"{inside}{name}/", path / name, ends)
 
     def _is_over(self, ends: float) -> bool:
@@ -283,10 +285,10 @@ class Walk:
 
 
 def _is_wanted(name: str) -> bool:
-    return not name.startswith(".") and name not in _GENERATED
+    return not name.startswith(".") and name not in _GENERATED_FOLDERS
 
 
-def _kind(entry: os.DirEntry[str]) -> str:
+def _entry_kind(entry: os.DirEntry[str]) -> str:
     with suppress(OSError):  # gone since it was listed
         if entry.is_dir(follow_symlinks=False):
             return _KIND_FOLDER
@@ -296,7 +298,7 @@ def _kind(entry: os.DirEntry[str]) -> str:
 
 
 @contextmanager
-def _opened(name: str, folder: int) -> Generator[int]:
+def _open_folder(name: str, folder: int) -> Generator[int]:
     descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
         yield descriptor

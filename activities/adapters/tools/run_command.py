@@ -9,24 +9,29 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from orga.activities.adapters.sandbox.bubblewrap import SEARCH_PATH, check_isolation
-from orga.activities.adapters.sandbox.limited_command import MAX_ARGV_BYTES, Finished, is_too_much, run_sandboxed
+from orga.activities.adapters.sandbox.limited_command import (
+    MAX_ARGV_BYTES,
+    CommandResult,
+    exceeds_argv_limit,
+    run_sandboxed,
+)
 from orga.activities.adapters.tools.parameters import Parameters
-from orga.activities.adapters.tools.root import Root, path_errors
+from orga.activities.adapters.tools.root import FileRoot, path_errors
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.tool_calls.sandbox import Sandbox
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolOutput, ToolSpec
 
 _MAX_TIMEOUT_S = 600
 _DEFAULT_TIMEOUT_S = 60
-_KEPT_BYTES = 12_000
-_KEPT_OF_ITS_END = 8_000
+_MAX_OUTPUT_BYTES = 12_000
+_OUTPUT_TAIL_BYTES = 8_000
 _MAX_ERROR_TAIL = 2_500
 """An error's text is cut at its end by the activity, and the end of an output says what failed."""
 
 _Argument = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 
 
-class _Parameters(Parameters):
+class _CommandParameters(Parameters):
     command: list[_Argument] = Field(min_length=1, description="Program and arguments, passed as they are; no shell.")
     cwd: str = Field(default=".", description="Folder to run in, relative to the root.")
     timeout_s: float = Field(default=_DEFAULT_TIMEOUT_S, gt=0, le=_MAX_TIMEOUT_S, description="Seconds it may take.")
@@ -36,7 +41,12 @@ class RunCommand:
     """Runs programs from a list. A listed program can do all that its arguments let it do: list few."""
 
     def __init__(
-        self, root: Root, programs: Collection[str], *, search_path: str = SEARCH_PATH, sandbox: Sandbox | None = None
+        self,
+        root: FileRoot,
+        programs: Collection[str],
+        *,
+        search_path: str = SEARCH_PATH,
+        sandbox: Sandbox | None = None,
     ) -> None:
         """Allow `programs`, bare names found on `search_path`.
 
@@ -50,7 +60,7 @@ class RunCommand:
         self._programs = tuple(programs)
         self._search_path = search_path
         self._sandbox = sandbox or Sandbox()
-        _check(self._sandbox)
+        _check_sandbox(self._sandbox)
 
     @property
     def spec(self) -> ToolSpec:
@@ -58,7 +68,7 @@ class RunCommand:
         return ToolSpec(
             name="run_command",
             description=f"Run one of the programs {', '.join(self._programs)}, without input; returns its output.",
-            parameters=_Parameters.json_schema(),
+            parameters=_CommandParameters.json_schema(),
             effect="irreversible",
             options=ToolOptions(timeout_s=_MAX_TIMEOUT_S + 30),
             main_argument="command",
@@ -70,21 +80,21 @@ class RunCommand:
         Raises:
             ToolError: Kind CommandRefused, CommandFailed (exit code not 0) or CommandTimedOut, with its output.
         """
-        parameters = _Parameters.parse(arguments)
+        parameters = _CommandParameters.parse(arguments)
         self._refuse_unfit(parameters.command)
         context.heartbeat(f"running {parameters.command[0]}")
         with self._folder(parameters.cwd) as folder:
             ended = await self._run(folder, parameters)
-        return ToolOutput(content=_output(parameters, ended))
+        return ToolOutput(content=_output_text(parameters, ended))
 
     def _refuse_unfit(self, command: list[str]) -> None:
         name = command[0]
         if name not in self._programs:
             allowed = ", ".join(self._programs)
             raise ToolError(f"program {name[:80]!r} is not allowed; use one of {allowed}", kind="CommandRefused")
-        if any(_is_half_a_character(argument) for argument in command):
+        if any(_has_lone_surrogate(argument) for argument in command):
             raise ToolError("command: an argument is not valid Unicode; write it anew", kind="CommandRefused")
-        if is_too_much(command):
+        if exceeds_argv_limit(command):
             raise ToolError(f"command: more than {MAX_ARGV_BYTES:,} bytes; pass a file", kind="CommandRefused")
 
     @contextmanager
@@ -97,7 +107,7 @@ class RunCommand:
             held = Path(f"/proc/self/fd/{folder}")
             yield str(held if held.exists() else self._root.path / place)
 
-    async def _run(self, folder: str, parameters: _Parameters) -> Finished:
+    async def _run(self, folder: str, parameters: _CommandParameters) -> CommandResult:
         return await run_sandboxed(
             parameters.command,
             cwd=Path(folder),
@@ -106,15 +116,15 @@ class RunCommand:
             limits=self._sandbox.limits,
             isolation=self._sandbox.isolation,
             network=self._sandbox.network,
-            max_output_bytes=_KEPT_BYTES,
-            tail_bytes=_KEPT_OF_ITS_END,
+            max_output_bytes=_MAX_OUTPUT_BYTES,
+            tail_bytes=_OUTPUT_TAIL_BYTES,
             merged=True,
             writable=self._root.path,
             rules=self._root.rules,
         )
 
 
-def _check(sandbox: Sandbox) -> None:
+def _check_sandbox(sandbox: Sandbox) -> None:
     place = "tools.commands.sandbox"
     if sandbox.is_network_denied_in_vain:
         raise ValueError(f'{place}.network: only isolated commands have none; set isolation = "bubblewrap" too')
@@ -124,11 +134,11 @@ def _check(sandbox: Sandbox) -> None:
         raise ValueError(f"{place}.isolation: {error}") from error
 
 
-def _is_half_a_character(argument: str) -> bool:
+def _has_lone_surrogate(argument: str) -> bool:
     return any("\ud800" <= character <= "\udfff" for character in argument)
 
 
-def _output(parameters: _Parameters, ended: Finished) -> str:
+def _output_text(parameters: _CommandParameters, ended: CommandResult) -> str:
     output = ended.stdout.decode(errors="replace").rstrip("\n") or "(no output)"
     if ended.exit_code == 0 and not ended.timed_out:
         return f"{ended.warning}{output}"
@@ -136,18 +146,18 @@ def _output(parameters: _Parameters, ended: Finished) -> str:
     if ended.timed_out:
         why = f"{name} was stopped after {parameters.timeout_s:g} s; raise timeout_s or ask for less"
         raise ToolError(_with_tail(f"{ended.warning}{why}", output), kind="CommandTimedOut", acted="maybe")
-    why = f"{name} {_ending(ended)}{_likely(ended)}"
+    why = f"{name} {_ending_text(ended)}{_likely_cause(ended)}"
     raise ToolError(_with_tail(f"{ended.warning}{why}", output), kind="CommandFailed", acted="maybe")
 
 
-def _ending(ended: Finished) -> str:
+def _ending_text(ended: CommandResult) -> str:
     if ended.signal is None:
         return f"exited with code {ended.exit_code}"
     number = signal.Signals[ended.signal] if ended.signal in signal.Signals.__members__ else None
     return f"was killed by {ended.signal}" + (f" ({signal.strsignal(number)})" if number else "")
 
 
-def _likely(ended: Finished) -> str:
+def _likely_cause(ended: CommandResult) -> str:
     return f"; it reached its limit {ended.limit}" if ended.limit else ""
 
 

@@ -10,38 +10,38 @@ from pydantic import Field
 from orga.activities.adapters.tools.file_kind import is_binary
 from orga.activities.adapters.tools.parameters import Parameters
 from orga.activities.adapters.tools.root import (
-    DESCRIPTION,
-    LEFT_OUT,
+    OMISSIONS_TEXT,
+    PATTERN_DESCRIPTION,
     TIME_LIMIT_S,
-    WALKS,
-    Root,
-    Walk,
+    WALK_THREADS,
+    FileRoot,
+    FileWalk,
     path_filter,
-    shown,
+    printable_name,
 )
 from orga.activities.ports import ToolContext, ToolError
-from orga.workflows.types.text import compiled
+from orga.workflows.types.text import compiled_pattern
 from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
 
-_MAX_LENGTH = 1_000
+_MAX_QUERY_CHARS = 1_000
 
 
 class LinePattern:
     """A query, plain or a regular expression of RE2, which has no look-around and no back-references."""
 
     def __init__(self, query: str, *, regex: bool, ignore_case: bool) -> None:
-        if not query or len(query) > _MAX_LENGTH or "\n" in query:
-            raise _invalid(query, f"has to be one line of 1 to {_MAX_LENGTH} characters")
+        if not query or len(query) > _MAX_QUERY_CHARS or "\n" in query:
+            raise _invalid_query(query, f"has to be one line of 1 to {_MAX_QUERY_CHARS} characters")
         try:
             text = query.encode()
             pattern = b"(?m)(?:" + text + b")" if regex else text
-            self._regex = compiled(
+            self._regex = compiled_pattern(
                 pattern, literal=not regex, never_nl=True, never_capture=True, case_sensitive=not ignore_case
             )
         except UnicodeEncodeError:
-            raise _invalid(query, "is not valid Unicode") from None
+            raise _invalid_query(query, "is not valid Unicode") from None
         except ValueError as error:
-            raise _invalid(query, f"{error}; or set regex to false") from error
+            raise _invalid_query(query, f"{error}; or set regex to false") from error
 
     def hits(self, data: bytes) -> Iterator[tuple[int, int]]:
         """Yield the number of each line that matches, from 1, and the byte offset of its first match in it."""
@@ -55,7 +55,7 @@ class LinePattern:
             start = len(data) if end < 0 else end + 1
 
 
-def _invalid(query: str, why: str) -> ToolError:
+def _invalid_query(query: str, why: str) -> ToolError:
     return ToolError(f"query {query[:80]!r}: {why}", kind="InvalidPattern")
 
 
@@ -78,11 +78,11 @@ def matching_lines(path: str, data: bytes, hits: Mapping[int, int], context: int
         if context and last is not None and number > last + 1:
             yield "--"
         mark = ":" if number in hits else "-"
-        yield f"{path}{mark}{number}{mark} {_cut(lines[number - 1], hits.get(number, 0))}"
+        yield f"{path}{mark}{number}{mark} {_line_excerpt(lines[number - 1], hits.get(number, 0))}"
         last = number
 
 
-def _cut(line: bytes, column: int) -> str:
+def _line_excerpt(line: bytes, column: int) -> str:
     """Return at most 300 characters of a line, moved so that the match can be seen."""
     start = 0 if column < _MAX_CHARACTERS - _BEFORE_MATCH_BYTES else column - _BEFORE_MATCH_BYTES
     text = line[start : start + 4 * _MAX_CHARACTERS + 4].decode(errors="replace")
@@ -94,10 +94,10 @@ _MAX_FILE_BYTES = 5_000_000
 _MAX_OUTPUT = 16_000
 
 
-class _Parameters(Parameters):
+class _SearchParameters(Parameters):
     query: str = Field(description="Text to find within one line.")
     path: str = Field(default=".", description="Folder or file to search, relative to the root.")
-    pattern: str | None = Field(default=None, description=DESCRIPTION)
+    pattern: str | None = Field(default=None, description=PATTERN_DESCRIPTION)
     regex: bool = Field(default=False, description="Whether `query` is a regular expression (RE2).")
     ignore_case: bool = True
     context: int = Field(default=0, ge=0, le=5, description="Lines to show before and after each match.")
@@ -105,7 +105,7 @@ class _Parameters(Parameters):
 
 
 @dataclass
-class _Findings:
+class _SearchFindings:
     lines: list[str] = field(default_factory=list[str])
     hits: int = 0
     size: int = 0
@@ -126,7 +126,7 @@ class _Findings:
 class SearchText:
     """Matching lines of the files below a folder."""
 
-    def __init__(self, root: Root) -> None:
+    def __init__(self, root: FileRoot) -> None:
         self._root = root
 
     @property
@@ -134,31 +134,33 @@ class SearchText:
         """Read-only; calls are told apart by `query`."""
         return ToolSpec(
             name="search_text",
-            description=f"Find lines that contain a text, as `path:LINE: text`; {LEFT_OUT}.",
-            parameters=_Parameters.json_schema(),
+            description=f"Find lines that contain a text, as `path:LINE: text`; {OMISSIONS_TEXT}.",
+            parameters=_SearchParameters.json_schema(),
             effect="read_only",
             main_argument="query",
         )
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Return the matches; last lines in brackets say what was left out."""
-        parameters = _Parameters.parse(arguments)
-        return ToolOutput(content=await WALKS.run(self._search, parameters))
+        parameters = _SearchParameters.parse(arguments)
+        return ToolOutput(content=await WALK_THREADS.run(self._search, parameters))
 
-    def _search(self, parameters: _Parameters) -> str:
+    def _search(self, parameters: _SearchParameters) -> str:
         query = LinePattern(parameters.query, regex=parameters.regex, ignore_case=parameters.ignore_case)
         wanted = path_filter(parameters.pattern)
-        walk = Walk(self._root, parameters.path)
-        found = _Findings()
+        walk = FileWalk(self._root, parameters.path)
+        found = _SearchFindings()
         for path, relative in walk.files():
             if wanted(relative) and (data := self._text(path, found)):
                 hits = dict(islice(query.hits(data), parameters.limit - found.hits))
-                found.add(hits, matching_lines(shown(path), data, hits, parameters.context))
+                found.add(hits, matching_lines(printable_name(path), data, hits, parameters.context))
             if _is_full(found, parameters):
                 break
-        return "\n".join([*(found.lines or [_no_match(parameters)]), *_left_out(found, parameters, walk.cut)])
+        return "\n".join(
+            [*(found.lines or [_no_match_text(parameters)]), *_omission_notes(found, parameters, walk.cut)]
+        )
 
-    def _text(self, path: str, found: _Findings) -> bytes:
+    def _text(self, path: str, found: _SearchFindings) -> bytes:
         try:
             with self._root.open_file(path) as file:
                 data = file.read(_MAX_FILE_BYTES + 1)
@@ -174,15 +176,15 @@ class SearchText:
         return data.replace(b"\r\n", b"\n")
 
 
-def _is_full(found: _Findings, parameters: _Parameters) -> bool:
+def _is_full(found: _SearchFindings, parameters: _SearchParameters) -> bool:
     return found.hits >= parameters.limit or found.size >= _MAX_OUTPUT
 
 
-def _no_match(parameters: _Parameters) -> str:
-    return f"No match for {parameters.query!r} in {shown(parameters.path)}"
+def _no_match_text(parameters: _SearchParameters) -> str:
+    return f"No match for {parameters.query!r} in {printable_name(parameters.path)}"
 
 
-def _left_out(found: _Findings, parameters: _Parameters, out_of_time: bool) -> list[str]:
+def _omission_notes(found: _SearchFindings, parameters: _SearchParameters, out_of_time: bool) -> list[str]:
     skipped = {
         "binary": found.binary,
         f"over {_MAX_FILE_BYTES // 1_000_000} MB": found.large,

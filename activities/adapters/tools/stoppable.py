@@ -12,11 +12,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Stopped(Exception):
+class ThreadStopped(Exception):
     """Nobody waits for the thread any more."""
 
 
-class Stop:
+class StopSignal:
     """What a thread asks whether it is still waited for."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Stop:
     def check(self) -> None:
         """Raise `Stopped` if nobody waits any more."""
         if self._is_stopped:
-            raise Stopped
+            raise ThreadStopped
 
     def begin_to_act(self) -> None:
         """Take the step that others see, which is waited for from here on.
@@ -46,10 +46,10 @@ class Stop:
 
 
 async def run_stoppable(
-    threads: Threads, work: Callable[Concatenate[Stop, P], T], *args: P.args, **kwargs: P.kwargs
+    threads: Threads, work: Callable[Concatenate[StopSignal, P], T], *args: P.args, **kwargs: P.kwargs
 ) -> T:
     """Return what `work` returns. Cancelled before it acts, it never does; after that, its end is waited for."""
-    stop = Stop()
+    stop = StopSignal()
     thread = asyncio.ensure_future(threads.run(work, stop, *args, **kwargs))
     try:
         return await asyncio.shield(thread)

@@ -10,16 +10,23 @@ from typing import Any
 from pydantic import Field
 
 from orga.activities.adapters.tools.parameters import Parameters
-from orga.activities.adapters.tools.root import FILES, Root, path_errors, refuse_irregular, refused, shown
-from orga.activities.adapters.tools.stoppable import Stop, run_stoppable
+from orga.activities.adapters.tools.root import (
+    FILE_THREADS,
+    FileRoot,
+    path_errors,
+    path_refusal,
+    printable_name,
+    refuse_irregular,
+)
+from orga.activities.adapters.tools.stoppable import StopSignal, run_stoppable
 from orga.activities.ports import ToolContext, ToolError
 from orga.workflows.types.tool_calls.tools import ToolOutput, ToolSpec
 
 _MAX_BYTES = 1_000_000
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class _Parameters(Parameters):
+class _WriteParameters(Parameters):
     path: str = Field(description="File to write, relative to the root; missing folders are made.")
     content: str = Field(description="The whole new content.")
 
@@ -27,7 +34,7 @@ class _Parameters(Parameters):
 class WriteFile:
     """Replaces whole files. There is no append: repeated after a lost answer, it would append twice."""
 
-    def __init__(self, root: Root) -> None:
+    def __init__(self, root: FileRoot) -> None:
         self._root = root
 
     @property
@@ -36,20 +43,20 @@ class WriteFile:
         return ToolSpec(
             name="write_file",
             description=f"Create a text file or replace its whole content, at most {_MAX_BYTES:,} bytes of UTF-8.",
-            parameters=_Parameters.json_schema(),
+            parameters=_WriteParameters.json_schema(),
             effect="idempotent",
             main_argument="path",
         )
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
         """Replace the file; readers see the old content or the new, never a part."""
-        parameters = _Parameters.parse(arguments)
-        data = _encoded(parameters.content)
+        parameters = _WriteParameters.parse(arguments)
+        data = _encoded_content(parameters.content)
         verb = "Replaced" if await replace_file(self._root, parameters.path, data) else "Created"
-        return ToolOutput(content=f"{verb} {shown(parameters.path)} ({len(data):,} bytes)")
+        return ToolOutput(content=f"{verb} {printable_name(parameters.path)} ({len(data):,} bytes)")
 
 
-async def replace_file(root: Root, path: str, data: bytes) -> bool:
+async def replace_file(root: FileRoot, path: str, data: bytes) -> bool:
     """Write a whole file below the root, its folders made; return whether there was one before.
 
     Once it is cancelled, nothing is replaced any more: it could be newer.
@@ -57,20 +64,20 @@ async def replace_file(root: Root, path: str, data: bytes) -> bool:
     Raises:
         ToolError: It may not be written, or cannot be.
     """
-    return await run_stoppable(FILES, _write, root, path, data)
+    return await run_stoppable(FILE_THREADS, _write_replacing, root, path, data)
 
 
-def _write(stop: Stop, root: Root, path: str, data: bytes) -> bool:
+def _write_replacing(stop: StopSignal, root: FileRoot, path: str, data: bytes) -> bool:
     place = root.locate(path)
     if not place.name:
-        raise refused(path, "it is a folder; name a file in it", "IsAFolder")
+        raise path_refusal(path, "it is a folder; name a file in it", "IsAFolder")
     with path_errors(path), root.folder_to_write(path, place) as folder:
-        had = _mode_before(path, place, folder)
-        _replace(stop, folder, place.name, data, had)
+        had = _existing_mode(path, place, folder)
+        _replace_in_folder(stop, folder, place.name, data, had)
     return had is not None
 
 
-def _encoded(content: str) -> bytes:
+def _encoded_content(content: str) -> bytes:
     try:
         data = content.encode()
     except UnicodeEncodeError as error:
@@ -81,7 +88,7 @@ def _encoded(content: str) -> bytes:
     return data
 
 
-def _mode_before(path: str, place: PurePosixPath, folder: int) -> int | None:
+def _existing_mode(path: str, place: PurePosixPath, folder: int) -> int | None:
     try:
         status = os.stat(place.name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -90,10 +97,10 @@ def _mode_before(path: str, place: PurePosixPath, folder: int) -> int | None:
     return stat.S_IMODE(status.st_mode)
 
 
-def _replace(stop: Stop, folder: int, name: str, data: bytes, mode: int | None) -> None:
+def _replace_in_folder(stop: StopSignal, folder: int, name: str, data: bytes, mode: int | None) -> None:
     temporary = f".orga-{secrets.token_hex(8)}.tmp"
     try:
-        with os.fdopen(os.open(temporary, _NEW, 0o666, dir_fd=folder), "wb") as file:
+        with os.fdopen(os.open(temporary, _NEW_FILE_FLAGS, 0o666, dir_fd=folder), "wb") as file:
             file.write(data)
             if mode is not None:
                 os.fchmod(file.fileno(), mode)

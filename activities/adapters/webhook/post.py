@@ -17,16 +17,16 @@ MAX_ANSWER_BYTES = 2_000
 
 WORDS_S = 1.0
 
-RETRIED = frozenset({408, 409, 425, 429})
+RETRIED_STATUSES = frozenset({408, 409, 425, 429})
 """Statuses that may be others later, with every 5xx."""
 
-TOO_MANY = 429
+TOO_MANY_REQUESTS = 429
 
 _HEADERS = {"content-type": "application/json", "user-agent": "orga", "accept-encoding": "identity"}
 
 
 @dataclass(frozen=True)
-class Answer:
+class ReceiverAnswer:
     """What a receiver says; its words are no part of any history."""
 
     status: int
@@ -34,7 +34,7 @@ class Answer:
     retry_after_s: float | None = None
 
 
-class Post:
+class WebhookPost:
     """Sends to one address, which may hold a secret itself; its own retries are off: Temporal retries."""
 
     def __init__(self, url: str, receiver: str, transport: http.AsyncBaseTransport | None = None) -> None:
@@ -43,7 +43,7 @@ class Post:
         self._receiver = receiver
         self._client = http.http_client(url, transport=transport, silence_s=ATTEMPT_S)
 
-    async def sent(self, content: bytes, headers: Mapping[str, str]) -> Answer:
+    async def sent(self, content: bytes, headers: Mapping[str, str]) -> ReceiverAnswer:
         """Send JSON, and return what the receiver answered.
 
         Raises:
@@ -53,12 +53,14 @@ class Post:
             async with asyncio.timeout(ATTEMPT_S):
                 return await self._post(content, {**_HEADERS, **headers})
         except TimeoutError:
-            raise self._unanswered(f"no answer within {ATTEMPT_S:g} s", may_have_arrived=True) from None
+            raise self._unanswered_error(f"no answer within {ATTEMPT_S:g} s", may_have_arrived=True) from None
         except (http.HTTPError, http.InvalidURL) as error:  # its text names the address
             is_sure = isinstance(error, (http.ConnectError, http.InvalidURL, http.UnsupportedProtocol))
-            raise self._unanswered(f"no connection ({type(error).__name__})", may_have_arrived=not is_sure) from None
+            raise self._unanswered_error(
+                f"no connection ({type(error).__name__})", may_have_arrived=not is_sure
+            ) from None
 
-    def check(self, answer: Answer) -> None:
+    def check(self, answer: ReceiverAnswer) -> None:
         """Do nothing where the answer is 2xx.
 
         Raises:
@@ -73,23 +75,25 @@ class Post:
         raise NotifyError(
             f"{self._receiver} answered {status}",
             kind="ReceiverRefused",
-            retryable=status in RETRIED or status >= 500,
+            retryable=status in RETRIED_STATUSES or status >= 500,
             retry_after_s=answer.retry_after_s,
-            may_have_arrived=status not in http.REFUSALS,
+            may_have_arrived=status not in http.REFUSAL_STATUSES,
         )
 
     async def close(self) -> None:
         """Close the connections."""
         await self._client.aclose()
 
-    async def _post(self, content: bytes, headers: dict[str, str]) -> Answer:
+    async def _post(self, content: bytes, headers: dict[str, str]) -> ReceiverAnswer:
         async with self._client.stream(
             "POST", self._url, content=content, headers=headers, follow_redirects=False
         ) as response:
-            wish_s = retry_after_s(response.headers, datetime.now(UTC), rate_limited=response.status_code == TOO_MANY)
-            return Answer(response.status_code, await _words(response), wish_s)
+            wish_s = retry_after_s(
+                response.headers, datetime.now(UTC), rate_limited=response.status_code == TOO_MANY_REQUESTS
+            )
+            return ReceiverAnswer(response.status_code, await _answer_text(response), wish_s)
 
-    def _unanswered(self, why: str, *, may_have_arrived: bool) -> NotifyError:
+    def _unanswered_error(self, why: str, *, may_have_arrived: bool) -> NotifyError:
         return NotifyError(
             f"{self._receiver}: {why}",
             kind="ReceiverUnreachable",
@@ -98,7 +102,7 @@ class Post:
         )
 
 
-async def _words(response: http.Response) -> str:
+async def _answer_text(response: http.Response) -> str:
     """Return the beginning of the answer; the status is what counts, so it is not waited for long."""
     said = bytearray()
     if "content-encoding" in response.headers:  # nobody asked for one, and a few bytes of it can be gigabytes

@@ -26,7 +26,7 @@ class SigningKey:
         Raises:
             ValueError: It is no base64, or too short. The text does not hold it.
         """
-        key = _decoded(secret.removeprefix(PREFIX)) if secret.startswith(PREFIX) else secret.encode()
+        key = _decoded_base64(secret.removeprefix(PREFIX)) if secret.startswith(PREFIX) else secret.encode()
         if len(key) < MIN_KEY_BYTES:
             raise ValueError(f"has fewer than {MIN_KEY_BYTES} bytes")
         return cls(key)
@@ -42,7 +42,7 @@ class SigningKey:
         }
 
 
-def _decoded(text: str) -> bytes:
+def _decoded_base64(text: str) -> bytes:
     try:
         return b64decode(text, validate=True)
     except Error:

@@ -9,12 +9,12 @@ import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.shown.text import note, result
+from orga.client.cli.shown.text import write_note, write_result
 from orga.client.config.sections import AuditConfig
-from orga.client.journal.signing import KIND, generated, key_id, private_key, public_key, public_path
+from orga.client.journal.signing import KEY_PREFIX, generate_key, key_id, private_key, public_key, public_path
 from orga.client.user_path import user_path
 
-VARIABLE = "ORGA_SIGNING_KEY_FILE"
+KEY_FILE_VARIABLE = "ORGA_SIGNING_KEY_FILE"
 
 Key = Annotated[
     list[str] | None,
@@ -29,10 +29,10 @@ def keygen(
 
     Example: orga audit keygen --out audit.key
     """
-    public = generated(out)
-    note(f"wrote {out} (private, mode 0600) and {public_path(out)}; key id {key_id(public_key(public))}")
-    note(f"to sign: {VARIABLE}={out}; to trust it: [audit] trusted_keys in orga.toml")
-    result(public)
+    public = generate_key(out)
+    write_note(f"wrote {out} (private, mode 0600) and {public_path(out)}; key id {key_id(public_key(public))}")
+    write_note(f"to sign: {KEY_FILE_VARIABLE}={out}; to trust it: [audit] trusted_keys in orga.toml")
+    write_result(public)
     return 0
 
 
@@ -43,9 +43,11 @@ def signing_key(config: AuditConfig) -> Ed25519PrivateKey:
         UsageError: None is named.
         KeyProblem: It cannot be used.
     """
-    named = os.environ.get(VARIABLE) or config.signing_key_file
+    named = os.environ.get(KEY_FILE_VARIABLE) or config.signing_key_file
     if not named:
-        raise UsageError(f"no key signs: set {VARIABLE}, or [audit] signing_key_file; make one with: orga audit keygen")
+        raise UsageError(
+            f"no key signs: set {KEY_FILE_VARIABLE}, or [audit] signing_key_file; make one with: orga audit keygen"
+        )
     return private_key(user_path(named))
 
 
@@ -57,11 +59,11 @@ def trusted(config: AuditConfig, named: Sequence[str]) -> list[Ed25519PublicKey]
     Raises:
         KeyProblem: One of them is no public key.
     """
-    return [public_key(_text(key)) for key in named or config.trusted_keys]
+    return [public_key(_key_text(key)) for key in named or config.trusted_keys]
 
 
-def _text(key: str) -> str:
+def _key_text(key: str) -> str:
     path = user_path(key)
-    if key.startswith(KIND) or not path.is_file():
+    if key.startswith(KEY_PREFIX) or not path.is_file():
         return key
     return path.read_text(encoding="utf-8", errors="replace")

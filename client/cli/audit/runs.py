@@ -13,60 +13,60 @@ from typer.core import TyperGroup
 
 from orga.activities.adapters.policy.ladder import EngineName, PolicySettings
 from orga.client.cli.audit import keys
-from orga.client.cli.commands import OfRun
+from orga.client.cli.commands import LastRunCommand
 from orga.client.cli.exit_codes import ExitCode, UsageError
-from orga.client.cli.interrupts import completed
+from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.live.terminal import progress_line
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.policy.options import Surface, chosen, engine_of
-from orga.client.cli.session import of_run, session
-from orga.client.cli.shown.text import counted, json_result, note, on_one_line, result
+from orga.client.cli.policy.options import Surface, build_policy_engine, chosen_policy_settings
+from orga.client.cli.session import cli_context, run_context
+from orga.client.cli.shown.text import count_text, on_one_line, write_json, write_note, write_result
 from orga.client.config.file import load_config
 from orga.client.config.policy_settings import policy_settings
-from orga.client.proof.audit import SAME, Rejudge, Rejudged, RunAudit, audited, counts
-from orga.client.runs.listing import Filter, rows
-from orga.workflows.types.text import in_full
+from orga.client.proof.audit import SAME, Rejudger, RunAudit, VerdictComparison, change_counts, run_audits
+from orga.client.runs.listing import RunFilter, rows
+from orga.workflows.types.text import full_field_text
 
 PROPOSAL_CHARS = 60
 REASON_CHARS = 80
 HEADINGS = ("RUN", "ITERATION", "PROPOSAL", "CHANGE", "DECIDED BY THEN", "DECIDED BY NOW", "REASON NOW")
 
 
-def table(audits: Sequence[RunAudit], *, everything: bool) -> list[str]:
+def change_table(audits: Sequence[RunAudit], *, everything: bool) -> list[str]:
     """Return one line for each proposal that would be decided otherwise, or for each there is."""
-    cells = [HEADINGS, *map(_cells, _shown(audits, everything=everything))]
+    cells = [HEADINGS, *map(_cells, _selected_judgements(audits, everything=everything))]
     widths = [max(len(line[column]) for line in cells) for column in range(len(HEADINGS))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
 
 
-def as_json(audits: Sequence[RunAudit], *, everything: bool) -> dict[str, Any]:
+def audit_json(audits: Sequence[RunAudit], *, everything: bool) -> dict[str, Any]:
     """Return the whole result."""
     return {
         "runs": [audit.run for audit in audits],
-        "counts": counts(audits),
+        "counts": change_counts(audits),
         "not_rebuilt": [{"run": audit.run, "why": why} for audit in audits for why in audit.not_rebuilt],
         "breaches": [{"run": audit.run, "why": why} for audit in audits for why in audit.breaches],
-        "judgements": [_object(found) for found in _shown(audits, everything=everything)],
+        "judgements": [_judgement_json(found) for found in _selected_judgements(audits, everything=everything)],
     }
 
 
 def summary(audits: Sequence[RunAudit]) -> list[str]:
     """Return one line that counts, and one for each part that could not be judged anew or was against the law."""
-    found = counts(audits)
+    found = change_counts(audits)
     told = ", ".join(f"{number} {change}" for change, number in found.items()) or "nothing was proposed"
     lacking = [
-        f"{in_full(audit.run)}: {on_one_line(why, 600)}"
+        f"{full_field_text(audit.run)}: {on_one_line(why, 600)}"
         for audit in audits
         for why in (*audit.not_rebuilt, *audit.breaches)
     ]
-    return [f"{counted(sum(found.values()), 'proposal')} of {counted(len(audits), 'run')}: {told}", *lacking]
+    return [f"{count_text(sum(found.values()), 'proposal')} of {count_text(len(audits), 'run')}: {told}", *lacking]
 
 
-def _shown(audits: Sequence[RunAudit], *, everything: bool) -> list[Rejudged]:
+def _selected_judgements(audits: Sequence[RunAudit], *, everything: bool) -> list[VerdictComparison]:
     return [found for audit in audits for found in audit.judgements if everything or found.change != SAME]
 
 
-def _cells(found: Rejudged) -> tuple[str, ...]:
+def _cells(found: VerdictComparison) -> tuple[str, ...]:
     about = [found.purpose] if found.purpose != "reply" else []
     about += [f"approved by {found.approved_by}"] if found.approved_by else []
     proposal = f"{found.tool} {found.arguments}" + (f" ({', '.join(about)})" if about else "")
@@ -81,7 +81,7 @@ def _cells(found: Rejudged) -> tuple[str, ...]:
     )
 
 
-def _object(found: Rejudged) -> dict[str, Any]:
+def _judgement_json(found: VerdictComparison) -> dict[str, Any]:
     return {
         "run": found.run,
         "iteration": found.iteration,
@@ -131,33 +131,35 @@ def audit(
     if (run is None) == (query is None):
         raise UsageError("name one run, or many with --query")
 
-    settings = settings_of(policy, surface, engine, config)
-    wanted = Wanted(run, query, limit)
-    return completed(audit_runs(wanted, Rejudge(engine_of(settings)), config, everything=everything, json=json))
+    settings = audit_settings(policy, surface, engine, config)
+    wanted = RunSelection(run, query, limit)
+    return run_interruptible(
+        audit_runs(wanted, Rejudger(build_policy_engine(settings)), config, everything=everything, json=json)
+    )
 
 
-RUNS = "runs"
+RUNS_COMMAND = "runs"
 
 
-class _RunsUnlessNamed(TyperGroup):
+class _DefaultToRunsGroup(TyperGroup):
     """Takes `orga audit ID` for `orga audit runs ID`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in {*self.commands, "--help"}:
-            args = [RUNS, *args]
+            args = [RUNS_COMMAND, *args]
         return super().parse_args(ctx, args)
 
 
 app = typer.Typer(
-    cls=_RunsUnlessNamed,
+    cls=_DefaultToRunsGroup,
     no_args_is_help=True,
     help="What other policies would have said to all that past runs have proposed; keys for exported journals.",
 )
-app.command(RUNS, cls=OfRun)(audit)
+app.command(RUNS_COMMAND, cls=LastRunCommand)(audit)
 app.command("keygen")(keys.keygen)
 
 
-class Wanted:
+class RunSelection:
     """Which runs."""
 
     def __init__(self, run: str | None, query: str | None, limit: int) -> None:
@@ -168,25 +170,25 @@ class Wanted:
     async def found(self, config: Path | None) -> AsyncGenerator[tuple[Client, list[str]]]:
         """Begin as a command does, with their ids, each once; who asks for more than the limit is told."""
         if self._run is not None:
-            async with of_run(self._run, config) as (here, run_id):
+            async with run_context(self._run, config) as (here, run_id):
                 yield here.client, [run_id]
             return
-        async with session(config) as here:
-            found = await rows(here.client, Filter(query=self._query), self._limit + 1)
+        async with cli_context(config) as here:
+            found = await rows(here.client, RunFilter(query=self._query), self._limit + 1)
             if len(found) > self._limit:
                 only = f"more than {self._limit} runs, only the newest are judged; --limit raises it"
-                note(f"orga: the query finds {only}")
+                write_note(f"orga: the query finds {only}")
             yield here.client, list(dict.fromkeys(row.id for row in found[: self._limit]))
 
 
-def settings_of(
+def audit_settings(
     folder: Path | None, surface: str | None, engine: EngineName | None, config: Path | None
 ) -> PolicySettings:
     """Return the policies to judge by."""
     if folder is not None and engine not in {None, "cedar"}:
         raise UsageError(f"--policy names Cedar files; --engine {engine} does not read them")
     if folder is not None or (engine is None and surface is not None):
-        return chosen(folder, surface, config, dict(os.environ))
+        return chosen_policy_settings(folder, surface, config, dict(os.environ))
     try:
         settings = policy_settings(load_config(config).config.policy, os.environ)
     except ValueError as error:
@@ -195,7 +197,9 @@ def settings_of(
     return replace(settings, **named)
 
 
-async def audit_runs(wanted: Wanted, rejudge: Rejudge, config: Path | None, *, everything: bool, json: bool) -> int:
+async def audit_runs(
+    wanted: RunSelection, rejudge: Rejudger, config: Path | None, *, everything: bool, json: bool
+) -> int:
     """Judge the runs anew, show what would change, and return the exit code."""
     async with wanted.found(config) as (client, ids):
         found: list[RunAudit] = []
@@ -204,11 +208,11 @@ async def audit_runs(wanted: Wanted, rejudge: Rejudge, config: Path | None, *, e
             def told(step: str) -> None:
                 report(f"{len(found):,} runs are done; {step}" if found else step)
 
-            async for audit in audited(client, ids, rejudge, are_named=wanted.is_named, report=told):
+            async for audit in run_audits(client, ids, rejudge, are_named=wanted.is_named, report=told):
                 found.append(audit)
     if json:
-        json_result(as_json(found, everything=everything))
+        write_json(audit_json(found, everything=everything))
     elif everything or not all(audit.is_same for audit in found):
-        result(*table(found, everything=everything))
-    note(*summary(found))
+        write_result(*change_table(found, everything=everything))
+    write_note(*summary(found))
     return 0 if all(audit.is_same for audit in found) else ExitCode.FAILED

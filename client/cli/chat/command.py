@@ -15,12 +15,12 @@ import typer
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
-from orga.client.cli.chat.screen import ChatScreen, PlainChat, TurnShown
-from orga.client.cli.chat.source import OneMessage, Parts, PipedLines
+from orga.client.cli.chat.screen import ChatScreen, PlainChat, TurnPrinter
+from orga.client.cli.chat.source import ChatParts, OneMessage, PipedLines
 from orga.client.cli.chat.talk import CLOSING_S, Chat, carry_out
 from orga.client.cli.chat.turns import history_lines
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.interrupts import completed
+from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.live.screens import PlainScreen, QuietScreen
 from orga.client.cli.live.terminal import is_terminal
 from orga.client.cli.live.watch import Watch
@@ -33,28 +33,28 @@ from orga.client.cli.options import (
     Quiet,
     Settings,
     Tools,
-    Trusted,
+    TrustedFacts,
     task_text,
 )
-from orga.client.cli.session import Session, of_run, session
+from orga.client.cli.session import CliContext, cli_context, run_context
 from orga.client.cli.shown import text as output
-from orga.client.cli.shown.text import age, is_hushed, note
-from orga.client.cli.start.run import elsewhere, refuse_for_ours, start_and_announce
-from orga.client.cli.start.task_input import Given, session_input
-from orga.client.config.known_input import refuse_unknown, wanted_by
-from orga.client.config.workplace import home_of
+from orga.client.cli.shown.text import age, is_quiet, write_note
+from orga.client.cli.start.run import other_folder_hint, refuse_for_own_worker, start_and_announce
+from orga.client.cli.start.task_input import RunOptions, session_input
+from orga.client.config.known_input import refuse_unknown, requested_names
+from orga.client.config.workplace import recorded_workplace
 from orga.client.errors import NotAnAgent, OrgaError, RunNotFound
 from orga.client.runs.named import newest_session
 from orga.client.runs.sessions import SessionHandle, session_id_of, start_session
 from orga.client.server.pollers import may_be_polled
-from orga.client.workers.at_hand import WorkerKeeper, kept_worker
-from orga.workflows.types.names import RUNS, SESSION_WORKFLOW
+from orga.client.workers.at_hand import WorkerKeeper, keep_worker
+from orga.workflows.types.names import RUN_WORKFLOWS, SESSION_WORKFLOW
 from orga.workflows.types.sessions.input import SessionInput
-from orga.workflows.types.text import clean_text, in_full
+from orga.workflows.types.text import clean_text, full_field_text
 
 
 @dataclass(frozen=True)
-class Wish:
+class ChatOptions:
     """What a command says of the talk."""
 
     text: str | None
@@ -65,105 +65,107 @@ class Wish:
     as_json: bool
 
 
-async def begin(given: SessionInput, session_id: str, wish: Wish) -> int:
+async def begin_chat(given: SessionInput, session_id: str, wish: ChatOptions) -> int:
     """Talk in a new session, and return the exit code."""
-    wanted = wanted_by(given)
-    async with session(wish.config, check=partial(refuse_unknown, wanted)) as here:
+    wanted = requested_names(given)
+    async with cli_context(wish.config, check=partial(refuse_unknown, wanted)) as here:
         if not wish.no_worker and not await may_be_polled(here.client, here.task_queue):
-            refuse_for_ours(wanted, here)
-        async with _worker(here, here.task_queue, is_wanted=not wish.no_worker) as keeper:
-            await start_and_announce(here, partial(_start, given, session_id), "session")
-            talk = _Talk(here, session_id, here.task_queue, keeper, wish, is_new=True)
+            refuse_for_own_worker(wanted, here)
+        async with _optional_worker(here, here.task_queue, is_wanted=not wish.no_worker) as keeper:
+            await start_and_announce(here, partial(_start_new_session, given, session_id), "session")
+            talk = _TerminalChat(here, session_id, here.task_queue, keeper, wish, is_new=True)
             return await talk.to_its_end()
 
 
-async def go_on(named: str, wish: Wish) -> int:
+async def continue_chat(named: str, wish: ChatOptions) -> int:
     """Talk in a session that is there, and return the exit code.
 
     Raises:
         UsageError: It has ended, or the id is that of a run which is no session.
     """
     try:
-        async with of_run(named, wish.config, newest_session) as (here, session_id):
-            return await _go_on_in(here, session_id, wish)
+        async with run_context(named, wish.config, newest_session) as (here, session_id):
+            return await _continue_in_session(here, session_id, wish)
     except RunNotFound as error:
         if " " in named:
             raise UsageError(f"there is no session {named!r}; to say it: orga chat --say {quote(named)}") from error
         raise
 
 
-async def _go_on_in(here: Session, session_id: str, wish: Wish) -> int:
+async def _continue_in_session(here: CliContext, session_id: str, wish: ChatOptions) -> int:
     described = await here.run(session_id).describe()
-    _refuse_what_is_no_session(described)
+    _require_open_session(described)
     queue = described.task_queue
     if not (is_own := await here.may_work_on(described)) and not await may_be_polled(here.client, queue):
-        note(elsewhere(session_id, queue, await home_of(described), "orga chat"))
-    async with _worker(here, queue, is_wanted=is_own and not wish.no_worker) as keeper:
+        write_note(other_folder_hint(session_id, queue, await recorded_workplace(described), "orga chat"))
+    async with _optional_worker(here, queue, is_wanted=is_own and not wish.no_worker) as keeper:
         if link := here.connection.link(session_id):
-            note(link)
-        return await _Talk(here, session_id, queue, keeper, wish).to_its_end()
+            write_note(link)
+        return await _TerminalChat(here, session_id, queue, keeper, wish).to_its_end()
 
 
-def _refuse_what_is_no_session(run: WorkflowExecutionDescription) -> None:
-    if run.workflow_type not in RUNS:
+def _require_open_session(run: WorkflowExecutionDescription) -> None:
+    if run.workflow_type not in RUN_WORKFLOWS:
         raise NotAnAgent(run.id, run.workflow_type)
     if run.workflow_type != SESSION_WORKFLOW:
         raise UsageError(
-            f"{in_full(run.id)} is no session but the run of one task; `orga attach {quote(run.id)}` follows it, "
+            f"{full_field_text(run.id)} is no session but the run of one task; `orga attach "
+            f"{quote(run.id)}` follows it, "
             f"`orga fork {quote(run.id)} --to-iteration N --task TEXT` goes on from it; begin a session with: orga chat"
         )
     if run.status != WorkflowExecutionStatus.RUNNING:
         when = f" {age(run.close_time, datetime.now(UTC))} ago" if run.close_time else ""
         raise UsageError(
-            f"session {in_full(run.id)} has ended{when}; `orga journal {quote(run.id)}` shows what was said and done; "
+            f"session {full_field_text(run.id)} has ended{when}; `orga journal {quote(run.id)}` "
+            "shows what was said and done; "
             "a new one begins with: orga chat"
         )
 
 
-async def _start(given: SessionInput, session_id: str, here: Session) -> str:
+async def _start_new_session(given: SessionInput, session_id: str, here: CliContext) -> str:
     return (await start_session(here.client, given, session_id=session_id)).id
 
 
 @asynccontextmanager
-async def _worker(here: Session, queue: str, *, is_wanted: bool) -> AsyncGenerator[WorkerKeeper | None]:
+async def _optional_worker(here: CliContext, queue: str, *, is_wanted: bool) -> AsyncGenerator[WorkerKeeper | None]:
     if not is_wanted:
         yield None
         return
-    async with kept_worker(here.client, here.worker_order(queue), note, here.require_usable) as keeper:
+    async with keep_worker(here.client, here.worker_order(queue), write_note, here.require_usable) as keeper:
         yield keeper
 
 
 @dataclass(frozen=True)
-class _Talk:
-    here: Session
+class _TerminalChat:
+    here: CliContext
     session_id: str
     queue: str
     keeper: WorkerKeeper | None
-    wish: Wish
+    wish: ChatOptions
     is_new: bool = False
 
     async def to_its_end(self) -> int:
         """Talk, and tell how one comes back."""
-        chat = self._chat()
+        chat = self._build_chat()
         try:
             await chat.catch_up()
             self._show_past(chat)
             code = await chat.talk()
         except asyncio.CancelledError:
-            self._take_leave(chat)
+            self._show_way_back(chat)
             raise
         except (OrgaError, RPCError, UsageError):
-            if self._is_unsaid(chat):
+            if self._is_without_message(chat):
                 with suppress(OrgaError, RPCError):  # what is told is why nothing was said
                     await self._close(chat)
             raise
-        if self._is_unsaid(chat) and not chat.has_ended:
+        if self._is_without_message(chat) and not chat.has_ended:
             await self._close(chat)
         else:
-            self._take_leave(chat)
+            self._show_way_back(chat)
         return code
 
-    def _is_unsaid(self, chat: Chat) -> bool:
+    def _is_without_message(self, chat: Chat) -> bool:
         return self.is_new and not chat.has_said and not chat.turns.told
 
     async def _close(self, chat: Chat) -> None:
@@ -171,40 +173,40 @@ class _Talk:
         if self.keeper is not None:  # it leaves with us, and nobody would be there to end the session
             with suppress(TimeoutError, OrgaError, RPCError):
                 await asyncio.wait_for(chat.session.result(), CLOSING_S)
-        note("nothing was said, so the session is closed")
+        write_note("nothing was said, so the session is closed")
 
-    def _chat(self) -> Chat:
+    def _build_chat(self) -> Chat:
         handle, wish = SessionHandle(self.here.client, self.session_id), self.wish
-        turn_shown = TurnShown(self.session_id, wish.as_json)
+        turn_shown = TurnPrinter(self.session_id, wish.as_json)
         if wish.text is None and sys.stdin.isatty() and is_terminal():
             seen = shown = ChatScreen(turn_shown)
             source, how = seen.keyboard, "typed"
         else:
-            seen = QuietScreen() if is_hushed() else PlainScreen()
+            seen = QuietScreen() if is_quiet() else PlainScreen()
             shown = PlainChat(seen, turn_shown)
             source, how = (PipedLines(), "piped") if wish.text is None else (OneMessage(wish.text), "one")
         if self.keeper is not None:
             self.keeper.report = seen.note
         watch = Watch(self.here.client, handle, self.queue, seen, self.keeper)
-        return Chat(Parts(self.here.client, handle, watch, source, shown, how), carry_out)
+        return Chat(ChatParts(self.here.client, handle, watch, source, shown, how), carry_out)
 
     def _show_past(self, chat: Chat) -> None:
         if not chat.turns.told:
-            note("/help shows what else can be done here")
+            write_note("/help shows what else can be done here")
         elif self.wish.history:
-            note(*history_lines(chat.turns.told[-self.wish.history :], datetime.now(UTC)), "")
+            write_note(*history_lines(chat.turns.told[-self.wish.history :], datetime.now(UTC)), "")
 
-    def _take_leave(self, chat: Chat) -> None:
+    def _show_way_back(self, chat: Chat) -> None:
         if self.keeper is not None:
-            self.keeper.report = note
+            self.keeper.report = write_note
         if chat.has_ended:
-            note("the session has ended; a new one begins with: orga chat")
+            write_note("the session has ended; a new one begins with: orga chat")
             return
         waits = ""
         if chat.is_busy:
             is_ours = self.keeper is not None and self.keeper.own is not None
             waits = "; the turn under way waits for another worker" if is_ours else "; so does the turn under way"
-        note(f"the session goes on{waits}. To come back: orga chat {quote(self.session_id)}")
+        write_note(f"the session goes on{waits}. To come back: orga chat {quote(self.session_id)}")
 
 
 def chat(
@@ -228,7 +230,7 @@ def chat(
     set_: Settings = None,
     id_: Annotated[str | None, typer.Option("--id", help="The new session's id; session-<uuid7> without.")] = None,
     tenant: Annotated[str | None, typer.Option(help="Whom the new session is for.")] = None,
-    trusted: Trusted = None,
+    trusted: TrustedFacts = None,
     idle: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="End the session when nothing was said for so long.")
     ] = None,
@@ -258,17 +260,17 @@ def chat(
 
     Example: git diff | orga chat ID --say - --json
     """
-    given = Given("", agent, model, instructions, tools or (), set_ or (), None, None, tenant, trusted or ())
-    output.hush(quiet=quiet)
+    given = RunOptions("", agent, model, instructions, tools or (), set_ or (), None, None, tenant, trusted or ())
+    output.set_quiet(quiet=quiet)
     text = None if say is None else clean_text(task_text(say))
     if text is not None and not text.strip():
         raise UsageError("--say: there is nothing to say")
-    wish = Wish(text, config, history, no_worker, json)
+    wish = ChatOptions(text, config, history, no_worker, json)
     if run is None:
-        return completed(begin(session_input(given, idle), session_id_of(id_), wish))
-    if given != Given("") or id_ is not None or idle is not None:
+        return run_interruptible(begin_chat(session_input(given, idle), session_id_of(id_), wish))
+    if given != RunOptions("") or id_ is not None or idle is not None:
         raise UsageError(
             "agent, model, tools and settings are settled when a session begins: leave these options out, or leave "
             "the ID out to begin a new session"
         )
-    return completed(go_on(run, wish))
+    return run_interruptible(continue_chat(run, wish))

@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from orga.client.cli.chat.source import Left
-from orga.client.cli.exit_codes import of_ending
-from orga.client.cli.interrupts import CTRL_C
+from orga.client.cli.chat.source import ChatExit
+from orga.client.cli.exit_codes import ending_exit_code
+from orga.client.cli.interrupts import CTRL_C_EXIT_CODE
 from orga.client.cli.live.screens import Screen
-from orga.client.cli.live.terminal import STYLES, block, label
-from orga.client.cli.live.watch import answer, facts
-from orga.client.cli.shown.decisions import Call, held_calls, in_words
+from orga.client.cli.live.terminal import STYLES, label, live_block
+from orga.client.cli.live.watch import result_facts, show_answer
+from orga.client.cli.shown.decisions import HeldCall, held_call_text, held_calls
 from orga.client.cli.shown.progress import Progress
-from orga.client.cli.shown.text import Line, alarm, is_hushed, json_result, note
-from orga.client.server.home import prepared_home
+from orga.client.cli.shown.text import StyledLine, is_quiet, write_json, write_note, write_warning
+from orga.client.server.home import prepare_home
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.sessions.result import TurnResult
-from orga.workflows.types.text import as_line
+from orga.workflows.types.text import escaped_line
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.buffer import Buffer
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-REDRAWN_S = 0.25
+REDRAW_S = 0.25
 
 
 class Keyboard:
@@ -66,20 +66,20 @@ class Keyboard:
         """
         if self._failure is not None:
             raise self._failure
-        session = self._session = self._session or self._opened()
+        session = self._session = self._session or self._create_session()
         from prompt_toolkit.formatted_text import ANSI
 
         self._is_open, self._begun_at = True, None
         try:
             return await session.prompt_async(
                 self._label,
-                key_bindings=_keys(ctrl_c),
+                key_bindings=_key_bindings(ctrl_c),
                 bottom_toolbar=lambda: ANSI(standing) if (standing := self._standing()) else None,
-                refresh_interval=REDRAWN_S,
+                refresh_interval=REDRAW_S,
                 handle_sigint=False,
             )
         except EOFError:
-            raise Left from None
+            raise ChatExit from None
         finally:
             self._is_open = False
 
@@ -107,7 +107,7 @@ class Keyboard:
         if self._session is not None and self._session.app.is_running and not self._session.app.is_done:
             self._session.app.exit(exception=failure)
 
-    def _opened(self) -> "PromptSession[str]":
+    def _create_session(self) -> "PromptSession[str]":
         from prompt_toolkit import PromptSession  # a tenth of a second that other commands do without
         from prompt_toolkit.history import FileHistory
         from prompt_toolkit.output import create_output
@@ -129,7 +129,7 @@ class Keyboard:
         self._begun_at = (self._begun_at or time.monotonic()) if buffer.text else None
 
 
-def _keys(ctrl_c: Callable[[], str]) -> "KeyBindings":
+def _key_bindings(ctrl_c: Callable[[], str]) -> "KeyBindings":
     from prompt_toolkit.key_binding import KeyBindings
 
     keys = KeyBindings()
@@ -145,11 +145,11 @@ def _keys(ctrl_c: Callable[[], str]) -> "KeyBindings":
     def interrupted(event: "KeyPressEvent") -> None:
         does = ctrl_c()
         if does == "leaves":
-            event.app.exit(exception=Left(CTRL_C))
+            event.app.exit(exception=ChatExit(CTRL_C_EXIT_CODE))
         elif does == "clears" and event.current_buffer.text:
             event.current_buffer.text = ""
         elif does == "clears":
-            event.app.exit(exception=Left())
+            event.app.exit(exception=ChatExit())
 
     def newline(event: "KeyPressEvent") -> None:
         event.current_buffer.newline(copy_margin=False)
@@ -161,7 +161,7 @@ def _keys(ctrl_c: Callable[[], str]) -> "KeyBindings":
 
 
 @dataclass(frozen=True)
-class TurnShown:
+class TurnPrinter:
     """Shows turns of one session: as text, or each as one line of JSON."""
 
     session: str
@@ -170,16 +170,18 @@ class TurnShown:
     def show(self, turn: TurnResult) -> None:
         """Write it."""
         if self.as_json:
-            json_result({"session": self.session, **turn.model_dump(mode="json")}, indent=None)
+            write_json({"session": self.session, **turn.model_dump(mode="json")}, indent=None)
         elif turn.output:
-            answer(turn.output)
-        (alarm if of_ending(turn.termination.reason) else note)(f"turn {turn.turn}: {facts(turn)}")
+            show_answer(turn.output)
+        (write_warning if ending_exit_code(turn.termination.reason) else write_note)(
+            f"turn {turn.turn}: {result_facts(turn)}"
+        )
 
 
 PROMPT = "› "
 
 
-class _Asked(NamedTuple):
+class _OpenQuestion(NamedTuple):
     """A question that is shown."""
 
     wait: ShownQuestion
@@ -191,20 +193,20 @@ class _Asked(NamedTuple):
 class ChatScreen:
     """Shows a session above the line in which one types; questions of a turn are answered in that same line."""
 
-    def __init__(self, turn_shown: TurnShown) -> None:
+    def __init__(self, turn_shown: TurnPrinter) -> None:
         self._turn_shown = turn_shown
         self._console = Console(stderr=True, markup=False, highlight=False, emoji=False)
-        self.keyboard = Keyboard(prepared_home().typed, self._label, self._drawn)
+        self.keyboard = Keyboard(prepare_home().typed, self._label, self._rendered_block)
         self.is_busy = False
         """Whether a turn is under way, and with it something to be drawn."""
         self._standing = Progress()
-        self._asked: _Asked | None = None
-        self._told = set[str]()
+        self._open_question: _OpenQuestion | None = None
+        self._shown_call_ids = set[str]()
 
-    def told(self, line: Line, at: datetime) -> None:
+    def told(self, line: StyledLine, at: datetime) -> None:
         """Print the line above."""
-        if not is_hushed():
-            self._print(Text(as_line(line.text), style=STYLES[line.tone]))
+        if not is_quiet():
+            self._print(Text(escaped_line(line.text), style=STYLES[line.tone]))
 
     def frame(self, progress: Progress) -> None:
         """Keep it for the next drawing; a call that waits for a yes is told once."""
@@ -212,25 +214,25 @@ class ChatScreen:
         for wait in progress.waiting:
             self.tell_calls(held_calls(wait))
 
-    def tell_calls(self, calls: Iterable[Call]) -> None:
+    def tell_calls(self, calls: Iterable[HeldCall]) -> None:
         """Print those that were not told yet."""
         for call in calls:
-            if str(call["id"]) not in self._told:
-                self._told.add(str(call["id"]))
-                self.lines(f"? waits for your yes: {in_words(call)} → /approve or /deny")
+            if str(call["id"]) not in self._shown_call_ids:
+                self._shown_call_ids.add(str(call["id"]))
+                self.lines(f"? waits for your yes: {held_call_text(call)} → /approve or /deny")
 
     def calls_told(self) -> frozenset[str]:
         """Return the approval ids of the calls that were told."""
-        return frozenset(self._told)
+        return frozenset(self._shown_call_ids)
 
     def note(self, text: str) -> None:
         """Print the remark above."""
-        if not is_hushed():
-            self._print(Text(as_line(text), style="dim"))
+        if not is_quiet():
+            self._print(Text(escaped_line(text), style="dim"))
 
     def lines(self, *lines: str) -> None:
         """Print the lines above."""
-        self.keyboard.above(lambda: alarm(*lines))
+        self.keyboard.above(lambda: write_warning(*lines))
 
     def ended(self, turn: TurnResult) -> None:
         """Print the answer above."""
@@ -239,52 +241,56 @@ class ChatScreen:
 
     async def typed(self, wait: ShownQuestion) -> str:
         """Return what is typed next; "" for an empty line, which leaves the question for later."""
-        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._asked = _Asked(wait, answer, time.monotonic())
-        self._print(Text(as_line(f"? asks: {wait.question}"), style=STYLES["person"]))
+        show_answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._open_question = _OpenQuestion(wait, show_answer, time.monotonic())
+        self._print(Text(escaped_line(f"? asks: {wait.question}"), style=STYLES["person"]))
         try:
-            return await answer
+            return await show_answer
         finally:
-            self._asked = None
+            self._open_question = None
 
     def answers(self, text: str) -> bool:
         """Take a line as the answer to what is asked; return whether it is.
 
         One that was begun before anything was asked is none: who types it has not seen the question yet.
         """
-        if self._asked is None or self._asked.answer.done() or self.keyboard.was_begun_before(self._asked.at):
+        if (
+            self._open_question is None
+            or self._open_question.answer.done()
+            or self.keyboard.was_begun_before(self._open_question.at)
+        ):
             return False
-        self._asked.answer.set_result(text)
+        self._open_question.answer.set_result(text)
         return True
 
     def close(self) -> None:
         """All that was written stays."""
 
     def _label(self) -> str:
-        if self._asked is None or self.keyboard.was_begun_before(self._asked.at):
+        if self._open_question is None or self.keyboard.was_begun_before(self._open_question.at):
             return PROMPT
-        return label(self._asked.wait)
+        return label(self._open_question.wait)
 
     def _print(self, text: Text) -> None:
         self.keyboard.above(lambda: self._console.print(text))
 
-    def _drawn(self) -> str:
+    def _rendered_block(self) -> str:
         if not self.is_busy:
             return ""
         with self._console.capture() as captured:
-            self._console.print(block(self._standing, datetime.now(UTC)))
+            self._console.print(live_block(self._standing, datetime.now(UTC)))
         return captured.get().rstrip("\n")
 
 
 class PlainChat:
     """Shows a session that a script talks in, on a screen that nobody types at."""
 
-    def __init__(self, screen: Screen, turn_shown: TurnShown) -> None:
+    def __init__(self, screen: Screen, turn_shown: TurnPrinter) -> None:
         self._screen = screen
         self._turn_shown = turn_shown
         self.is_busy = False
 
-    def told(self, line: Line, at: datetime) -> None:
+    def told(self, line: StyledLine, at: datetime) -> None:
         """Write the line."""
         self._screen.told(line, at)
 
@@ -294,13 +300,13 @@ class PlainChat:
 
     def lines(self, *lines: str) -> None:
         """Write the lines."""
-        alarm(*lines)
+        write_warning(*lines)
 
     def ended(self, turn: TurnResult) -> None:
         """Write the answer."""
         self._turn_shown.show(turn)
 
-    def tell_calls(self, calls: Iterable[Call]) -> None:
+    def tell_calls(self, calls: Iterable[HeldCall]) -> None:
         """Tell of none: nobody is here who could decide."""
 
     def calls_told(self) -> frozenset[str]:

@@ -13,19 +13,19 @@ from temporalio.client import Client
 
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.live.watch import Watch
-from orga.client.cli.shown.decisions import Call
-from orga.client.cli.shown.text import Line
+from orga.client.cli.shown.decisions import HeldCall
+from orga.client.cli.shown.text import StyledLine
 from orga.client.runs.sessions import SessionHandle
 from orga.workflows.types.sessions.result import TurnResult
 
-MAX_AHEAD = 100
+MAX_QUEUED_LINES = 100
 """Lines of a pipe that are read ahead of what is said."""
 
 MAX_LINE_BYTES = 1_000_000
 """Of one of them: far more than a message may have."""
 
 
-class Left(Exception):
+class ChatExit(Exception):
     """Nothing more will be said here."""
 
     def __init__(self, code: int = 0) -> None:
@@ -47,7 +47,7 @@ class OneMessage:
             Left: It is said.
         """
         if not self._texts:
-            raise Left
+            raise ChatExit
         return self._texts.pop()
 
     def has_more(self) -> bool:
@@ -61,7 +61,7 @@ class PipedLines:
     def __init__(self, stream: BinaryIO | None = None) -> None:
         self._stream = stream or sys.stdin.buffer
         self._read: asyncio.Queue[bytes | OSError] = asyncio.Queue()
-        self._room = threading.Semaphore(MAX_AHEAD)
+        self._free_places = threading.Semaphore(MAX_QUEUED_LINES)
         self._number = 0
         self._unread = 0
         """Lines that are there and say something."""
@@ -76,38 +76,38 @@ class PipedLines:
             OSError: They cannot be read.
         """
         if not self._is_begun:
-            self._begin(asyncio.get_running_loop().call_soon_threadsafe)
+            self._start_reading(asyncio.get_running_loop().call_soon_threadsafe)
         while line := await self._read.get():
             if isinstance(line, OSError):
                 raise line
-            self._room.release()
+            self._free_places.release()
             self._number += 1
             self._unread -= bool(line.strip())
             if text := self._decoded(line).strip():
                 return text
         self._read.put_nowait(b"")
-        raise Left
+        raise ChatExit
 
     def has_more(self) -> bool:
         """Whether lines are there that were not read."""
         return self._unread > 0
 
-    def _take(self, line: bytes | OSError) -> None:
+    def _enqueue(self, line: bytes | OSError) -> None:
         self._unread += isinstance(line, bytes) and bool(line.strip())
         self._read.put_nowait(line)
 
-    def _begin(self, in_loop: Callable[..., object]) -> None:
+    def _start_reading(self, in_loop: Callable[..., object]) -> None:
         self._is_begun = True
 
         def read() -> None:
             with suppress(RuntimeError):  # the loop has ended, and with it who listens
                 try:
                     while line := self._stream.readline(MAX_LINE_BYTES + 1):
-                        self._room.acquire()
-                        in_loop(self._take, line)
-                    in_loop(self._take, b"")
+                        self._free_places.acquire()
+                        in_loop(self._enqueue, line)
+                    in_loop(self._enqueue, b"")
                 except OSError as error:
-                    in_loop(self._take, error)
+                    in_loop(self._enqueue, error)
 
         # a file cannot be awaited, and a thread of the loop would be waited for at the end
         threading.Thread(target=read, daemon=True, name="lines of standard input").start()
@@ -124,17 +124,17 @@ class PipedLines:
             raise UsageError(f"{where} is not UTF-8 text (byte {error.start})") from None
 
 
-Manner = Literal["typed", "piped", "one"]
+InputMode = Literal["typed", "piped", "one"]
 """`piped` are lines, each said when the one before it is answered; `one` is a single message, said as it is."""
 
-CtrlC = Literal["interrupts", "clears", "leaves"]
+CtrlCEffect = Literal["interrupts", "clears", "leaves"]
 """What it does: end the turn under way, clear what is typed (or leave, where nothing is), leave at once."""
 
 
-class Source(Protocol):
+class MessageSource(Protocol):
     """Says one thing after the other."""
 
-    async def read(self, ctrl_c: "Callable[[], CtrlC]") -> str:
+    async def read(self, ctrl_c: "Callable[[], CtrlCEffect]") -> str:
         """Return the next one, or raise `Left`; where Ctrl-C is a key, it is told of it."""
         ...
 
@@ -143,12 +143,12 @@ class Source(Protocol):
         ...
 
 
-class Shown(Protocol):
+class ChatView(Protocol):
     """Shows what a chat shows beside the live view."""
 
     is_busy: bool
 
-    def told(self, line: Line, at: datetime) -> None:
+    def told(self, line: StyledLine, at: datetime) -> None:
         """Show a line of a turn."""
         ...
 
@@ -164,7 +164,7 @@ class Shown(Protocol):
         """Show the answer of a turn, or why it has none."""
         ...
 
-    def tell_calls(self, calls: Iterable[Call]) -> None:
+    def tell_calls(self, calls: Iterable[HeldCall]) -> None:
         """Show those calls that wait for a yes and were not shown yet."""
         ...
 
@@ -178,12 +178,12 @@ class Shown(Protocol):
 
 
 @dataclass(frozen=True)
-class Parts:
+class ChatParts:
     """What a chat is between."""
 
     client: Client
     session: SessionHandle
     watch: Watch
-    source: Source
-    shown: Shown
-    manner: Manner
+    source: MessageSource
+    shown: ChatView
+    manner: InputMode

@@ -8,17 +8,24 @@ from typing import Annotated
 import typer
 
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.interrupts import completed
+from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, RunId
-from orga.client.cli.session import Session, of_run
-from orga.client.cli.shown.text import apart, below, json_result, note, on_one_line, result
-from orga.client.config.workplace import home_of, worker_command
+from orga.client.cli.session import CliContext, run_context
+from orga.client.cli.shown.text import (
+    indented_lines,
+    on_one_line,
+    separated_blocks,
+    write_json,
+    write_note,
+    write_result,
+)
+from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.errors import NoAnswer
 from orga.client.server.endpoint import Endpoint
 from orga.client.server.pollers import may_be_polled
 from orga.workflows.decisions.result import call_summary
 from orga.workflows.types.status import ShownMessage
-from orga.workflows.types.text import in_full
+from orga.workflows.types.text import full_field_text
 
 
 def conversation(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
@@ -28,20 +35,20 @@ def conversation(run: RunId, json: Json = False, config: ConfigFile = None) -> i
 
     Example: orga conversation ID --json
     """
-    return completed(_conversation(run, config, as_json=json))
+    return run_interruptible(_conversation(run, config, as_json=json))
 
 
 async def _conversation(named: str, config: Path | None, *, as_json: bool) -> int:
-    async with of_run(named, config) as (here, run_id):
-        messages = await _messages(here, run_id)
+    async with run_context(named, config) as (here, run_id):
+        messages = await _read_messages(here, run_id)
     if as_json:
-        json_result([message.model_dump(mode="json") for message in messages])
+        write_json([message.model_dump(mode="json") for message in messages])
     elif messages:
-        result(*apart(map(lines_of, messages)))
+        write_result(*separated_blocks(map(message_lines, messages)))
     return 0
 
 
-async def _messages(here: Session, run_id: str) -> list[ShownMessage]:
+async def _read_messages(here: CliContext, run_id: str) -> list[ShownMessage]:
     described = await here.run(run_id).describe()
     if await may_be_polled(here.client, described.task_queue):
         with suppress(NoAnswer):
@@ -50,17 +57,17 @@ async def _messages(here: Session, run_id: str) -> list[ShownMessage]:
 
     messages = await past_conversation(here.client, run_id)
     if not messages:
-        start = worker_command(await home_of(described))
-        note(f"no worker has taken the run up yet, so nothing is said in it; start one with: {start}")
+        start = worker_command(await recorded_workplace(described))
+        write_note(f"no worker has taken the run up yet, so nothing is said in it; start one with: {start}")
     return messages
 
 
-def lines_of(message: ShownMessage) -> list[str]:
+def message_lines(message: ShownMessage) -> list[str]:
     """Return a head and, below it and never beside it, what was said: a text can hold what looks like a head."""
-    source = f" {in_full(message.tool)} {in_full(message.call_id or '')}" if message.tool else ""
+    source = f" {full_field_text(message.tool)} {full_field_text(message.call_id or '')}" if message.tool else ""
     head = f"── {message.role}{source}{' (error)' if message.is_error else ''}"
-    calls = [f"→ {on_one_line(call_summary(call, None))}  {in_full(call.call_id)}" for call in message.calls]
-    return [head, *(below(message.text) if message.text else []), *calls]
+    calls = [f"→ {on_one_line(call_summary(call, None))}  {full_field_text(call.call_id)}" for call in message.calls]
+    return [head, *(indented_lines(message.text) if message.text else []), *calls]
 
 
 def open_run(
@@ -77,29 +84,29 @@ def open_run(
 
     Example: orga open ID
     """
-    return completed(_open(run, config, opens=not show and not json and sys.stdout.isatty(), as_json=json))
+    return run_interruptible(_open(run, config, opens=not show and not json and sys.stdout.isatty(), as_json=json))
 
 
 async def _open(named: str, config: Path | None, *, opens: bool, as_json: bool) -> int:
-    async with of_run(named, config) as (here, run_id):
+    async with run_context(named, config) as (here, run_id):
         await here.run(run_id).describe()  # an id that is none is told here, not in the browser
         link = here.connection.at_ui(here.loaded.config.notify.ui_url).link(run_id)
         if link is None:
-            raise UsageError(_unknown_ui(here.connection.endpoint))
+            raise UsageError(_unknown_ui_text(here.connection.endpoint))
     if as_json:
-        json_result({"id": run_id, "ui": link})
+        write_json({"id": run_id, "ui": link})
         return 0
-    result(link)
-    if opens and not _browsed(link):
-        note("no browser could be started here; open the address where there is one")
+    write_result(link)
+    if opens and not _open_browser(link):
+        write_note("no browser could be started here; open the address where there is one")
     return 0
 
 
-def _browsed(link: str) -> bool:
+def _open_browser(link: str) -> bool:
     import webbrowser
 
     return webbrowser.open(link)
 
 
-def _unknown_ui(server: Endpoint) -> str:
+def _unknown_ui_text(server: Endpoint) -> str:
     return f"where the UI of the server at {server.address} is, nobody says: set [notify] ui_url"

@@ -9,17 +9,17 @@ from typing import Annotated, Any
 import typer
 
 from orga.client.cli.inspect.runs import require_attributes
-from orga.client.cli.interrupts import completed
+from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.session import session
-from orga.client.cli.shown.decisions import held_calls, in_one_line, named, table
-from orga.client.cli.shown.text import age, apart, json_result, note, on_one_line, result
+from orga.client.cli.session import cli_context
+from orga.client.cli.shown.decisions import call_with_arguments, commands_text, held_call_table, held_calls
+from orga.client.cli.shown.text import age, on_one_line, separated_blocks, write_json, write_note, write_result
 from orga.client.runs.inbox import InboxEntry, InboxKind
 from orga.client.runs.inbox import inbox as waiting_questions
 from orga.client.runs.redeliveries import FailedDelivery
-from orga.workflows.decisions.limits import commands
+from orga.workflows.decisions.limits import budget_commands
 from orga.workflows.types.names import DEAD_LETTERS, WAITING
-from orga.workflows.types.text import in_full
+from orga.workflows.types.text import full_field_text
 
 
 def inbox(
@@ -39,13 +39,13 @@ def inbox(
 
     Example: orga inbox --kind escalation --queue storage
     """
-    return completed(_inbox(queue, kind, limit, config, as_json=json))
+    return run_interruptible(_inbox(queue, kind, limit, config, as_json=json))
 
 
 async def _inbox(queue: str | None, kind: InboxKind | None, limit: int, config: Path | None, *, as_json: bool) -> int:
     found: list[InboxEntry] = []
     more = False
-    async with session(config) as here:
+    async with cli_context(config) as here:
         await require_attributes(here.client, WAITING, DEAD_LETTERS)
         async for question in waiting_questions(here.client, kind=kind, queue=queue):
             if len(found) == limit:
@@ -54,60 +54,63 @@ async def _inbox(queue: str | None, kind: InboxKind | None, limit: int, config: 
             found.append(question)
     now = datetime.now(UTC)
     if as_json:
-        json_result([_json(question, now) for question in found])
+        write_json([_question_json(question, now) for question in found])
     elif found:
-        result(*apart(lines_of(question, now) for question in found))
+        write_result(*separated_blocks(question_lines(question, now) for question in found))
     else:
-        note("nothing waits for a person")
+        write_note("nothing waits for a person")
     if more:
-        note(f"there is more: orga inbox --limit {limit * 2}")
+        write_note(f"there is more: orga inbox --limit {limit * 2}")
     return 0
 
 
-def lines_of(question: InboxEntry, now: datetime) -> list[str]:
+def question_lines(question: InboxEntry, now: datetime) -> list[str]:
     """Return what a person reads of a question, its command last."""
-    run = f"{in_full(question.run_id)} ({in_full(question.agent or 'no agent')})"
+    run = f"{full_field_text(question.run_id)} ({full_field_text(question.agent or 'no agent')})"
     if question.undelivered is not None:
-        return [f"{question.kind}  {run}  {_ended(question.undelivered, now)}", *_not_taken(question.undelivered)]
+        return [
+            f"{question.kind}  {run}  {_ended_age(question.undelivered, now)}",
+            *_undelivered_lines(question.undelivered),
+        ]
     if (wait := question.wait) is None:
-        return [f"{in_full(question.kind)}  {run}", *_unanswered(question)]
-    queue = "" if wait.queue == "default" else f"  queue {in_full(wait.queue)}"
-    head = f"{wait.kind}  {run}  {in_full(wait.wait_id)}  {age(wait.since, now)}{queue}"
+        return [f"{full_field_text(question.kind)}  {run}", *_unanswered_lines(question)]
+    queue = "" if wait.queue == "default" else f"  queue {full_field_text(wait.queue)}"
+    head = f"{wait.kind}  {run}  {full_field_text(wait.wait_id)}  {age(wait.since, now)}{queue}"
     lines = [head, f"  asks: {on_one_line(wait.question, 400)}"]
     if error := wait.data.get("error"):
         lines.append(f"  error: {on_one_line(str(error), 400)}")
     if wait.data.get("arguments"):
-        lines.append(f"  call: {named(wait.data)}")
+        lines.append(f"  call: {call_with_arguments(wait.data)}")
     if calls := held_calls(wait):
-        lines += [f"  {line}" for line in table(calls, now)]
-    return [*lines, f"  → {in_one_line(question.run_id, wait)}"]
+        lines += [f"  {line}" for line in held_call_table(calls, now)]
+    return [*lines, f"  → {commands_text(question.run_id, wait)}"]
 
 
-def _ended(failed: FailedDelivery, now: datetime) -> str:
+def _ended_age(failed: FailedDelivery, now: datetime) -> str:
     return age(failed.goal.close_time or failed.goal.start_time, now)
 
 
-def _not_taken(failed: FailedDelivery) -> list[str]:
+def _undelivered_lines(failed: FailedDelivery) -> list[str]:
     goal_id, delivery = failed.goal.id, failed.delivery
     return [
         f"  not delivered to {delivery.name} ({delivery.kind}): {on_one_line(delivery.error, 400)}",
         f"  stays here until {failed.told_until.astimezone():%Y-%m-%d %H:%M}, or until it is delivered",
-        f"  → {_requeueing(goal_id, delivery.name)}",
+        f"  → {_delivery_command(goal_id, delivery.name)}",
     ]
 
 
-def _requeueing(goal_id: str, name: str) -> str:
+def _delivery_command(goal_id: str, name: str) -> str:
     return f"orga requeue {quote(goal_id)} {name}"
 
 
-def _unanswered(question: InboxEntry) -> list[str]:
+def _unanswered_lines(question: InboxEntry) -> list[str]:
     if failing := question.failing:
         return [f"  {on_one_line(failing.told, 400)}", f"  → {failing.way_out}"]
-    start = f"start one with: {in_full(question.worker_command)}"
-    return [f"  no worker answers on task queue '{in_full(question.task_queue)}'; {start}"]
+    start = f"start one with: {full_field_text(question.worker_command)}"
+    return [f"  no worker answers on task queue '{full_field_text(question.task_queue)}'; {start}"]
 
 
-def _json(question: InboxEntry, now: datetime) -> dict[str, Any]:
+def _question_json(question: InboxEntry, now: datetime) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "run": question.run_id,
         "agent": question.agent,
@@ -123,7 +126,7 @@ def _json(question: InboxEntry, now: datetime) -> dict[str, Any]:
             "id": failed.delivery.name,
             "delivery": failed.delivery.model_dump(mode="json"),
             "told_until": failed.told_until.isoformat(),
-            "commands": [_requeueing(question.run_id, failed.delivery.name)],
+            "commands": [_delivery_command(question.run_id, failed.delivery.name)],
         }
     if (wait := question.wait) is None:
         return shown
@@ -131,5 +134,5 @@ def _json(question: InboxEntry, now: datetime) -> dict[str, Any]:
         **wait.model_dump(mode="json", include={"question", "queue", "since", "data"}),
         "id": wait.wait_id,
         "age_s": round((now - wait.since).total_seconds(), 1),
-        "commands": commands(question.run_id, wait),
+        "commands": budget_commands(question.run_id, wait),
     }

@@ -10,15 +10,15 @@ import typer
 
 from orga.client.cli.audit.keys import signing_key
 from orga.client.cli.exit_codes import ExitCode, UsageError
-from orga.client.cli.interrupts import completed
+from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, RunId
 from orga.client.cli.report.written import html, markdown, report
-from orga.client.cli.session import of_run
+from orga.client.cli.session import run_context
 from orga.client.cli.shown.narration import Narrator
-from orga.client.cli.shown.progress import INDENT, Nesting, run_of
-from orga.client.cli.shown.text import json_result, note, result
+from orga.client.cli.shown.progress import INDENT, Nesting, delegated_run_id
+from orga.client.cli.shown.text import write_json, write_note, write_result
 from orga.client.journal.file import JournalFile, export_check, read_journal_file, write_journal
-from orga.client.journal.head import misfits, sealed
+from orga.client.journal.head import head_mismatches, sealed_head
 from orga.client.journal.reading import read_journal
 from orga.client.runs.agents import AgentHandle
 from orga.workflows.decisions.journal.entries import first_break
@@ -40,7 +40,7 @@ class Timeline:
         """Return the lines of the next entry."""
         self._start = self._start or entry.timestamp
         since = (entry.timestamp - self._start).total_seconds()
-        run, indent = run_of(entry), INDENT * self._nesting.depth(entry)
+        run, indent = delegated_run_id(entry), INDENT * self._nesting.depth(entry)
         told = [line.text for line in self._narrators[run].tell(entry)] or [""]
         head = [f"── iteration {entry.iteration}"] if entry.iteration > self._iterations[run] else []
         self._iterations[run] = entry.iteration
@@ -49,19 +49,19 @@ class Timeline:
         return [f"{indent}{line}" for line in (*head, first, *(f"{below} {text}" for text in told[1:]))]
 
 
-async def checked(named: str, path: Path, config: Path | None) -> int:
+async def check_export(named: str, path: Path, config: Path | None) -> int:
     """Compare the export with the run and return the exit code."""
     found = read_export(path)
-    async with of_run(named, config) as (here, run_id):
+    async with run_context(named, config) as (here, run_id):
         entries = [entry async for entry in read_journal(here.client, run_id)]
     check = export_check(run_id, found.entries, entries)
     wrong = [] if check.ok else [check.detail]
     if found.head is not None:
-        wrong += misfits(run_id, found.entries, found.head.head)
+        wrong += head_mismatches(run_id, found.entries, found.head.head)
     for detail in wrong:
-        note(f"✗ {path}: {detail}")
+        write_note(f"✗ {path}: {detail}")
     if not wrong:
-        note(f"✓ {path} holds the first {len(found.entries)} of {len(entries)} entries of {run_id}, unchanged")
+        write_note(f"✓ {path} holds the first {len(found.entries)} of {len(entries)} entries of {run_id}, unchanged")
     return ExitCode.FAILED if wrong else 0
 
 
@@ -77,15 +77,15 @@ def read_export(path: Path) -> JournalFile:
     return read_journal_file(path)
 
 
-async def written(named: str, path: Path, config: Path | None, *, sign: bool) -> int:
+async def export_journal(named: str, path: Path, config: Path | None, *, sign: bool) -> int:
     """Write the journal as it is now and return the exit code."""
-    async with of_run(named, config) as (here, run_id):
+    async with run_context(named, config) as (here, run_id):
         key = signing_key(here.loaded.config.audit) if sign else None
         entries = [entry async for entry in read_journal(here.client, run_id)]
-    found = sealed(run_id, entries, key, datetime.now(UTC))
+    found = sealed_head(run_id, entries, key, datetime.now(UTC))
     write_journal(path, entries, found)
     by = f"signed by key {found.head.key_id}" if key else "not signed"
-    note(f"wrote {len(entries)} entries and their head to {path}, {by}")
+    write_note(f"wrote {len(entries)} entries and their head to {path}, {by}")
     return 0
 
 
@@ -122,46 +122,46 @@ def journal(
         others = (follow, verify, json, sign, exported is not None, export is not None, as_markdown and as_html)
         if any(others):
             raise UsageError("--markdown or --html makes a report, and goes with no other option")
-        return completed(report(run, html if as_html else markdown, config))
+        return run_interruptible(report(run, html if as_html else markdown, config))
     if sign and export is None:
         raise UsageError("--sign signs an export: name its file with --export FILE")
     if export is not None:
         if follow or verify or json or exported is not None:
             raise UsageError("--export goes with --sign alone; orga verify ID --journal FILE checks what it wrote")
-        return completed(written(run, export, config, sign=sign))
+        return run_interruptible(export_journal(run, export, config, sign=sign))
     if exported is not None:
-        return completed(checked(run, exported, config))
-    return completed(_journal(run, config, waiting=follow, verify=verify, as_json=json))
+        return run_interruptible(check_export(run, exported, config))
+    return run_interruptible(_journal(run, config, waiting=follow, verify=verify, as_json=json))
 
 
 async def _journal(named: str, config: Path | None, *, waiting: bool, verify: bool, as_json: bool) -> int:
-    async with of_run(named, config) as (here, run_id):
-        entries = _followed(here.run(run_id)) if waiting else read_journal(here.client, run_id)
-        return await _write(entries, verify=verify, as_json=as_json)
+    async with run_context(named, config) as (here, run_id):
+        entries = _follow_entries(here.run(run_id)) if waiting else read_journal(here.client, run_id)
+        return await _show_entries(entries, verify=verify, as_json=as_json)
 
 
-async def _followed(run: AgentHandle) -> AsyncIterator[JournalEntry]:
+async def _follow_entries(run: AgentHandle) -> AsyncIterator[JournalEntry]:
     async for event in run.events():
         if isinstance(event, JournalEntry):
             yield event
 
 
-async def _write(entries: AsyncIterator[JournalEntry], *, verify: bool, as_json: bool) -> int:
+async def _show_entries(entries: AsyncIterator[JournalEntry], *, verify: bool, as_json: bool) -> int:
     timeline, seen = Timeline(), list[JournalEntry]()
     async for entry in entries:
         if as_json:
-            json_result(entry.model_dump(mode="json"), indent=None)
+            write_json(entry.model_dump(mode="json"), indent=None)
         else:
-            result(*timeline.lines(entry))
+            write_result(*timeline.lines(entry))
         if verify:
             seen.append(entry)
-    return _verified(seen) if verify else 0
+    return _verify_chain(seen) if verify else 0
 
 
-def _verified(entries: list[JournalEntry]) -> int:
+def _verify_chain(entries: list[JournalEntry]) -> int:
     broken = first_break(entries)
     if broken is not None:
-        note(f"✗ the chain breaks at entry {broken}: it or one before it was changed")
+        write_note(f"✗ the chain breaks at entry {broken}: it or one before it was changed")
         return ExitCode.FAILED
-    note(f"✓ the chain of {len(entries)} entries holds; last hash {entries[-1].hash if entries else 'none'}")
+    write_note(f"✓ the chain of {len(entries)} entries holds; last hash {entries[-1].hash if entries else 'none'}")
     return 0

@@ -14,17 +14,17 @@ from rich.cells import cell_len, set_cell_size
 from temporalio.client import Client
 from temporalio.common import SearchAttributeKey
 
-from orga.client.cli.interrupts import completed
+from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.session import session
-from orga.client.cli.shown.text import age, json_result, note, on_one_line, result
+from orga.client.cli.session import cli_context
+from orga.client.cli.shown.text import age, on_one_line, write_json, write_note, write_result
 from orga.client.errors import OrgaError
-from orga.client.runs.listing import LIVE, Asked, Asking, Filter, ListedRun, detailed, rows
-from orga.client.runs.named import HEADS, MIN_CHARS
-from orga.client.server.search_attributes import SearchAttributesRefused, missing
+from orga.client.runs.listing import LIVE_STATE, ListedRun, RunFilter, RunToQuery, StatusQueries, rows, with_details
+from orga.client.runs.named import ID_PREFIXES, MIN_CHARS
+from orga.client.server.search_attributes import SearchAttributesRefused, missing_names
 from orga.workflows.types.names import AGENT, DEAD_LETTERS, TENANT
 from orga.workflows.types.status import AgentStatus
-from orga.workflows.types.text import in_full
+from orga.workflows.types.text import full_field_text
 
 
 async def require_attributes(client: Client, *needed: SearchAttributeKey[Any]) -> None:
@@ -35,13 +35,13 @@ async def require_attributes(client: Client, *needed: SearchAttributeKey[Any]) -
     """
     lacking: list[str] = []
     with suppress(SearchAttributesRefused):  # who may not list them can still search
-        lacking = await missing(client)
+        lacking = await missing_names(client)
     if not lacking:
         return
     remedy = f"the server lacks the search attributes {', '.join(lacking)}; register them with: orga setup"
     if any(key.name in lacking for key in needed):
         raise OrgaError(remedy)
-    note(remedy)
+    write_note(remedy)
 
 
 GAP = "  "
@@ -53,13 +53,13 @@ SHORTEST_ID = 13
 
 _COLUMNS = ("ID", "TASK", "AGENT", "STATE", "AGE", "ITER", "CALLS", "USD", "FOLDER")
 
-_LEAST = {"ID": SHORTEST_ID, "TASK": 10, "AGENT": 7, "STATE": 15, "FOLDER": 6}
+_MIN_CELLS = {"ID": SHORTEST_ID, "TASK": 10, "AGENT": 7, "STATE": 15, "FOLDER": 6}
 """Cells that a column keeps which is cut when the terminal is narrow."""
 
-_GIVEN_UP = ("FOLDER", "CALLS", "AGENT", "USD", "ITER", "AGE")
+_DROPPABLE_COLUMNS = ("FOLDER", "CALLS", "AGENT", "USD", "ITER", "AGE")
 """Columns that a terminal goes without which has no room for all, first to last."""
 
-_READABLE = 24
+_READABLE_TASK_CELLS = 24
 """Cells of a task that are cut after all else."""
 
 
@@ -68,7 +68,7 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def table(shown: Sequence[ListedRun], now: datetime | None = None, width: int | None = None) -> list[str]:
+def run_table(shown: Sequence[ListedRun], now: datetime | None = None, width: int | None = None) -> list[str]:
     """Return the rows in columns.
 
     Args:
@@ -76,15 +76,17 @@ def table(shown: Sequence[ListedRun], now: datetime | None = None, width: int | 
         now: For their age; the clock's time without.
         width: Columns that there are. None cuts nothing, and shows whole ids.
     """
-    named = {row.id: in_full(row.id) for row in shown} if width is None else short_ids([row.id for row in shown])
+    named = (
+        {row.id: full_field_text(row.id) for row in shown} if width is None else short_ids([row.id for row in shown])
+    )
     rows = [_cells(row, named[row.id], now or datetime.now(UTC)) for row in shown]
     if width is not None:
-        rows = [{**row, "STATE": _in_short(row["STATE"])} for row in rows]
+        rows = [{**row, "STATE": _short_state(row["STATE"])} for row in rows]
     columns = {name: [name, *(row[name] for row in rows)] for name in _COLUMNS}
     widths = {name: max(map(cell_len, cells)) for name, cells in columns.items()}
     if width is not None:
-        widths = _fitting(widths, width)
-    lines = zip(*(_sized(name, columns[name], widths[name]) for name in widths), strict=True)
+        widths = _fitted_widths(widths, width)
+    lines = zip(*(_sized_column(name, columns[name], widths[name]) for name in widths), strict=True)
     return [GAP.join(line).rstrip() for line in lines]
 
 
@@ -94,19 +96,21 @@ def short_ids(ids: Sequence[str]) -> dict[str, str]:
     A delegate, whose id begins with its parent's, is shown in full.
     """
     known = sorted(set(ids))
-    bare = {each: next((each.removeprefix(head) for head in HEADS if each.startswith(head)), each) for each in known}
-    return {each: _shortest(each, bare) for each in known}
+    bare = {
+        each: next((each.removeprefix(head) for head in ID_PREFIXES if each.startswith(head)), each) for each in known
+    }
+    return {each: _shortest_id(each, bare) for each in known}
 
 
-def _shortest(run_id: str, bare: Mapping[str, str]) -> str:
+def _shortest_id(run_id: str, bare: Mapping[str, str]) -> str:
     own = bare[run_id]
     if any(run_id.startswith(f"{each}.") for each in bare):
-        return in_full(run_id)
+        return full_field_text(run_id)
     others = [name for each, name in bare.items() if each != run_id and not each.startswith(f"{run_id}.")]
     for length in range(max(SHORTEST_ID, MIN_CHARS), len(own)):
         if not any(other.startswith(own[:length]) for other in others) and own[:length] == own[:length].strip():
-            return in_full(own[:length])
-    return in_full(own if own not in others and len(own) >= MIN_CHARS else run_id)
+            return full_field_text(own[:length])
+    return full_field_text(own if own not in others and len(own) >= MIN_CHARS else run_id)
 
 
 def _cells(row: ListedRun, named: str, now: datetime) -> dict[str, str]:
@@ -114,41 +118,43 @@ def _cells(row: ListedRun, named: str, now: datetime) -> dict[str, str]:
     return {
         "ID": named,
         "TASK": on_one_line(row.task, TASK_CHARS) or "-",
-        "AGENT": in_full(row.agent or "-"),
-        "STATE": in_full(row.state),
+        "AGENT": full_field_text(row.agent or "-"),
+        "STATE": full_field_text(row.state),
         "AGE": age(row.started, now).replace(" ", ""),
         "ITER": "-" if row.iteration is None else f"{row.iteration}{more}",
         "CALLS": "-" if row.model_calls is None else f"{row.model_calls}",
         "USD": "-" if row.cost_usd is None else f"{row.cost_usd:.4f}{more}",
-        "FOLDER": _folder(row),
+        "FOLDER": _folder_text(row),
     }
 
 
-def _in_short(state: str) -> str:
+def _short_state(state: str) -> str:
     """Return what a live run waits for, where it waits: that it is live goes without saying."""
-    return state.removeprefix(f"{LIVE} (").removesuffix(")") if state.startswith(f"{LIVE} (") else state
+    return state.removeprefix(f"{LIVE_STATE} (").removesuffix(")") if state.startswith(f"{LIVE_STATE} (") else state
 
 
-def _folder(row: ListedRun) -> str:
+def _folder_text(row: ListedRun) -> str:
     """Return `.` for the working folder, which most rows are about."""
     if row.folder is None:
         return "-"
     return "." if row.folder == str(Path.cwd()) else on_one_line(row.folder)
 
 
-def _fitting(natural: Mapping[str, int], width: int) -> dict[str, int]:
+def _fitted_widths(natural: Mapping[str, int], width: int) -> dict[str, int]:
     """Return the widths of the columns that are shown, so that a line has no more than `width` cells."""
     widths = dict(natural)
-    for name in _GIVEN_UP:
-        if _needed({each: min(cells, _LEAST.get(each, cells)) for each, cells in widths.items()}) <= width:
+    for name in _DROPPABLE_COLUMNS:
+        if _line_cells({each: min(cells, _MIN_CELLS.get(each, cells)) for each, cells in widths.items()}) <= width:
             break
         del widths[name]
-    return _cut_to(_cut_to(widths, width, {**_LEAST, "TASK": _READABLE}), width, _LEAST)
+    return _shrunk_widths(
+        _shrunk_widths(widths, width, {**_MIN_CELLS, "TASK": _READABLE_TASK_CELLS}), width, _MIN_CELLS
+    )
 
 
-def _cut_to(natural: Mapping[str, int], width: int, least: Mapping[str, int]) -> dict[str, int]:
+def _shrunk_widths(natural: Mapping[str, int], width: int, least: Mapping[str, int]) -> dict[str, int]:
     widths = dict(natural)
-    while (over := _needed(widths) - width) > 0:
+    while (over := _line_cells(widths) - width) > 0:
         spare = {name: widths[name] - least[name] for name in least if name in widths}
         widest = max(spare, key=lambda name: spare[name])
         if spare[widest] <= 0:
@@ -157,15 +163,15 @@ def _cut_to(natural: Mapping[str, int], width: int, least: Mapping[str, int]) ->
     return widths
 
 
-def _needed(widths: Mapping[str, int]) -> int:
+def _line_cells(widths: Mapping[str, int]) -> int:
     return sum(widths.values()) + len(GAP) * (len(widths) - 1)
 
 
-def _sized(name: str, cells: Sequence[str], width: int) -> list[str]:
-    return [_cut(name, cell, width) for cell in cells]
+def _sized_column(name: str, cells: Sequence[str], width: int) -> list[str]:
+    return [_sized_cell(name, cell, width) for cell in cells]
 
 
-def _cut(name: str, cell: str, width: int) -> str:
+def _sized_cell(name: str, cell: str, width: int) -> str:
     """Return a cell of exactly that width; of a folder its end is kept. An id that is cut names no run any more."""
     if cell_len(cell) <= width:
         return set_cell_size(cell, width)
@@ -200,27 +206,27 @@ def list_runs(
 
     Example: orga list --query "OrgaTermination = 'max_tokens' AND StartTime > '2026-01-01T00:00:00Z'"
     """
-    return completed(_list(Filter(running, agent, tenant, query, dead_letters), limit, config, as_json=json))
+    return run_interruptible(_list(RunFilter(running, agent, tenant, query, dead_letters), limit, config, as_json=json))
 
 
-async def _list(wanted: Filter, limit: int, config: Path | None, *, as_json: bool) -> int:
+async def _list(wanted: RunFilter, limit: int, config: Path | None, *, as_json: bool) -> int:
     needed = {AGENT: wanted.agent, TENANT: wanted.tenant, DEAD_LETTERS: wanted.dead_letters}
     statuses: Statuses = {}
-    async with session(config) as here:
+    async with cli_context(config) as here:
         await require_attributes(here.client, *(key for key, is_wanted in needed.items() if is_wanted))
-        found = await detailed(here.client, await rows(here.client, wanted, limit))
+        found = await with_details(here.client, await rows(here.client, wanted, limit))
         if wanted.dead_letters:
-            statuses = await _statuses(here.client, found)
+            statuses = await _query_statuses(here.client, found)
     if as_json:
-        json_result([_json(row, statuses) for row in found])
+        write_json([_run_json(row, statuses) for row in found])
     elif found:
-        result(*table(found, width=terminal_width()))
+        write_result(*run_table(found, width=terminal_width()))
         for failing in (row.task_fails for row in found if row.task_fails):
-            note(f"{in_full(failing.workflow_id)} is stuck: {failing.told}; {failing.way_out}")
+            write_note(f"{full_field_text(failing.workflow_id)} is stuck: {failing.told}; {failing.way_out}")
         for row in found if wanted.dead_letters else ():
-            result("", in_full(row.id), *_letter_lines(row, statuses[row.id]))
+            write_result("", full_field_text(row.id), *_letter_lines(row, statuses[row.id]))
     else:
-        note('there is no such run; start one with: orga run "…"')
+        write_note('there is no such run; start one with: orga run "…"')
     return 0
 
 
@@ -228,12 +234,12 @@ Statuses = dict[str, AgentStatus | None]
 """By run; None where no worker answers."""
 
 
-async def _statuses(client: Client, found: Sequence[ListedRun]) -> Statuses:
-    statuses = await Asking(client).statuses([Asked(row.id, row.task_queue) for row in found])
+async def _query_statuses(client: Client, found: Sequence[ListedRun]) -> Statuses:
+    statuses = await StatusQueries(client).statuses([RunToQuery(row.id, row.task_queue) for row in found])
     return {row.id: status for row, status in zip(found, statuses, strict=True)}
 
 
-def _json(row: ListedRun, statuses: Statuses) -> dict[str, Any]:
+def _run_json(row: ListedRun, statuses: Statuses) -> dict[str, Any]:
     shown = asdict(row) | {"started": row.started.isoformat()}
     del shown["worker_command"]
     if row.id not in statuses:

@@ -7,23 +7,23 @@ from typing import Any
 
 from temporalio.client import WorkflowExecutionStatus
 
-from orga.client.cli.interrupts import completed
+from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, RunId
-from orga.client.cli.session import Session, of_run
-from orga.client.cli.shown.decisions import in_words
+from orga.client.cli.session import CliContext, run_context
+from orga.client.cli.shown.decisions import held_call_text
 from orga.client.cli.shown.progress import Progress
-from orga.client.cli.shown.status_text import outcome, plan_lines, status_lines
-from orga.client.cli.shown.text import json_result, note, on_one_line, result
-from orga.client.config.workplace import home_of, worker_command
+from orga.client.cli.shown.status_text import plan_lines, run_outcome, status_lines
+from orga.client.cli.shown.text import on_one_line, write_json, write_note, write_result
+from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.errors import NoAnswer
 from orga.client.journal.plans import PlanFold
 from orga.client.journal.reading import read_journal
 from orga.client.runs.failing_tasks import FailingTask, failing_task
 from orga.client.server.pollers import may_be_polled
-from orga.client.workers.routing import lacks_its_version, version_of
+from orga.client.workers.routing import is_version_missing, pinned_version
 from orga.workflows.types.questions import QUESTION_ANSWERED, QUESTION_ASKED
 from orga.workflows.types.status import AgentStatus, JournalEntry
-from orga.workflows.types.text import in_full
+from orga.workflows.types.text import full_field_text
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class HistoryStatus:
             "paused": self.progress.paused,
             "iteration": self.progress.iteration,
             "tokens": self.progress.tokens,
-            "waiting": [{"kind": _kind(entry), **entry.data} for entry in self.asked],
+            "waiting": [{"kind": _question_kind(entry), **entry.data} for entry in self.asked],
             **({"plan": self.plan} if self.plan else {}),
             "termination": self.termination,
             "task_fails": {**asdict(self.failing), "way_out": self.failing.way_out} if self.failing else None,
@@ -70,14 +70,14 @@ class HistoryStatus:
         progress, ended = self.progress, self.termination
         lines = [
             f"phase      {'paused' if progress.paused else progress.phase}",
-            f"agent      {in_full(progress.agent)}",
+            f"agent      {full_field_text(progress.agent)}",
             f"round      {self.plan['rounds']}" if self.plan else f"iteration  {progress.iteration}",
             f"spent      {progress.tokens} tokens",
             *plan_lines(self.plan),
         ]
         for entry in self.asked:
-            question = _question(entry.data)
-            kind, asked_id = in_full(_kind(entry)), in_full(str(entry.data.get("id")))
+            question = _question_text(entry.data)
+            kind, asked_id = full_field_text(_question_kind(entry)), full_field_text(str(entry.data.get("id")))
             lines.append(f"waits      {kind} {asked_id}: {question}")
         if self.failing:
             lines.append(f"stuck      {on_one_line(self.failing.told, 600)}")
@@ -86,12 +86,12 @@ class HistoryStatus:
         return lines
 
 
-def _kind(entry: JournalEntry) -> str:
+def _question_kind(entry: JournalEntry) -> str:
     return str(entry.data.get("kind", "answer"))
 
 
-def _question(data: dict[str, Any]) -> str:
-    return in_words(data) if data.get("kind") == "call" else on_one_line(str(data.get("question", "")), 300)
+def _question_text(data: dict[str, Any]) -> str:
+    return held_call_text(data) if data.get("kind") == "call" else on_one_line(str(data.get("question", "")), 300)
 
 
 async def history_status(entries: AsyncIterable[JournalEntry]) -> HistoryStatus:
@@ -122,21 +122,21 @@ def status(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
 
     Example: orga status ID --json
     """
-    return completed(_status(run, config, as_json=json))
+    return run_interruptible(_status(run, config, as_json=json))
 
 
 async def _status(named: str, config: Path | None, *, as_json: bool) -> int:
-    async with of_run(named, config) as (here, run_id):
+    async with run_context(named, config) as (here, run_id):
         described = await here.run(run_id).describe()
-        failing, version = await failing_task(here.client, described), version_of(described)
-        is_left = not failing and await lacks_its_version(here.client, described.task_queue, version)
-        answer = None if failing or is_left else await _ask(here, run_id, described.task_queue)
+        failing, version = await failing_task(here.client, described), pinned_version(described)
+        is_left = not failing and await is_version_missing(here.client, described.task_queue, version)
+        answer = None if failing or is_left else await _query_status(here, run_id, described.task_queue)
         if answer is None:
-            start = worker_command(await home_of(described))
+            start = worker_command(await recorded_workplace(described))
             told = replace(await history_status(read_journal(here.client, run_id)), failing=failing)
             nobody = f"no worker of version {version.to_canonical_string()}" if is_left and version else "no worker"
             if described.status == WorkflowExecutionStatus.RUNNING:
-                note(told.why or f"{nobody} answers, so this is what the history tells; start one with: {start}")
+                write_note(told.why or f"{nobody} answers, so this is what the history tells; start one with: {start}")
             shown, lines = told.shown(), told.lines()
         else:
             shown, lines = answer.model_dump(mode="json"), status_lines(run_id, answer)
@@ -144,15 +144,15 @@ async def _status(named: str, config: Path | None, *, as_json: bool) -> int:
             name = version.to_canonical_string()
             shown["version"] = name
             lines.insert(2, f"version    {on_one_line(name)}")
-        came_of_it = await outcome(here.client, described)
+        came_of_it = await run_outcome(here.client, described)
     if as_json:
-        json_result(shown | came_of_it.shown())
+        write_json(shown | came_of_it.shown())
     else:
-        result(*came_of_it.lines_around(lines))
+        write_result(*came_of_it.lines_around(lines))
     return 0
 
 
-async def _ask(here: Session, run_id: str, task_queue: str) -> AgentStatus | None:
+async def _query_status(here: CliContext, run_id: str, task_queue: str) -> AgentStatus | None:
     if not await may_be_polled(here.client, task_queue):
         return None
     try:

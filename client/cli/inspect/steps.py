@@ -9,79 +9,86 @@ import typer
 from pydantic_core import to_json
 
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.inspect.conversation import lines_of
-from orga.client.cli.interrupts import completed
+from orga.client.cli.inspect.conversation import message_lines
+from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, RunId
-from orga.client.cli.session import Session, of_run
-from orga.client.cli.shown.text import apart, document, json_result, note, on_one_line, result
-from orga.client.history.prompts import Prompt, prompt_of
+from orga.client.cli.session import CliContext, run_context
+from orga.client.cli.shown.text import (
+    on_one_line,
+    separated_blocks,
+    write_document,
+    write_json,
+    write_note,
+    write_result,
+)
+from orga.client.history.prompts import Prompt, read_prompt
 from orga.client.history.step_outputs import StepResult, step_output
 from orga.client.journal.phases import OVERRIDE, GoalPhases, Phase, goal_phases
 from orga.client.journal.reading import read_journal
 from orga.workflows.types.messages import Message
-from orga.workflows.types.names import AGENTS
+from orga.workflows.types.names import AGENT_WORKFLOWS
 from orga.workflows.types.status import ShownMessage
-from orga.workflows.types.text import in_full
+from orga.workflows.types.text import full_field_text
 
 COLUMNS = 80
 _HEADS = ("TURN", "PHASE", "TIME", "SCORE", "WHAT")
 
 Data = dict[str, Any]
-_Told = tuple[str, str]
+_ScoredText = tuple[str, str]
 """A score, and what was scored or came to pass."""
 
 
-def table(shown: GoalPhases) -> list[str]:
+def phase_table(shown: GoalPhases) -> list[str]:
     """Return a head row, and the rows of all phases."""
-    goals = _goals(shown.phases)
-    cells = [_HEADS, *(row for phase in shown.phases for row in _rows(phase, goals))]
+    goals = _step_goals(shown.phases)
+    cells = [_HEADS, *(row for phase in shown.phases for row in _phase_rows(phase, goals))]
     widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADS) - 1)]
-    return [_line(row, widths) for row in cells]
+    return [_table_line(row, widths) for row in cells]
 
 
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+def _table_line(row: Sequence[str], widths: Sequence[int]) -> str:
     turn, phase, time, score, what = row
     head = "  ".join((turn.rjust(widths[0]), phase.ljust(widths[1]), time.rjust(widths[2]), score.rjust(widths[3]), ""))
     return f"{head}{on_one_line(what, COLUMNS - len(head))}".rstrip()
 
 
-def _rows(phase: Phase, goals: dict[str, str]) -> list[tuple[str, ...]]:
-    told = _told(phase, goals) or [("", "-")]
+def _phase_rows(phase: Phase, goals: dict[str, str]) -> list[tuple[str, ...]]:
+    told = _phase_texts(phase, goals) or [("", "-")]
     turn = str(phase.turn) if phase.phase != "ask" else ""
-    heads = [(turn, phase.phase, length(phase.duration_s)), *[("", "", "")] * (len(told) - 1)]
+    heads = [(turn, phase.phase, duration_text(phase.duration_s)), *[("", "", "")] * (len(told) - 1)]
     return [(*head, *line) for head, line in zip(heads, told, strict=True)]
 
 
-def _told(phase: Phase, goals: dict[str, str]) -> list[_Told]:
+def _phase_texts(phase: Phase, goals: dict[str, str]) -> list[_ScoredText]:
     """Return what the phase heard, brought, decided and keeps in mind, and what went wrong."""
     return [
-        *(("", _heard(each)) for each in phase.guidance),
+        *(("", _guidance_text(each)) for each in phase.guidance),
         *(("", f"✗ {error}") for error in phase.errors),
-        *(_executed(each, goals) for each in phase.executed),
+        *(_step_outcome_text(each, goals) for each in phase.executed),
         *(("", f"{each.get('step')} is now {each.get('skill')}, by the operator") for each in phase.overridden),
         *((f"{each.get('score'):.2f}", f"{each.get('step')} {each.get('quality')}") for each in phase.evaluated),
-        *(("", line) for line in (_decided(phase.decision) if phase.decision else ())),
-        *(("", _planned(each)) for each in phase.plan),
+        *(("", line) for line in (_decision_lines(phase.decision) if phase.decision else ())),
+        *(("", _planned_step_text(each)) for each in phase.plan),
         *([("", f"? {phase.question.get('question')}")] if phase.question else []),
-        *([("", f"! {_answered(phase.answer)}")] if phase.answer else []),
+        *([("", f"! {_answer_text(phase.answer)}")] if phase.answer else []),
         *([("", f"memory: {phase.memory}")] if phase.memory else []),
-        *(("", line) for line in (_compressed(phase.compressed) if phase.compressed else ())),
-        *([("", f"answers: {_text(phase)}")] if phase.phase == "summarise" else []),
+        *(("", line) for line in (_memory_lines(phase.compressed) if phase.compressed else ())),
+        *([("", f"answers: {_reply_text(phase)}")] if phase.phase == "summarise" else []),
         *([("", "its JSON was repaired")] if phase.repaired else []),
     ]
 
 
-def _goals(phases: Sequence[Phase]) -> dict[str, str]:
+def _step_goals(phases: Sequence[Phase]) -> dict[str, str]:
     return {str(step.get("id")): str(step.get("goal")) for phase in phases for step in phase.plan}
 
 
-def _executed(step: Data, goals: dict[str, str]) -> _Told:
+def _step_outcome_text(step: Data, goals: dict[str, str]) -> _ScoredText:
     is_ok, name = step.get("status") == "ok", str(step.get("step"))
     why = goals.get(name, "") if is_ok else f"{step.get('status')}: {step.get('error', '')}"
     return "", f"{'✓' if is_ok else '✗'} {name} {step.get('skill')}: {why}"
 
 
-def _heard(said: Data) -> str:
+def _guidance_text(said: Data) -> str:
     text = said.get("text")
     words = text if isinstance(text, str) else to_json(text).decode()
     if "refused" not in said:
@@ -89,34 +96,34 @@ def _heard(said: Data) -> str:
     return f"refused {said.get('kind')}: {said['refused'].removeprefix(f'{OVERRIDE}: ')}: {words}"
 
 
-def _planned(step: Data) -> str:
+def _planned_step_text(step: Data) -> str:
     needs = ", ".join(map(str, step.get("depends_on") or ()))
     return f"{step.get('id')} {step.get('skill')}: {step.get('goal')}{f' (after {needs})' if needs else ''}"
 
 
-def _decided(decision: Data) -> list[str]:
+def _decision_lines(decision: Data) -> list[str]:
     sure = f", confidence {decision['confidence']}" if "confidence" in decision else ""
     why = [f"because: {decision['reason']}"] if decision.get("reason") else []
     return [f"{decision.get('action')} ({decision.get('by')}{sure})", *why]
 
 
-def _answered(answer: Data) -> str:
+def _answer_text(answer: Data) -> str:
     by = f"{answer['by']}: " if answer.get("by") else ""
     return f"{by}{answer.get('answer', '')}"
 
 
-def _compressed(told: Data) -> list[str]:
+def _memory_lines(told: Data) -> list[str]:
     lost = ", ".join(map(str, told.get("lost") or ()))
     how = "" if told.get("taken") else ", kept as it was"
     why = [f"it would lose {lost}"] if lost else []
     return [f"memory: {told.get('before')} bytes to {told.get('after')}{how}", *why]
 
 
-def _text(phase: Phase) -> str:
+def _reply_text(phase: Phase) -> str:
     return "".join(str(action.get("respond", "")) for action in phase.reply)
 
 
-def length(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """Return a duration as short as it can be read."""
     if seconds < 60:
         return f"{seconds:.1f} s"
@@ -150,23 +157,23 @@ def steps(
     """
     if prompt is not None and output is not None:
         raise UsageError("--prompt and --output: give one of them")
-    return completed(_steps(run, prompt, output, config, as_json=json))
+    return run_interruptible(_steps(run, prompt, output, config, as_json=json))
 
 
 async def _steps(named: str, turn: int | None, step: str | None, config: Path | None, *, as_json: bool) -> int:
-    async with of_run(named, config) as (here, run_id):
+    async with run_context(named, config) as (here, run_id):
         if step is not None:
             _show_output(run_id, await step_output(here.client, run_id, step), as_json=as_json)
         elif turn is not None:
-            _show_prompt(await prompt_of(here.client, run_id, turn), as_json=as_json)
+            _show_prompt(await read_prompt(here.client, run_id, turn), as_json=as_json)
         else:
-            _show_phases(run_id, await _phases(here, run_id), as_json=as_json)
+            _show_phases(run_id, await _read_phases(here, run_id), as_json=as_json)
     return 0
 
 
-async def _phases(here: Session, run_id: str) -> GoalPhases:
+async def _read_phases(here: CliContext, run_id: str) -> GoalPhases:
     described = await here.run(run_id).describe()
-    if described.workflow_type in AGENTS:
+    if described.workflow_type in AGENT_WORKFLOWS:
         raise UsageError(
             f"{run_id!r} is an agent's run, which has no plan: `orga journal` shows what it did, "
             "`orga steps --prompt N` what its model was sent in iteration N"
@@ -176,26 +183,26 @@ async def _phases(here: Session, run_id: str) -> GoalPhases:
 
 def _show_phases(run_id: str, shown: GoalPhases, *, as_json: bool) -> None:
     if as_json:
-        json_result({"id": run_id, **_json(shown)})
+        write_json({"id": run_id, **_phases_json(shown)})
         return
     ending = shown.ending or {"reason": "goes on", "detail": ""}
     why = f": {on_one_line(str(ending['detail']), 200)}" if ending["detail"] else ""
-    result(f"{in_full(run_id)}  {ending['reason']}{why}", f"  {on_one_line(shown.goal, 400)}")
+    write_result(f"{full_field_text(run_id)}  {ending['reason']}{why}", f"  {on_one_line(shown.goal, 400)}")
     if shown.phases:
-        result(*table(shown))
+        write_result(*phase_table(shown))
     else:
-        note("no phase has ended yet")
+        write_note("no phase has ended yet")
 
 
 def _show_output(run_id: str, found: StepResult, *, as_json: bool) -> None:
     if as_json:
-        json_result({"id": run_id, **asdict(found)})
+        write_json({"id": run_id, **asdict(found)})
         return
-    note(f"{on_one_line(found.step, 100)} {found.status}, call {found.place} of {in_full(run_id)}")
-    document(found.output)
+    write_note(f"{on_one_line(found.step, 100)} {found.status}, call {found.place} of {full_field_text(run_id)}")
+    write_document(found.output)
 
 
-def _json(shown: GoalPhases) -> dict[str, Any]:
+def _phases_json(shown: GoalPhases) -> dict[str, Any]:
     phases = [{**asdict(each), "ended_at": each.ended_at.isoformat()} for each in shown.phases]
     return {**asdict(shown), "phases": phases}
 
@@ -204,7 +211,7 @@ def _show_prompt(prompt: Prompt, *, as_json: bool) -> None:
     request = prompt.request
     tools = [tool.name for tool in request.tools]
     said = [*(Message.of("system", text) for text in request.system), *request.messages]
-    shown = [_shown(message) for message in said]
+    shown = [_shown_message(message) for message in said]
     facts = {
         "turn": prompt.iteration,
         "kind": prompt.turn,
@@ -216,16 +223,16 @@ def _show_prompt(prompt: Prompt, *, as_json: bool) -> None:
         "digest": prompt.digest,
     }
     if as_json:
-        json_result({**facts, "messages": [message.model_dump(mode="json") for message in shown]})
+        write_json({**facts, "messages": [message.model_dump(mode="json") for message in shown]})
         return
-    note(
-        f"turn {prompt.iteration} ({prompt.turn}): {len(shown)} messages to {in_full(request.model)}, "
+    write_note(
+        f"turn {prompt.iteration} ({prompt.turn}): {len(shown)} messages to {full_field_text(request.model)}, "
         f"at most {request.max_output_tokens} tokens; digest {prompt.digest} holds",
         f"tools ({request.tool_choice}): {on_one_line(', '.join(tools) or 'none', 400)}",
     )
-    result(*apart(map(lines_of, shown)))
+    write_result(*separated_blocks(map(message_lines, shown)))
 
 
-def _shown(message: Message) -> ShownMessage:
+def _shown_message(message: Message) -> ShownMessage:
     fields = {name: getattr(message, name) for name in ShownMessage.model_fields}
     return ShownMessage.model_validate({**fields, "calls": [call.model_dump() for call in message.calls]})

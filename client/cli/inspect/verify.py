@@ -12,17 +12,17 @@ from orga.activities.gate.permits import PermitKeys, permit_keys
 from orga.client.cli.audit.keys import Key, trusted
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.inspect.journal import read_export
-from orga.client.cli.interrupts import completed
+from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.live.terminal import progress_line
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.session import of_run
-from orga.client.cli.shown.text import json_result, note, on_one_line, result
+from orga.client.cli.session import run_context
+from orga.client.cli.shown.text import on_one_line, write_json, write_note, write_result
 from orga.client.config.file import load_config
 from orga.client.journal.file import JournalFile
 from orga.client.journal.laws import Check, Verification
 from orga.client.proof.verify import verify as verify_run
 from orga.client.proof.verify_file import verify_file
-from orga.workflows.types.text import in_full
+from orga.workflows.types.text import full_field_text
 
 DETAIL_CHARS = 600
 
@@ -63,23 +63,23 @@ def verify(
     if run is None:
         if exported is None:
             raise UsageError("name a run, or an exported journal with --journal FILE")
-        return _verified_file(exported, trusted(load_config(config).config.audit, key or []), as_json=json)
-    return completed(_verify(run, exported, key or [], config, as_json=json))
+        return _verify_export(exported, trusted(load_config(config).config.audit, key or []), as_json=json)
+    return run_interruptible(_verify(run, exported, key or [], config, as_json=json))
 
 
-def _verified_file(exported: JournalFile, keys: list[Ed25519PublicKey], *, as_json: bool) -> int:
+def _verify_export(exported: JournalFile, keys: list[Ed25519PublicKey], *, as_json: bool) -> int:
     """Show what the file alone tells, and what it cannot, and return the exit code."""
     verified = verify_file(exported, keys)
     found, unchecked = verified.found, verified.unchecked
     if as_json:
         checks, lacking = [asdict(check) for check in found.checks], [asdict(each) for each in unchecked]
         told = {"id": found.workflow_id, "ok": found.ok, "checks": checks, "not_checked": lacking}
-        json_result(told | {"vouched_for": verified.is_vouched_for})
+        write_json(told | {"vouched_for": verified.is_vouched_for})
     else:
-        result(f"journal of run {in_full(found.workflow_id) or 'unknown'}, by the file alone")
-        result(*(_line(check, of_child=False) for check in found.checks))
-        result(*(f"– {each.name:<9} not checked: {on_one_line(each.why, DETAIL_CHARS)}" for each in unchecked))
-    note(f"{_summary(found)}; {len(unchecked)} could not be made")
+        write_result(f"journal of run {full_field_text(found.workflow_id) or 'unknown'}, by the file alone")
+        write_result(*(_check_line(check, of_child=False) for check in found.checks))
+        write_result(*(f"– {each.name:<9} not checked: {on_one_line(each.why, DETAIL_CHARS)}" for each in unchecked))
+    write_note(f"{_summary(found)}; {len(unchecked)} could not be made")
     if not found.ok:
         return ExitCode.FAILED
     return ExitCode.COMPLETED if verified.is_vouched_for else ExitCode.UNPROVEN
@@ -88,8 +88,8 @@ def _verified_file(exported: JournalFile, keys: list[Ed25519PublicKey], *, as_js
 async def _verify(
     named: str, exported: JournalFile | None, keys: list[str], config: Path | None, *, as_json: bool
 ) -> int:
-    permits = _permits()
-    async with of_run(named, config) as (here, run_id):
+    permits = _read_permit_keys()
+    async with run_context(named, config) as (here, run_id):
         keys_to_trust = trusted(here.loaded.config.audit, keys) if exported else []
         with progress_line() as report:
             found = await verify_run(
@@ -103,22 +103,22 @@ async def _verify(
             )
     if as_json:
         checks = [asdict(check) for check in found.checks]
-        json_result({"id": run_id, "ok": found.ok, "checks": checks})
+        write_json({"id": run_id, "ok": found.ok, "checks": checks})
     else:
-        result(*(_line(check, of_child=check.workflow_id != run_id) for check in found.checks))
-    note(_summary(found))
+        write_result(*(_check_line(check, of_child=check.workflow_id != run_id) for check in found.checks))
+    write_note(_summary(found))
     return 0 if found.ok else ExitCode.FAILED
 
 
-def _permits() -> PermitKeys | None:
+def _read_permit_keys() -> PermitKeys | None:
     try:
         return permit_keys(os.environ)
     except ValueError as error:
         raise UsageError(str(error)) from None
 
 
-def _line(check: Check, *, of_child: bool) -> str:
-    whose = [in_full(check.workflow_id)] if of_child else []
+def _check_line(check: Check, *, of_child: bool) -> str:
+    whose = [full_field_text(check.workflow_id)] if of_child else []
     place = " ".join([*whose, *([f"run {check.run_id[:13]}"] if check.run_id else [])])
     detail = on_one_line(check.detail, DETAIL_CHARS)
     return f"{'✓' if check.ok else '✗'} {check.name:<9} {place + ': ' if place else ''}{detail}"

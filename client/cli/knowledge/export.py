@@ -8,21 +8,21 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from orga.activities.knowledge.exchange import exported
+from orga.activities.knowledge.exchange import export_lines
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.interrupts import completed
-from orga.client.cli.knowledge.opened import opened_store
-from orga.client.cli.knowledge.search import Kinds, kinds
+from orga.client.cli.interrupts import run_interruptible
+from orga.client.cli.knowledge.opened import open_store
+from orga.client.cli.knowledge.search import Kinds, parse_kinds
 from orga.client.cli.live.terminal import progress_line
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.shown.text import counted, json_result, note, result
-from orga.client.server.drafts import Draft, draft_beside
+from orga.client.cli.shown.text import count_text, write_json, write_note, write_result
+from orga.client.server.drafts import Draft, draft_next_to
 from orga.client.server.endpoint import Report
 from orga.workflows.types.knowledge import KnowledgeKind
-from orga.workflows.types.text import escaped
+from orga.workflows.types.text import escaped_text
 
-_REPORTED = 500
+_REPORT_INTERVAL = 500
 """Items between two reports of progress."""
 
 
@@ -44,41 +44,45 @@ def export(
 
     Example: orga knowledge export --kind fact | grep acme
     """
-    wanted = kinds(kind) if kind else ()
-    return completed(_to_stdout(wanted, config) if file is None else _to_file(file, wanted, config, as_json=json))
+    wanted = parse_kinds(kind) if kind else ()
+    return run_interruptible(
+        _export_to_stdout(wanted, config) if file is None else _export_to_file(file, wanted, config, as_json=json)
+    )
 
 
-async def _to_stdout(wanted: tuple[KnowledgeKind, ...], config: Path | None) -> int:
-    async with opened_store(config) as here:
-        async for line in exported(here.store, kinds=wanted):
-            result(escaped(line))
+async def _export_to_stdout(wanted: tuple[KnowledgeKind, ...], config: Path | None) -> int:
+    async with open_store(config) as here:
+        async for line in export_lines(here.store, kinds=wanted):
+            write_result(escaped_text(line))
     return 0
 
 
-async def _to_file(path: Path, wanted: tuple[KnowledgeKind, ...], config: Path | None, *, as_json: bool) -> int:
-    async with opened_store(config) as here:
-        with _draft_beside(path) as draft:
+async def _export_to_file(path: Path, wanted: tuple[KnowledgeKind, ...], config: Path | None, *, as_json: bool) -> int:
+    async with open_store(config) as here:
+        with _export_draft(path) as draft:
             with progress_line() as report:
-                count, damage = await _write(here.store, wanted, draft.file, report)
-            place = path if damage is None else _place_of_rest(path)
+                count, damage = await _write_items(here.store, wanted, draft.file, report)
+            place = path if damage is None else _partial_path(path)
             if count or damage is None:
                 draft.become(place)
         if damage is not None:
-            note(f"{counted(count, 'item')} could be read, {f'written to {place}' if count else 'nothing is written'}")
+            write_note(
+                f"{count_text(count, 'item')} could be read, {f'written to {place}' if count else 'nothing is written'}"
+            )
             raise damage
     if as_json:
-        json_result({"file": str(path), "items": count})
+        write_json({"file": str(path), "items": count})
     else:
-        result(f"{counted(count, 'item')} written to {path}")
+        write_result(f"{count_text(count, 'item')} written to {path}")
     return 0
 
 
-def _place_of_rest(path: Path) -> Path:
+def _partial_path(path: Path) -> Path:
     """Return where the rest of a damaged store goes: the file that is there may be the last that has all of it."""
     return path.with_stem(f"{path.stem}.partial") if os.path.lexists(path) else path
 
 
-async def _write(
+async def _write_items(
     store: KnowledgeStore, wanted: tuple[KnowledgeKind, ...], file: BinaryIO, report: Report
 ) -> tuple[int, KnowledgeError | None]:
     """Write all items, or those of a damaged store that can be read; return how many, and what is told of the damage.
@@ -88,10 +92,10 @@ async def _write(
     """
     count = -1  # the first line is no item
     try:
-        async for line in exported(store, kinds=wanted):
+        async for line in export_lines(store, kinds=wanted):
             file.write(f"{line}\n".encode())
             count += 1
-            if count % _REPORTED == 0:
+            if count % _REPORT_INTERVAL == 0:
                 report(f"{count:,} items")
     except KnowledgeError as error:
         if error.kind != "Corrupt":
@@ -101,9 +105,9 @@ async def _write(
 
 
 @contextmanager
-def _draft_beside(path: Path) -> Generator[Draft]:
+def _export_draft(path: Path) -> Generator[Draft]:
     try:
-        with draft_beside(path) as draft:
+        with draft_next_to(path) as draft:
             yield draft
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from None

@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
-from orga.activities.knowledge.erasing import fits
+from orga.activities.knowledge.erasing import is_erased_by
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.interrupts import completed
-from orga.client.cli.knowledge.opened import counted, headline, opened_store
+from orga.client.cli.interrupts import run_interruptible
+from orga.client.cli.knowledge.opened import headline, kind_counts_text, open_store
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.shown.text import json_result, note, result
+from orga.client.cli.shown.text import write_json, write_note, write_result
 from orga.workflows.types.knowledge import Erasure, KnowledgeKind
 from orga.workflows.types.text import clean_text
 
@@ -63,7 +63,7 @@ def forget(
 
     Example: orga knowledge forget --expired --yes
     """
-    _require_told({"--id": id_, "--subject": subject, "--run": run, "--user": user, "--source": source})
+    _refuse_empty_options({"--id": id_, "--subject": subject, "--run": run, "--user": user, "--source": source})
     if all_tenants and (user is None or tenant is not None):
         raise UsageError("--all-tenants goes with --user, and without --tenant")
     if user is not None and not all_tenants:
@@ -82,14 +82,14 @@ def forget(
     if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("nobody is here to agree; give --yes")
     going = Counter[KnowledgeKind]()
-    if not yes and (code := completed(_list(what, config, going))):
+    if not yes and (code := run_interruptible(_count_matches(what, config, going))):
         return code
-    if going and not typer.confirm(f"Forget {counted(going)}, for ever?", default=False, err=True):
+    if going and not typer.confirm(f"Forget {kind_counts_text(going)}, for ever?", default=False, err=True):
         return 130
-    return completed(_forget(what, config, as_json=json))
+    return run_interruptible(_forget(what, config, as_json=json))
 
 
-def _require_told(named: Mapping[str, str | list[str] | None]) -> None:
+def _refuse_empty_options(named: Mapping[str, str | list[str] | None]) -> None:
     """Refuse an option that is given and empty: a variable that is not set, which would widen what goes.
 
     Raises:
@@ -101,26 +101,26 @@ def _require_told(named: Mapping[str, str | list[str] | None]) -> None:
             raise UsageError(f"{option} is empty, and all that fits the rest would go; give its value, or leave it out")
 
 
-async def _list(what: Erasure, config: Path | None, going: Counter[KnowledgeKind]) -> int:
-    async with opened_store(config) as here:
+async def _count_matches(what: Erasure, config: Path | None, going: Counter[KnowledgeKind]) -> int:
+    async with open_store(config) as here:
         async for item in here.store.items(source_prefix=what.source):
-            if fits(item, what):
+            if is_erased_by(item, what):
                 going[item.kind] += 1
                 if going.total() <= _EXAMPLES:
-                    note(f"  {headline(item)}")
+                    write_note(f"  {headline(item)}")
     if going.total() > _EXAMPLES:
-        note(f"  and {going.total() - _EXAMPLES:,} more")
+        write_note(f"  and {going.total() - _EXAMPLES:,} more")
     return 0
 
 
 async def _forget(what: Erasure, config: Path | None, *, as_json: bool) -> int:
-    async with opened_store(config) as here:
+    async with open_store(config) as here:
         gone = await here.store.forget(what)
         if not gone and what.user and what.tenant == "":
-            note("of users of that name in tenants nothing is forgotten without --tenant or --all-tenants")
+            write_note("of users of that name in tenants nothing is forgotten without --tenant or --all-tenants")
         if as_json:
-            json_result({"forgotten": sum(gone.values()), "kinds": gone})
+            write_json({"forgotten": sum(gone.values()), "kinds": gone})
         else:
-            result(f"forgotten: {counted(gone)}")
+            write_result(f"forgotten: {kind_counts_text(gone)}")
         await here.store.purge()  # of nothing too: it may be what was forgotten before and could not be wiped then
     return 0

@@ -15,34 +15,54 @@ from typing import Annotated, Any
 
 import typer
 
-from orga.activities.adapters.knowledge.conventions.changes import FileChange, FileFate, TooMany, import_conventions
-from orga.activities.adapters.knowledge.conventions.files import Place
-from orga.activities.adapters.knowledge.documents import SUFFIXES, Fate, Owned, gone_documents, import_documents
+from orga.activities.adapters.knowledge.conventions.changes import (
+    FileChange,
+    FileOutcome,
+    TooManyFiles,
+    import_conventions,
+)
+from orga.activities.adapters.knowledge.conventions.files import ConventionTarget
+from orga.activities.adapters.knowledge.documents import (
+    SUFFIXES,
+    DocumentChange,
+    DocumentOwner,
+    import_documents,
+    missing_documents,
+)
 from orga.activities.knowledge.conventions import directories_above
 from orga.activities.knowledge.erasing import forget_ids
-from orga.activities.knowledge.exchange import file_lines, import_items, read_lines
+from orga.activities.knowledge.exchange import file_lines, import_items, read_items
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.interrupts import completed
-from orga.client.cli.knowledge.opened import UNTRUSTED, Agent, Scope, Tenant, Untrusted, User, opened_store, owned
+from orga.client.cli.interrupts import run_interruptible
+from orga.client.cli.knowledge.opened import (
+    UNTRUSTED_TAINT,
+    Agent,
+    Scope,
+    Tenant,
+    UntrustedOption,
+    User,
+    open_store,
+    scope_and_owner,
+)
 from orga.client.cli.live.terminal import progress_line
-from orga.client.cli.options import ConfigFile, Json, length_of, login_name, time_of
-from orga.client.cli.shown.text import counted, json_result, note, on_one_line, result
+from orga.client.cli.options import ConfigFile, Json, login_name, parse_duration, parse_time
+from orga.client.cli.shown.text import count_text, on_one_line, write_json, write_note, write_result
 from orga.client.server.endpoint import Report
 from orga.workflows.types.knowledge import KnowledgeItem, KnowledgeKind, Provenance, Stored
-from orga.workflows.types.text import clean_text, in_full
+from orga.workflows.types.text import clean_text, full_field_text
 
-LINES = ".jsonl"
+EXPORT_SUFFIX = ".jsonl"
 _PATH_CHARS = 300
 
 
 @dataclass
-class _Done:
+class _ImportTotals:
     """What has been imported so far."""
 
     fates: Counter[str] = field(default_factory=Counter[str])
     parts: int = 0
-    unreadable: list[Fate] = field(default_factory=list[Fate])
+    unreadable: list[DocumentChange] = field(default_factory=list[DocumentChange])
     gone: list[str] = field(default_factory=list[str])
     """Documents that their folders have no more."""
     forgotten: list[str] = field(default_factory=list[str])
@@ -52,7 +72,7 @@ class _Done:
     items_so_far: int = 0
     """Of the one that is being imported."""
 
-    def keep(self, fate: Fate) -> None:
+    def keep(self, fate: DocumentChange) -> None:
         """Take in what became of a document."""
         self.fates[fate.change] += 1
         self.parts += fate.parts
@@ -69,28 +89,28 @@ class _Done:
 
     def told(self) -> list[str]:
         """Return it for people."""
-        parts = counted(self.parts, "part")
+        parts = count_text(self.parts, "part")
         fates = self.fates + Counter(gone=len(self.gone), forgotten=len(self.forgotten))
-        told = [f"documents: {_counted(fates)} ({parts})"] if fates else []
-        told += [f"items: {_counted(self.items)}"] if self.items else []
+        told = [f"documents: {_change_counts_text(fates)} ({parts})"] if fates else []
+        told += [f"items: {_change_counts_text(self.items)}"] if self.items else []
         return told + ([f"items so far: {self.items_so_far:,}"] if self.items_so_far else [])
 
 
-def _counted(changes: Counter[str]) -> str:
+def _change_counts_text(changes: Counter[str]) -> str:
     return ", ".join(f"{count:,} {change}" for change, count in changes.items() if count)
 
 
 def import_(
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="PATHS", help=f"Documents, folders of them, or {LINES} files of an export."),
+        typer.Argument(metavar="PATHS", help=f"Documents, folders of them, or {EXPORT_SUFFIX} files of an export."),
     ],
     *,
     scope: Scope = None,
     user: User = None,
     tenant: Tenant = None,
     agent: Agent = None,
-    untrusted: Untrusted = False,
+    untrusted: UntrustedOption = False,
     forget_gone: Annotated[
         bool, typer.Option("--forget-gone", help="Forget the documents that the folders have no more.")
     ] = False,
@@ -110,71 +130,73 @@ def import_(
     missing = [str(path) for path in paths if not path.exists()]
     if missing:
         raise UsageError(f"{missing[0]}: there is no such file or folder")
-    level, owner = owned(scope, user=user, tenant=tenant, agent=agent)
+    level, owner = scope_and_owner(scope, user=user, tenant=tenant, agent=agent)
     says_whose = any(option is not None for option in (scope, user, tenant, agent))
-    if says_whose and any(path.suffix == LINES for path in paths):
-        raise UsageError(f"the lines of a {LINES} file say themselves whose they are; import it without these options")
-    taint = (UNTRUSTED,) if untrusted else ()
+    if says_whose and any(path.suffix == EXPORT_SUFFIX for path in paths):
+        raise UsageError(
+            f"the lines of a {EXPORT_SUFFIX} file say themselves whose they are; import it without these options"
+        )
+    taint = (UNTRUSTED_TAINT,) if untrusted else ()
     found = [(path, path.is_dir()) for path in paths]
-    whose = Owned(level, owner, taint)
-    return completed(_import(found, whose, config, forgets_gone=forget_gone, as_json=json))
+    whose = DocumentOwner(level, owner, taint)
+    return run_interruptible(_import(found, whose, config, forgets_gone=forget_gone, as_json=json))
 
 
 async def _import(
-    paths: Sequence[tuple[Path, bool]], whose: Owned, config: Path | None, *, forgets_gone: bool, as_json: bool
+    paths: Sequence[tuple[Path, bool]], whose: DocumentOwner, config: Path | None, *, forgets_gone: bool, as_json: bool
 ) -> int:
-    done = _Done()
-    async with opened_store(config) as here:
+    done = _ImportTotals()
+    async with open_store(config) as here:
         try:
             with progress_line() as report:
-                importing = _Import(here.store, here.root, whose, report, done)
+                importing = _ImportRun(here.store, here.root, whose, report, done)
                 for path, is_folder in paths:
-                    if path.suffix == LINES and not is_folder:
+                    if path.suffix == EXPORT_SUFFIX and not is_folder:
                         await importing.lines(path)
                     else:
                         await importing.documents(path, is_folder=is_folder, forgets_gone=forgets_gone)
         except asyncio.CancelledError:
-            note(*done.told(), "stopped; what was imported stays, and the same command goes on from here")
+            write_note(*done.told(), "stopped; what was imported stays, and the same command goes on from here")
             raise
-        _tell(done, as_json=as_json)
+        _show_totals(done, as_json=as_json)
         await here.store.purge()  # of nothing too: it may be what was replaced before and could not be wiped then
     return 0
 
 
-def _tell(done: _Done, *, as_json: bool) -> None:
+def _show_totals(done: _ImportTotals, *, as_json: bool) -> None:
     if as_json:
-        json_result(done.as_json())
+        write_json(done.as_json())
         return
     for each in done.unreadable:
-        note(f"not read: {on_one_line(each.source, _PATH_CHARS)}: {on_one_line(each.detail, _PATH_CHARS)}")
-    note(*(f"gone, forgotten: {on_one_line(source, _PATH_CHARS)}" for source in done.forgotten))
-    note(*(f"gone, and still stored: {on_one_line(source, _PATH_CHARS)}" for source in done.gone))
+        write_note(f"not read: {on_one_line(each.source, _PATH_CHARS)}: {on_one_line(each.detail, _PATH_CHARS)}")
+    write_note(*(f"gone, forgotten: {on_one_line(source, _PATH_CHARS)}" for source in done.forgotten))
+    write_note(*(f"gone, and still stored: {on_one_line(source, _PATH_CHARS)}" for source in done.gone))
     if done.gone:
-        note("what is gone is forgotten by the same command with --forget-gone, one of them by: forget --source")
-    result(*(done.told() or [f"nothing to import: of folders, {' '.join(SUFFIXES)} files are read"]))
+        write_note("what is gone is forgotten by the same command with --forget-gone, one of them by: forget --source")
+    write_result(*(done.told() or [f"nothing to import: of folders, {' '.join(SUFFIXES)} files are read"]))
 
 
 @dataclass
-class _Import:
+class _ImportRun:
     """An import at work: into which store, whose its documents become, how all of it is marked, and what is done."""
 
     store: KnowledgeStore
     root: Path
-    whose: Owned
+    whose: DocumentOwner
     report: Report
-    done: _Done
+    done: _ImportTotals
     _begun: int = 0
 
     async def documents(self, path: Path, *, is_folder: bool, forgets_gone: bool) -> None:
         """Import a document, or those of a folder, and see which of it are gone."""
         seen = set[str]()
-        async with aclosing(import_documents(self.store, path, self.root, self.whose, self._begin)) as fates:
+        async with aclosing(import_documents(self.store, path, self.root, self.whose, self._report_document)) as fates:
             async for fate in fates:
                 if fate.change == "unreadable" and not is_folder:
                     raise UsageError(f"{path} cannot be imported: {fate.detail}")
                 self.done.keep(fate)
                 seen.add(fate.source)
-        gone = await gone_documents(self.store, path, self.root, self.whose, seen) if is_folder else {}
+        gone = await missing_documents(self.store, path, self.root, self.whose, seen) if is_folder else {}
         (self.done.forgotten if forgets_gone else self.done.gone).extend(gone)
         if forgets_gone:
             await forget_ids(self.store, [item_id for ids in gone.values() for item_id in ids])
@@ -189,14 +211,14 @@ class _Import:
                 self.report(f"{count:,} items, {min(100 * data.tell() // size, 100)} % of {path.name}")
 
             try:
-                items = (item.with_taint(self.whose.taint) for item in read_lines(file_lines(file)))
+                items = (item.with_taint(self.whose.taint) for item in read_items(file_lines(file)))
                 imported = await import_items(self.store, items, stored)
             except KnowledgeError as error:
                 raise KnowledgeError(f"{path}: {error}", kind=error.kind, retryable=error.retryable) from None
         self.done.items.update(asdict(imported))
         self.done.items_so_far = 0
 
-    def _begin(self, source: str) -> None:
+    def _report_document(self, source: str) -> None:
         self._begun += 1
         self.report(f"document {self._begun:,}, {self.done.parts:,} parts so far: {source}")
 
@@ -224,7 +246,7 @@ def import_project_conventions(
     user: User = None,
     tenant: Tenant = None,
     agent: Agent = None,
-    untrusted: Untrusted = False,
+    untrusted: UntrustedOption = False,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
@@ -238,23 +260,25 @@ def import_project_conventions(
 
     Example: orga knowledge import-conventions ../web --at web --untrusted
     """
-    level, owner = owned(scope, user=user, tenant=tenant, agent=agent)
+    level, owner = scope_and_owner(scope, user=user, tenant=tenant, agent=agent)
     if not path.is_dir():
         raise UsageError(f"{path} is no folder; name the folder of a project")
-    wish = _Wish(path.resolve(), at, project, Owned(level, owner, (UNTRUSTED,) if untrusted else ()))
-    return completed(_import_conventions(wish, config, as_json=json))
+    wish = _ConventionImport(
+        path.resolve(), at, project, DocumentOwner(level, owner, (UNTRUSTED_TAINT,) if untrusted else ())
+    )
+    return run_interruptible(_import_conventions(wish, config, as_json=json))
 
 
-class _Wish:
+class _ConventionImport:
     """What is read, and where it goes."""
 
-    def __init__(self, path: Path, at: str | None, project: str | None, whose: Owned) -> None:
+    def __init__(self, path: Path, at: str | None, project: str | None, whose: DocumentOwner) -> None:
         self.path = path
         self._at = at
         self._project = project
         self._whose = whose
 
-    def place(self, root: Path) -> Place:
+    def place(self, root: Path) -> ConventionTarget:
         """Return the place below the root of file tools.
 
         Raises:
@@ -268,12 +292,12 @@ class _Wish:
         project = self._project or re.sub(r"[^\w.-]", "-", (root if is_inside else self.path).name)[:100] or "project"
         if not _PROJECT.fullmatch(project):
             raise UsageError(f"--project {project!r}: letters, digits, '.', '-' and '_' only, at most 100")
-        return Place(project, "/".join(parts), self._whose.scope, self._whose.owner, self._whose.taint)
+        return ConventionTarget(project, "/".join(parts), self._whose.scope, self._whose.owner, self._whose.taint)
 
 
-async def _import_conventions(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
+async def _import_conventions(wish: _ConventionImport, config: Path | None, *, as_json: bool) -> int:
     changes: list[FileChange] = []
-    async with opened_store(config) as here:
+    async with open_store(config) as here:
         place = wish.place(here.root)
         with progress_line() as report:
             try:
@@ -282,17 +306,17 @@ async def _import_conventions(wish: _Wish, config: Path | None, *, as_json: bool
                 )
                 async for each in found:
                     changes.append(each)
-            except TooMany as error:
+            except TooManyFiles as error:
                 raise UsageError(str(error)) from None
         if as_json:
-            json_result({"project": place.project, "at": place.at, "files": [asdict(each) for each in changes]})
+            write_json({"project": place.project, "at": place.at, "files": [asdict(each) for each in changes]})
         else:
             _report_conventions(changes)
         await here.store.purge()  # of nothing too: it may be what was replaced before and could not be wiped then
     return 0
 
 
-_TOLD: dict[FileFate, str] = {
+_CHANGE_TEXTS: dict[FileOutcome, str] = {
     "added": "added",
     "changed": "changed, stored anew",
     "unchanged": "unchanged",
@@ -303,14 +327,14 @@ _TOLD: dict[FileFate, str] = {
 
 def _report_conventions(changes: Sequence[FileChange]) -> None:
     if not changes:
-        note("no file here holds conventions; see: orga knowledge import-conventions --help")
+        write_note("no file here holds conventions; see: orga knowledge import-conventions --help")
         return
     for each in changes:
-        count = counted(each.items, "convention")
+        count = count_text(each.items, "convention")
         why = f": {on_one_line(each.detail, _PATH_CHARS)}" if each.detail else ""
-        result(f"{_TOLD[each.change]:<24}  {on_one_line(each.path, _PATH_CHARS)}  ({count}){why}")
+        write_result(f"{_CHANGE_TEXTS[each.change]:<24}  {on_one_line(each.path, _PATH_CHARS)}  ({count}){why}")
     sums = Counter(each.change for each in changes)
-    note(", ".join(f"{count} {change}" for change, count in sums.items()))
+    write_note(", ".join(f"{count} {change}" for change, count in sums.items()))
 
 
 def add(
@@ -352,8 +376,8 @@ def add(
 
     Example: orga knowledge add "Handlers hold no SQL." --directory src/api
     """
-    level, owner = owned(scope, user=user, tenant=tenant, agent=agent)
-    kind, text, fact = _said(words)
+    level, owner = scope_and_owner(scope, user=user, tenant=tenant, agent=agent)
+    kind, text, fact = _parse_words(words)
     if directory is not None or language is not None:
         if kind == "fact":
             raise UsageError("a convention is one text, not three; --directory and --language are for conventions")
@@ -368,28 +392,28 @@ def add(
         language=(language or "").strip().lower(),
         confidence=confidence,
         provenance=Provenance(source=source or login_name()),
-        expires_at=_expiry(expires),
+        expires_at=_parse_expiry(expires),
     )
-    return completed(_add(item, config, as_json=json))
+    return run_interruptible(_add(item, config, as_json=json))
 
 
 async def _add(item: KnowledgeItem, config: Path | None, *, as_json: bool) -> int:
-    async with opened_store(config) as here:
+    async with open_store(config) as here:
         [stored] = await here.store.store([item])
     if as_json:
-        json_result(stored.model_dump(mode="json"))
+        write_json(stored.model_dump(mode="json"))
         return 0
-    result(f"{in_full(stored.id)}  {_told(stored)}")
+    write_result(f"{full_field_text(stored.id)}  {_stored_text(stored)}")
     for older in stored.contradicts:
-        note(f"  contradicts {in_full(older)}, which ranks below it from now on")
+        write_note(f"  contradicts {full_field_text(older)}, which ranks below it from now on")
     return 0
 
 
-def _told(stored: Stored) -> str:
+def _stored_text(stored: Stored) -> str:
     return {"added": "added", "updated": "took the place of the one before", "unchanged": "was there"}[stored.change]
 
 
-def _said(words: list[str]) -> tuple[KnowledgeKind, str, list[str]]:
+def _parse_words(words: list[str]) -> tuple[KnowledgeKind, str, list[str]]:
     if len(words) == 3:
         return "fact", " ".join(words), words
     if len(words) != 1:
@@ -397,12 +421,12 @@ def _said(words: list[str]) -> tuple[KnowledgeKind, str, list[str]]:
     return "memory", sys.stdin.read() if words == ["-"] else words[0], []
 
 
-def _expiry(when: str | None) -> datetime | None:
+def _parse_expiry(when: str | None) -> datetime | None:
     if when is None:
         return None
     now = datetime.now(UTC)
     is_time = "-" in when or ":" in when
-    time = time_of(when, "--expires").astimezone(UTC) if is_time else now + length_of(when, "--expires")
+    time = parse_time(when, "--expires").astimezone(UTC) if is_time else now + parse_duration(when, "--expires")
     if time <= now:
         raise UsageError(f"--expires {when!r} lies in the past")
     return time

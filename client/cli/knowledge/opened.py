@@ -17,13 +17,13 @@ from orga.client.cli.shown.text import age, on_one_line
 from orga.client.config.file import load_config
 from orga.client.errors import OrgaError
 from orga.workflows.types.knowledge import KnowledgeItem, KnowledgeKind, Reader, ScopeLevel, StoredItem
-from orga.workflows.types.text import in_full
+from orga.workflows.types.text import full_field_text
 
-_OF_USAGE = frozenset({"InvalidItem", "NewerSchema", "OtherProject"})
+_USAGE_ERROR_KINDS = frozenset({"InvalidItem", "NewerSchema", "OtherProject"})
 
 
 @dataclass(frozen=True)
-class Opened:
+class KnowledgeContext:
     """What commands work on."""
 
     store: KnowledgeStore
@@ -32,7 +32,7 @@ class Opened:
 
 
 @asynccontextmanager
-async def opened_store(config_file: Path | None) -> AsyncGenerator[Opened]:
+async def open_store(config_file: Path | None) -> AsyncGenerator[KnowledgeContext]:
     """Yield the store; it is closed at the end, however that comes.
 
     Raises:
@@ -49,18 +49,18 @@ async def opened_store(config_file: Path | None) -> AsyncGenerator[Opened]:
     except ValueError as error:
         raise UsageError(str(error)) from None
     try:
-        with _told():
-            yield Opened(store, root)
+        with _translated_errors():
+            yield KnowledgeContext(store, root)
     finally:
         await store.close()
 
 
 @contextmanager
-def _told() -> Generator[None]:
+def _translated_errors() -> Generator[None]:
     try:
         yield
     except KnowledgeError as error:
-        raise (UsageError if error.kind in _OF_USAGE else OrgaError)(str(error)) from None
+        raise (UsageError if error.kind in _USAGE_ERROR_KINDS else OrgaError)(str(error)) from None
 
 
 Scope = Annotated[
@@ -79,20 +79,22 @@ Tenant = Annotated[
 ]
 Agent = Annotated[str | None, typer.Option(metavar="NAME", help="As in \\[agents.NAME].", show_default=False)]
 
-Untrusted = Annotated[
+UntrustedOption = Annotated[
     bool, typer.Option("--untrusted", help="Written by somebody you do not trust: it taints runs that recall it.")
 ]
-UNTRUSTED = "import"
+UNTRUSTED_TAINT = "import"
 """The mark of what nobody here has written."""
 
 
-def owned(scope: str | None, *, user: str | None, tenant: str | None, agent: str | None) -> tuple[ScopeLevel, Reader]:
+def scope_and_owner(
+    scope: str | None, *, user: str | None, tenant: str | None, agent: str | None
+) -> tuple[ScopeLevel, Reader]:
     """Return a scope and its owner.
 
     Raises:
         UsageError: They do not go together.
     """
-    level = _level(scope, user, agent)
+    level = _scope_level(scope, user, agent)
     means = {"user": ("user", "tenant"), "agent": ("agent", "tenant"), "tenant": ("tenant",), "global": ()}[level]
     named = {"user": user, "agent": agent, "tenant": tenant}
     for name, value in named.items():
@@ -100,15 +102,15 @@ def owned(scope: str | None, *, user: str | None, tenant: str | None, agent: str
             raise UsageError(f"--{name} says nothing of the scope {level}; leave it out, or choose another --scope")
     if level in named and level != "tenant" and not named[level]:
         raise UsageError(f"whose is it? --scope {level} needs --{level} NAME")
-    return level, reader(user=user, tenant=tenant, agent=agent)
+    return level, build_reader(user=user, tenant=tenant, agent=agent)
 
 
-def reader(*, user: str | None, tenant: str | None, agent: str | None) -> Reader:
+def build_reader(*, user: str | None, tenant: str | None, agent: str | None) -> Reader:
     """Return who asks."""
     return Reader(tenant=tenant or "", user=user or "", agent=agent or "")
 
 
-def _level(scope: str | None, user: str | None, agent: str | None) -> ScopeLevel:
+def _scope_level(scope: str | None, user: str | None, agent: str | None) -> ScopeLevel:
     if scope is None:
         if user is not None and agent is not None:
             raise UsageError("--user and --agent: choose --scope user or --scope agent")
@@ -126,7 +128,7 @@ _PLURALS: dict[KnowledgeKind, str] = {"memory": "memories"}
 _PARTS = "parts of documents"
 
 
-def counted(counts: Mapping[KnowledgeKind, int]) -> str:
+def kind_counts_text(counts: Mapping[KnowledgeKind, int]) -> str:
     """Return `3 facts, 1 memory`, the kinds always in the same order."""
     kinds: tuple[KnowledgeKind, ...] = get_args(KnowledgeKind)
     parts = [f"{count:,} {_noun(kind, count)}" for kind in kinds if (count := counts.get(kind, 0))]
@@ -135,7 +137,7 @@ def counted(counts: Mapping[KnowledgeKind, int]) -> str:
 
 def headline(item: StoredItem) -> str:
     """Return kind, id and what it says, on a line."""
-    return f"{item.kind:<10}  {in_full(item.id)}  {on_one_line(text_with_task(item), TEXT_CHARS)}"
+    return f"{item.kind:<10}  {full_field_text(item.id)}  {on_one_line(text_with_task(item), TEXT_CHARS)}"
 
 
 def facts_line(item: StoredItem) -> str:
@@ -145,17 +147,17 @@ def facts_line(item: StoredItem) -> str:
         f"from {on_one_line(item.provenance.source, NAME_CHARS)}" if item.provenance.source else "",
         f"run {on_one_line(item.provenance.workflow_id, NAME_CHARS)}" if item.provenance.workflow_id else "",
         f"of the directory {on_one_line(item.directory, NAME_CHARS) or '.'}" if item.kind == "convention" else "",
-        whose(item),
+        owner_text(item),
         f"confidence {item.confidence:g}",
         f"{age(item.stored_at, now)} old",
-        expiry(item, now),
+        expiry_text(item, now),
         f"tainted by {on_one_line(', '.join(item.provenance.taint), NAME_CHARS)}" if item.provenance.taint else "",
-        f"contradicted by {in_full(item.contradicted_by)}" if item.contradicted_by else "",
+        f"contradicted by {full_field_text(item.contradicted_by)}" if item.contradicted_by else "",
     ]
     return ", ".join(filter(None, told))
 
 
-def whose(item: KnowledgeItem) -> str:
+def owner_text(item: KnowledgeItem) -> str:
     """Return the scope and its owner."""
     named = {"user": item.owner.user, "agent": item.owner.agent}.get(item.scope, "")
     who = f"{item.scope} {on_one_line(named, NAME_CHARS)}" if named else ""
@@ -163,7 +165,7 @@ def whose(item: KnowledgeItem) -> str:
     return " of ".join(filter(None, (who, tenant))) or ("global" if item.scope == "global" else "no tenant's")
 
 
-def expiry(item: KnowledgeItem, now: datetime) -> str:
+def expiry_text(item: KnowledgeItem, now: datetime) -> str:
     """Return when it expires; empty for never."""
     if item.expires_at is None:
         return ""

@@ -6,15 +6,15 @@ from typing import Annotated, get_args
 import typer
 
 from orga.activities.knowledge.conventions import conventions_for
-from orga.activities.knowledge.languages import language_of
+from orga.activities.knowledge.languages import language_of_path
 from orga.activities.knowledge.words import text_with_task
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.interrupts import completed
-from orga.client.cli.knowledge.opened import Agent, Tenant, User, facts_line, headline, opened_store, reader
+from orga.client.cli.interrupts import run_interruptible
+from orga.client.cli.knowledge.opened import Agent, Tenant, User, build_reader, facts_line, headline, open_store
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.shown.text import below, json_result, note, result
+from orga.client.cli.shown.text import indented_lines, write_json, write_note, write_result
 from orga.workflows.types.knowledge import RECALLED_KINDS, KnowledgeKind, Reader, Recall, Recalled
-from orga.workflows.types.text import clean_text, in_full
+from orga.workflows.types.text import clean_text, full_field_text
 
 KINDS: tuple[KnowledgeKind, ...] = get_args(KnowledgeKind)
 
@@ -59,18 +59,18 @@ def search(
         raise UsageError("--directory shows conventions by their place: leave out QUERY and --kind")
     if language is not None and directory is None:
         raise UsageError("--language goes with --directory; `--directory .` is the root")
-    who = reader(user=user, tenant=tenant, agent=agent)
+    who = build_reader(user=user, tenant=tenant, agent=agent)
     if directory is not None:
-        spoken = language_of(directory) if language is None else language
-        return completed(_conventions(who, directory, spoken, limit, config, as_json=json))
+        spoken = language_of_path(directory) if language is None else language
+        return run_interruptible(_show_conventions(who, directory, spoken, limit, config, as_json=json))
     wish = Recall(
         text=clean_text(query),
         reader=who,
         limit=limit,
         threshold=threshold,
-        kinds=kinds(kind) if kind else RECALLED_KINDS,
+        kinds=parse_kinds(kind) if kind else RECALLED_KINDS,
     )
-    return completed(_found(wish, config, as_json=json))
+    return run_interruptible(_search(wish, config, as_json=json))
 
 
 def show(
@@ -85,52 +85,54 @@ def show(
 
     Example: orga knowledge show ID
     """
-    return completed(_shown(item_id, config, as_json=json))
+    return run_interruptible(_show_item(item_id, config, as_json=json))
 
 
-async def _conventions(
+async def _show_conventions(
     who: Reader, directory: str, language: str, limit: int, config: Path | None, *, as_json: bool
 ) -> int:
-    async with opened_store(config) as here:
+    async with open_store(config) as here:
         found = await conventions_for(here.store, who, directory, language, limit)
-    _tell(found, as_json=as_json)
+    _show_recalled(found, as_json=as_json)
     return 0
 
 
-async def _found(wish: Recall, config: Path | None, *, as_json: bool) -> int:
-    async with opened_store(config) as here:
+async def _search(wish: Recall, config: Path | None, *, as_json: bool) -> int:
+    async with open_store(config) as here:
         found = await here.store.recall(wish)
-    _tell(found, as_json=as_json)
+    _show_recalled(found, as_json=as_json)
     return 0
 
 
-def _tell(found: list[Recalled], *, as_json: bool) -> None:
+def _show_recalled(found: list[Recalled], *, as_json: bool) -> None:
     if as_json:
-        json_result([{"score": round(each.score, 4), **each.item.model_dump(mode="json")} for each in found])
+        write_json([{"score": round(each.score, 4), **each.item.model_dump(mode="json")} for each in found])
     elif not found:
-        note(
+        write_note(
             "nothing fits that this reader may recall; what others own is found with --user, --tenant or --agent, "
             "and `orga knowledge stats` shows what there is"
         )
     for each in () if as_json else found:
-        result(f"{each.score:.2f}  {headline(each.item)}", f"      {facts_line(each.item)}")
+        write_result(f"{each.score:.2f}  {headline(each.item)}", f"      {facts_line(each.item)}")
 
 
-async def _shown(item_id: str, config: Path | None, *, as_json: bool) -> int:
-    async with opened_store(config) as here:
+async def _show_item(item_id: str, config: Path | None, *, as_json: bool) -> int:
+    async with open_store(config) as here:
         item = await here.store.get(clean_text(item_id))
     if item is None:
         raise UsageError(f"there is no item {item_id!r}; `orga knowledge search` shows ids")
     if as_json:
-        json_result(item.model_dump(mode="json"))
+        write_json(item.model_dump(mode="json"))
         return 0
-    place = [f"language {in_full(item.language)}"] if item.language else []
-    result(f"{item.kind}  {in_full(item.id)}", f"  {facts_line(item)}", *(f"  {line}" for line in place), "")
-    result(*below(text_with_task(item)))
+    place = [f"language {full_field_text(item.language)}"] if item.language else []
+    write_result(
+        f"{item.kind}  {full_field_text(item.id)}", f"  {facts_line(item)}", *(f"  {line}" for line in place), ""
+    )
+    write_result(*indented_lines(text_with_task(item)))
     return 0
 
 
-def kinds(named: list[str]) -> tuple[KnowledgeKind, ...]:
+def parse_kinds(named: list[str]) -> tuple[KnowledgeKind, ...]:
     """Return the kinds that are named.
 
     Raises:

@@ -3,12 +3,12 @@
 from dataclasses import asdict
 from pathlib import Path
 
-from orga.client.cli.interrupts import completed
-from orga.client.cli.knowledge.opened import counted, opened_store
+from orga.client.cli.interrupts import run_interruptible
+from orga.client.cli.knowledge.opened import kind_counts_text, open_store
 from orga.client.cli.live.terminal import progress_line
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.shown.text import json_result, note, result
-from orga.workflows.types.text import in_full
+from orga.client.cli.shown.text import write_json, write_note, write_result
+from orga.workflows.types.text import full_field_text
 
 
 def stats(*, json: Json = False, config: ConfigFile = None) -> int:
@@ -16,7 +16,7 @@ def stats(*, json: Json = False, config: ConfigFile = None) -> int:
 
     Example: orga knowledge stats
     """
-    return completed(_stats(config, as_json=json))
+    return run_interruptible(_stats(config, as_json=json))
 
 
 def reindex(*, json: Json = False, config: ConfigFile = None) -> int:
@@ -26,37 +26,37 @@ def reindex(*, json: Json = False, config: ConfigFile = None) -> int:
 
     Example: orga knowledge reindex
     """
-    return completed(_reindex(config, as_json=json))
+    return run_interruptible(_reindex(config, as_json=json))
 
 
 async def _stats(config: Path | None, *, as_json: bool) -> int:
-    async with opened_store(config) as here:
+    async with open_store(config) as here:
         facts = await here.store.facts()
     if as_json:
-        json_result(asdict(facts))
+        write_json(asdict(facts))
         return 0
-    result(
-        f"{facts.backend}  {in_full(facts.place)}  {facts.size_bytes:,} bytes, schema {facts.schema_version}",
-        f"holds     {counted(facts.counts)}",
+    write_result(
+        f"{facts.backend}  {full_field_text(facts.place)}  {facts.size_bytes:,} bytes, schema {facts.schema_version}",
+        f"holds     {kind_counts_text(facts.counts)}",
         f"of these  {facts.expired:,} expired, {facts.contradicted:,} contradicted, {facts.tainted:,} tainted",
-        f"embedder  {in_full(facts.embedder)}",
+        f"embedder  {full_field_text(facts.embedder)}",
     )
     if facts.unindexed:
-        note(
+        write_note(
             f"{facts.unindexed:,} have no vectors of the embedder that is configured: they are found by their words "
             "alone until: orga knowledge reindex"
         )
     if facts.expired:
-        note("what has expired is recalled no more, and stays until: orga knowledge forget --expired")
+        write_note("what has expired is recalled no more, and stays until: orga knowledge forget --expired")
     return 0
 
 
 async def _reindex(config: Path | None, *, as_json: bool) -> int:
-    async with opened_store(config) as here:
+    async with open_store(config) as here:
         with progress_line() as report:
             done = await here.store.reindex(lambda done, of: report(f"{done:,} of {of:,} items are indexed"))
     if as_json:
-        json_result({"indexed": done})
+        write_json({"indexed": done})
     else:
-        result(f"{done:,} items got new vectors; the text index is new" if done else "the indexes are up to date")
+        write_result(f"{done:,} items got new vectors; the text index is new" if done else "the indexes are up to date")
     return 0

@@ -3,19 +3,19 @@
 from datetime import UTC, datetime
 from typing import Protocol
 
-from orga.client.cli.shown.decisions import held_calls, in_one_line, in_words
-from orga.client.cli.shown.progress import InFlight, Progress
-from orga.client.cli.shown.text import Line, alarm, note, on_one_line
+from orga.client.cli.shown.decisions import commands_text, held_call_text, held_calls
+from orga.client.cli.shown.progress import PendingActivity, Progress
+from orga.client.cli.shown.text import StyledLine, on_one_line, write_note, write_warning
 from orga.workflows.types.questions import ShownQuestion
-from orga.workflows.types.text import in_full
+from orga.workflows.types.text import full_field_text
 
-WAITING = "waiting for a worker on task queue {!r}; start one with: {}"
+WAITING_FOR_WORKER = "waiting for a worker on task queue {!r}; start one with: {}"
 
 
 class Screen(Protocol):
     """Shows lines that stay, and where the run stands now."""
 
-    def told(self, line: Line, at: datetime) -> None:
+    def told(self, line: StyledLine, at: datetime) -> None:
         """Show a line of the journal."""
         ...
 
@@ -42,9 +42,9 @@ class PlainScreen:
     def __init__(self) -> None:
         self._said: set[str] = set()
 
-    def told(self, line: Line, at: datetime) -> None:
+    def told(self, line: StyledLine, at: datetime) -> None:
         """Write the line."""
-        note(f"{at.astimezone():%H:%M:%S} {line.text}")
+        write_note(f"{at.astimezone():%H:%M:%S} {line.text}")
 
     def frame(self, progress: Progress) -> None:
         """Write each remark once; the lack of a worker once each time."""
@@ -54,11 +54,11 @@ class PlainScreen:
                 self.note(remark)
         self._said |= set(now)
         if not progress.lacks_worker:
-            self._said.discard(_waiting(progress))
+            self._said.discard(_worker_remark(progress))
 
     def note(self, text: str) -> None:
         """Write the remark."""
-        note(f"{datetime.now(UTC).astimezone():%H:%M:%S} {text}")
+        write_note(f"{datetime.now(UTC).astimezone():%H:%M:%S} {text}")
 
     async def typed(self, wait: ShownQuestion) -> str:
         """Return nothing: a pipe is no person."""
@@ -70,31 +70,33 @@ class PlainScreen:
 
 def remarks(progress: Progress) -> list[str]:
     """Return what is worth knowing beside the journal: no worker, what a person has to decide, attempts that failed."""
-    return standing_remarks(progress) + [_retry(activity) for activity in progress.in_flight if activity.attempt > 1]
+    return blocking_remarks(progress) + [
+        _retry_remark(activity) for activity in progress.in_flight if activity.attempt > 1
+    ]
 
 
-def standing_remarks(progress: Progress) -> list[str]:
+def blocking_remarks(progress: Progress) -> list[str]:
     """Return what keeps the run waiting: no worker, what a person has to decide."""
-    lacking = [_waiting(progress)] if progress.lacks_worker else []
-    questions = [_question(progress.run_id, wait) for wait in progress.waiting]
-    questions += [_question(run, wait) for run, status in progress.below for wait in status.waiting]
+    lacking = [_worker_remark(progress)] if progress.lacks_worker else []
+    questions = [_question_remark(progress.run_id, wait) for wait in progress.waiting]
+    questions += [_question_remark(run, wait) for run, status in progress.below for wait in status.waiting]
     return lacking + questions
 
 
-def _waiting(progress: Progress) -> str:
+def _worker_remark(progress: Progress) -> str:
     if progress.starts_worker:
         return f"waiting for the worker that is being started for task queue {progress.task_queue!r}"
-    return WAITING.format(progress.task_queue, progress.worker_command)
+    return WAITING_FOR_WORKER.format(progress.task_queue, progress.worker_command)
 
 
-def _question(run_id: str, wait: ShownQuestion) -> str:
-    asked = "; ".join(map(in_words, held_calls(wait))) or on_one_line(wait.question, 300)
-    return f"waits for you: {asked} → {in_one_line(run_id, wait)}"
+def _question_remark(run_id: str, wait: ShownQuestion) -> str:
+    asked = "; ".join(map(held_call_text, held_calls(wait))) or on_one_line(wait.question, 300)
+    return f"waits for you: {asked} → {commands_text(run_id, wait)}"
 
 
-def _retry(activity: InFlight) -> str:
+def _retry_remark(activity: PendingActivity) -> str:
     after = on_one_line(activity.failure, 200) or "silence"
-    return f"{in_full(activity.name)}: attempt {activity.attempt}, after: {after}"
+    return f"{full_field_text(activity.name)}: attempt {activity.attempt}, after: {after}"
 
 
 class QuietScreen:
@@ -103,15 +105,15 @@ class QuietScreen:
     def __init__(self) -> None:
         self._said: set[str] = set()
 
-    def told(self, line: Line, at: datetime) -> None:
+    def told(self, line: StyledLine, at: datetime) -> None:
         """Leave the line to `orga journal`."""
 
     def frame(self, progress: Progress) -> None:
         """Write what would keep the run waiting."""
-        for remark in standing_remarks(progress):
+        for remark in blocking_remarks(progress):
             if remark not in self._said:
                 self._said.add(remark)
-                alarm(remark)
+                write_warning(remark)
 
     def note(self, text: str) -> None:
         """Leave the remark out."""

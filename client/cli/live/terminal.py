@@ -17,14 +17,14 @@ from rich.style import Style
 from rich.text import Text
 
 from orga.client.cli.live.screens import remarks
-from orga.client.cli.shown.progress import Flights, InFlight, Progress
-from orga.client.cli.shown.status_text import SHOWN, call_budgets, held, step_lines, trend_line
-from orga.client.cli.shown.text import Line, Tone, harmless, on_one_line
+from orga.client.cli.shown.progress import PendingActivity, PendingCalls, Progress
+from orga.client.cli.shown.status_text import MAX_LIVE_STEPS, call_budgets, step_lines, trend_line, waiting_suffix
+from orga.client.cli.shown.text import StyledLine, Tone, harmless_text, on_one_line
 from orga.client.server.endpoint import Report
 from orga.workflows.types.questions import ShownQuestion
-from orga.workflows.types.text import as_line, in_full
+from orga.workflows.types.text import escaped_line, full_field_text
 
-REDRAWN_S = 0.25
+REDRAW_S = 0.25
 MENU_LINES = 6
 
 
@@ -59,7 +59,7 @@ class AnswerLine:
                 completer=WordCompleter(options, sentence=True) if options else None,
                 bottom_toolbar=lambda: ANSI(standing()),
                 style=Style.from_dict({"bottom-toolbar": "noreverse"}),
-                refresh_interval=REDRAWN_S,
+                refresh_interval=REDRAW_S,
                 reserve_space_for_menu=min(len(options), MENU_LINES),
                 handle_sigint=False,
             )
@@ -103,7 +103,7 @@ class Meter(NamedTuple):
     short: str
 
 
-class Form(NamedTuple):
+class MeterForm(NamedTuple):
     """How much room a meter takes."""
 
     bar_cells: int
@@ -112,8 +112,15 @@ class Form(NamedTuple):
     gap: int = 2
 
 
-FORMS = (Form(12), Form(8), Form(4), Form(0), Form(0, is_short=True), Form(0, is_short=True, gap=1))
-NARROWEST = Form(0, is_short=True, has_limit=False, gap=1)
+METER_FORMS = (
+    MeterForm(12),
+    MeterForm(8),
+    MeterForm(4),
+    MeterForm(0),
+    MeterForm(0, is_short=True),
+    MeterForm(0, is_short=True, gap=1),
+)
+NARROWEST_FORM = MeterForm(0, is_short=True, has_limit=False, gap=1)
 """Where even that is too wide, the line is cut."""
 
 
@@ -128,8 +135,8 @@ class Meters:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the line in the roomiest form that fits."""
         room = options.max_width - SPINNER_CELLS
-        lines = (self._line(form) for form in (*FORMS, NARROWEST))
-        line = next((each for each in lines if cell_len(each.plain) <= room), self._line(NARROWEST))
+        lines = (self._line(form) for form in (*METER_FORMS, NARROWEST_FORM))
+        line = next((each for each in lines if cell_len(each.plain) <= room), self._line(NARROWEST_FORM))
         spinner = Spinner("dots")
         spinner.start_time = 0.0
         drawn = spinner.render(console.get_time())
@@ -137,8 +144,8 @@ class Meters:
         shown.truncate(options.max_width, overflow="ellipsis")
         yield shown
 
-    def _line(self, form: Form) -> Text:
-        parts = [Text(self._phase, style="bold"), *(_drawn(meter, form) for meter in self._meters)]
+    def _line(self, form: MeterForm) -> Text:
+        parts = [Text(self._phase, style="bold"), *(_meter_text(meter, form) for meter in self._meters)]
         if self._cost_usd is not None:
             parts.append(Text(f"{self._cost_usd:.4f} USD"))
         return Text(" " * form.gap).join(parts)
@@ -156,8 +163,8 @@ def _meters(progress: Progress, now: datetime) -> Iterable[Meter]:
     yield Meter(int(progress.clock_s(now)), budgets.timeout_s if budgets else None, "s", "s", "s")
 
 
-def _drawn(meter: Meter, form: Form) -> Text:
-    written = _short if form.is_short else _whole
+def _meter_text(meter: Meter, form: MeterForm) -> Text:
+    written = _short_number if form.is_short else _whole_number
     limit = meter.limit if form.has_limit else None
     many = meter.one if meter.spent == 1 and not limit else meter.many
     unit = meter.short if form.is_short else many
@@ -175,11 +182,11 @@ def _bar(share: float, cells: int) -> Text:
     return text.append("░" * (cells - filled), style="dim").append(" ", style="none")
 
 
-def _whole(number: float) -> str:
+def _whole_number(number: float) -> str:
     return f"{number:,.0f}"
 
 
-def _short(number: float) -> str:
+def _short_number(number: float) -> str:
     """Return it in at most five characters: 950, 12.3k, 1.2M."""
     for size, letter in ((1e6, "M"), (1e4, "k")):
         if number >= size:
@@ -200,7 +207,7 @@ STYLES: dict[Tone, str] = {
     "bad": "red",
     "person": "bold",
 }
-_WRITING = {"reason", "goal_summary"}
+_SHOWN_MODEL_CALLS = {"reason", "goal_summary"}
 """Model calls whose words are for people; those of a goal's other turns are JSON."""
 
 
@@ -210,23 +217,23 @@ class LiveScreen:
     def __init__(self) -> None:
         self._console = Console(stderr=True, markup=False, highlight=False, emoji=False)
         self._line = AnswerLine(self._console)
-        self._standing = Progress()
+        self._progress = Progress()
         self._live = Live(console=self._console, transient=True, refresh_per_second=8, redirect_stdout=False)
         self._live.start()
 
-    def told(self, line: Line, at: datetime) -> None:
+    def told(self, line: StyledLine, at: datetime) -> None:
         """Print the line above the block."""
-        self._line.print(Text(as_line(line.text), style=STYLES[line.tone]))
+        self._line.print(Text(escaped_line(line.text), style=STYLES[line.tone]))
 
     def frame(self, progress: Progress) -> None:
         """Draw the block."""
-        self._standing = progress
+        self._progress = progress
         if self._live.is_started:
             self._live.update(self._block())
 
     def note(self, text: str) -> None:
         """Print the remark above the block."""
-        self._line.print(Text(as_line(text), style="dim"))
+        self._line.print(Text(escaped_line(text), style="dim"))
 
     async def typed(self, wait: ShownQuestion) -> str:
         """Let the person type under the question; the block stands below that meanwhile."""
@@ -234,7 +241,7 @@ class LiveScreen:
             return ""
         self._live.stop()
         try:
-            return await self._line.typed(wait, self._drawn)
+            return await self._line.typed(wait, self._rendered_block)
         finally:
             self._live.start()
 
@@ -243,9 +250,9 @@ class LiveScreen:
         self._live.stop()
 
     def _block(self) -> RenderableType:
-        return block(self._standing, datetime.now(UTC))
+        return live_block(self._progress, datetime.now(UTC))
 
-    def _drawn(self) -> str:
+    def _rendered_block(self) -> str:
         with self._console.capture() as captured:
             self._console.print(self._block())
         return captured.get().rstrip("\n")
@@ -256,35 +263,35 @@ def is_terminal() -> bool:
     return sys.stderr.isatty() and os.environ.get("TERM", "") not in {"", "dumb"}
 
 
-def block(progress: Progress, now: datetime) -> RenderableType:
+def live_block(progress: Progress, now: datetime) -> RenderableType:
     """Return the block: streaming text, what is in flight, what stands, remarks, meters."""
     parts: list[RenderableType] = []
     for activity in progress.in_flight:
-        if activity.name in _WRITING and activity.text:
-            parts.append(_tail(activity.text))
-    parts += [_Call(progress.flights, each, now) for each in _calls(progress)]
-    parts += [Text(as_line(line), style="dim") for line in _standing(progress)]
-    parts += [Text(as_line(remark), style="yellow") for remark in remarks(progress)]
+        if activity.name in _SHOWN_MODEL_CALLS and activity.text:
+            parts.append(_text_tail(activity.text))
+    parts += [_CallLine(progress.flights, each, now) for each in _ordered_activities(progress)]
+    parts += [Text(escaped_line(line), style="dim") for line in _lasting_lines(progress)]
+    parts += [Text(escaped_line(remark), style="yellow") for remark in remarks(progress)]
     return Group(*parts, Meters(progress, now))
 
 
-def _tail(text: str) -> Text:
-    lines = [line for line in harmless(text).splitlines() if line.strip()]
-    return Text("\n".join(f"│ {as_line(line)}" for line in lines[-TEXT_LINES:]), style="italic", overflow="fold")
+def _text_tail(text: str) -> Text:
+    lines = [line for line in harmless_text(text).splitlines() if line.strip()]
+    return Text("\n".join(f"│ {escaped_line(line)}" for line in lines[-TEXT_LINES:]), style="italic", overflow="fold")
 
 
-def _calls(progress: Progress) -> list[InFlight]:
+def _ordered_activities(progress: Progress) -> list[PendingActivity]:
     """Return what is under way or over, in the order of the calls."""
-    under_way = [each for each in progress.in_flight if each.name not in _WRITING]
-    return sorted([*under_way, *progress.flights.over], key=InFlight.place)
+    under_way = [each for each in progress.in_flight if each.name not in _SHOWN_MODEL_CALLS]
+    return sorted([*under_way, *progress.flights.over], key=PendingActivity.place)
 
 
-class _Call:
+class _CallLine:
     """A call on one line: what it is gives way, where the line is too narrow; its time never does."""
 
-    def __init__(self, flights: Flights, activity: InFlight, now: datetime) -> None:
-        self._text = as_line(on_one_line(flights.in_words(activity), CALL_CHARS))
-        self._time, self._style = _time_of(activity, now)
+    def __init__(self, flights: PendingCalls, activity: PendingActivity, now: datetime) -> None:
+        self._text = escaped_line(on_one_line(flights.in_words(activity), CALL_CHARS))
+        self._time, self._style = _time_and_style(activity, now)
         self._mark = " " if activity.took_s is None else "•"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -294,7 +301,7 @@ class _Call:
         yield call.append(f" {self._time}")
 
 
-def _time_of(activity: InFlight, now: datetime) -> tuple[str, str]:
+def _time_and_style(activity: PendingActivity, now: datetime) -> tuple[str, str]:
     """Return its own time, and the style; of one that is over what it took."""
     if activity.took_s is not None:
         return f"{activity.took_s:.1f} s", "dim"
@@ -303,14 +310,17 @@ def _time_of(activity: InFlight, now: datetime) -> tuple[str, str]:
     return f"{max((now - activity.since).total_seconds(), 0.0):.1f} s", "cyan"
 
 
-def _standing(progress: Progress) -> list[str]:
+def _lasting_lines(progress: Progress) -> list[str]:
     """Return what lasts longer than an iteration."""
-    lines = [f"  {line}" for line in step_lines(progress.plan, SHOWN)]
+    lines = [f"  {line}" for line in step_lines(progress.plan, MAX_LIVE_STEPS)]
     if trend := trend_line(progress.plan):
         lines.append(f"  scores: {trend}")
-    lines += [f"  ⇢ {in_full(child.agent)}: {on_one_line(child.task)}{held(child)}" for child in progress.children]
+    lines += [
+        f"  ⇢ {full_field_text(child.agent)}: {on_one_line(child.task)}{waiting_suffix(child)}"
+        for child in progress.children
+    ]
     if progress.circuits:
-        lines.append(f"  left alone (open circuit): {', '.join(map(in_full, progress.circuits))}")
+        lines.append(f"  left alone (open circuit): {', '.join(map(full_field_text, progress.circuits))}")
     if progress.budgets and (calls := call_budgets(progress.budgets)):
         lines.append(f"  {calls}")
     if progress.dead_letters:

@@ -14,32 +14,32 @@ from typing import TYPE_CHECKING
 from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.service import RPCError, RPCStatusCode
 
-from orga.client.cli.exit_codes import of_ending
+from orga.client.cli.exit_codes import ending_exit_code
 from orga.client.cli.goal_results import goal_result
 from orga.client.cli.live.screens import PlainScreen, QuietScreen, Screen
 from orga.client.cli.live.terminal import LiveScreen, is_terminal
 from orga.client.cli.options import login_name
-from orga.client.cli.session import Session
+from orga.client.cli.session import CliContext
 from orga.client.cli.shown.narration import Narrator
-from orga.client.cli.shown.progress import INDENT, Nesting, Progress, run_of
+from orga.client.cli.shown.progress import INDENT, Nesting, Progress, delegated_run_id
 from orga.client.cli.shown.text import (
-    Line,
-    alarm,
-    counted,
-    document,
-    harmless,
-    is_hushed,
-    json_result,
-    note,
+    StyledLine,
+    count_text,
+    harmless_text,
+    is_quiet,
     on_one_line,
+    write_document,
+    write_json,
+    write_note,
+    write_warning,
 )
-from orga.client.config.workplace import home_of, worker_command
+from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.errors import OrgaError
 from orga.client.journal.events import LiveActivity, RunEvent
 from orga.client.runs.agents import AgentHandle
 from orga.client.server.pollers import may_be_polled
 from orga.client.workers.at_hand import WorkerKeeper
-from orga.workflows.decisions.result import spent
+from orga.workflows.decisions.result import usage_text
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.sessions.result import TurnResult
 from orga.workflows.types.status import AgentResult, AgentStatus, JournalEntry
@@ -49,29 +49,29 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.2
 
-AskedKey = tuple[str, str]
+QuestionKey = tuple[str, str]
 """The run that asks, and the question's id."""
-Asked = Callable[[], Mapping[AskedKey, ShownQuestion]]
+OpenQuestions = Callable[[], Mapping[QuestionKey, ShownQuestion]]
 """What is asked now."""
 
 
-class Answering:
+class QuestionPrompter:
     """Offers each question once; what is not answered here can be answered from anywhere."""
 
     def __init__(self, client: Client, screen: Screen) -> None:
         self._client = client
         self._screen = screen
-        self._offered = set[AskedKey]()
+        self._offered = set[QuestionKey]()
 
-    async def offer(self, asked: Asked) -> None:
+    async def offer(self, asked: OpenQuestions) -> None:
         """Let the person answer what is asked and was not offered yet; an answer that is refused may be mended."""
         for key, wait in asked().items():
             if key not in self._offered:
                 self._offered.add(key)
-                if text := (await self._ask_typed(key, wait, asked)).strip():
+                if text := (await self._read_answer(key, wait, asked)).strip():
                     await self._answer(key, text)
 
-    async def _ask_typed(self, key: AskedKey, wait: ShownQuestion, asked: Asked) -> str:
+    async def _read_answer(self, key: QuestionKey, wait: ShownQuestion, asked: OpenQuestions) -> str:
         """Return what is typed; "" once somebody else has answered."""
         typing = asyncio.create_task(self._screen.typed(wait))
         try:
@@ -84,7 +84,7 @@ class Answering:
             typing.cancel()
             await asyncio.gather(typing, return_exceptions=True)  # it gives the terminal back
 
-    async def _answer(self, key: AskedKey, text: str) -> None:
+    async def _answer(self, key: QuestionKey, text: str) -> None:
         run_id, question_id = key
         try:
             await AgentHandle(self._client, run_id).answer(text, question_id, login_name())
@@ -96,7 +96,7 @@ class Answering:
 STATUS_S = 2.0
 POLLERS_S = 1.5
 OFFERS_S = 0.2
-MISSES = 2
+MAX_MISSES = 2
 """Looks without a worker, after which a viewer is told: one that is being replaced is no news."""
 
 
@@ -113,7 +113,7 @@ class Watch:
         self._progress = Progress(run_id=run.id, task_queue=task_queue)
         self._misses = 0
         self._lacks_server = False
-        self._answering = Answering(client, screen)
+        self._answering = QuestionPrompter(client, screen)
 
     async def to_the_end(self) -> AgentResult:
         """Show the run until it ends and return its result.
@@ -122,17 +122,17 @@ class Watch:
             RunFailed: It has none.
         """
         async with self.beside():
-            await self._journal()
+            await self._show_journal()
         return await self._run.result()
 
     @asynccontextmanager
     async def beside(self) -> AsyncGenerator[None]:
         """Look at what the journal does not tell, and keep the screen open, to the end of the block."""
         beside = [
-            asyncio.create_task(_again_and_again(look, pause_s))
+            asyncio.create_task(_repeat(look, pause_s))
             for look, pause_s in (
-                (self._status, STATUS_S),
-                (self._pollers, POLLERS_S),
+                (self._update_status, STATUS_S),
+                (self._update_pollers, POLLERS_S),
                 (self._offer_answers, OFFERS_S),
             )
         ]
@@ -151,18 +151,18 @@ class Watch:
         elif event.run == self._run.id:
             self._show(self._progress.with_activity(event, datetime.now(UTC)))
 
-    async def _journal(self) -> None:
+    async def _show_journal(self) -> None:
         narrators, nesting = defaultdict[str, Narrator](Narrator), Nesting()
         async for event in self._run.events():
             if isinstance(event, LiveActivity):
                 self.take(event)
                 continue
-            run, indent = run_of(event), INDENT * nesting.depth(event)
+            run, indent = delegated_run_id(event), INDENT * nesting.depth(event)
             if not run and self._progress.is_next(event):
-                self._screen.told(Line(f"iteration {event.iteration}", "person"), event.timestamp)
+                self._screen.told(StyledLine(f"iteration {event.iteration}", "person"), event.timestamp)
             self.take(event)
             for line in narrators[run].tell(event):
-                if line.tone != "quiet" and not _is_told_at_the_end(event):
+                if line.tone != "quiet" and not _is_final_refusal(event):
                     self._screen.told(replace(line, text=indent + line.text), event.timestamp)
 
     async def _describe(self) -> WorkflowExecutionDescription:
@@ -170,7 +170,7 @@ class Watch:
         try:
             described = await self._run.describe()
         except OrgaError as error:
-            if not self._lacks_server and _is_away(error):
+            if not self._lacks_server and _is_server_away(error):
                 self._lacks_server = True
                 self._screen.note("the Temporal server does not answer: waiting for it")
             raise
@@ -179,31 +179,31 @@ class Watch:
             self._screen.note("the Temporal server answers again")
         return described
 
-    async def _status(self) -> None:
+    async def _update_status(self) -> None:
         if not self._progress.lacks_worker and self._progress.agent:
             status = await self._run.status()
             if status.phase != "preparing":  # before that, the limits are not those of its agent yet
-                below = tuple([each async for each in self._below(status)])
+                below = tuple([each async for each in self._delegate_statuses(status)])
                 self._show(replace(self._progress.with_status(status, datetime.now(UTC)), below=below))
 
-    async def _below(self, status: AgentStatus) -> AsyncGenerator[tuple[str, AgentStatus]]:
+    async def _delegate_statuses(self, status: AgentStatus) -> AsyncGenerator[tuple[str, AgentStatus]]:
         """Yield where the delegated runs stand: one of them may wait for a person while nobody looks at it."""
         for child in status.children:
             with suppress(OrgaError):  # it may have ended meanwhile, or not begun
                 its_own = await AgentHandle(self._client, child.workflow_id).status()
                 yield child.workflow_id, its_own
-                async for deeper in self._below(its_own):
+                async for deeper in self._delegate_statuses(its_own):
                     yield deeper
 
-    async def _pollers(self) -> None:
+    async def _update_pollers(self) -> None:
         described = await self._describe()
         there = await may_be_polled(self._client, self._progress.task_queue)
         self._misses = 0 if there else self._misses + 1
         if self._misses == 1:
-            command = worker_command(await home_of(described))
+            command = worker_command(await recorded_workplace(described))
             self._progress = replace(self._progress, worker_command=command)
         starts = self._keeper is not None and self._keeper.is_at_it
-        self._show(replace(self._progress, lacks_worker=self._misses >= MISSES, starts_worker=starts))
+        self._show(replace(self._progress, lacks_worker=self._misses >= MAX_MISSES, starts_worker=starts))
 
     async def _offer_answers(self) -> None:
         await self._answering.offer(self._questions)
@@ -218,23 +218,23 @@ class Watch:
 
 def screen() -> Screen:
     """Return the screen that fits stderr."""
-    if is_hushed():
+    if is_quiet():
         return QuietScreen()
     return LiveScreen() if is_terminal() else PlainScreen()
 
 
-def _is_away(error: OrgaError) -> bool:
+def _is_server_away(error: OrgaError) -> bool:
     cause = error.__cause__
     return isinstance(cause, RPCError) and cause.status in {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED}
 
 
-def _is_told_at_the_end(entry: JournalEntry) -> bool:
+def _is_final_refusal(entry: JournalEntry) -> bool:
     """Return whether this is the refusal with which the command itself ends."""
     is_refusal = str(entry.data.get("detail", "")).startswith("InvalidInput")
-    return entry.event == "Terminated" and is_refusal and not run_of(entry)
+    return entry.event == "Terminated" and is_refusal and not delegated_run_id(entry)
 
 
-async def _again_and_again(look: Callable[[], Awaitable[None]], pause_s: float) -> None:
+async def _repeat(look: Callable[[], Awaitable[None]], pause_s: float) -> None:
     """Look until cancelled; one look that fails is no reason to stop."""
     while True:
         with suppress(RPCError, OrgaError):
@@ -242,15 +242,15 @@ async def _again_and_again(look: Callable[[], Awaitable[None]], pause_s: float) 
         await asyncio.sleep(pause_s)
 
 
-def answer(text: str) -> None:
+def show_answer(text: str) -> None:
     """Write the answer; a terminal shows its Markdown, a pipe or a file gets it letter by letter."""
     if not sys.stdout.isatty() or os.environ.get("TERM", "") in {"", "dumb"}:
-        document(text)
+        write_document(text)
         return
     from rich.console import Console
     from rich.markdown import Markdown
 
-    rendered = Markdown(harmless(text), hyperlinks=False)  # a link shows where it leads
+    rendered = Markdown(harmless_text(text), hyperlinks=False)  # a link shows where it leads
     _disarm(rendered.parsed)
     Console(markup=False, highlight=False, emoji=False).print(rendered)
 
@@ -258,15 +258,15 @@ def answer(text: str) -> None:
 def _disarm(tokens: "Iterable[Token]") -> None:
     """Remove what a terminal would act on from what Markdown made of the text: `&#27;` is an escape by now."""
     for token in tokens:
-        token.content = harmless(token.content)
-        token.info = harmless(token.info)
+        token.content = harmless_text(token.content)
+        token.info = harmless_text(token.info)
         token.attrs = {
-            name: harmless(value) if isinstance(value, str) else value for name, value in token.attrs.items()
+            name: harmless_text(value) if isinstance(value, str) else value for name, value in token.attrs.items()
         }
         _disarm(token.children or ())
 
 
-async def follow(here: Session, run_id: str, task_queue: str, keeper: WorkerKeeper | None, *, as_json: bool) -> int:
+async def follow(here: CliContext, run_id: str, task_queue: str, keeper: WorkerKeeper | None, *, as_json: bool) -> int:
     """Show the run to its end and return the exit code.
 
     Args:
@@ -282,15 +282,15 @@ async def follow(here: Session, run_id: str, task_queue: str, keeper: WorkerKeep
     try:
         ended = await Watch(here.client, here.run(run_id), task_queue, shown, keeper).to_the_end()
     except asyncio.CancelledError:
-        alarm(_farewell(run_id, keeper))
+        write_warning(_detached_text(run_id, keeper))
         raise
     finally:
         if keeper is not None:
-            keeper.report = note
+            keeper.report = write_note
     return show_ending(ended, as_json=as_json)
 
 
-def _farewell(run_id: str, keeper: WorkerKeeper | None) -> str:
+def _detached_text(run_id: str, keeper: WorkerKeeper | None) -> str:
     if keeper is not None and keeper.own is not None:
         state = "our worker finishes its step and ends (Ctrl-C again: at once), then the run waits for another"
     else:
@@ -301,30 +301,30 @@ def _farewell(run_id: str, keeper: WorkerKeeper | None) -> str:
 def show_ending(ended: AgentResult, *, as_json: bool) -> int:
     """Write the result and return the exit code."""
     if as_json:
-        json_result(ended.model_dump(mode="json"))
+        write_json(ended.model_dump(mode="json"))
     elif ended.output:
-        answer(ended.output)
-    code = of_ending(ended.termination.reason)
-    (alarm if code else note)(facts(ended))
+        show_answer(ended.output)
+    code = ending_exit_code(ended.termination.reason)
+    (write_warning if code else write_note)(result_facts(ended))
     return code
 
 
-def facts(ended: AgentResult | TurnResult) -> str:
+def result_facts(ended: AgentResult | TurnResult) -> str:
     """Return reason, iterations, tools, tokens, cost and time in one line; of a goal also its confidence."""
     counts = ended.tool_calls
     detail = f" ({on_one_line(ended.termination.detail, 600)})" if ended.termination.detail else ""
     refused = f", {counts.denied} denied" if counts.denied else ""
     failed = f", {counts.failed} failed" if counts.failed else ""
     return (
-        f"{ended.termination.reason}{detail}: {counted(ended.iterations, 'iteration')}, "
-        f"{counted(counts.run, 'tool call')}{refused}{failed}, {spent(ended.usage)}, "
-        f"{ended.duration_s:.1f} s{_worth(ended)}"
+        f"{ended.termination.reason}{detail}: {count_text(ended.iterations, 'iteration')}, "
+        f"{count_text(counts.run, 'tool call')}{refused}{failed}, {usage_text(ended.usage)}, "
+        f"{ended.duration_s:.1f} s{_confidence_text(ended)}"
     )
 
 
-def _worth(ended: AgentResult | TurnResult) -> str:
+def _confidence_text(ended: AgentResult | TurnResult) -> str:
     goal = goal_result(ended)
     if goal is None:
         return ""
     done = sum(step.status == "done" for step in goal.steps)
-    return f"; confidence {goal.confidence:.2f}, {done} of {counted(len(goal.steps), 'step')} done"
+    return f"; confidence {goal.confidence:.2f}, {done} of {count_text(len(goal.steps), 'step')} done"

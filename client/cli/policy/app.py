@@ -2,9 +2,9 @@
 
 import typer
 
-from orga.client.cli.commands import OfRun
+from orga.client.cli.commands import LastRunCommand
 from orga.client.cli.policy import check, explain
-from orga.client.cli.shown.text import document
+from orga.client.cli.shown.text import write_document
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -21,11 +21,11 @@ def schema() -> int:
     """
     from orga.activities.adapters.policy.cedar_types import SCHEMA
 
-    document(SCHEMA.rstrip())
+    write_document(SCHEMA.rstrip())
     return 0
 
 
 app.command("check")(check.check)
 app.command("test")(explain.run_tests)
-app.command("explain", cls=OfRun)(explain.explain)
+app.command("explain", cls=LastRunCommand)(explain.explain)
 app.command("schema")(schema)

@@ -14,12 +14,12 @@ import typer
 from orga.activities.adapters.problem import Problem
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.policy.options import Surface, chosen, engine_of
-from orga.client.cli.shown.text import counted, json_result, note, result
+from orga.client.cli.policy.options import Surface, build_policy_engine, chosen_policy_settings
+from orga.client.cli.shown.text import count_text, write_json, write_note, write_result
 from orga.client.config.file import load_config
 
 if TYPE_CHECKING:
-    from orga.activities.adapters.policy.cedar_names import Vocabulary
+    from orga.activities.adapters.policy.cedar_names import PolicyVocabulary
     from orga.activities.adapters.policy.cedar_policy import CedarPolicy
     from orga.activities.adapters.policy.problems import Problem
 
@@ -44,37 +44,37 @@ def check(
     """
     from orga.activities.adapters.policy.ladder import engine_name
 
-    settings = chosen(folder, surface, config, dict(os.environ))
+    settings = chosen_policy_settings(folder, surface, config, dict(os.environ))
     if engine_name(settings) != "cedar" or settings.folder is None:
-        engine_of(settings)
-        note("OPA decides, and knows best what is wrong with its rules: opa check; orga policy test asks it")
-        note("whether Rego names tools, agents and arguments that there are cannot be known here")
+        build_policy_engine(settings)
+        write_note("OPA decides, and knows best what is wrong with its rules: opa check; orga policy test asks it")
+        write_note("whether Rego names tools, agents and arguments that there are cannot be known here")
         return 0
     surfaces = [settings.surface] if settings.surface else [None, *_surfaces(settings.folder)]
-    policies, problems, version = _read(settings.folder, surfaces)
-    strange = _strange(policies, _vocabulary(config, folder))
+    policies, problems, version = _read_surfaces(settings.folder, surfaces)
+    strange = _unknown_name_problems(policies, _vocabulary(config, folder))
     if json:
-        json_result(
+        write_json(
             {
                 "ok": not problems and not strange,
                 "version": version,
-                "policies": [_json(p) for p in policies],
+                "policies": [_policy_json(p) for p in policies],
                 "problems": [asdict(problem) for problem in (*problems, *strange)],
             }
         )
     else:
         told = {problem.place for problem in strange}
         good = [policy for policy in policies if not told & _places(policy)]
-        lines = [*map(_line, good), *chain.from_iterable(map(_problem_lines, (*problems, *strange)))]
-        result(*(lines or ["no policies: everything is denied"]))
-    note(_summary(policies, problems, strange, version))
+        lines = [*map(_policy_line, good), *chain.from_iterable(map(_problem_lines, (*problems, *strange)))]
+        write_result(*(lines or ["no policies: everything is denied"]))
+    write_note(_summary(policies, problems, strange, version))
     if strange and folder is None:
         by_folder = f"orga policy check {quote(str(settings.folder))}"
-        note(f"tools and agents in code count once its *.test.toml describe them: {by_folder}")
+        write_note(f"tools and agents in code count once its *.test.toml describe them: {by_folder}")
     return ExitCode.USAGE if problems or strange else 0
 
 
-def _vocabulary(config_file: Path | None, folder: Path | None) -> "Vocabulary":
+def _vocabulary(config_file: Path | None, folder: Path | None) -> "PolicyVocabulary":
     """Return what there is for policies to speak of.
 
     Raises:
@@ -84,16 +84,16 @@ def _vocabulary(config_file: Path | None, folder: Path | None) -> "Vocabulary":
 
     config = load_config(config_file).config
     try:
-        known = asyncio.run(policy_vocabulary(config, os.environ, note))
+        known = asyncio.run(policy_vocabulary(config, os.environ, write_note))
     except ValueError as error:
         raise UsageError(str(error)) from None
     return known if folder is None else with_tests(known, folder)
 
 
-def _strange(policies: "Sequence[CedarPolicy]", known: "Vocabulary") -> "list[Problem]":
-    from orga.activities.adapters.policy.cedar_names import strange_names
+def _unknown_name_problems(policies: "Sequence[CedarPolicy]", known: "PolicyVocabulary") -> "list[Problem]":
+    from orga.activities.adapters.policy.cedar_names import unknown_name_problems
 
-    return [problem for policy in policies for problem in strange_names(policy, known)]
+    return [problem for policy in policies for problem in unknown_name_problems(policy, known)]
 
 
 def _places(policy: "CedarPolicy") -> set[str]:
@@ -105,9 +105,9 @@ def _surfaces(folder: Path) -> list[str]:
     return sorted(there.name for there in folder.iterdir() if there.is_dir() and any(there.glob("*.cedar")))
 
 
-def _read(folder: Path, surfaces: Sequence[str | None]) -> "tuple[list[CedarPolicy], list[Problem], str]":
+def _read_surfaces(folder: Path, surfaces: Sequence[str | None]) -> "tuple[list[CedarPolicy], list[Problem], str]":
     """Return the policies of all surfaces, each once, what is wrong, and the version of the first set."""
-    from orga.activities.adapters.policy.cedar_files import policy_files, version_of
+    from orga.activities.adapters.policy.cedar_files import files_version, policy_files
     from orga.activities.adapters.policy.cedar_set import read_policies
     from orga.activities.adapters.policy.problems import BrokenPolicies
 
@@ -123,11 +123,11 @@ def _read(folder: Path, surfaces: Sequence[str | None]) -> "tuple[list[CedarPoli
         found, wrong = read_policies(files)
         policies |= {policy.statement.place: policy for policy in found}
         problems |= dict.fromkeys(wrong)
-        version = version or version_of(files)
+        version = version or files_version(files)
     return list(policies.values()), list(problems), version
 
 
-def _json(policy: "CedarPolicy") -> dict[str, object]:
+def _policy_json(policy: "CedarPolicy") -> dict[str, object]:
     approval = policy.says.approval
     return {
         "id": policy.policy_id,
@@ -137,7 +137,7 @@ def _json(policy: "CedarPolicy") -> dict[str, object]:
     }
 
 
-def _line(policy: "CedarPolicy") -> str:
+def _policy_line(policy: "CedarPolicy") -> str:
     approval = policy.says.approval
     asks = f", with the approval of {' or '.join(approval.approvers) or 'anyone'}" if approval else ""
     effect = "unless approved forbid" if policy.is_forbid and approval else "forbid" if policy.is_forbid else "permit"
@@ -158,4 +158,4 @@ def _summary(
         return f"{len(problems)} to mend: as long as there is one, the whole set is refused and everything is denied"
     if strange:
         return f"{len(strange)} to mend: a worker takes such policies, and they protect nothing"
-    return f"{counted(len(policies), 'policy', 'policies')}, version {version}"
+    return f"{count_text(len(policies), 'policy', 'policies')}, version {version}"

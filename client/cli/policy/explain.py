@@ -10,11 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orga.client.cli.exit_codes import ExitCode, UsageError
-from orga.client.cli.interrupts import completed
+from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, RunId
-from orga.client.cli.policy.options import Surface, chosen, engine_of
-from orga.client.cli.session import of_run
-from orga.client.cli.shown.text import apart, behind, json_result, note, on_one_line, result
+from orga.client.cli.policy.options import Surface, build_policy_engine, chosen_policy_settings
+from orga.client.cli.session import run_context
+from orga.client.cli.shown.text import (
+    hanging_lines,
+    on_one_line,
+    separated_blocks,
+    write_json,
+    write_note,
+    write_result,
+)
 from orga.client.config.file import LoadedConfig
 from orga.client.journal.reading import read_journal
 from orga.client.policies.cases import case_files, read_cases
@@ -49,25 +56,27 @@ def explain(
 
     Example: orga policy explain ID 3.0
     """
-    return completed(_explain(run, place, config, as_json=json))
+    return run_interruptible(_explain(run, place, config, as_json=json))
 
 
 async def _explain(named: str, place: str | None, config: Path | None, *, as_json: bool) -> int:
-    async with of_run(named, config) as (here, run_id):
+    async with run_context(named, config) as (here, run_id):
         entries = [entry async for entry in read_journal(here.client, run_id)]
-        sources = _sources(here.loaded)
+        sources = _policy_sources(here.loaded)
     found = explanations(entries, place)
     if as_json:
-        json_result([_json(item, sources) for item in found])
+        write_json([_explanation_json(item, sources) for item in found])
     else:
-        result(*apart(_lines(item, sources) for item in found))
+        write_result(*separated_blocks(_explanation_lines(item, sources) for item in found))
     if versions := {item.verdict.get("version") for item in found} - {None, "", sources[1]}:
-        note(f"judged under version {', '.join(map(str, versions))}; the policies here are {sources[1] or 'none'} now")
+        write_note(
+            f"judged under version {', '.join(map(str, versions))}; the policies here are {sources[1] or 'none'} now"
+        )
     return 0
 
 
-def _sources(loaded: LoadedConfig) -> Sources:
-    from orga.activities.adapters.policy.cedar_files import policy_files, version_of
+def _policy_sources(loaded: LoadedConfig) -> Sources:
+    from orga.activities.adapters.policy.cedar_files import files_version, policy_files
     from orga.activities.adapters.policy.cedar_set import read_policies
     from orga.activities.adapters.policy.problems import BrokenPolicies
     from orga.client.config.policy_settings import policy_settings
@@ -78,17 +87,17 @@ def _sources(loaded: LoadedConfig) -> Sources:
     try:
         files = policy_files(settings.folder, settings.surface)
     except BrokenPolicies as error:
-        note(*behind("orga: ", str(error)))
+        write_note(*hanging_lines("orga: ", str(error)))
         return {}, ""
-    return {policy.policy_id: policy for policy in read_policies(files)[0]}, version_of(files)
+    return {policy.policy_id: policy for policy in read_policies(files)[0]}, files_version(files)
 
 
-def _lines(item: Explanation, sources: Sources) -> list[str]:
+def _explanation_lines(item: Explanation, sources: Sources) -> list[str]:
     verdict = item.verdict
-    lines = [f"{item.place} {_about(item)}: {verdict.get('decision')}"]
+    lines = [f"{item.place} {_proposal_text(item)}: {verdict.get('decision')}"]
     if reason := verdict.get("reason"):
         lines.append(f"  because: {on_one_line(str(reason), SHOWN_CHARS)}")
-    for name, value in ({"agent": item.agent} | item.given | _changes(verdict)).items():
+    for name, value in ({"agent": item.agent} | item.given | _verdict_changes(verdict)).items():
         lines.append(f"  {name}: {on_one_line(str(value), SHOWN_CHARS)}")
     lines.append(f"  version: {verdict.get('version') or 'none, the engine has no versions'}")
     for policy_id in verdict.get("policies", []):
@@ -108,7 +117,7 @@ def _policy_lines(policy_id: str, sources: Sources) -> list[str]:
     ]
 
 
-def _about(item: Explanation) -> str:
+def _proposal_text(item: Explanation) -> str:
     if "tool" in item.about:
         return on_one_line(f"{item.about['tool']} {item.about.get('arguments') or {}}", SHOWN_CHARS)
     if "respond" in item.about:
@@ -116,11 +125,11 @@ def _about(item: Explanation) -> str:
     return "a call that is not of the reply (a lookup, a fallback, a dead letter)"
 
 
-def _changes(verdict: dict[str, Any]) -> dict[str, Any]:
+def _verdict_changes(verdict: dict[str, Any]) -> dict[str, Any]:
     return {name: verdict[name] for name in ("arguments", "approval", "tools") if verdict.get(name) is not None}
 
 
-def _json(item: Explanation, sources: Sources) -> dict[str, Any]:
+def _explanation_json(item: Explanation, sources: Sources) -> dict[str, Any]:
     found = {policy_id: sources[0].get(policy_id) for policy_id in item.verdict.get("policies", [])}
     texts = {i: {"place": p.statement.place, "text": p.statement.text} for i, p in found.items() if p is not None}
     return {
@@ -154,25 +163,25 @@ def run_tests(
     Example: orga policy test policies
     """
     folder = path.parent if path is not None and path.is_file() else path
-    settings = chosen(folder, surface, config, dict(os.environ))
+    settings = chosen_policy_settings(folder, surface, config, dict(os.environ))
     tests = path or settings.folder
     if tests is None:
         raise UsageError("name the file with the tests: orga policy test FILE")
-    found = asyncio.run(_all(engine_of(settings), tests))
+    found = asyncio.run(_case_results(build_policy_engine(settings), tests))
     if json:
-        json_result([_case_json(done) for done in found])
+        write_json([_case_json(done) for done in found])
     else:
-        result(*chain.from_iterable(map(_case_lines, found)))
+        write_result(*chain.from_iterable(map(_case_lines, found)))
     failed = sum(not done.ok for done in found)
-    note(f"{len(found)} tests, {f'{failed} failed' if failed else 'all passed'}")
+    write_note(f"{len(found)} tests, {f'{failed} failed' if failed else 'all passed'}")
     return ExitCode.FAILED if failed else 0
 
 
-async def _all(engine: "PolicyEngine", path: Path) -> "list[CaseResult]":
-    from orga.client.policies.cases import results
+async def _case_results(engine: "PolicyEngine", path: Path) -> "list[CaseResult]":
+    from orga.client.policies.cases import case_results
 
     files = [read_cases(file) for file in case_files(path)]
-    return [done for cases in files async for done in results(engine, cases)]
+    return [done for cases in files async for done in case_results(engine, cases)]
 
 
 def _case_lines(done: "CaseResult") -> list[str]:

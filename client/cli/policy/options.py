@@ -21,7 +21,9 @@ Surface = Annotated[
 ]
 
 
-def chosen(folder: Path | None, surface: str | None, config: Path | None, env: dict[str, str]) -> "PolicySettings":
+def chosen_policy_settings(
+    folder: Path | None, surface: str | None, config: Path | None, env: dict[str, str]
+) -> "PolicySettings":
     """Return the settings of the configuration, or those of a named folder.
 
     Raises:
@@ -45,7 +47,7 @@ def chosen(folder: Path | None, surface: str | None, config: Path | None, env: d
     return settings if surface is None else replace(settings, surface=surface)
 
 
-def engine_of(settings: "PolicySettings") -> "PolicyEngine":
+def build_policy_engine(settings: "PolicySettings") -> "PolicyEngine":
     """Return the engine.
 
     Raises:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from orga.client.cli.shown.narration import ANSWERING, Narrator
-from orga.client.cli.shown.progress import Nesting, run_of
-from orga.client.cli.shown.text import Line
+from orga.client.cli.shown.narration import ANSWER_PROMPT, Narrator
+from orga.client.cli.shown.progress import Nesting, delegated_run_id
+from orga.client.cli.shown.text import StyledLine
 from orga.workflows.types.status import AgentResult, JournalEntry
 
 
 @dataclass(frozen=True)
-class Detail:
+class ReportDetail:
     """A longer text behind a step: the arguments of a call, an answer in full."""
 
     title: str
@@ -22,24 +22,24 @@ class Detail:
 
 
 @dataclass(frozen=True)
-class Step:
+class ReportStep:
     """One entry of the journal."""
 
     since_s: float
     """Since the run's start."""
     event: str
-    lines: tuple[Line, ...]
-    details: tuple[Detail, ...] = ()
+    lines: tuple[StyledLine, ...]
+    details: tuple[ReportDetail, ...] = ()
     depth: int = 0
     """How many delegations lead to the run whose step it is."""
 
 
 @dataclass(frozen=True)
-class Iteration:
+class ReportIteration:
     """What belongs to one iteration; 0 is what stands before the first."""
 
     number: int
-    steps: tuple[Step, ...]
+    steps: tuple[ReportStep, ...]
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,12 @@ class RunReport:
     """Empty where there is none."""
     facts: tuple[tuple[str, str], ...]
     """Name and value, in order."""
-    iterations: tuple[Iteration, ...]
+    iterations: tuple[ReportIteration, ...]
 
 
-def collected(run_id: str, entries: Iterable[JournalEntry], result: AgentResult | None, ended: str = "") -> RunReport:
+def build_report(
+    run_id: str, entries: Iterable[JournalEntry], result: AgentResult | None, ended: str = ""
+) -> RunReport:
     """Return the report of a run.
 
     Args:
@@ -65,7 +67,7 @@ def collected(run_id: str, entries: Iterable[JournalEntry], result: AgentResult 
         ended: How it ended without a result.
     """
     known = list(entries)
-    own = [entry for entry in known if not run_of(entry)]
+    own = [entry for entry in known if not delegated_run_id(entry)]
     started = next((entry for entry in own if entry.event == "Started"), None)
     return RunReport(
         run_id=run_id,
@@ -77,7 +79,7 @@ def collected(run_id: str, entries: Iterable[JournalEntry], result: AgentResult 
 
 
 def _facts(run_id: str, own: list[JournalEntry], result: AgentResult | None, ended: str) -> Iterable[tuple[str, str]]:
-    prepared: dict[str, Any] = next((entry.data for entry in own if entry.event == "Prepared"), NOTHING)
+    prepared: dict[str, Any] = next((entry.data for entry in own if entry.event == "Prepared"), NO_DATA)
     yield "Run", run_id
     if own:
         yield "Agent", own[-1].agent
@@ -87,11 +89,11 @@ def _facts(run_id: str, own: list[JournalEntry], result: AgentResult | None, end
         yield "Tools", ", ".join(tools) or "none"
         yield "Policy", " ".join(filter(None, (str(prepared.get("policy") or ""), prepared.get("policy_version"))))
     if own:
-        yield "Started", _moment(own[0].timestamp)
+        yield "Started", _time_text(own[0].timestamp)
     if result is None:
         yield "State", ended or "not ended yet; this is what there was when the report was written"
         return
-    yield "Ended", _moment(own[-1].timestamp) if own else ""
+    yield "Ended", _time_text(own[-1].timestamp) if own else ""
     yield "Ending", ": ".join(filter(None, (result.termination.reason, result.termination.detail)))
     yield "Iterations", str(result.iterations)
     counts = result.tool_calls
@@ -105,37 +107,37 @@ def _facts(run_id: str, own: list[JournalEntry], result: AgentResult | None, end
         yield "Last hash of the journal", own[-1].hash
 
 
-NOTHING: dict[str, Any] = {}
+NO_DATA: dict[str, Any] = {}
 
 
-def _moment(at: datetime) -> str:
+def _time_text(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _iterations(entries: list[JournalEntry]) -> Iterable[Iteration]:
+def _iterations(entries: list[JournalEntry]) -> Iterable[ReportIteration]:
     narrators, nesting = defaultdict[str, Narrator](Narrator), Nesting()
-    steps: list[Step] = []
+    steps: list[ReportStep] = []
     number = 0
     for entry in entries:
-        run, depth = run_of(entry), nesting.depth(entry)
+        run, depth = delegated_run_id(entry), nesting.depth(entry)
         if not run and entry.iteration > number:
             if steps:
-                yield Iteration(number, tuple(steps))
+                yield ReportIteration(number, tuple(steps))
             number, steps = entry.iteration, []
         told = tuple(narrators[run].tell(entry))
         since = (entry.timestamp - entries[0].timestamp).total_seconds()
-        steps.append(Step(since, entry.event, told, tuple(_details(entry)), depth))
+        steps.append(ReportStep(since, entry.event, told, tuple(_details(entry)), depth))
     if steps:
-        yield Iteration(number, tuple(steps))
+        yield ReportIteration(number, tuple(steps))
 
 
-def _details(entry: JournalEntry) -> Iterable[Detail]:
+def _details(entry: JournalEntry) -> Iterable[ReportDetail]:
     """Yield what the lines of an entry had to cut."""
     if entry.event != "ReasoningComplete":
         return
     for action in entry.data.get("actions") or ():
         if "tool" in action and action.get("arguments"):
             arguments = json.dumps(action["arguments"], ensure_ascii=False, indent=2)
-            yield Detail(f"arguments of {action['tool']}", arguments)
-        elif action.get("respond") and entry.data.get("turn", ANSWERING) == ANSWERING:
-            yield Detail("the answer in full", str(action["respond"]))
+            yield ReportDetail(f"arguments of {action['tool']}", arguments)
+        elif action.get("respond") and entry.data.get("turn", ANSWER_PROMPT) == ANSWER_PROMPT:
+            yield ReportDetail("the answer in full", str(action["respond"]))

@@ -7,17 +7,17 @@ from pathlib import Path
 
 from temporalio.client import WorkflowExecutionStatus
 
-from orga.client.cli.report.collected import Iteration, RunReport, Step, collected
-from orga.client.cli.session import of_run
-from orga.client.cli.shown.text import document, harmless
+from orga.client.cli.report.collected import ReportIteration, ReportStep, RunReport, build_report
+from orga.client.cli.session import run_context
+from orga.client.cli.shown.text import harmless_text, write_document
 from orga.client.errors import RunFailed
 from orga.client.journal.reading import read_journal
-from orga.workflows.types.text import as_line
+from orga.workflows.types.text import escaped_line
 
 
 async def report(named: str, form: Callable[[RunReport], str], config: Path | None) -> int:
     """Write the report; no worker is needed."""
-    async with of_run(named, config) as (here, run_id):
+    async with run_context(named, config) as (here, run_id):
         entries = [entry async for entry in read_journal(here.client, run_id)]
         result, ended, run = None, "", here.run(run_id)
         if (await run.describe()).status != WorkflowExecutionStatus.RUNNING:
@@ -25,11 +25,11 @@ async def report(named: str, form: Callable[[RunReport], str], config: Path | No
                 result = await run.result()
             except RunFailed as error:
                 ended = f"failed: {error}"
-    document(form(collected(run_id, entries, result, ended)).removesuffix("\n"))
+    write_document(form(build_report(run_id, entries, result, ended)).removesuffix("\n"))
     return 0
 
 
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$@]|^[#+-]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
+_MARKDOWN_SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$@]|^[#+-]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
 """What Markdown, and the HTML, mathematics, mentions and addresses in it, begin with."""
 
 _FENCE = re.compile(r"`{3,}")
@@ -37,49 +37,49 @@ _FENCE = re.compile(r"`{3,}")
 
 def markdown(report: RunReport) -> str:
     """Return the document."""
-    return "\n".join(_parts(report)) + "\n"
+    return "\n".join(_markdown_parts(report)) + "\n"
 
 
-def _parts(report: RunReport) -> Iterator[str]:
-    yield f"# Run {_line(report.run_id)}"
-    yield from ("", "## Task", "", *_block(report.task, ""))
-    yield from ("", "## Answer", "", *(_block(report.answer, "") if report.answer else ["There is none."]))
+def _markdown_parts(report: RunReport) -> Iterator[str]:
+    yield f"# Run {_markdown_line(report.run_id)}"
+    yield from ("", "## Task", "", *_markdown_block(report.task, ""))
+    yield from ("", "## Answer", "", *(_markdown_block(report.answer, "") if report.answer else ["There is none."]))
     yield from ("", "## Facts", "", "| | |", "|---|---|")
-    yield from (f"| {_line(name)} | {_line(value)} |" for name, value in report.facts)
+    yield from (f"| {_markdown_line(name)} | {_markdown_line(value)} |" for name, value in report.facts)
     yield from ("", "## What it did")
     for iteration in report.iterations:
-        yield from _iteration(iteration)
+        yield from _markdown_iteration(iteration)
 
 
-def _iteration(iteration: Iteration) -> Iterator[str]:
+def _markdown_iteration(iteration: ReportIteration) -> Iterator[str]:
     yield from ("", f"### Iteration {iteration.number}" if iteration.number else "### Start", "")
     for step in iteration.steps:
-        yield from _step(step)
+        yield from _markdown_step(step)
 
 
-def _step(step: Step) -> Iterator[str]:
+def _markdown_step(step: ReportStep) -> Iterator[str]:
     indent = "  " * step.depth
-    yield f"{indent}- +{step.since_s:.3f} s **{_line(step.event)}**"
-    yield from (f"{indent}  - {_line(line.text)}" for line in step.lines)
+    yield f"{indent}- +{step.since_s:.3f} s **{_markdown_line(step.event)}**"
+    yield from (f"{indent}  - {_markdown_line(line.text)}" for line in step.lines)
     for detail in step.details:
-        yield from (f"{indent}  - {_line(detail.title)}:", "")
-        yield from _block(detail.text, f"{indent}    ")
+        yield from (f"{indent}  - {_markdown_line(detail.title)}:", "")
+        yield from _markdown_block(detail.text, f"{indent}    ")
         yield ""
 
 
-def _line(text: str) -> str:
-    return _SPECIAL.sub(r"\\\1", as_line(text))
+def _markdown_line(text: str) -> str:
+    return _MARKDOWN_SPECIAL.sub(r"\\\1", escaped_line(text))
 
 
-def _block(text: str, indent: str) -> list[str]:
+def _markdown_block(text: str, indent: str) -> list[str]:
     """Return a text as it is, between fences that are longer than any in it."""
-    clean = harmless(text).replace("\r", "\n")
+    clean = harmless_text(text).replace("\r", "\n")
     longest = max((len(found) for found in _FENCE.findall(clean)), default=2)
     fence = "`" * (longest + 1)
     return [f"{indent}{line}" for line in (f"{fence}text", *clean.split("\n"), fence)]
 
 
-_HEAD = """\
+_HTML_HEAD = """\
 <!doctype html>
 <html lang="en">
 <head>
@@ -112,7 +112,7 @@ def html(report: RunReport) -> str:
 
 
 def _html_parts(report: RunReport) -> Iterator[str]:
-    yield _HEAD.format(title=f"Run {_html_line(report.run_id)}")
+    yield _HTML_HEAD.format(title=f"Run {_html_line(report.run_id)}")
     yield "<h1>Task</h1>"
     yield _html_block(report.task)
     yield "<h1>Answer</h1>"
@@ -128,7 +128,7 @@ def _html_parts(report: RunReport) -> Iterator[str]:
     yield "</html>"
 
 
-def _html_iteration(iteration: Iteration) -> Iterator[str]:
+def _html_iteration(iteration: ReportIteration) -> Iterator[str]:
     yield f"<h2>Iteration {iteration.number}</h2>" if iteration.number else "<h2>Start</h2>"
     yield "<ol>"
     for step in iteration.steps:
@@ -136,7 +136,7 @@ def _html_iteration(iteration: Iteration) -> Iterator[str]:
     yield "</ol>"
 
 
-def _html_step(step: Step) -> Iterator[str]:
+def _html_step(step: ReportStep) -> Iterator[str]:
     head = f'<span class="at">+{step.since_s:.3f} s</span> <span class="event">{_html_line(step.event)}</span>'
     yield f'<li class="below">{head}' if step.depth else f"<li>{head}"
     yield from (f'<div class="{line.tone}">{_html_line(line.text)}</div>' for line in step.lines)
@@ -146,8 +146,8 @@ def _html_step(step: Step) -> Iterator[str]:
 
 
 def _html_line(text: str) -> str:
-    return escape(as_line(text))
+    return escape(escaped_line(text))
 
 
 def _html_block(text: str) -> str:
-    return f"<pre>{escape(harmless(text))}</pre>"
+    return f"<pre>{escape(harmless_text(text))}</pre>"

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from orga.client.cli.interrupts import completed
+from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, login_name
 from orga.client.cli.schedule.create import create_schedule
 from orga.client.cli.schedule.show import list_schedules, show
-from orga.client.cli.session import Session, session
-from orga.client.cli.shown.text import json_result, note, result
+from orga.client.cli.session import CliContext, cli_context
+from orga.client.cli.shown.text import write_json, write_note, write_result
 from orga.client.schedules.create import checked_note
-from orga.client.schedules.handle import ScheduleHandle, Triggered
+from orga.client.schedules.handle import ScheduleHandle, TriggerResult
 
 ScheduleId = Annotated[
     str, typer.Argument(metavar="ID", help="The schedule's id; `orga schedule list` shows them.", show_default=False)
@@ -34,16 +34,16 @@ def trigger(schedule: ScheduleId, *, json: Json = False, config: ConfigFile = No
     Example: orga schedule trigger morning
     """
 
-    async def act(here: Session) -> int:
+    async def act(here: CliContext) -> int:
         came = await ScheduleHandle(here.client, schedule).trigger()
         if json:
-            json_result({"id": schedule, "outcome": came.outcome, "run": came.run_id or None})
+            write_json({"id": schedule, "outcome": came.outcome, "run": came.run_id or None})
         elif came.run_id:
-            result(came.run_id)
-        note(_told(came))
+            write_result(came.run_id)
+        write_note(_trigger_text(came))
         return 0
 
-    return completed(_at_a_server(act, config))
+    return run_interruptible(_run_connected(act, config))
 
 
 def pause(schedule: ScheduleId, why: Why = "", *, json: Json = False, config: ConfigFile = None) -> int:
@@ -52,7 +52,7 @@ def pause(schedule: ScheduleId, why: Why = "", *, json: Json = False, config: Co
     Example: orga schedule pause morning "until the docs are moved"
     """
     said = checked_note(why) or f"paused by {login_name() or 'somebody'}"
-    return completed(_change(schedule, lambda it: it.pause(said), "is paused", config, as_json=json))
+    return run_interruptible(_change_schedule(schedule, lambda it: it.pause(said), "is paused", config, as_json=json))
 
 
 def resume(schedule: ScheduleId, why: Why = "", *, json: Json = False, config: ConfigFile = None) -> int:
@@ -61,7 +61,7 @@ def resume(schedule: ScheduleId, why: Why = "", *, json: Json = False, config: C
     Example: orga schedule resume morning
     """
     said = checked_note(why) or f"resumed by {login_name() or 'somebody'}"
-    return completed(_change(schedule, lambda it: it.resume(said), "goes on", config, as_json=json))
+    return run_interruptible(_change_schedule(schedule, lambda it: it.resume(said), "goes on", config, as_json=json))
 
 
 def delete(schedule: ScheduleId, *, json: Json = False, config: ConfigFile = None) -> int:
@@ -69,10 +69,12 @@ def delete(schedule: ScheduleId, *, json: Json = False, config: ConfigFile = Non
 
     Example: orga schedule delete morning
     """
-    return completed(_change(schedule, ScheduleHandle.delete, "is deleted; its runs stay", config, as_json=json))
+    return run_interruptible(
+        _change_schedule(schedule, ScheduleHandle.delete, "is deleted; its runs stay", config, as_json=json)
+    )
 
 
-async def _change(
+async def _change_schedule(
     schedule: str,
     change: Callable[[ScheduleHandle], Awaitable[None]],
     told: str,
@@ -80,22 +82,22 @@ async def _change(
     *,
     as_json: bool,
 ) -> int:
-    async def act(here: Session) -> int:
+    async def act(here: CliContext) -> int:
         await change(ScheduleHandle(here.client, schedule))
         if as_json:
-            json_result({"id": schedule})
-        note(f"{schedule} {told}")
+            write_json({"id": schedule})
+        write_note(f"{schedule} {told}")
         return 0
 
-    return await _at_a_server(act, config)
+    return await _run_connected(act, config)
 
 
-async def _at_a_server(act: Callable[[Session], Awaitable[int]], config: Path | None) -> int:
-    async with session(config) as here:
+async def _run_connected(act: Callable[[CliContext], Awaitable[int]], config: Path | None) -> int:
+    async with cli_context(config) as here:
         return await act(here)
 
 
-def _told(came: Triggered) -> str:
+def _trigger_text(came: TriggerResult) -> str:
     match came.outcome:
         case "started":
             return f"follow it with: orga attach {came.run_id}"

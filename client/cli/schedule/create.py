@@ -10,24 +10,24 @@ import typer
 from temporalio.client import ScheduleState
 
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.interrupts import completed
-from orga.client.cli.options import ConfigFile, Json, length_of, time_of
+from orga.client.cli.interrupts import run_interruptible
+from orga.client.cli.options import ConfigFile, Json, parse_duration, parse_time
 from orga.client.cli.schedule.show import schedule_json as shown
-from orga.client.cli.schedule.show import when
-from orga.client.cli.session import session
-from orga.client.cli.shown.text import json_result, note, result
-from orga.client.cli.start.run import tell_of_lacking_policy, tell_of_lacking_worker
-from orga.client.cli.start.task_input import Given, GoalGiven, agent_input, goal_input
-from orga.client.config.known_input import refuse_unknown, wanted_by
-from orga.client.schedules.create import checked_note, checked_schedule_id, create
-from orga.client.schedules.reading import Scheduled, scheduled
+from orga.client.cli.schedule.show import zoned_time_text
+from orga.client.cli.session import cli_context
+from orga.client.cli.shown.text import write_json, write_note, write_result
+from orga.client.cli.start.run import warn_of_disabled_policy, warn_of_missing_worker
+from orga.client.cli.start.task_input import GoalOptions, RunOptions, agent_input, goal_input
+from orga.client.config.known_input import refuse_unknown, requested_names
+from orga.client.schedules.create import checked_note, checked_schedule_id, create_checked
+from orga.client.schedules.reading import ScheduleSummary, schedule_summary
 from orga.client.schedules.timing import CATCH_UP, NO_TIME, Overlap, Timing, timing
 from orga.workflows.types.goals.input import GoalInput
 from orga.workflows.types.input import AgentInput
 
 
 @dataclass(frozen=True)
-class _Wish:
+class _ScheduleRequest:
     schedule_id: str
     checked: AgentInput | GoalInput
     times: Timing
@@ -101,52 +101,54 @@ def create_schedule(
     if (goal is None) == (task is None):
         raise UsageError("say what each run does: --goal TEXT or --task TEXT, one of the two")
     if goal is not None:
-        _refuse("goal", tools=tools, instructions=instructions, trusted=trusted)
+        _refuse_options("goal", tools=tools, instructions=instructions, trusted=trusted)
         told = (skills or (), set_ or (), max_iterations, timeout, tenant, deliver or ())
-        given = GoalGiven(goal, agent, model, *told, pipeline=pipeline, inputs=input_ or ())
+        given = GoalOptions(goal, agent, model, *told, pipeline=pipeline, inputs=input_ or ())
         checked: AgentInput | GoalInput = goal_input(given)
     else:
-        _refuse("task", skills=skills, deliver=deliver, pipeline=pipeline, input=input_)
+        _refuse_options("task", skills=skills, deliver=deliver, pipeline=pipeline, input=input_)
         given_too = (tools or (), set_ or (), max_iterations, timeout, tenant, trusted or ())
-        checked = agent_input(Given(task or "", agent, model, instructions, *given_too))
+        checked = agent_input(RunOptions(task or "", agent, model, instructions, *given_too))
     times = timing(
         cron=cron or (),
-        every=None if every is None else length_of(every, "--every"),
+        every=None if every is None else parse_duration(every, "--every"),
         time_zone=tz,
         overlap=overlap,
-        catch_up=_length(catch_up, "--catch-up", CATCH_UP),
-        jitter=_length(jitter, "--jitter", NO_TIME),
-        end=None if end is None else time_of(end, "--end"),
+        catch_up=_duration_or_default(catch_up, "--catch-up", CATCH_UP),
+        jitter=_duration_or_default(jitter, "--jitter", NO_TIME),
+        end=None if end is None else parse_time(end, "--end"),
     )
     state = ScheduleState(note=checked_note(note_) or None, paused=paused)
-    return completed(_create(_Wish(checked_schedule_id(id_), checked, times, state), config, as_json=json))
+    return run_interruptible(
+        _create(_ScheduleRequest(checked_schedule_id(id_), checked, times, state), config, as_json=json)
+    )
 
 
-async def _create(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
-    wanted = wanted_by(wish.checked)
-    async with session(config, check=partial(refuse_unknown, wanted)) as here:
-        tell_of_lacking_policy(here)
-        made = await create(here.client, wish.schedule_id, wish.checked, wish.times, wish.state)
+async def _create(wish: _ScheduleRequest, config: Path | None, *, as_json: bool) -> int:
+    wanted = requested_names(wish.checked)
+    async with cli_context(config, check=partial(refuse_unknown, wanted)) as here:
+        warn_of_disabled_policy(here)
+        made = await create_checked(here.client, wish.schedule_id, wish.checked, wish.times, wish.state)
         described = await made.describe()
-        one = await scheduled(described)
-        note(_coming(one))
-        await tell_of_lacking_worker(here, wanted, "its runs wait")
+        one = await schedule_summary(described)
+        write_note(_next_run_text(one))
+        await warn_of_missing_worker(here, wanted, "its runs wait")
     if as_json:
-        json_result(shown(one))
+        write_json(shown(one))
     else:
-        result(one.id)
+        write_result(one.id)
     return 0
 
 
-def _coming(one: Scheduled) -> str:
+def _next_run_text(one: ScheduleSummary) -> str:
     if one.paused:
         return f"it is paused; start it with: orga schedule resume {one.id}"
     if not one.next:
         return "it will never start a run: no time that it names lies ahead, before its end"
-    return f"next run {when(one.next[0], one.time_zone)} {one.time_zone}"
+    return f"next run {zoned_time_text(one.next[0], one.time_zone)} {one.time_zone}"
 
 
-def _refuse(what: str, **options: object) -> None:
+def _refuse_options(what: str, **options: object) -> None:
     """Refuse options that are another kind's; left out they would be lost unseen."""
     for name, given in options.items():
         if given is not None:
@@ -154,5 +156,5 @@ def _refuse(what: str, **options: object) -> None:
             raise UsageError(f"--{name}: no option of a {what}{hint}")
 
 
-def _length(text: str | None, option: str, otherwise: timedelta) -> timedelta:
-    return otherwise if text is None else length_of(text, option)
+def _duration_or_default(text: str | None, option: str, otherwise: timedelta) -> timedelta:
+    return otherwise if text is None else parse_duration(text, option)

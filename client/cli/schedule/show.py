@@ -9,73 +9,73 @@ from typing import Annotated, Any
 import typer
 from temporalio.client import Client, ScheduleActionStartWorkflow, ScheduleDescription
 
-from orga.client.cli.interrupts import completed
+from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.session import session
-from orga.client.cli.shown.text import json_result, note, on_one_line, result
+from orga.client.cli.session import cli_context
+from orga.client.cli.shown.text import on_one_line, write_json, write_note, write_result
 from orga.client.errors import RunNotFound
 from orga.client.runs.agents import AgentHandle
 from orga.client.runs.listing import state_of
 from orga.client.schedules.handle import ScheduleHandle
-from orga.client.schedules.reading import Scheduled, Started, length, scheduled, schedules
-from orga.client.schedules.timing import NO_TIME, OVERLAPS, zone_of
-from orga.workflows.types.text import in_full
+from orga.client.schedules.reading import ScheduledRun, ScheduleSummary, all_schedules, duration_text, schedule_summary
+from orga.client.schedules.timing import NO_TIME, OVERLAPS, display_zone
+from orga.workflows.types.text import full_field_text
 
 COLUMNS = 80
-_LEAST = 16
+_MIN_WHEN_CELLS = 16
 _GONE = "gone"
 _INDENT = 2
 
 
-async def states(client: Client, runs: Sequence[Started]) -> dict[str, str]:
+async def run_states(client: Client, runs: Sequence[ScheduledRun]) -> dict[str, str]:
     """Return what each of these runs is at, or how it ended; `gone` of one that the server keeps no longer."""
-    return {run.run_id: await _state(client, run.run_id) for run in runs}
+    return {run.run_id: await _run_state(client, run.run_id) for run in runs}
 
 
-async def _state(client: Client, run_id: str) -> str:
+async def _run_state(client: Client, run_id: str) -> str:
     try:
         return state_of(await AgentHandle(client, run_id).describe())
     except RunNotFound:
         return _GONE
 
 
-def table(shown: Sequence[Scheduled], ended: Mapping[str, str]) -> list[str]:
+def schedule_table(shown: Sequence[ScheduleSummary], ended: Mapping[str, str]) -> list[str]:
     """Return a row for each schedule, and below it what it does."""
     heads = ("ID", "WHEN", "NEXT", "LAST", "ENDING")
     cells = [heads, *(_cells(one, ended) for one in shown)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(heads))]
     others = sum(widths) - widths[1] + 2 * (len(heads) - 1)
-    widths[1] = min(widths[1], max(COLUMNS - others, _LEAST))
+    widths[1] = min(widths[1], max(COLUMNS - others, _MIN_WHEN_CELLS))
     head, *rows = (_row(line, widths) for line in cells)
-    return [head, *(line for row, one in zip(rows, shown, strict=True) for line in (row, _what(one)))]
+    return [head, *(line for row, one in zip(rows, shown, strict=True) for line in (row, _subject_line(one)))]
 
 
-def when(at: datetime, zone: str) -> str:
+def zoned_time_text(at: datetime, zone: str) -> str:
     """Return a time in the schedule's zone; the year where it is not this one."""
-    there = at.astimezone(zone_of(zone))
+    there = at.astimezone(display_zone(zone))
     return f"{there:%m-%d %H:%M}" if there.year == datetime.now(UTC).year else f"{there:%Y-%m-%d %H:%M}"
 
 
-def times_of(one: Scheduled) -> str:
+def schedule_times_text(one: ScheduleSummary) -> str:
     """Return when it starts runs: the zone where it is not UTC, too."""
     return ", ".join(one.times) + ("" if one.time_zone == "UTC" else f" {one.time_zone}")
 
 
-def schedule_json(one: Scheduled, ended: Mapping[str, str] | None = None) -> dict[str, Any]:
+def schedule_json(one: ScheduleSummary, ended: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return a schedule as a program reads it."""
     runs = [{"id": run.run_id, "at": _iso(run.at, one), "state": (ended or {}).get(run.run_id)} for run in one.runs]
     return asdict(one) | {"kind": one.kind, "next": [_iso(at, one) for at in one.next], "runs": runs}
 
 
-def _iso(at: datetime, one: Scheduled) -> str:
-    return at.astimezone(zone_of(one.time_zone)).isoformat(timespec="seconds")
+def _iso(at: datetime, one: ScheduleSummary) -> str:
+    return at.astimezone(display_zone(one.time_zone)).isoformat(timespec="seconds")
 
 
-def _cells(one: Scheduled, ended: Mapping[str, str]) -> tuple[str, ...]:
-    coming = "paused" if one.paused else when(one.next[0], one.time_zone) if one.next else "-"
+def _cells(one: ScheduleSummary, ended: Mapping[str, str]) -> tuple[str, ...]:
+    coming = "paused" if one.paused else zoned_time_text(one.next[0], one.time_zone) if one.next else "-"
     last = one.runs[-1] if one.runs else None
-    past = ("-", "-") if last is None else (when(last.at, one.time_zone), ended.get(last.run_id, _GONE))
-    return in_full(one.id), on_one_line(times_of(one)), coming, *past
+    past = ("-", "-") if last is None else (zoned_time_text(last.at, one.time_zone), ended.get(last.run_id, _GONE))
+    return full_field_text(one.id), on_one_line(schedule_times_text(one)), coming, *past
 
 
 def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
@@ -83,11 +83,11 @@ def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(cell.ljust(width) for cell, width in zip(cut, widths, strict=True)).rstrip()
 
 
-def _what(one: Scheduled) -> str:
+def _subject_line(one: ScheduleSummary) -> str:
     return " " * _INDENT + on_one_line(f"{one.kind}: {one.what or one.workflow}", COLUMNS - _INDENT)
 
 
-_COMING = 3
+_MAX_NEXT_RUNS = 3
 
 
 def list_schedules(*, json: Json = False, config: ConfigFile = None) -> int:
@@ -95,7 +95,7 @@ def list_schedules(*, json: Json = False, config: ConfigFile = None) -> int:
 
     Example: orga schedule list --json
     """
-    return completed(_list(config, as_json=json))
+    return run_interruptible(_list(config, as_json=json))
 
 
 def show(
@@ -111,55 +111,60 @@ def show(
 
     Example: orga schedule show morning
     """
-    return completed(_show(schedule, config, as_json=json))
+    return run_interruptible(_show(schedule, config, as_json=json))
 
 
 async def _list(config: Path | None, *, as_json: bool) -> int:
-    async with session(config) as here:
-        found = await schedules(here.client)
-        ended = await states(here.client, [one.runs[-1] for one in found if one.runs])
+    async with cli_context(config) as here:
+        found = await all_schedules(here.client)
+        ended = await run_states(here.client, [one.runs[-1] for one in found if one.runs])
     if as_json:
-        json_result([schedule_json(one, ended) for one in found])
+        write_json([schedule_json(one, ended) for one in found])
     elif found:
-        result(*table(found, ended))
+        write_result(*schedule_table(found, ended))
     else:
-        note('there is no schedule; make one with: orga schedule create ID --every 1d --task "…"')
+        write_note('there is no schedule; make one with: orga schedule create ID --every 1d --task "…"')
     return 0
 
 
 async def _show(schedule: str, config: Path | None, *, as_json: bool) -> int:
-    async with session(config) as here:
+    async with cli_context(config) as here:
         described = await ScheduleHandle(here.client, schedule).describe()
-        one = await scheduled(described)
-        ended = await states(here.client, one.runs)
-        begins_with = await _input(here.client, described)
+        one = await schedule_summary(described)
+        ended = await run_states(here.client, one.runs)
+        begins_with = await _decode_input(here.client, described)
     if as_json:
-        json_result({**schedule_json(one, ended), **_settings(described), **_counts(described), "input": begins_with})
+        write_json(
+            {**schedule_json(one, ended), **_settings(described), **_run_counts(described), "input": begins_with}
+        )
     else:
-        result(*_lines(one, described, ended))
+        write_result(*_schedule_lines(one, described, ended))
     return 0
 
 
-def _lines(one: Scheduled, described: ScheduleDescription, ended: dict[str, str]) -> list[str]:
-    settings, counts = _settings(described), _counts(described)
+def _schedule_lines(one: ScheduleSummary, described: ScheduleDescription, ended: dict[str, str]) -> list[str]:
+    settings, counts = _settings(described), _run_counts(described)
     end = described.schedule.spec.end_at
     lines = [
-        f"{in_full(one.id)}  {one.kind}" + ("  (paused)" if one.paused else ""),
+        f"{full_field_text(one.id)}  {one.kind}" + ("  (paused)" if one.paused else ""),
         f"  what: {on_one_line(one.what or one.workflow, 400)}",
-        f"  when: {on_one_line(times_of(one), 400)}"
+        f"  when: {on_one_line(schedule_times_text(one), 400)}"
         + (f", later by up to {settings['jitter']}" if settings["jitter"] != "0s" else "")
-        + (f", until {when(end, one.time_zone)}" if end else ""),
+        + (f", until {zoned_time_text(end, one.time_zone)}" if end else ""),
         f"  overlap: {settings['overlap']}, catch-up: {settings['catch_up']}",
-        f"  queue: {in_full(str(settings['task_queue']))}"
+        f"  queue: {full_field_text(str(settings['task_queue']))}"
         + (f", folder: {on_one_line(one.folder, 400)}" if one.folder else ""),
         *([f"  note: {on_one_line(one.note, 400)}"] if one.note else []),
     ]
-    coming = ", ".join(when(at, one.time_zone) for at in one.next[:_COMING]) or "none"
+    coming = ", ".join(zoned_time_text(at, one.time_zone) for at in one.next[:_MAX_NEXT_RUNS]) or "none"
     lines.append(f"  next: {'none while it is paused' if one.paused else coming}")
     lines.append("  runs: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
     return [
         *lines,
-        *(f"  {when(run.at, one.time_zone)}  {in_full(run.run_id)}  {ended[run.run_id]}" for run in one.runs[::-1]),
+        *(
+            f"  {zoned_time_text(run.at, one.time_zone)}  {full_field_text(run.run_id)}  {ended[run.run_id]}"
+            for run in one.runs[::-1]
+        ),
     ]
 
 
@@ -168,14 +173,14 @@ def _settings(described: ScheduleDescription) -> dict[str, Any]:
     named = {policy: name for name, policy in OVERLAPS.items()}
     return {
         "overlap": named.get(schedule.policy.overlap, "skip"),
-        "catch_up": length(schedule.policy.catchup_window or NO_TIME),
-        "jitter": length(schedule.spec.jitter or NO_TIME),
+        "catch_up": duration_text(schedule.policy.catchup_window or NO_TIME),
+        "jitter": duration_text(schedule.spec.jitter or NO_TIME),
         "end": schedule.spec.end_at and schedule.spec.end_at.isoformat(timespec="seconds"),
         "task_queue": action.task_queue if isinstance(action, ScheduleActionStartWorkflow) else "",
     }
 
 
-def _counts(described: ScheduleDescription) -> dict[str, int]:
+def _run_counts(described: ScheduleDescription) -> dict[str, int]:
     info = described.info
     return {
         "started": info.num_actions,
@@ -184,7 +189,7 @@ def _counts(described: ScheduleDescription) -> dict[str, int]:
     }
 
 
-async def _input(client: Client, described: ScheduleDescription) -> Any:
+async def _decode_input(client: Client, described: ScheduleDescription) -> Any:
     """Return what each run begins with; None where it cannot be read."""
     action = described.schedule.action
     if not isinstance(action, ScheduleActionStartWorkflow) or len(action.args) != 1:

@@ -9,138 +9,141 @@ from typing import Any
 from pydantic_core import to_json
 
 from orga.client.cli.shown.text import on_one_line, time_left
-from orga.workflows.decisions.limits import commands
+from orga.workflows.decisions.limits import budget_commands
 from orga.workflows.types.questions import Item, ShownQuestion
-from orga.workflows.types.text import can_be_typed, in_full
+from orga.workflows.types.text import can_be_typed, full_field_text
 from orga.workflows.types.tool_calls.recovery import DeadLetter
 
 NO_COMMAND = "no command: the run's id holds what does not show; decide it in the Temporal UI"
 
 
-def in_one_line(run_id: str, wait: ShownQuestion) -> str:
+def commands_text(run_id: str, wait: ShownQuestion) -> str:
     """Return the first command with the other ones in short."""
-    first, *others = commands(run_id, wait) or [NO_COMMAND]
+    first, *others = budget_commands(run_id, wait) or [NO_COMMAND]
     said, short = first, list[str]()
     for other in others:
-        shared = _shared(said, other)
+        shared = _shared_prefix(said, other)
         short.append(other.removeprefix(shared))
         said = other
     return f"{first} (or {', '.join(short)})" if short else first
 
 
-def _shared(before: str, after: str) -> str:
+def _shared_prefix(before: str, after: str) -> str:
     """Return what two commands have in common: all words before the choice."""
     words = after.rpartition(" --")[0] + " "
     return words if before.startswith(words) else ""
 
 
-def requeueing(run_id: str, letter: DeadLetter, *, is_over: bool) -> str:
+def requeue_command(run_id: str, letter: DeadLetter, *, is_over: bool) -> str:
     """Return the command that sends a letter again; of a run that has ended, a fork does."""
     if not can_be_typed(run_id):
         return NO_COMMAND
     return f"orga requeue {quote(run_id)} {quote(letter.letter_id)}{' --fork' if is_over else ''}"
 
 
-Call = dict[str, Any]
+HeldCall = dict[str, Any]
 """As a wait of kind `approval` has it: id, tool, arguments, reason, approvers, expires_at."""
 
 _HEAD = ("approval", "tool", "approvers", "expires", "arguments")
 
 
-def held_calls(wait: ShownQuestion) -> list[Call]:
+def held_calls(wait: ShownQuestion) -> list[HeldCall]:
     """Return the calls of a question that nobody has decided yet."""
     return list(wait.data.get("calls", [])) if wait.kind == "approval" else []
 
 
-def table(calls: Sequence[Call], now: datetime) -> list[str]:
+def held_call_table(calls: Sequence[HeldCall], now: datetime) -> list[str]:
     """Return a line for each call below a head, its reason under it; the arguments, which may be long, come last."""
-    rows = [_HEAD, *(_row(call, now) for call in calls)]
+    rows = [_HEAD, *(_table_row(call, now) for call in calls)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD) - 1)]
-    lines = [_line(rows[0], widths)]
+    lines = [_table_line(rows[0], widths)]
     for call, row in zip(calls, rows[1:], strict=True):
-        lines.append(_line(row, widths))
+        lines.append(_table_line(row, widths))
         if reason := call.get("reason"):
             lines.append(f"  because: {on_one_line(str(reason), 400)}")
     return lines
 
 
-def in_words(call: Call) -> str:
+def held_call_text(call: HeldCall) -> str:
     """Return a call on one line that stays the same as time goes on."""
     why = f": {on_one_line(str(call['reason']), 300)}" if call.get("reason") else ""
-    return f"{named(call)}{why} ({_approvers(call)})"
+    return f"{call_with_arguments(call)}{why} ({_approvers_text(call)})"
 
 
-def named(call: Call) -> str:
+def call_with_arguments(call: HeldCall) -> str:
     """Return the tool and its arguments."""
-    return f"{_text(call, 'tool')} {_arguments(call)}"
+    return f"{_text(call, 'tool')} {_arguments_text(call)}"
 
 
-def is_unseen(call: Call) -> bool:
+def has_unshown_arguments(call: HeldCall) -> bool:
     """Return whether its arguments are too long to be shown: a yes would be to what nobody has read."""
     return bool(call.get("arguments_digest"))
 
 
-def _row(call: Call, now: datetime) -> tuple[str, ...]:
+def _table_row(call: HeldCall, now: datetime) -> tuple[str, ...]:
     left = time_left(datetime.fromisoformat(str(call["expires_at"])), now)
-    return _text(call, "id"), _text(call, "tool"), _approvers(call), f"in {left}", _arguments(call)
+    return _text(call, "id"), _text(call, "tool"), _approvers_text(call), f"in {left}", _arguments_text(call)
 
 
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+def _table_line(row: Sequence[str], widths: Sequence[int]) -> str:
     *short, last = row
     return "  ".join([*(cell.ljust(width) for cell, width in zip(short, widths, strict=True)), last])
 
 
-def _approvers(call: Call) -> str:
+def _approvers_text(call: HeldCall) -> str:
     return on_one_line(", ".join(map(str, call.get("approvers") or ())), 200) or "anyone"
 
 
-def _text(call: Call, key: str) -> str:
+def _text(call: HeldCall, key: str) -> str:
     """Return text in full: what is left out or invisible would be approved unseen."""
-    return in_full(str(call.get(key) or ""))
+    return full_field_text(str(call.get(key) or ""))
 
 
-def _arguments(call: Call) -> str:
+def _arguments_text(call: HeldCall) -> str:
     """Return all of the arguments or none: a part could be read as the whole."""
     if digest := call.get("arguments_digest"):
-        return f"({call.get('arguments_bytes')} bytes, {in_full(str(digest))}: too long to stand here, --show has all)"
+        return (
+            f"({call.get('arguments_bytes')} bytes, {full_field_text(str(digest))}: too long to "
+            "stand here, --show has all)"
+        )
     return _text(call, "arguments")
 
 
-UNKNOWN = "no command: the run names these arguments again once it goes on (is it paused?); ask again then"
+NO_ARGUMENTS = "no command: the run names these arguments again once it goes on (is it paused?); ask again then"
 
 
-def lines_of(run_id: str, items: Sequence[Item]) -> list[list[str]]:
+def approval_blocks(run_id: str, items: Sequence[Item]) -> list[list[str]]:
     """Return the lines of each call, and the command that lets all of them run."""
     ids = " ".join(quote(item.approval_id) for item in items)
     command = f"orga approve {quote(run_id)} {ids}" if can_be_typed(run_id) else NO_COMMAND
-    is_whole = all(map(_is_whole, items))
-    return [*map(_lines, items), [f"→ {command if is_whole else UNKNOWN}"]]
+    is_whole = all(map(_has_full_arguments, items))
+    return [*map(_approval_lines, items), [f"→ {command if is_whole else NO_ARGUMENTS}"]]
 
 
-def as_json(item: Item) -> dict[str, Any]:
+def approval_json(item: Item) -> dict[str, Any]:
     """Return what `--json` writes of a call."""
     return {
         **item.model_dump(mode="json", include={"approval_id", "version", "reason", "approvers", "expires_at"}),
         "tool": item.call["name"],
-        "arguments": item.call["arguments"] if _is_whole(item) else None,
-        **_known_by(item),
+        "arguments": item.call["arguments"] if _has_full_arguments(item) else None,
+        **_argument_facts(item),
     }
 
 
-def _lines(item: Item) -> list[str]:
-    known = _known_by(item)
+def _approval_lines(item: Item) -> list[str]:
+    known = _argument_facts(item)
     return [
-        f"approval   {in_full(item.approval_id)}",
-        f"tool       {in_full(item.call['name'])}",
+        f"approval   {full_field_text(item.approval_id)}",
+        f"tool       {full_field_text(item.call['name'])}",
         f"approvers  {on_one_line(', '.join(item.approvers), 600) or 'anyone'}",
         f"expires    {item.expires_at.astimezone():%Y-%m-%d %H:%M:%S}",
         *([f"because    {on_one_line(item.reason, 600)}"] if item.reason else []),
         f"arguments  {known['arguments_bytes']} bytes, {known['arguments_digest']}",
-        *([f"           {in_full(_full_arguments(item).decode())}"] if _is_whole(item) else []),
+        *([f"           {full_field_text(_full_arguments(item).decode())}"] if _has_full_arguments(item) else []),
     ]
 
 
-def _is_whole(item: Item) -> bool:
+def _has_full_arguments(item: Item) -> bool:
     """Return whether the run has the arguments at hand: where room was short it goes by their digest for a while."""
     return "arguments_digest" not in item.call
 
@@ -149,9 +152,9 @@ def _full_arguments(item: Item) -> bytes:
     return to_json(item.call["arguments"], inf_nan_mode="strings")
 
 
-def _known_by(item: Item) -> dict[str, Any]:
+def _argument_facts(item: Item) -> dict[str, Any]:
     """Return size and digest of the arguments."""
-    if not _is_whole(item):
+    if not _has_full_arguments(item):
         return {key: item.call[key] for key in ("arguments_bytes", "arguments_digest")}
     arguments = _full_arguments(item)
     return {"arguments_bytes": len(arguments), "arguments_digest": f"sha256:{sha256(arguments).hexdigest()}"}

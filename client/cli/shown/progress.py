@@ -6,7 +6,7 @@ from typing import Any
 
 from orga.client.cli.shown.narration import call_text
 from orga.client.journal.events import LiveActivity
-from orga.workflows.types.names import OWN_ACTIVITIES, TURNS
+from orga.workflows.types.names import OWN_ACTIVITIES, PROMPT_ACTIVITIES
 from orga.workflows.types.questions import QUESTION_ANSWERED, QUESTION_ASKED, ShownQuestion
 from orga.workflows.types.sessions.result import TURN_ENDED, TURN_STARTED, SessionStatus
 from orga.workflows.types.status import AgentStatus, Budgets, JournalEntry
@@ -24,19 +24,19 @@ class Nesting:
 
     def depth(self, entry: JournalEntry) -> int:
         """Return how many delegations lead to the run whose entry this is."""
-        depth = self._depths.get(run_of(entry), 0)
+        depth = self._depths.get(delegated_run_id(entry), 0)
         if entry.event == "DelegationStarted":
             self._depths[str(entry.data.get("workflow_id"))] = depth + 1
         return depth
 
 
-def run_of(entry: JournalEntry) -> str:
+def delegated_run_id(entry: JournalEntry) -> str:
     """Return the delegated run that an entry is of; empty for the journal's own run."""
     return str(entry.data.get("run", ""))
 
 
 @dataclass(frozen=True)
-class InFlight:
+class PendingActivity:
     """An activity that is under way or waits for its next attempt."""
 
     activity_id: str
@@ -53,7 +53,7 @@ class InFlight:
     """Of a call that is over while others of its iteration are not."""
 
     @classmethod
-    def of(cls, live: LiveActivity) -> "InFlight":
+    def of(cls, live: LiveActivity) -> "PendingActivity":
         """Return what is shown of a live activity."""
         return cls(live.activity_id, live.name, live.attempt, live.failure, live.text, live.since, live.retry_at)
 
@@ -63,51 +63,51 @@ class InFlight:
 
 
 @dataclass(frozen=True)
-class Flights:
+class PendingCalls:
     """What the server says is under way, beside what the journal says of it."""
 
-    under_way: tuple[InFlight, ...] = ()
-    over: tuple[InFlight, ...] = ()
+    under_way: tuple[PendingActivity, ...] = ()
+    over: tuple[PendingActivity, ...] = ()
     """Calls that were under way before, until the journal tells what became of all of them."""
     calls: tuple[tuple[str, str], ...] = ()
     """The reply's calls in words, by their places."""
     told: int = 0
     """The last iteration whose calls are over, as the journal has told: an older look may still show them."""
 
-    def with_entry(self, entry: JournalEntry) -> "Flights":
+    def with_entry(self, entry: JournalEntry) -> "PendingCalls":
         """Take in the next journal entry."""
         if entry.event == "ReasoningComplete":
             actions: list[dict[str, Any]] = entry.data.get("actions", [])
             calls = {f"{entry.iteration}.{nth}": call_text(each) for nth, each in enumerate(actions) if "tool" in each}
             return replace(self, calls=tuple(calls.items()), over=())
         if entry.event == "ObservationsCollected":
-            under_way = tuple(each for each in self.under_way if not _is_of(each, entry.iteration))
+            under_way = tuple(each for each in self.under_way if not _is_call_up_to(each, entry.iteration))
             return replace(self, under_way=under_way, over=(), told=max(self.told, entry.iteration))
         return replace(self, under_way=(), over=()) if entry.event == "Terminated" else self
 
-    def seen(self, activities: tuple[InFlight, ...], now: datetime) -> "Flights":
+    def seen(self, activities: tuple[PendingActivity, ...], now: datetime) -> "PendingCalls":
         """Take in a look at the server: a call that was under way and is no longer has ended since the last one."""
-        current = tuple(each for each in activities if not _is_of(each, self.told))
+        current = tuple(each for each in activities if not _is_call_up_to(each, self.told))
         ids = {each.activity_id for each in current}
         gone = [each for each in self.under_way if each.activity_id not in ids and each.name not in OWN_ACTIVITIES]
-        ended = tuple(replace(each, took_s=_since_s(each, now)) for each in gone)
+        ended = tuple(replace(each, took_s=_elapsed_s(each, now)) for each in gone)
         kept = tuple(each for each in self.over if each.activity_id not in ids)
         return replace(self, under_way=current, over=(*kept, *ended))
 
-    def in_words(self, activity: InFlight) -> str:
+    def in_words(self, activity: PendingActivity) -> str:
         """Return the call with its first argument; what is no call of the reply, a fallback say, by its name alone."""
         text = dict(self.calls).get(activity.activity_id.partition(".r")[0], "")
         return text if text.split(" ")[0] == activity.name else activity.name
 
 
-def _is_of(activity: InFlight, iteration: int) -> bool:
+def _is_call_up_to(activity: PendingActivity, iteration: int) -> bool:
     """Return whether it is a call of that iteration or one before it; a dead letter is sent again later."""
     number, _, _ = activity.activity_id.partition(".")
     is_call = activity.name not in OWN_ACTIVITIES and ".q" not in activity.activity_id
     return is_call and number.isdecimal() and int(number) <= iteration
 
 
-def _since_s(activity: InFlight, now: datetime) -> float:
+def _elapsed_s(activity: PendingActivity, now: datetime) -> float:
     return max((now - activity.since).total_seconds(), 0.0) if activity.since else 0.0
 
 
@@ -128,8 +128,8 @@ _PHASES = {
     TURN_ENDED: "idle",
     "Terminated": "done",
 }
-_CLOSING = {"ApprovalResolved", QUESTION_ANSWERED}
-_QUIET = {"waiting", "hydrating", "reviewing", "idle"}
+_DECIDING_EVENTS = {"ApprovalResolved", QUESTION_ANSWERED}
+_STATUS_ONLY_PHASES = {"waiting", "hydrating", "reviewing", "idle"}
 """Phases that only the run's own word tells."""
 
 
@@ -161,7 +161,7 @@ class Progress:
     dead_letters: int = 0
     plan: dict[str, Any] | None = None
     """Of a goal, as its status tells it."""
-    flights: Flights = field(default_factory=Flights)
+    flights: PendingCalls = field(default_factory=PendingCalls)
     task_queue: str = ""
     worker_command: str = "orga worker"
     """How a worker for it is started."""
@@ -171,7 +171,7 @@ class Progress:
 
     def with_entry(self, entry: JournalEntry) -> "Progress":
         """Take in the next journal entry; where a delegated run stands is not where this one does."""
-        if run_of(entry):
+        if delegated_run_id(entry):
             return self
         if entry.event == TURN_STARTED:  # with all of its limits anew
             begun = replace(self, before=entry.iteration, iteration=0, tokens=0, spent_s=0.0, spent_at=entry.timestamp)
@@ -184,8 +184,8 @@ class Progress:
             agent=entry.agent,
             iteration=entry.iteration - self.before,
             phase=_PHASES.get(entry.event, self.phase),
-            paused=_paused(self.paused, entry),
-            waiting=_still_waiting(self.waiting, entry),
+            paused=_is_paused_after(self.paused, entry),
+            waiting=_undecided_questions(self.waiting, entry),
             tokens=self.tokens + usage.input_tokens + usage.output_tokens,
             spent_at=self.spent_at or entry.timestamp,
             flights=self.flights.with_entry(entry),
@@ -196,20 +196,20 @@ class Progress:
         return entry.iteration - self.before > self.iteration
 
     @property
-    def in_flight(self) -> tuple[InFlight, ...]:
+    def in_flight(self) -> tuple[PendingActivity, ...]:
         """What is under way."""
         return self.flights.under_way
 
     def with_activity(self, live: LiveActivity, now: datetime) -> "Progress":
         """Take in what one activity is at."""
         others = tuple(each for each in self.in_flight if each.activity_id != live.activity_id)
-        return self.with_in_flight(others if live.is_over else (*others, InFlight.of(live)), now)
+        return self.with_in_flight(others if live.is_over else (*others, PendingActivity.of(live)), now)
 
-    def with_in_flight(self, activities: tuple[InFlight, ...], now: datetime) -> "Progress":
+    def with_in_flight(self, activities: tuple[PendingActivity, ...], now: datetime) -> "Progress":
         """Take in what the server says is under way; it knows of a new phase before the journal does."""
         names = {activity.name for activity in activities}
         phase = self.phase
-        if not TURNS.isdisjoint(names):
+        if not PROMPT_ACTIVITIES.isdisjoint(names):
             phase = "reasoning"
         elif names - OWN_ACTIVITIES:
             phase = "acting"
@@ -217,7 +217,7 @@ class Progress:
 
     def with_status(self, status: AgentStatus, now: datetime) -> "Progress":
         """Take in the run's own word, which has its limits, its cost and its clock."""
-        is_told = bool({status.phase, self.phase} & _QUIET)
+        is_told = bool({status.phase, self.phase} & _STATUS_ONLY_PHASES)
         return replace(
             self,
             phase=status.phase if is_told else self.phase,
@@ -227,7 +227,7 @@ class Progress:
             dead_letters=len(status.dead_letters),
             plan=status.plan,
             budgets=status.budgets,
-            cost_usd=counted_usage(status).cost_usd,
+            cost_usd=budgeted_usage(status).cost_usd,
             paused=status.paused,
             spent_s=status.budgets.timeout_s - status.budgets.time_s,
             spent_at=now,
@@ -246,16 +246,16 @@ class Progress:
         return self.spent_s + max((now - self.spent_at).total_seconds(), 0.0)
 
 
-def counted_usage(status: AgentStatus) -> UsageTotals:
+def budgeted_usage(status: AgentStatus) -> UsageTotals:
     """Return what the budgets count: of a session the turn under way."""
     return status.turn_usage if isinstance(status, SessionStatus) else status.usage
 
 
-def _still_waiting(waiting: tuple[ShownQuestion, ...], entry: JournalEntry) -> tuple[ShownQuestion, ...]:
+def _undecided_questions(waiting: tuple[ShownQuestion, ...], entry: JournalEntry) -> tuple[ShownQuestion, ...]:
     """Return what is not decided by this entry; what is asked anew is taken from the status, with its data."""
     if entry.event == "Terminated":
         return ()
-    decided = entry.data.get("id") if entry.event in _CLOSING else None
+    decided = entry.data.get("id") if entry.event in _DECIDING_EVENTS else None
     return tuple(wait for wait in waiting if wait.wait_id != decided)
 
 
@@ -264,7 +264,7 @@ def open_circuits(status: AgentStatus) -> tuple[str, ...]:
     return tuple(sorted(tool for tool, breaker in status.breakers.items() if breaker.state != "closed"))
 
 
-def _paused(before: bool, entry: JournalEntry) -> bool:
+def _is_paused_after(before: bool, entry: JournalEntry) -> bool:
     if entry.event != "InterventionReceived":
         return before and entry.event != "Terminated"
     return {"pause": True, "resume": False, "abort": False}.get(str(entry.data.get("kind")), before)

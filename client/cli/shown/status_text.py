@@ -8,21 +8,21 @@ from typing import Any
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
 
 from orga.client.cli.goal_results import goal_result, goal_status
-from orga.client.cli.shown.decisions import held_calls, in_one_line, requeueing, table
-from orga.client.cli.shown.progress import counted_usage, open_circuits
-from orga.client.cli.shown.text import age, behind, counted, on_one_line
+from orga.client.cli.shown.decisions import commands_text, held_call_table, held_calls, requeue_command
+from orga.client.cli.shown.progress import budgeted_usage, open_circuits
+from orga.client.cli.shown.text import age, count_text, hanging_lines, on_one_line
 from orga.client.journal.reading import read_journal
 from orga.client.runs.agents import AgentHandle
-from orga.workflows.decisions.result import call_summary, counted_calls, spent
+from orga.workflows.decisions.result import call_counts_text, call_summary, usage_text
 from orga.workflows.types.input import Workplace
 from orga.workflows.types.recall import Recollection
 from orga.workflows.types.sessions.result import SessionStatus
 from orga.workflows.types.status import AgentStatus, Budgets
-from orga.workflows.types.text import in_full
+from orga.workflows.types.text import full_field_text
 from orga.workflows.types.tiers import Tier
 from orga.workflows.types.tool_calls.delegation import Child
 
-SHOWN = 8
+MAX_LIVE_STEPS = 8
 """Steps in a live view: the latest, with all that are open."""
 
 _MARKS = {"done": "✓", "failed": "✗", "open": "·"}
@@ -35,7 +35,7 @@ def step_lines(plan: Plan | None, most: int | None = None) -> list[str]:
     steps: list[dict[str, Any]] = (plan or {}).get("steps", [])
     shown = steps if most is None else steps[-most:]
     before = [f"… {len(steps) - len(shown)} steps before"] if len(shown) < len(steps) else []
-    return before + [_step(step) for step in shown]
+    return before + [_step_line(step) for step in shown]
 
 
 def plan_lines(plan: Plan | None) -> list[str]:
@@ -58,7 +58,7 @@ def trend_line(plan: Plan | None) -> str:
     return f"{str(trend).lower()}{f' ({slope:+.2f} a round)' if slope else ''}, {average:.2f} on average"
 
 
-def _step(step: dict[str, Any]) -> str:
+def _step_line(step: dict[str, Any]) -> str:
     score, status = step.get("score"), str(step.get("status"))
     worth = f"  {score:.2f} {step.get('quality')}" if score is not None else ""
     error = f"  {on_one_line(str(step['error']), 60)}" if step.get("error") else ""
@@ -71,23 +71,25 @@ def status_lines(run_id: str, status: AgentStatus) -> list[str]:
     budgets, counts = status.budgets, status.tool_calls
     lines = [
         f"phase      {'paused' if status.paused else status.phase}",
-        f"agent      {in_full(status.agent)}, {in_full(status.model or 'model not chosen yet')}",
+        f"agent      {full_field_text(status.agent)}, {full_field_text(status.model or 'model not chosen yet')}",
         *([f"folder     {folder_line(status.workplace)}"] if status.workplace else []),
-        _iteration(status),
+        _iteration_line(status),
         *_turn_lines(status),
-        f"spent      {spent(counted_usage(status))}, of {budgets.max_total_tokens} tokens{_of_money(budgets)}",
+        f"spent      {usage_text(budgeted_usage(status))}, of {budgets.max_total_tokens} "
+        f"tokens{_cost_limit_text(budgets)}",
         f"time       {budgets.timeout_s - budgets.time_s:.0f} of {budgets.timeout_s:.0f} s",
-        f"tools      {counted_calls(counts)}",
+        f"tools      {call_counts_text(counts)}",
         *([f"calls      {calls}"] if (calls := call_budgets(budgets)) else []),
-        *([f"knowledge  {_recalled(status.knowledge)}"] if status.knowledge else []),
+        *([f"knowledge  {_recall_text(status.knowledge)}"] if status.knowledge else []),
         *plan_lines(status.plan),
-        *_confidence(status),
-        *_questions(run_id, status),
+        *_confidence_lines(status),
+        *_question_lines(run_id, status),
     ]
     lines += [
-        f"circuit    {in_full(tool)}: {status.breakers[tool].state.replace('_', ' ')}" for tool in open_circuits(status)
+        f"circuit    {full_field_text(tool)}: {status.breakers[tool].state.replace('_', ' ')}"
+        for tool in open_circuits(status)
     ]
-    lines += [_delegated(child) for child in status.children]
+    lines += [_delegate_line(child) for child in status.children]
     lines += letter_lines(run_id, status, "letter     ")
     lines += [
         f"unread     {item.get('kind')}{f' (cut: {cut})' if (cut := item.get('cut')) else ''}: "
@@ -107,24 +109,30 @@ def _turn_lines(status: AgentStatus) -> list[str]:
         return []
     waiting = f", {status.queued} waiting" if status.queued else ""
     ends = ", then the session ends" if status.closing else ""
-    return [f"turn       {status.turn or 'none'} of {status.turns}{waiting}{ends}", f"in all     {spent(status.usage)}"]
+    return [
+        f"turn       {status.turn or 'none'} of {status.turns}{waiting}{ends}",
+        f"in all     {usage_text(status.usage)}",
+    ]
 
 
-def _recalled(last: Recollection) -> str:
+def _recall_text(last: Recollection) -> str:
     if last.error:
         return f"nothing could be recalled: {on_one_line(last.error, 300)}"
     words = f" for: {on_one_line(' '.join(last.terms), 120)}" if last.terms else ""
-    return f"{counted(last.items, 'item')} recalled{words}"
+    return f"{count_text(last.items, 'item')} recalled{words}"
 
 
 def _tier_lines(status: AgentStatus) -> list[str]:
     """Return which tiers are in effect, those of a goal's turns by the names that the config has for them."""
     if not status.tiers:
         return ["tiers      none, all is asked of that model"] if status.model else []
-    return [f"tier       {in_full(what.removeprefix('goal_'))}: {_tier(tier)}" for what, tier in status.tiers.items()]
+    return [
+        f"tier       {full_field_text(what.removeprefix('goal_'))}: {_tier_text(tier)}"
+        for what, tier in status.tiers.items()
+    ]
 
 
-def _tier(tier: Tier) -> str:
+def _tier_text(tier: Tier) -> str:
     models = on_one_line(", then ".join(tier.models), 600)
     return (
         f"{tier.name}, as no tier is configured the default model, {models}"
@@ -133,16 +141,16 @@ def _tier(tier: Tier) -> str:
     )
 
 
-def _iteration(status: AgentStatus) -> str:
+def _iteration_line(status: AgentStatus) -> str:
     """Return what `max_iterations` counts: of a goal the rounds, of which each takes several turns."""
     most = status.budgets.max_iterations
     if status.plan is not None:
-        return f"round      {in_full(str(status.plan.get('rounds', 0)))} of {most}"
+        return f"round      {full_field_text(str(status.plan.get('rounds', 0)))} of {most}"
     done = most - status.budgets.iterations if isinstance(status, SessionStatus) else status.iteration
     return f"iteration  {done} of {most}"
 
 
-def _confidence(status: AgentStatus) -> list[str]:
+def _confidence_lines(status: AgentStatus) -> list[str]:
     """Return how far a live goal could be relied on, as its steps are by now; behind its end the result tells."""
     goal = goal_status(status)
     if goal is None or goal.confidence is None or goal.termination is not None:
@@ -156,11 +164,14 @@ def folder_line(place: Workplace) -> str:
     return on_one_line(f"{place.root}{config}", 500)
 
 
-def _delegated(child: Child) -> str:
-    return f"delegated  {in_full(child.agent)}: {on_one_line(child.task)} ({in_full(child.workflow_id)}{held(child)})"
+def _delegate_line(child: Child) -> str:
+    return (
+        f"delegated  {full_field_text(child.agent)}: {on_one_line(child.task)} "
+        f"({full_field_text(child.workflow_id)}{waiting_suffix(child)})"
+    )
 
 
-def held(child: Child) -> str:
+def waiting_suffix(child: Child) -> str:
     """Return the words for a delegate that waits for a person."""
     return ", held up by a person" if child.held else ""
 
@@ -170,9 +181,9 @@ def letter_lines(run_id: str, status: AgentStatus, head: str) -> list[str]:
     is_over, lines = status.termination is not None, list[str]()
     for letter in status.dead_letters:
         call = on_one_line(call_summary(letter.call, None))
-        what = f"{in_full(letter.letter_id)} {call}: {on_one_line(letter.error, 200)}"
+        what = f"{full_field_text(letter.letter_id)} {call}: {on_one_line(letter.error, 200)}"
         is_due = letter.requeued and not is_over
-        then = "will be sent again" if is_due else f"→ {requeueing(run_id, letter, is_over=is_over)}"
+        then = "will be sent again" if is_due else f"→ {requeue_command(run_id, letter, is_over=is_over)}"
         lines += [f"{head}{what}", f"{' ' * len(head)}{then}"]
     return lines
 
@@ -186,18 +197,20 @@ def call_budgets(budgets: Budgets) -> str:
     return ", ".join(f"{limit - (left or 0)} of {limit} {noun}" for noun, left, limit in limits if limit is not None)
 
 
-def _of_money(budgets: Budgets) -> str:
+def _cost_limit_text(budgets: Budgets) -> str:
     return "" if budgets.max_cost_usd is None else f", of {budgets.max_cost_usd:g} USD"
 
 
-def _questions(run_id: str, status: AgentStatus) -> list[str]:
+def _question_lines(run_id: str, status: AgentStatus) -> list[str]:
     now, lines = datetime.now(UTC), list[str]()
     for wait in status.waiting:
-        asked = f"{wait.kind} {in_full(wait.wait_id)}, {age(wait.since, now)}: {on_one_line(wait.question, 300)}"
+        asked = (
+            f"{wait.kind} {full_field_text(wait.wait_id)}, {age(wait.since, now)}: {on_one_line(wait.question, 300)}"
+        )
         lines.append(f"waits      {asked}")
         if calls := held_calls(wait):
-            lines += [f"           {line}" for line in table(calls, now)]
-        lines.append(f"           → {in_one_line(run_id, wait)}")
+            lines += [f"           {line}" for line in held_call_table(calls, now)]
+        lines.append(f"           → {commands_text(run_id, wait)}")
     return lines
 
 
@@ -205,7 +218,7 @@ TASK_CHARS = 600
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """Of a run, live or ended."""
 
     task: str
@@ -220,22 +233,22 @@ class Outcome:
 
     def lines_around(self, lines: list[str]) -> list[str]:
         """Return the lines of a status with the task before and the answer behind them."""
-        answer = behind("answer     ", self.answer) if self.answer else []
+        answer = hanging_lines("answer     ", self.answer) if self.answer else []
         worth = [] if self.confidence is None else [f"confidence {self.confidence:.2f}"]
         task = [f"task       {on_one_line(self.task, TASK_CHARS)}"] if self.task else []
         return [*task, *lines, *worth, *answer]
 
 
-async def outcome(client: Client, described: WorkflowExecutionDescription) -> Outcome:
+async def run_outcome(client: Client, described: WorkflowExecutionDescription) -> RunOutcome:
     """Return the outcome of a run; no worker is needed."""
     if described.status != WorkflowExecutionStatus.COMPLETED:
-        return Outcome(await _task(client, described))
+        return RunOutcome(await _read_task(client, described))
     ended = await AgentHandle(client, described.id).result()
     goal = goal_result(ended)
-    return Outcome(await _task(client, described), ended.output, goal and goal.confidence)
+    return RunOutcome(await _read_task(client, described), ended.output, goal and goal.confidence)
 
 
-async def _task(client: Client, described: WorkflowExecutionDescription) -> str:
+async def _read_task(client: Client, described: WorkflowExecutionDescription) -> str:
     """Return the task as it was given; its beginning where the server keeps no more of a long run."""
     async with aclosing(read_journal(client, described.id)) as entries:
         async for entry in entries:

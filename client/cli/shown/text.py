@@ -11,8 +11,8 @@ from itertools import chain
 from math import ceil
 from typing import Any, Literal, TextIO
 
-from orga.activities.text.characters import SEQUENCE
-from orga.workflows.types.text import as_line, escaped, one_line
+from orga.activities.text.characters import TERMINAL_SEQUENCE
+from orga.workflows.types.text import escaped_line, escaped_text, one_line
 
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]",
@@ -23,9 +23,9 @@ INDENT = "  "
 TAB = 4
 
 
-def harmless(text: str) -> str:
+def harmless_text(text: str) -> str:
     """Return `text` without anything that a terminal would act on; tabs and newlines stay."""
-    return _CONTROL.sub("", SEQUENCE.sub("", text.replace("\r\n", "\n")))
+    return _CONTROL.sub("", TERMINAL_SEQUENCE.sub("", text.replace("\r\n", "\n")))
 
 
 def on_one_line(text: str, chars: int = 120) -> str:
@@ -33,23 +33,23 @@ def on_one_line(text: str, chars: int = 120) -> str:
     return one_line(text, chars)
 
 
-def below(text: str) -> list[str]:
+def indented_lines(text: str) -> list[str]:
     """Return the lines of a longer text as they stand below the line that says whose it is."""
-    return [f"{INDENT}{line}" for line in harmless(text).expandtabs(TAB).split("\n")]
+    return [f"{INDENT}{line}" for line in harmless_text(text).expandtabs(TAB).split("\n")]
 
 
-def behind(head: str, text: str) -> list[str]:
+def hanging_lines(head: str, text: str) -> list[str]:
     """Return a longer text with its first line behind `head`, the other ones below it."""
-    first, *rest = harmless(text).expandtabs(TAB).split("\n")
+    first, *rest = harmless_text(text).expandtabs(TAB).split("\n")
     return [f"{head}{first}", *(f"{' ' * len(head)}{line}" for line in rest)]
 
 
-def apart(blocks: Iterable[Iterable[str]]) -> list[str]:
+def separated_blocks(blocks: Iterable[Iterable[str]]) -> list[str]:
     """Return the lines of all blocks, with an empty line between two."""
     return list(chain.from_iterable(("", *block) for block in blocks))[1:]
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
+def count_text(number: int, noun: str, plural: str = "") -> str:
     """Return how many there are; the plural is the noun with an `s` unless it is given."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
@@ -83,61 +83,61 @@ Tone = Literal["quiet", "plain", "call", "good", "bad", "person"]
 
 
 @dataclass(frozen=True)
-class Line:
+class StyledLine:
     """One line; a screen writes what would end it as an escape."""
 
     text: str
     tone: Tone = "plain"
 
 
-def result(*lines: str) -> None:
+def write_result(*lines: str) -> None:
     """Write what the command was called for, in lines: what would end one, or not show, is written as an escape."""
-    _written(sys.stdout, "\n".join(map(as_line, lines)))
+    _write_to(sys.stdout, "\n".join(map(escaped_line, lines)))
 
 
-def document(text: str) -> None:
+def write_document(text: str) -> None:
     """Write a result that is a text by itself: an answer, a tool's output, a file."""
-    _written(sys.stdout, harmless(text))
+    _write_to(sys.stdout, harmless_text(text))
 
 
-def json_result(value: Any, *, indent: int | None = 2) -> None:
+def write_json(value: Any, *, indent: int | None = 2) -> None:
     """Write the result as JSON; what a terminal would act on is escaped."""
-    _written(sys.stdout, escaped(json.dumps(value, ensure_ascii=False, indent=indent)))
+    _write_to(sys.stdout, escaped_text(json.dumps(value, ensure_ascii=False, indent=indent)))
 
 
-def note(*lines: str) -> None:
+def write_note(*lines: str) -> None:
     """Write lines for the person at the terminal, who may have asked for quiet."""
-    if not is_hushed():
-        _told(logging.INFO, lines)
+    if not is_quiet():
+        _write_message(logging.INFO, lines)
 
 
-def alarm(*lines: str) -> None:
+def write_warning(*lines: str) -> None:
     """Write lines that the person at the terminal has to see: what went wrong, what waits for somebody."""
-    _told(logging.WARNING, lines)
+    _write_message(logging.WARNING, lines)
 
 
-def _told(level: int, lines: Sequence[str]) -> None:
-    if _logged[0]:
+def _write_message(level: int, lines: Sequence[str]) -> None:
+    if _log_flag[0]:
         for line in lines:
             logging.getLogger("orga").log(level, "%s", line)
     else:
-        _written(sys.stderr, "\n".join(map(as_line, lines)))
+        _write_to(sys.stderr, "\n".join(map(escaped_line, lines)))
 
 
-_hushed = [False]
-_logged = [False]
+_quiet_flag = [False]
+_log_flag = [False]
 
 
-def hush(*, quiet: bool, to_log: bool = False) -> None:
+def set_quiet(*, quiet: bool, to_log: bool = False) -> None:
     """Leave notes out from now on, or write them again; as records of the log if it is configured."""
-    _hushed[0], _logged[0] = quiet, to_log
+    _quiet_flag[0], _log_flag[0] = quiet, to_log
 
 
-def is_hushed() -> bool:
+def is_quiet() -> bool:
     """Return whether notes are left out."""
-    return _hushed[0]
+    return _quiet_flag[0]
 
 
-def _written(stream: TextIO, text: str) -> None:
+def _write_to(stream: TextIO, text: str) -> None:
     stream.write(text + "\n")
     stream.flush()

@@ -6,24 +6,24 @@ from typing import Annotated
 import typer
 
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.interrupts import completed
+from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, NoWorker, Quiet
-from orga.client.cli.session import Session
+from orga.client.cli.session import CliContext
 from orga.client.cli.shown import text
-from orga.client.cli.start.run import detached, followed
-from orga.client.cli.start.task_input import GoalGiven, goal_input
-from orga.client.config.known_input import wanted_by
+from orga.client.cli.start.run import start_and_follow, start_detached
+from orga.client.cli.start.task_input import GoalOptions, goal_input
+from orga.client.config.known_input import requested_names
 from orga.client.runs.goals import goal_id_of, start_goal
 from orga.workflows.types.goals.input import GoalInput
 
 
 @dataclass(frozen=True)
-class _Wish:
+class _GoalRequest:
     checked: GoalInput
     run_id: str
     again: bool
 
-    async def start(self, here: Session) -> str:
+    async def start(self, here: CliContext) -> str:
         """Start it and return its id."""
         return (await start_goal(here.client, self.checked, workflow_id=self.run_id, again=self.again)).id
 
@@ -78,17 +78,17 @@ def goal(
 
     Example: orga goal "Compare what the README says of limits with the code" --max-iterations 5
     """
-    text.hush(quiet=quiet)
+    text.set_quiet(quiet=quiet)
     if again and id_ is None:
         raise UsageError("--again: names no goal; add --id ID")
-    given = GoalGiven(
+    given = GoalOptions(
         *(goal, agent, model, skills or (), set_ or (), max_iterations, timeout, tenant, deliver or ()),
         pipeline=pipeline,
         inputs=input_ or (),
     )
     checked = goal_input(given)
-    wish = _Wish(checked, goal_id_of(id_), again)
-    wanted = wanted_by(checked)
+    wish = _GoalRequest(checked, goal_id_of(id_), again)
+    wanted = requested_names(checked)
     if detach:
-        return completed(detached(wish.start, config, wanted, as_json=json))
-    return completed(followed(wish.start, config, wanted, no_worker=no_worker, as_json=json))
+        return run_interruptible(start_detached(wish.start, config, wanted, as_json=json))
+    return run_interruptible(start_and_follow(wish.start, config, wanted, no_worker=no_worker, as_json=json))

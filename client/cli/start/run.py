@@ -14,7 +14,7 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.interrupts import completed
+from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.live.watch import follow
 from orga.client.cli.options import (
     AgentName,
@@ -27,41 +27,41 @@ from orga.client.cli.options import (
     RunId,
     Settings,
     Tools,
-    Trusted,
+    TrustedFacts,
 )
-from orga.client.cli.session import Session, of_run, session
+from orga.client.cli.session import CliContext, cli_context, run_context
 from orga.client.cli.shown import text
-from orga.client.cli.shown.text import alarm, hush, json_result, note, on_one_line, result
-from orga.client.cli.start.task_input import Given, agent_input
-from orga.client.config.known_input import Wanted, refuse_here, refuse_unknown, wanted_by
+from orga.client.cli.shown.text import on_one_line, set_quiet, write_json, write_note, write_result, write_warning
+from orga.client.cli.start.task_input import RunOptions, agent_input
+from orga.client.config.known_input import RequestedNames, refuse_in_process, refuse_unknown, requested_names
 from orga.client.config.policy_folder import starter_policy
-from orga.client.config.workplace import home_of, worker_command
+from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.errors import ConfigError
 from orga.client.runs.agents import run_id_of, start_agent
-from orga.client.runs.named import wait_listed
+from orga.client.runs.named import wait_until_listed
 from orga.client.server.pollers import (
     MARK,
     config_digest,
+    identity_policy,
     may_be_polled,
     own_digest,
-    pollers,
+    poller_identities,
     short_policy,
-    shown_policy,
 )
-from orga.client.workers.at_hand import kept_worker
-from orga.client.workers.routing import nobody_serves, routing
+from orga.client.workers.at_hand import keep_worker
+from orga.client.workers.routing import no_workers_text, routing
 from orga.workflows.types.input import AgentInput, Workplace
 from orga.workflows.types.record import InvalidInput
-from orga.workflows.types.tool_calls.gate import judges_by
+from orga.workflows.types.tool_calls.gate import is_same_policy
 
 
 @dataclass(frozen=True)
-class _Wish:
+class _RunRequest:
     checked: AgentInput
     run_id: str | None
     again: bool
 
-    async def start(self, here: Session) -> str:
+    async def start(self, here: CliContext) -> str:
         """Start it and return its id."""
         return (await start_agent(here.client, self.checked, workflow_id=self.run_id, again=self.again)).id
 
@@ -78,7 +78,7 @@ def run(
     timeout: Annotated[float | None, typer.Option(help="Seconds of the run's clock at most.")] = None,
     id_: Annotated[str | None, typer.Option("--id", help="The run's id; agent-<uuid7> without.")] = None,
     tenant: Annotated[str | None, typer.Option(help="Whom the run is for.")] = None,
-    trusted: Trusted = None,
+    trusted: TrustedFacts = None,
     again: Annotated[
         bool, typer.Option("--again", help="With --id: start even though a run with this id has ended.")
     ] = False,
@@ -98,45 +98,47 @@ def run(
 
     Example: git diff | orga run - --instructions "Review this change." --json
     """
-    given = Given(
+    given = RunOptions(
         task, agent, model, instructions, tools or (), set_ or (), max_iterations, timeout, tenant, trusted or ()
     )
-    text.hush(quiet=quiet)
+    text.set_quiet(quiet=quiet)
     if again and id_ is None:
         raise UsageError("--again: names no run; add --id ID")
     checked = agent_input(given)
-    wish = _Wish(checked, run_id_of(id_), again)
-    wanted = wanted_by(checked)
+    wish = _RunRequest(checked, run_id_of(id_), again)
+    wanted = requested_names(checked)
     if detach:
-        return completed(detached(wish.start, config, wanted, as_json=json))
-    return completed(followed(wish.start, config, wanted, no_worker=no_worker, as_json=json))
+        return run_interruptible(start_detached(wish.start, config, wanted, as_json=json))
+    return run_interruptible(start_and_follow(wish.start, config, wanted, no_worker=no_worker, as_json=json))
 
 
-Start = Callable[[Session], Awaitable[str]]
+RunStarter = Callable[[CliContext], Awaitable[str]]
 """Starts a run, of any kind, and returns its id."""
 
 
-async def followed(start: Start, config: Path | None, wanted: Wanted, *, no_worker: bool, as_json: bool) -> int:
+async def start_and_follow(
+    start: RunStarter, config: Path | None, wanted: RequestedNames, *, no_worker: bool, as_json: bool
+) -> int:
     """Start a run and show it to its end; return the exit code."""
-    async with session(config, check=partial(refuse_unknown, wanted)) as here:
+    async with cli_context(config, check=partial(refuse_unknown, wanted)) as here:
         if not no_worker and not await may_be_polled(here.client, here.task_queue):
-            refuse_for_ours(wanted, here)
+            refuse_for_own_worker(wanted, here)
         if no_worker:
             run_id = await start_and_announce(here, start)
             return await follow(here, run_id, here.task_queue, None, as_json=as_json)
-        async with kept_worker(here.client, here.worker_order(), note, here.require_usable) as keeper:
+        async with keep_worker(here.client, here.worker_order(), write_note, here.require_usable) as keeper:
             run_id = await start_and_announce(here, start)
             return await follow(here, run_id, here.task_queue, keeper, as_json=as_json)
 
 
-def refuse_for_ours(wanted: Wanted, here: Session) -> None:
+def refuse_for_own_worker(wanted: RequestedNames, here: CliContext) -> None:
     """Refuse what the worker that this command would bring along could not carry out.
 
     Raises:
         InvalidInput: As that worker would say it; on a server with workers of one's own also why it is asked.
     """
     try:
-        refuse_here(wanted, here.loaded.config)
+        refuse_in_process(wanted, here.loaded.config)
     except InvalidInput as error:
         if here.connection.endpoint.embedded:
             raise
@@ -144,30 +146,33 @@ def refuse_for_ours(wanted: Wanted, here: Session) -> None:
         raise InvalidInput(f"{error} ({nobody}: start yours first, or add --no-worker)") from None
 
 
-async def detached(start: Start, config: Path | None, wanted: Wanted, *, as_json: bool) -> int:
+async def start_detached(start: RunStarter, config: Path | None, wanted: RequestedNames, *, as_json: bool) -> int:
     """Start a run and leave it to its workers."""
-    async with session(config, check=partial(refuse_unknown, wanted)) as here:
+    async with cli_context(config, check=partial(refuse_unknown, wanted)) as here:
         run_id = await start_and_announce(here, start)
         with suppress(RPCError):  # it is started, and that is told, whatever else the server says
-            await tell_of_lacking_worker(here, wanted)
-            await wait_listed(here.client, run_id)  # the next command may say `--last`
+            await warn_of_missing_worker(here, wanted)
+            await wait_until_listed(here.client, run_id)  # the next command may say `--last`
         if as_json:
-            json_result({"id": run_id, "ui": here.connection.link(run_id)})
+            write_json({"id": run_id, "ui": here.connection.link(run_id)})
         else:
-            result(run_id)
+            write_result(run_id)
         return 0
 
 
-async def tell_of_lacking_worker(here: Session, wanted: Wanted, waits: str = "the run waits") -> None:
+async def warn_of_missing_worker(here: CliContext, wanted: RequestedNames, waits: str = "the run waits") -> None:
     """Tell the person at the terminal where no worker takes new runs of this folder, and what comes of that."""
     there = await routing(here.client, here.task_queue)
     if there is not None and there.current is not None and not there.is_served:
-        note(nobody_serves(there.current, here.task_queue))
+        write_note(no_workers_text(there.current, here.task_queue))
     elif there is None or not there.is_served:
-        note(f"{_nobody(here.task_queue, waits, is_told=there is not None)}; {_worker_to_start(wanted, here)}")
+        write_note(
+            f"{_missing_worker_text(here.task_queue, waits, is_told=there is not None)}; "
+            f"{_worker_start_text(wanted, here)}"
+        )
 
 
-def _worker_to_start(wanted: Wanted, here: Session) -> str:
+def _worker_start_text(wanted: RequestedNames, here: CliContext) -> str:
     """Return which worker takes the run: of an agent in code, one of this folder's files would fail it."""
     try:
         refuse_unknown(wanted, here.loaded.config)
@@ -176,58 +181,58 @@ def _worker_to_start(wanted: Wanted, here: Session) -> str:
     return "start one with: orga worker"
 
 
-def tell_of_lacking_policy(here: Session) -> None:
+def warn_of_disabled_policy(here: CliContext) -> None:
     """Tell the person at the terminal where nothing is denied."""
     if here.loaded.config.policy.engine == "allow":
-        alarm('POLICY IS OFF: engine = "allow" lets every tool call of every agent through')
+        write_warning('POLICY IS OFF: engine = "allow" lets every tool call of every agent through')
 
 
-def tell_of_idle_addresses(here: Session) -> None:
+def warn_of_idle_addresses(here: CliContext) -> None:
     """Tell the person at the terminal that an address of the environment is not asked: the reader is, in its place."""
     from orga.activities.adapters.models.settings import EMBEDDED_MODEL, default_model, idle_addresses
 
     if here.loaded.config.models.default is None and default_model(os.environ) == EMBEDDED_MODEL:
         for told in idle_addresses(os.environ):
-            alarm(f"{told}; until then {EMBEDDED_MODEL} answers")
+            write_warning(f"{told}; until then {EMBEDDED_MODEL} answers")
 
 
-def _nobody(task_queue: str, waits: str, *, is_told: bool) -> str:
+def _missing_worker_text(task_queue: str, waits: str, *, is_told: bool) -> str:
     if is_told:
         return f"no worker polls task queue {task_queue!r}: {waits}"
     return f"the server does not tell whether a worker polls task queue {task_queue!r}: without one {waits}"
 
 
-async def _look_at_workers(here: Session) -> None:
+async def _check_workers(here: CliContext) -> None:
     """Warn of workers that started before the folder's `orga.toml` was changed.
 
     Raises:
         ConfigError: They judge by another policy than this folder's.
     """
     own, policy = own_digest(here.connection.workplace), short_policy(starter_policy(here.loaded.config))
-    for identity in await pollers(here.client, here.task_queue) or ():
+    for identity in await poller_identities(here.client, here.task_queue) or ():
         process = on_one_line(identity.partition(MARK)[0])
-        if not judges_by(shown_policy(identity), policy):
+        if not is_same_policy(identity_policy(identity), policy):
             raise ConfigError(
                 f"policy: worker {process} polls task queue {here.task_queue!r} and judges by another policy than this "
                 "folder's. Set [temporal] task_queue to one of this folder's own"
             )
         if here.connection.endpoint.embedded and config_digest(identity) not in {None, own}:
-            alarm(
+            write_warning(
                 f"worker {process} started before orga.toml was changed, or with another one; "
                 "to use the file as it is now, stop that worker and start it again"
             )
 
 
-async def start_and_announce(here: Session, start: Start, what: str = "run") -> str:
+async def start_and_announce(here: CliContext, start: RunStarter, what: str = "run") -> str:
     """Start it, tell the person at the terminal what to know of it, and return its id."""
-    tell_of_lacking_policy(here)
-    tell_of_idle_addresses(here)
-    await _look_at_workers(here)
+    warn_of_disabled_policy(here)
+    warn_of_idle_addresses(here)
+    await _check_workers(here)
     run_id = await start(here)
     link = here.connection.link(run_id)
-    note(f"{what} {run_id}" + (f"  {link}" if link else ""))
+    write_note(f"{what} {run_id}" + (f"  {link}" if link else ""))
     if here.connection.endpoint.embedded:
-        note(f"it acts in {on_one_line(here.connection.workplace.root)}")
+        write_note(f"it acts in {on_one_line(here.connection.workplace.root)}")
     return run_id
 
 
@@ -242,25 +247,25 @@ def attach(
 
     Example: orga attach agent-0199b1c2-6f3e-7c11-9d8a-5a6b7c8d9e0f
     """
-    hush(quiet=quiet)
-    return completed(_attach(run, config, no_worker=no_worker, as_json=json))
+    set_quiet(quiet=quiet)
+    return run_interruptible(_attach(run, config, no_worker=no_worker, as_json=json))
 
 
 async def _attach(named: str, config: Path | None, *, no_worker: bool, as_json: bool) -> int:
-    async with of_run(named, config) as (here, run_id):
+    async with run_context(named, config) as (here, run_id):
         described = await here.run(run_id).describe()
         if link := here.connection.link(run_id):
-            note(link)
+            write_note(link)
         queue = described.task_queue
         if not (is_own := await here.may_work_on(described)) and not await may_be_polled(here.client, queue):
-            note(elsewhere(run_id, queue, await home_of(described)))
+            write_note(other_folder_hint(run_id, queue, await recorded_workplace(described)))
         if no_worker or not is_own or described.status != WorkflowExecutionStatus.RUNNING:
             return await follow(here, run_id, queue, None, as_json=as_json)
-        async with kept_worker(here.client, here.worker_order(queue), note, here.require_usable) as keeper:
+        async with keep_worker(here.client, here.worker_order(queue), write_note, here.require_usable) as keeper:
             return await follow(here, run_id, queue, keeper, as_json=as_json)
 
 
-def elsewhere(run_id: str, queue: str, home: Workplace | None, command: str = "orga attach") -> str:
+def other_folder_hint(run_id: str, queue: str, home: Workplace | None, command: str = "orga attach") -> str:
     """Return how to get a worker for a run of another folder, or of a shell that names other models."""
     if home is None:
         return f"the run was started for no folder: workers of none poll task queue {queue!r}; orga doctor tells which"

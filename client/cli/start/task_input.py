@@ -8,17 +8,17 @@ from typing import Any
 
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.options import task_text
-from orga.client.config.environment import from_text
-from orga.client.config.problems import nearest
+from orga.client.config.environment import parse_setting
+from orga.client.config.problems import unknown_key_remedy
 from orga.workflows.types.goals.input import GoalConfig, GoalInput, parse_goal
 from orga.workflows.types.input import AgentInput, LoopConfig, parse_input
-from orga.workflows.types.record import Border, InvalidInput, annotation_at, known_keys
+from orga.workflows.types.record import CheckedInput, InvalidInput, annotation_at, known_keys
 from orga.workflows.types.sessions.input import SessionInput, parse_session
-from orga.workflows.types.text import as_line, clean_text
+from orga.workflows.types.text import clean_text, escaped_line
 
 
 @dataclass(frozen=True)
-class Given:
+class RunOptions:
     """The options as they were typed; None and empty where they were not."""
 
     task: str
@@ -33,18 +33,18 @@ class Given:
     trusted: Sequence[str] = ()
 
 
-def agent_input(given: Given) -> AgentInput:
+def agent_input(given: RunOptions) -> AgentInput:
     """Return the input, checked before anything is started.
 
     Raises:
         UsageError: An option that cannot be read.
         InvalidInput: A value that is not allowed.
     """
-    with naming_options(given.settings, given.max_iterations, given.timeout_s):
-        return parse_input({"task": clean_text(task_text(given.task)), **_of_the_agent(given)})
+    with option_names_in_errors(given.settings, given.max_iterations, given.timeout_s):
+        return parse_input({"task": clean_text(task_text(given.task)), **_raw_agent_input(given)})
 
 
-def session_input(given: Given, idle_timeout_s: float | None) -> SessionInput:
+def session_input(given: RunOptions, idle_timeout_s: float | None) -> SessionInput:
     """Return the input of a session, which has no task, checked before anything is started.
 
     Raises:
@@ -52,25 +52,25 @@ def session_input(given: Given, idle_timeout_s: float | None) -> SessionInput:
         InvalidInput: A value that is not allowed.
     """
     idle = {} if idle_timeout_s is None else {"idle_timeout_s": idle_timeout_s}
-    with naming_options(given.settings, given.max_iterations, given.timeout_s):
-        return parse_session({**_of_the_agent(given), **idle})
+    with option_names_in_errors(given.settings, given.max_iterations, given.timeout_s):
+        return parse_session({**_raw_agent_input(given), **idle})
 
 
-def _of_the_agent(given: Given) -> dict[str, Any]:
+def _raw_agent_input(given: RunOptions) -> dict[str, Any]:
     raw = {
         "agent": given.agent,
         "model": given.model,
         "instructions": given.instructions,
-        "tools": _names(given.tools),
-        "config": _config(given),
-        "trusted_context": dict(_trusted(pair) for pair in given.trusted),
+        "tools": _split_names(given.tools),
+        "config": _loop_config(given),
+        "trusted_context": dict(_parse_fact(pair) for pair in given.trusted),
         "tenant": given.tenant,
     }
-    return {key: _clean(value) for key, value in raw.items() if value not in (None, {})}
+    return {key: _clean_value(value) for key, value in raw.items() if value not in (None, {})}
 
 
 @dataclass(frozen=True)
-class GoalGiven:
+class GoalOptions:
     """The options of `orga goal` as they were typed; None and empty where they were not."""
 
     goal: str
@@ -86,7 +86,7 @@ class GoalGiven:
     inputs: Sequence[str] = ()
 
 
-def goal_input(given: GoalGiven) -> GoalInput:
+def goal_input(given: GoalOptions) -> GoalInput:
     """Return the input of a goal, checked before anything is started.
 
     Raises:
@@ -97,19 +97,19 @@ def goal_input(given: GoalGiven) -> GoalInput:
         "goal": task_text(given.goal),
         "agent": given.agent,
         "model": given.model,
-        "skills": _names(given.skills),
-        "config": _with_limits(settings(given.settings, GoalConfig), given.max_iterations, given.timeout_s),
+        "skills": _split_names(given.skills),
+        "config": _with_limits(parse_settings(given.settings, GoalConfig), given.max_iterations, given.timeout_s),
         "tenant": given.tenant,
-        "deliver": _names(given.deliver),
+        "deliver": _split_names(given.deliver),
         "pipeline": given.pipeline,
         "inputs": [clean_text(each) for each in given.inputs] or None,
     }
-    with naming_options(given.settings, given.max_iterations, given.timeout_s):
-        return parse_goal({key: _clean(value) for key, value in raw.items() if value not in (None, {})})
+    with option_names_in_errors(given.settings, given.max_iterations, given.timeout_s):
+        return parse_goal({key: _clean_value(value) for key, value in raw.items() if value not in (None, {})})
 
 
 @contextmanager
-def naming_options(
+def option_names_in_errors(
     texts: Sequence[str], max_iterations: float | None = None, timeout_s: float | None = None
 ) -> Generator[None]:
     """Let an error about a key of the config name the option that set it.
@@ -123,7 +123,7 @@ def naming_options(
         told = str(error)
         limits = {"max_iterations": ("--max-iterations", max_iterations), "timeout_s": ("--timeout", timeout_s)}
         named = {key: f"{option} {value}" for key, (option, value) in limits.items() if value is not None}
-        named |= {text.partition("=")[0].strip(): f"--set {as_line(text)[:SHOWN_CHARS]}" for text in texts}
+        named |= {text.partition("=")[0].strip(): f"--set {escaped_line(text)[:SHOWN_CHARS]}" for text in texts}
         for key, option in named.items():
             told = told.replace(f"config.{key}: ", f"{option}: ")
         raise InvalidInput(told) from None
@@ -132,7 +132,7 @@ def naming_options(
 SHOWN_CHARS = 80
 
 
-def pair_of(text: str, option: str) -> tuple[str, str]:
+def parse_pair(text: str, option: str) -> tuple[str, str]:
     """Return the two sides of `key=value`."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
@@ -140,14 +140,14 @@ def pair_of(text: str, option: str) -> tuple[str, str]:
     return key.strip(), value
 
 
-def _names(options: Sequence[str]) -> list[str] | None:
+def _split_names(options: Sequence[str]) -> list[str] | None:
     """Return the names; `--tools ""` chooses none, no option leaves the choice to the agent."""
     if not options:
         return None
     return [name.strip() for option in options for name in option.split(",") if name.strip()]
 
 
-def settings(texts: Sequence[str], of: type[Border] = LoopConfig) -> dict[str, Any]:
+def parse_settings(texts: Sequence[str], of: type[CheckedInput] = LoopConfig) -> dict[str, Any]:
     """Return the keys of a config, the loop's or another, that `--set key=value` names.
 
     Raises:
@@ -155,13 +155,13 @@ def settings(texts: Sequence[str], of: type[Border] = LoopConfig) -> dict[str, A
     """
     config: dict[str, Any] = {}
     for text in texts:
-        key, value = pair_of(text, "--set")
-        _put(config, of, tuple(key.split(".")), value)
+        key, value = parse_pair(text, "--set")
+        _put_setting(config, of, tuple(key.split(".")), value)
     return config
 
 
-def _config(given: Given) -> dict[str, Any]:
-    return _with_limits(settings(given.settings), given.max_iterations, given.timeout_s)
+def _loop_config(given: RunOptions) -> dict[str, Any]:
+    return _with_limits(parse_settings(given.settings), given.max_iterations, given.timeout_s)
 
 
 def _with_limits(config: dict[str, Any], max_iterations: int | None, timeout_s: float | None) -> dict[str, Any]:
@@ -169,24 +169,24 @@ def _with_limits(config: dict[str, Any], max_iterations: int | None, timeout_s: 
     return config | {name: limit for name, limit in limits.items() if limit is not None}
 
 
-def _put(config: dict[str, Any], of: type[Border], path: tuple[str, ...], value: str) -> None:
+def _put_setting(config: dict[str, Any], of: type[CheckedInput], path: tuple[str, ...], value: str) -> None:
     annotation = annotation_at(of, path)
     if annotation is None:
         known = known_keys(of, path[:-1]) or list(of.model_fields)
-        raise UsageError(f"--set {'.'.join(path)}: unknown key; {nearest(path[-1], known)}")
+        raise UsageError(f"--set {'.'.join(path)}: unknown key; {unknown_key_remedy(path[-1], known)}")
     for key in path[:-1]:
         config = config.setdefault(key, {})
-    config[path[-1]] = from_text(annotation, value)
+    config[path[-1]] = parse_setting(annotation, value)
 
 
-def _trusted(text: str) -> tuple[str, Any]:
+def _parse_fact(text: str) -> tuple[str, Any]:
     """Return a fact; a value that is JSON (`true`, `3`, `["a"]`) is taken as such, else as text."""
-    key, value = pair_of(text, "--trusted")
+    key, value = parse_pair(text, "--trusted")
     try:
         return key, json.loads(value)
     except (ValueError, RecursionError):
         return key, value
 
 
-def _clean(value: Any) -> Any:
+def _clean_value(value: Any) -> Any:
     return clean_text(value) if isinstance(value, str) else value

@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from orga.client.cli.exit_codes import ExitCode, UsageError
-from orga.client.cli.interrupts import completed
+from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, RunId, login_name
-from orga.client.cli.session import of_run
+from orga.client.cli.session import run_context
 from orga.client.cli.shown import decisions
-from orga.client.cli.shown.decisions import held_calls, table
-from orga.client.cli.shown.text import apart, behind, json_result, note, result
+from orga.client.cli.shown.decisions import held_call_table, held_calls
+from orga.client.cli.shown.text import hanging_lines, separated_blocks, write_json, write_note, write_result
 from orga.client.errors import Refused
 from orga.client.runs.agents import AgentHandle
 
@@ -30,7 +30,7 @@ By = Annotated[
 
 
 @dataclass(frozen=True)
-class _Decision:
+class _ApprovalDecision:
     word: str
     run_id: str
     approvals: tuple[str, ...]
@@ -59,8 +59,12 @@ def approve(
     Example: orga approve ID --show
     """
     if show:
-        return completed(_list_held(run, _distinct(approval), config, as_json=json))
-    return _decided(_Decision("approved", run, _distinct(approval), all_, _who(by), reason), config, as_json=json)
+        return run_interruptible(_show_held_calls(run, _distinct_ids(approval), config, as_json=json))
+    return _run_decision(
+        _ApprovalDecision("approved", run, _distinct_ids(approval), all_, _decider_name(by), reason),
+        config,
+        as_json=json,
+    )
 
 
 def deny(
@@ -77,12 +81,14 @@ def deny(
 
     Example: orga deny ID 3f29c5d27a4b91e0c6d8f713 --reason "Too much, ask for half."
     """
-    return _decided(_Decision("denied", run, _distinct(approval), all_, _who(by), reason), config, as_json=json)
+    return _run_decision(
+        _ApprovalDecision("denied", run, _distinct_ids(approval), all_, _decider_name(by), reason), config, as_json=json
+    )
 
 
-async def _list_held(named: str, approvals: tuple[str, ...], config: Path | None, *, as_json: bool) -> int:
+async def _show_held_calls(named: str, approvals: tuple[str, ...], config: Path | None, *, as_json: bool) -> int:
     """Show these calls, or all that are held, and decide nothing."""
-    async with of_run(named, config) as (here, run_id):
+    async with run_context(named, config) as (here, run_id):
         held = (await here.run(run_id).live_status()).pending_approvals
     if missing := set(approvals) - {question.approval_id for question in held}:
         raise UsageError(f"run {run_id!r} holds no call {', '.join(sorted(missing))}; `orga inbox` shows what waits")
@@ -90,63 +96,63 @@ async def _list_held(named: str, approvals: tuple[str, ...], config: Path | None
     if not shown:
         raise UsageError(f"run {run_id!r} holds no call for a person; `orga inbox` shows what waits")
     if as_json:
-        json_result([decisions.as_json(question) for question in shown])
+        write_json([decisions.approval_json(question) for question in shown])
     else:
-        result(*apart(decisions.lines_of(run_id, shown)))
+        write_result(*separated_blocks(decisions.approval_blocks(run_id, shown)))
     return ExitCode.COMPLETED
 
 
-def _distinct(approvals: Sequence[str] | None) -> tuple[str, ...]:
+def _distinct_ids(approvals: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(approvals or ()))
 
 
-def _who(by: str | None) -> str:
+def _decider_name(by: str | None) -> str:
     if who := login_name() if by is None else by:
         return who
     raise UsageError("nobody knows who decides: give --by NAME")
 
 
-def _decided(decision: _Decision, config: Path | None, *, as_json: bool) -> int:
+def _run_decision(decision: _ApprovalDecision, config: Path | None, *, as_json: bool) -> int:
     if decision.approvals and decision.all:
         raise UsageError("give an APPROVAL or --all, not both")
-    return completed(_tell(decision, config, as_json=as_json))
+    return run_interruptible(_send_decisions(decision, config, as_json=as_json))
 
 
-async def _tell(decision: _Decision, config: Path | None, *, as_json: bool) -> int:
+async def _send_decisions(decision: _ApprovalDecision, config: Path | None, *, as_json: bool) -> int:
     taken, refused = list[str](), dict[str, str]()
-    async with of_run(decision.run_id, config) as (here, run_id):
+    async with run_context(decision.run_id, config) as (here, run_id):
         decision = replace(decision, run_id=run_id)
         run = here.run(run_id)
         tell = run.approve if decision.word == "approved" else run.deny
-        for approval_id in decision.approvals or await _pending(run, decision):
+        for approval_id in decision.approvals or await _held_call_ids(run, decision):
             try:
                 await tell(approval_id, decision.by, decision.reason)
                 taken.append(approval_id)
             except Refused as error:
                 refused[approval_id] = str(error)
     if as_json:
-        json_result(_shown(decision, taken, refused))
+        write_json(_decision_json(decision, taken, refused))
     elif taken:
         told = f"{decision.word} by {decision.by}: {', '.join(taken)} of {run.id}"
-        note(f"{told}; follow it: orga attach {quote(run.id)}")
+        write_note(f"{told}; follow it: orga attach {quote(run.id)}")
     for why in refused.values():
-        note(*behind("orga: ", why))
+        write_note(*hanging_lines("orga: ", why))
     return ExitCode.USAGE if refused else ExitCode.COMPLETED
 
 
-async def _pending(run: AgentHandle, decision: _Decision) -> list[str]:
+async def _held_call_ids(run: AgentHandle, decision: _ApprovalDecision) -> list[str]:
     """Return which calls are meant where none is named; which there are is shown when that is not clear."""
     status = await run.live_status()
     calls = [call for wait in status.waiting for call in held_calls(wait)]
     if not calls:
         raise UsageError(f"run {run.id!r} holds no call for a person; `orga inbox` shows what waits")
     if len(calls) > 1 and not decision.all:
-        note(*table(calls, datetime.now(UTC)))
+        write_note(*held_call_table(calls, datetime.now(UTC)))
         raise UsageError(f"run {run.id!r} holds {len(calls)} calls: name some, or give --all")
     return [str(call["id"]) for call in calls]
 
 
-def _shown(decision: _Decision, taken: list[str], refused: dict[str, str]) -> dict[str, Any]:
+def _decision_json(decision: _ApprovalDecision, taken: list[str], refused: dict[str, str]) -> dict[str, Any]:
     shown: dict[str, Any] = {"id": decision.run_id, decision.word: taken, "by": decision.by}
     reason = {"reason": decision.reason} if decision.reason else {}
     return shown | reason | ({"refused": refused} if refused else {})

@@ -8,11 +8,11 @@ from typing import Annotated, TypeVar
 import typer
 from temporalio.client import Client
 
-from orga.client.cli.interrupts import completed
+from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, RunId, task_text
-from orga.client.cli.session import Session, of_run
-from orga.client.cli.shown.text import json_result, note
-from orga.client.config.workplace import home_of, worker_command
+from orga.client.cli.session import CliContext, run_context
+from orga.client.cli.shown.text import write_json, write_note
+from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.runs.agents import AgentHandle
 from orga.client.server.pollers import may_be_polled
 from orga.workflows.types.text import clean_text
@@ -26,7 +26,7 @@ def steer(run: RunId, guidance: Text, json: Json = False, config: ConfigFile = N
     Example: orga steer ID "Look at the tests as well."
     """
     text = clean_text(task_text(guidance))
-    return _signal("steer", run, lambda handle: handle.steer(text), config, as_json=json)
+    return _send_run_signal("steer", run, lambda handle: handle.steer(text), config, as_json=json)
 
 
 def add_context(run: RunId, context: Text, json: Json = False, config: ConfigFile = None) -> int:
@@ -35,7 +35,7 @@ def add_context(run: RunId, context: Text, json: Json = False, config: ConfigFil
     Example: orga add-context ID - < notes.md
     """
     text = clean_text(task_text(context))
-    return _signal("add_context", run, lambda handle: handle.add_context(text), config, as_json=json)
+    return _send_run_signal("add_context", run, lambda handle: handle.add_context(text), config, as_json=json)
 
 
 def pause(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
@@ -43,7 +43,7 @@ def pause(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
 
     Example: orga pause ID
     """
-    return _signal("pause", run, AgentHandle.pause, config, as_json=json)
+    return _send_run_signal("pause", run, AgentHandle.pause, config, as_json=json)
 
 
 def resume(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
@@ -51,7 +51,7 @@ def resume(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
 
     Example: orga resume ID
     """
-    return _signal("resume", run, AgentHandle.resume, config, as_json=json)
+    return _send_run_signal("resume", run, AgentHandle.resume, config, as_json=json)
 
 
 def abort(
@@ -65,10 +65,10 @@ def abort(
     Example: orga abort ID "The question is settled."
     """
     text = clean_text(why)
-    return _signal("abort", run, lambda handle: handle.abort(text), config, as_json=json)
+    return _send_run_signal("abort", run, lambda handle: handle.abort(text), config, as_json=json)
 
 
-def _signal(
+def _send_run_signal(
     name: str, run_id: str, send: Callable[[AgentHandle], Awaitable[None]], config: Path | None, *, as_json: bool
 ) -> int:
     return send_signal(name, run_id, send, config, kind=AgentHandle, as_json=as_json)
@@ -89,25 +89,25 @@ def send_signal(
     """Send a signal by the handle of a run, say that it was sent, and return the exit code."""
 
     async def sent() -> int:
-        async with of_run(run, config) as (here, run_id):
+        async with run_context(run, config) as (here, run_id):
             handle = kind(here.client, run_id)
             await send(handle)
-            absent = await nobody_acts(here, handle)
+            absent = await missing_worker_text(here, handle)
         if as_json:
-            json_result({"id": run_id, "signal": name})
+            write_json({"id": run_id, "signal": name})
         else:
-            note(f"{name} sent to {run_id}; see: orga journal {quote(run_id)}")
+            write_note(f"{name} sent to {run_id}; see: orga journal {quote(run_id)}")
         if absent:
-            note(absent)
+            write_note(absent)
         return 0
 
-    return completed(sent())
+    return run_interruptible(sent())
 
 
-async def nobody_acts(here: Session, run: AgentHandle) -> str:
+async def missing_worker_text(here: CliContext, run: AgentHandle) -> str:
     """Return what is said where no worker is there to act on what was sent, or ""."""
     described = await run.describe()
     if await may_be_polled(here.client, described.task_queue):
         return ""
-    start = worker_command(await home_of(described))
+    start = worker_command(await recorded_workplace(described))
     return f"nobody acts on it yet: no worker polls task queue {described.task_queue!r}; start one with: {start}"

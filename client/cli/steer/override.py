@@ -30,13 +30,13 @@ def override(
 
     Example: orga override ID scout "Look at the folder of 1999 first."
     """
-    said = _input(task_text(given))
+    said = _parse_input(task_text(given))
     return send_signal(
         "override_step", run, lambda goal: goal.override_step(skill, said), config, kind=GoalHandle, as_json=json
     )
 
 
-def _input(text: str) -> dict[str, Any] | str:
+def _parse_input(text: str) -> dict[str, Any] | str:
     if not text.strip():
         raise UsageError("INPUT: give the arguments as a JSON object, or what it is to do")
     if not text.lstrip().startswith("{"):

@@ -11,14 +11,14 @@ import typer
 from temporalio.client import WorkflowExecutionStatus
 
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.interrupts import completed
+from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, RunId
-from orga.client.cli.session import Session, of_run
-from orga.client.cli.shown.text import json_result, note, result
-from orga.client.cli.steer.fork import changes
-from orga.client.config.workplace import home_of, worker_command
+from orga.client.cli.session import CliContext, run_context
+from orga.client.cli.shown.text import write_json, write_note, write_result
+from orga.client.cli.steer.fork import input_changes
+from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.errors import OrgaError
-from orga.client.past.requeue import Undelivered, remains, requeue_in_fork, undelivered
+from orga.client.past.requeue import UndeliveredAnswer, read_ended_run, requeue_in_fork, undelivered_answers
 from orga.client.runs.agents import AgentHandle
 from orga.client.server.pollers import may_be_polled
 from orga.workflows.types.names import GOAL_WORKFLOW
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 async def redeliver(
-    here: Session, goal_id: str, name: str | None, *, all_of_them: bool, again: bool, as_json: bool
+    here: CliContext, goal_id: str, name: str | None, *, all_of_them: bool, again: bool, as_json: bool
 ) -> int:
     """Send from this machine, under the old keys, and go on behind one that fails; nothing of the goal changes.
 
@@ -45,9 +45,9 @@ async def redeliver(
         UsageError: It is not clear which, or the channels cannot be used here.
         OrgaError: Some were not taken; the others are told as delivered.
     """
-    there = await undelivered(here.client, goal_id)
-    names = _meant(goal_id, there, name, all_of_them=all_of_them, again=again)
-    send = _Sender(here)
+    there = await undelivered_answers(here.client, goal_id)
+    names = _delivery_names(goal_id, there, name, all_of_them=all_of_them, again=again)
+    send = _DeliverySender(here)
     delivered: list[str] = []
     failed: dict[str, str] = {}
     for each in names:
@@ -57,16 +57,16 @@ async def redeliver(
         except OrgaError as error:
             failed[each] = str(error)
     if as_json:
-        json_result({"id": goal_id, "delivered": delivered, "failed": failed})
+        write_json({"id": goal_id, "delivered": delivered, "failed": failed})
     elif delivered:
-        note(f"the answer of {goal_id} is delivered to {', '.join(delivered)}")
+        write_note(f"the answer of {goal_id} is delivered to {', '.join(delivered)}")
     if failed:
         raise OrgaError("; ".join(f"not delivered to {each}: {why}" for each, why in failed.items()))
     return 0
 
 
-def _meant(
-    goal_id: str, there: Mapping[str, Undelivered], name: str | None, *, all_of_them: bool, again: bool
+def _delivery_names(
+    goal_id: str, there: Mapping[str, UndeliveredAnswer], name: str | None, *, all_of_them: bool, again: bool
 ) -> list[str]:
     if not there:
         raise UsageError(f"goal {goal_id!r} has no delivery that failed; see its deliveries: orga attach ID --json")
@@ -85,10 +85,10 @@ def _meant(
     return left
 
 
-class _Sender:
+class _DeliverySender:
     """Sends through the channels of this configuration, with what the environment has here."""
 
-    def __init__(self, here: Session) -> None:
+    def __init__(self, here: CliContext) -> None:
         from orga.activities.text.secrets import KnownSecrets
         from orga.client.workers.parts import configured_deliveries, secret_names
 
@@ -100,35 +100,35 @@ class _Sender:
         except ValueError as error:
             raise UsageError(f"{error}; what a channel needs of the environment is needed here, too") from None
 
-    async def __call__(self, wanted: Undelivered, *, again: bool) -> None:
+    async def __call__(self, wanted: UndeliveredAnswer, *, again: bool) -> None:
         """Send it, and record that.
 
         Raises:
             OrgaError: It was not taken, or is not to be sent twice.
         """
         from orga.activities.ports import NotifyError
-        from orga.client.runs.redeliveries import recorded
+        from orga.client.runs.redeliveries import record_sending
 
         name = wanted.request.name
         if (channel := self._channels.get(name)) is None:
             raise OrgaError(f"[goals.deliveries] has no {name!r} here")
         if not again:
-            _check_is_not_there(channel, wanted)
+            _refuse_possible_duplicate(channel, wanted)
         try:
-            async with recorded(self._client, wanted.run, name, wanted.last):
+            async with record_sending(self._client, wanted.run, name, wanted.last):
                 await channel.deliver(self._secrets.hidden_in(wanted.request), wanted.run)
         except NotifyError as error:
             raise OrgaError(str(error)) from None
 
 
-def _check_is_not_there(channel: "DeliveryChannel", wanted: Undelivered) -> None:
+def _refuse_possible_duplicate(channel: "DeliveryChannel", wanted: UndeliveredAnswer) -> None:
     command = f"orga requeue {quote(wanted.run.workflow_id)} {wanted.request.name} --again"
     if not channel.is_repeatable and (wanted.may_have_arrived or wanted.last.outcome == "unknown"):
         raise OrgaError(f"it may have arrived, which nobody can tell but its readers; send it all the same: {command}")
 
 
 @dataclass(frozen=True)
-class _Wish:
+class _RequeueRequest:
     run_id: str
     letter: str | None
     all: bool
@@ -185,11 +185,13 @@ def requeue(
         raise UsageError("give a LETTER or --all, not both")
     if set_ and not fork:
         raise UsageError("--set changes settings of a fork: give --fork, too")
-    return completed(_requeue(_Wish(run, letter, all_, fork, again, set_ or ()), config, as_json=json))
+    return run_interruptible(
+        _requeue(_RequeueRequest(run, letter, all_, fork, again, set_ or ()), config, as_json=json)
+    )
 
 
-async def _requeue(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
-    async with of_run(wish.run_id, config) as (here, run_id):
+async def _requeue(wish: _RequeueRequest, config: Path | None, *, as_json: bool) -> int:
+    async with run_context(wish.run_id, config) as (here, run_id):
         wish, run = replace(wish, run_id=run_id), here.run(run_id)
         described = await run.describe()
         has_ended = described.status != WorkflowExecutionStatus.RUNNING
@@ -200,41 +202,41 @@ async def _requeue(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
         if wish.again:
             raise UsageError(f"--again: {wish.run_id!r} is no goal that has ended")
         if has_ended:
-            return await _in_a_fork(here, wish, as_json=as_json)
+            return await _requeue_in_fork(here, wish, as_json=as_json)
         if wish.as_fork:
             raise UsageError(f"run {wish.run_id!r} is live: leave --fork out")
-        letters = await _send(run, wish)
+        letters = await _requeue_letters(run, wish)
     if as_json:
-        json_result({"id": wish.run_id, "letters": letters})
+        write_json({"id": wish.run_id, "letters": letters})
     else:
-        note(f"{', '.join(letters)} of {wish.run_id} will be sent again before its next reasoning step")
+        write_note(f"{', '.join(letters)} of {wish.run_id} will be sent again before its next reasoning step")
     return 0
 
 
-async def _send(run: AgentHandle, wish: _Wish) -> list[str]:
+async def _requeue_letters(run: AgentHandle, wish: _RequeueRequest) -> list[str]:
     letters = wish.letters((await run.live_status()).dead_letters if wish.letter is None else ())
     for letter_id in letters:
         await run.requeue(letter_id)
     return letters
 
 
-async def _in_a_fork(here: Session, wish: _Wish, *, as_json: bool) -> int:
+async def _requeue_in_fork(here: CliContext, wish: _RequeueRequest, *, as_json: bool) -> int:
     if not wish.as_fork:
         what = quote(wish.letter) if wish.letter is not None else "--all"
         raise OrgaError(
             f"run {wish.run_id!r} has ended; a fork of it can send its letters again: "
             f"orga requeue {quote(wish.run_id)} {what} --fork"
         )
-    ended = await remains(here.client, wish.run_id)
+    ended = await read_ended_run(here.client, wish.run_id)
     letters = wish.letters(ended.letters)
-    forked = await requeue_in_fork(here.client, ended, letters, changes=changes(wish.settings))
+    forked = await requeue_in_fork(here.client, ended, letters, changes=input_changes(wish.settings))
     described = await forked.describe()
     if not await may_be_polled(here.client, described.task_queue):
-        start = worker_command(await home_of(described))
-        note(f"no worker polls task queue {described.task_queue!r}: the fork waits; start one with: {start}")
+        start = worker_command(await recorded_workplace(described))
+        write_note(f"no worker polls task queue {described.task_queue!r}: the fork waits; start one with: {start}")
     if as_json:
-        json_result({"id": forked.id, "forked_from": {"id": wish.run_id}, "letters": letters})
+        write_json({"id": forked.id, "forked_from": {"id": wish.run_id}, "letters": letters})
     else:
-        note(f"{', '.join(letters)} of {wish.run_id} will be sent again by its fork")
-        result(forked.id)
+        write_note(f"{', '.join(letters)} of {wish.run_id} will be sent again by its fork")
+        write_result(forked.id)
     return 0

@@ -9,20 +9,20 @@ import typer
 from pydantic import ValidationError
 
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.interrupts import completed
+from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, RunId, login_name
-from orga.client.cli.session import of_run
-from orga.client.cli.shown.decisions import in_one_line
-from orga.client.cli.shown.text import json_result, note, on_one_line
+from orga.client.cli.session import run_context
+from orga.client.cli.shown.decisions import commands_text
+from orga.client.cli.shown.text import on_one_line, write_json, write_note
 from orga.client.runs.agents import AgentHandle
 from orga.workflows.decisions.control.questions import MAX_RESULT_BYTES
 from orga.workflows.types.questions import Choice
-from orga.workflows.types.record import problems
+from orga.workflows.types.record import validation_problems
 from orga.workflows.types.usage import BudgetExtension
 
 
 @dataclass(frozen=True)
-class _Decision:
+class _Resolution:
     choice: Choice
     result: str
     by: str
@@ -61,36 +61,36 @@ def resolve(
     chosen: list[Choice] = [choice for choice, is_wanted in choices.items() if is_wanted]
     if len(chosen) != 1:
         raise UsageError("choose one of --retry, --skip, --result TEXT, --abort")
-    decision = _Decision(chosen[0], _text_of(result or ""), login_name() if by is None else by, reason)
-    return completed(_resolve(run, escalation, decision, config, as_json=json))
+    decision = _Resolution(chosen[0], _read_result(result or ""), login_name() if by is None else by, reason)
+    return run_interruptible(_resolve(run, escalation, decision, config, as_json=json))
 
 
 async def _resolve(
-    named: str, escalation: str | None, decision: _Decision, config: Path | None, *, as_json: bool
+    named: str, escalation: str | None, decision: _Resolution, config: Path | None, *, as_json: bool
 ) -> int:
-    async with of_run(named, config) as (here, run_id):
+    async with run_context(named, config) as (here, run_id):
         run = here.run(run_id)
-        escalation = escalation or await _only_one(run)
+        escalation = escalation or await _only_wait_id(run)
         await run.resolve_escalation(escalation, decision.choice, decision.result, decision.by, decision.reason)
     if as_json:
         shown = {"id": run_id, "escalation": escalation, "choice": decision.choice, "by": decision.by}
-        json_result(shown | ({"reason": decision.reason} if decision.reason else {}))
+        write_json(shown | ({"reason": decision.reason} if decision.reason else {}))
     else:
-        note(f"{escalation} of {run_id}: {decision.choice}; follow it: orga attach {quote(run_id)}")
+        write_note(f"{escalation} of {run_id}: {decision.choice}; follow it: orga attach {quote(run_id)}")
     return 0
 
 
-async def _only_one(run: AgentHandle) -> str:
+async def _only_wait_id(run: AgentHandle) -> str:
     status = await run.live_status()
     if len(status.waiting) == 1:
         return status.waiting[0].wait_id
     if not status.waiting:
         raise UsageError(f"nothing waits for a person in run {run.id!r}; `orga inbox` shows what does")
-    waiting = "; ".join(f"{on_one_line(wait.question)}: {in_one_line(run.id, wait)}" for wait in status.waiting)
+    waiting = "; ".join(f"{on_one_line(wait.question)}: {commands_text(run.id, wait)}" for wait in status.waiting)
     raise UsageError(f"{len(status.waiting)} questions wait in run {run.id!r}, name one: {waiting}")
 
 
-def _text_of(result: str) -> str:
+def _read_result(result: str) -> str:
     """Return the result; `@FILE` stands for what is in the file."""
     text = result
     if result.startswith("@"):
@@ -118,16 +118,16 @@ def answer(
 
     Example: orga answer ID "The report of 1999."
     """
-    return completed(_answer(run, text, question, by or login_name(), config, as_json=json))
+    return run_interruptible(_answer(run, text, question, by or login_name(), config, as_json=json))
 
 
 async def _answer(named: str, text: str, question: str, by: str, config: Path | None, *, as_json: bool) -> int:
-    async with of_run(named, config) as (here, run_id):
+    async with run_context(named, config) as (here, run_id):
         answered = await here.run(run_id).answer(text, question, by)
     if as_json:
-        json_result({"id": run_id, "question": answered})
+        write_json({"id": run_id, "question": answered})
     else:
-        note(f"answered {on_one_line(answered)}")
+        write_note(f"answered {on_one_line(answered)}")
     return 0
 
 
@@ -161,22 +161,22 @@ def extend(
     try:
         BudgetExtension.model_validate(limits)
     except ValidationError as error:
-        raise UsageError("; ".join(problems(error))) from None
+        raise UsageError("; ".join(validation_problems(error))) from None
     if not limits:
-        raise UsageError(f"name a limit to raise: {', '.join(map(_option, BudgetExtension.model_fields))}")
-    return completed(_extend(run, limits, config, as_json=json))
+        raise UsageError(f"name a limit to raise: {', '.join(map(_option_name, BudgetExtension.model_fields))}")
+    return run_interruptible(_extend(run, limits, config, as_json=json))
 
 
 async def _extend(named: str, limits: dict[str, float], config: Path | None, *, as_json: bool) -> int:
-    async with of_run(named, config) as (here, run_id):
+    async with run_context(named, config) as (here, run_id):
         raised = await here.run(run_id).extend_budget(**limits)
     if as_json:
-        json_result({"id": run_id, "limits": raised})
+        write_json({"id": run_id, "limits": raised})
     else:
         told = ", ".join(f"{name} {limit:.12g}" for name, limit in raised.items())
-        note(f"limits of {run_id} that were raised: {told}")
+        write_note(f"limits of {run_id} that were raised: {told}")
     return 0
 
 
-def _option(name: str) -> str:
+def _option_name(name: str) -> str:
     return f"--{name.replace('_', '-')}"

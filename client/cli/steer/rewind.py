@@ -10,20 +10,20 @@ from typing import Annotated, Any
 import typer
 
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.interrupts import completed, while_asking
+from orga.client.cli.interrupts import interruptible_prompt, run_interruptible
 from orga.client.cli.options import ConfigFile, Json, LastIteration, RunId
-from orga.client.cli.session import of_run
-from orga.client.cli.shown.text import json_result, note, on_one_line
-from orga.client.cli.steer.intervene import nobody_acts
-from orga.client.past.aftermath import ENDINGS, Effect, Sent
-from orga.client.past.delegates import Delegate
-from orga.client.past.rewind import RewindPlan, carry_out, plan_rewind
+from orga.client.cli.session import run_context
+from orga.client.cli.shown.text import on_one_line, write_json, write_note
+from orga.client.cli.steer.intervene import missing_worker_text
+from orga.client.past.aftermath import ENDING_INTERVENTIONS, Effect, SentIntervention
+from orga.client.past.delegates import LiveDelegate
+from orga.client.past.rewind import RewindPlan, execute_rewind, plan_rewind
 from orga.client.runs.agents import AgentHandle
 from orga.workflows.types.tool_calls.loop_tools import RUN_TOOL, loop_tool
 
 
 @dataclass(frozen=True)
-class _Wish:
+class _RewindRequest:
     run_id: str
     to_iteration: int
     steer: str | None
@@ -51,51 +51,51 @@ def rewind(
 
     Example: orga rewind ID --to-iteration 3 --steer "Read the tests first."
     """
-    wish = _Wish(run, to_iteration, steer, keeps=not without_interventions, is_sure=yes)
-    return completed(_rewind(wish, config, as_json=json))
+    wish = _RewindRequest(run, to_iteration, steer, keeps=not without_interventions, is_sure=yes)
+    return run_interruptible(_rewind(wish, config, as_json=json))
 
 
-async def _rewind(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
-    async with of_run(wish.run_id, config) as (here, run_id):
+async def _rewind(wish: _RewindRequest, config: Path | None, *, as_json: bool) -> int:
+    async with run_context(wish.run_id, config) as (here, run_id):
         wish = replace(wish, run_id=run_id)
         plan = await plan_rewind(here.client, wish.run_id, wish.to_iteration)
-        for line in plan_lines(plan, keeps=wish.keeps):
-            note(line)
+        for line in rewind_plan_lines(plan, keeps=wish.keeps):
+            write_note(line)
         if not wish.is_sure and plan.left_behind and not sys.stdin.isatty():
             raise UsageError("calls that nothing takes back would be left behind; to rewind all the same, add --yes")
         if not wish.is_sure and sys.stdin.isatty():
             question = f"rewind {wish.run_id} to the end of iteration {wish.to_iteration}?"
-            with while_asking():
+            with interruptible_prompt():
                 typer.confirm(question, abort=True, err=True)
-        execution = await carry_out(here.client, plan, steer=wish.steer, keep_interventions=wish.keeps)
-        absent = await nobody_acts(here, AgentHandle(here.client, wish.run_id))
+        execution = await execute_rewind(here.client, plan, steer=wish.steer, keep_interventions=wish.keeps)
+        absent = await missing_worker_text(here, AgentHandle(here.client, wish.run_id))
     if as_json:
-        json_result(_json(plan, execution, keeps=wish.keeps))
+        write_json(_plan_json(plan, execution, keeps=wish.keeps))
     else:
         told = f"{wish.run_id} goes on from the end of iteration {wish.to_iteration}"
-        note(f"{told}; follow it: orga attach {quote(wish.run_id)}")
+        write_note(f"{told}; follow it: orga attach {quote(wish.run_id)}")
     if absent:
-        note(absent)
+        write_note(absent)
     return 0
 
 
-def plan_lines(plan: RewindPlan, *, keeps: bool) -> list[str]:
+def rewind_plan_lines(plan: RewindPlan, *, keeps: bool) -> list[str]:
     """Return what is said before a run is rewound."""
     fate = {True: "delivered again", False: "left out"}
     sent = [
-        f"{fate[_is_kept(each, keeps=keeps)]}: {_line(each.at, f'{each.kind} {each.text}')}"
+        f"{fate[_is_redelivered(each, keeps=keeps)]}: {_dated_line(each.at, f'{each.kind} {each.text}')}"
         for each in plan.interventions
     ]
-    done = [f"{_kept(each)}: {_line(each.at, _call(each))}" for each in plan.effects]
-    left = [f"aborted first: {_line(each.at, _delegation(each))}" for each in plan.delegates]
+    done = [f"{_effect_status(each)}: {_dated_line(each.at, _effect_text(each))}" for each in plan.effects]
+    left = [f"aborted first: {_dated_line(each.at, _delegate_text(each))}" for each in plan.delegates]
     return sent + done + left
 
 
-def _kept(effect: Effect) -> str:
+def _effect_status(effect: Effect) -> str:
     return "done already, NOT UNDONE, irreversible" if effect.is_irreversible else "done already, not undone"
 
 
-def _call(effect: Effect) -> str:
+def _effect_text(effect: Effect) -> str:
     if not effect.is_irreversible:
         return f"iteration {effect.iteration}, {effect.text}"
     arguments = f" {effect.arguments}" if effect.arguments else ""
@@ -103,25 +103,25 @@ def _call(effect: Effect) -> str:
     return f"iteration {effect.iteration}, {named}{arguments}: {effect.outcome}"
 
 
-def _delegation(delegate: Delegate) -> str:
+def _delegate_text(delegate: LiveDelegate) -> str:
     return f"iteration {delegate.iteration}, {RUN_TOOL} {delegate.workflow_id}, still at work"
 
 
-def _line(at: datetime, text: str) -> str:
+def _dated_line(at: datetime, text: str) -> str:
     return f"{at.astimezone():%Y-%m-%d %H:%M:%S} {on_one_line(text)}"
 
 
-def _is_kept(sent: Sent, *, keeps: bool) -> bool:
-    return keeps and sent.kind not in ENDINGS
+def _is_redelivered(sent: SentIntervention, *, keeps: bool) -> bool:
+    return keeps and sent.kind not in ENDING_INTERVENTIONS
 
 
-def _json(plan: RewindPlan, run_id: str, *, keeps: bool) -> dict[str, Any]:
+def _plan_json(plan: RewindPlan, run_id: str, *, keeps: bool) -> dict[str, Any]:
     return {
         "id": plan.boundary.workflow_id,
         "run_id": run_id,
         "to_iteration": plan.boundary.iteration,
         "interventions": [
-            asdict(sent) | {"at": sent.at.isoformat(), "kept": _is_kept(sent, keeps=keeps)}
+            asdict(sent) | {"at": sent.at.isoformat(), "kept": _is_redelivered(sent, keeps=keeps)}
             for sent in plan.interventions
         ],
         "effects": [asdict(effect) | {"at": effect.at.isoformat()} for effect in plan.effects],

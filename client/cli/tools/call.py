@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orga.client.cli.exit_codes import ExitCode, UsageError
-from orga.client.cli.interrupts import completed
+from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json, login_name
-from orga.client.cli.shown.text import behind, document, json_result, note, on_one_line
-from orga.client.cli.tools.listing import Here, tools_here
+from orga.client.cli.shown.text import hanging_lines, on_one_line, write_document, write_json, write_note
+from orga.client.cli.tools.listing import LocalTools, open_local_tools
 
 if TYPE_CHECKING:
     from orga.activities.ports import Tool
-    from orga.client.workers.local_call import Asked, Called
+    from orga.client.workers.local_call import LocalCall, LocalCallResult
     from orga.workflows.types.tool_calls.gate import Verdict
 
 
 @dataclass(frozen=True)
-class _Wish:
+class _ToolCallRequest:
     name: str
     arguments: list[str]
     agent: str
@@ -46,54 +46,56 @@ def call(
     Example: orga tools call read_file path=README.md
     """
     approver = login_name() or "operator"
-    wish = _Wish(name, arguments or [], agent, approver if approve else "")
-    return completed(_call(wish, config, as_json=json))
+    wish = _ToolCallRequest(name, arguments or [], agent, approver if approve else "")
+    return run_interruptible(_call(wish, config, as_json=json))
 
 
-async def _call(wish: _Wish, config: Path | None, *, as_json: bool) -> int:
+async def _call(wish: _ToolCallRequest, config: Path | None, *, as_json: bool) -> int:
     from orga.activities.text.secrets import KnownSecrets
-    from orga.client.workers.local_call import carried_out, judged
+    from orga.client.workers.local_call import execute_call, judge_call
 
-    async with tools_here(config) as here:
-        tool, asked = _asked(wish, here)
-        engine_name, engine = _engine(here)
-        verdict = await judged(asked, engine, wish.approver) if wish.name in asked.listed else _not_listed(wish)
-        note(f"gate ({engine_name}, agent {wish.agent!r}): {_told(verdict, wish)}")
+    async with open_local_tools(config) as here:
+        tool, asked = _prepare_call(wish, here)
+        engine_name, engine = _build_engine(here)
+        verdict = (
+            await judge_call(asked, engine, wish.approver) if wish.name in asked.listed else _unlisted_verdict(wish)
+        )
+        write_note(f"gate ({engine_name}, agent {wish.agent!r}): {_verdict_text(verdict, wish)}")
         if verdict.decision != "allow":
             if as_json:
-                json_result({"tool": wish.name, "ok": False, "verdict": _verdict(verdict)})
+                write_json({"tool": wish.name, "ok": False, "verdict": _verdict_json(verdict)})
             return ExitCode.USAGE if verdict.decision == "invalid" else ExitCode.DENIED
         arguments = asked.arguments if verdict.arguments is None else verdict.arguments
-        called = await carried_out(tool, arguments, KnownSecrets.of_environment(os.environ))
-    _show(wish.name, verdict, called, as_json=as_json)
+        called = await execute_call(tool, arguments, KnownSecrets.of_environment(os.environ))
+    _show_outcome(wish.name, verdict, called, as_json=as_json)
     return 0 if called.ok else ExitCode.FAILED
 
 
-def _asked(wish: _Wish, here: Here) -> "tuple[Tool, Asked]":
-    from orga.activities.adapters.agents.agents import with_default
-    from orga.activities.adapters.agents.named_tools import is_meant
-    from orga.activities.adapters.mcp.names import is_of_some_server
-    from orga.client.workers.local_call import Asked, read_arguments
-    from orga.workflows.types.text import there_are
+def _prepare_call(wish: _ToolCallRequest, here: LocalTools) -> "tuple[Tool, LocalCall]":
+    from orga.activities.adapters.agents.agents import with_default_agent
+    from orga.activities.adapters.agents.named_tools import is_tool_listed
+    from orga.activities.adapters.mcp.names import is_server_tool
+    from orga.client.workers.local_call import LocalCall, read_arguments
+    from orga.workflows.types.text import known_names_hint
 
     tools = {each.tool.spec.name: each.tool for each in here.tools}
-    agents = with_default(here.config.agents)
+    agents = with_default_agent(here.config.agents)
     if wish.name not in tools:
-        raise UsageError(f"there is no tool {wish.name!r}; {there_are(wish.name, tools)}")
+        raise UsageError(f"there is no tool {wish.name!r}; {known_names_hint(wish.name, tools)}")
     if wish.agent not in agents:
-        raise UsageError(f"--agent: there is no agent {wish.agent!r}; {there_are(wish.agent, agents)}")
+        raise UsageError(f"--agent: there is no agent {wish.agent!r}; {known_names_hint(wish.agent, agents)}")
     spec = tools[wish.name].spec
-    means, is_of_server = agents[wish.agent].tools, partial(is_of_some_server, servers=here.config.mcp.servers)
+    means, is_of_server = agents[wish.agent].tools, partial(is_server_tool, servers=here.config.mcp.servers)
     listed = tuple(
-        name for name, tool in tools.items() if is_meant(name, means, is_of_server, is_own=not tool.spec.digest)
+        name for name, tool in tools.items() if is_tool_listed(name, means, is_of_server, is_own=not tool.spec.digest)
     )
     try:
-        return tools[wish.name], Asked(wish.agent, listed, spec, read_arguments(wish.arguments, spec.parameters))
+        return tools[wish.name], LocalCall(wish.agent, listed, spec, read_arguments(wish.arguments, spec.parameters))
     except ValueError as error:
         raise UsageError(str(error)) from None
 
 
-def _not_listed(wish: _Wish) -> "Verdict":
+def _unlisted_verdict(wish: _ToolCallRequest) -> "Verdict":
     """Return the verdict of any engine: a run of the agent would not be offered the tool."""
     from orga.workflows.types.tool_calls.gate import Verdict
 
@@ -101,19 +103,19 @@ def _not_listed(wish: _Wish) -> "Verdict":
     return Verdict(decision="deny", reason=f"agent {wish.agent!r} does not list {wish.name}; {remedy}")
 
 
-def _engine(here: Here) -> Any:
+def _build_engine(here: LocalTools) -> Any:
     from orga.activities.adapters.policy.ladder import engine_name
-    from orga.client.cli.policy.options import engine_of
+    from orga.client.cli.policy.options import build_policy_engine
     from orga.client.config.policy_settings import policy_settings
 
     try:
         settings = policy_settings(here.config.policy, os.environ)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    return engine_name(settings), engine_of(settings)
+    return engine_name(settings), build_policy_engine(settings)
 
 
-def _told(verdict: "Verdict", wish: _Wish) -> str:
+def _verdict_text(verdict: "Verdict", wish: _ToolCallRequest) -> str:
     by = f" by {', '.join(verdict.policies)}" if verdict.policies else ""
     because = f": {on_one_line(verdict.reason, 600)}" if verdict.reason else ""
     match verdict.decision:
@@ -127,15 +129,15 @@ def _told(verdict: "Verdict", wish: _Wish) -> str:
             return f"{'denied' if decision == 'deny' else 'invalid'}{by}{because}"
 
 
-def _show(name: str, verdict: "Verdict", called: "Called", *, as_json: bool) -> None:
+def _show_outcome(name: str, verdict: "Verdict", called: "LocalCallResult", *, as_json: bool) -> None:
     if as_json:
         outcome = {"content": called.text} if called.ok else {"error": {"kind": called.kind, "text": called.text}}
-        json_result({"tool": name, "ok": called.ok, "verdict": _verdict(verdict), **outcome})
+        write_json({"tool": name, "ok": called.ok, "verdict": _verdict_json(verdict), **outcome})
     elif called.ok:
-        document(called.text)
+        write_document(called.text)
     else:
-        note(*behind(f"{called.kind}: ", called.text))
+        write_note(*hanging_lines(f"{called.kind}: ", called.text))
 
 
-def _verdict(verdict: "Verdict") -> dict[str, Any]:
+def _verdict_json(verdict: "Verdict") -> dict[str, Any]:
     return verdict.model_dump(mode="json", exclude_defaults=True)

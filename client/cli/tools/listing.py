@@ -12,11 +12,11 @@ import typer
 
 from orga.activities.adapters.problem import Problem
 from orga.client.cli.exit_codes import ExitCode, UsageError
-from orga.client.cli.interrupts import completed
+from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.shown.text import json_result, note, on_one_line, result
+from orga.client.cli.shown.text import on_one_line, write_json, write_note, write_result
 from orga.client.config.file import load_config
-from orga.client.config.problems import nearest
+from orga.client.config.problems import unknown_key_remedy
 from orga.client.config.sections import OrgaConfig
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Here:
+class LocalTools:
     """What a worker that starts here would have."""
 
     config: OrgaConfig
@@ -33,7 +33,7 @@ class Here:
 
 
 @asynccontextmanager
-async def tools_here(config_file: Path | None, *, ignores_pins: bool = False) -> AsyncGenerator[Here]:
+async def open_local_tools(config_file: Path | None, *, ignores_pins: bool = False) -> AsyncGenerator[LocalTools]:
     """Yield them, ready to be called; where pins are ignored, with the definitions that servers give now.
 
     Raises:
@@ -47,10 +47,10 @@ async def tools_here(config_file: Path | None, *, ignores_pins: bool = False) ->
     root = (config.tools.files.root or Path.cwd()).resolve()
     async with AsyncExitStack() as opened:
         try:
-            tools = await opened.enter_async_context(available_tools(config, root, os.environ, note))
+            tools = await opened.enter_async_context(available_tools(config, root, os.environ, write_note))
         except ValueError as error:
             raise UsageError(str(error)) from None
-        yield Here(config, tools)
+        yield LocalTools(config, tools)
 
 
 def list_tools(*, json: Json = False, config: ConfigFile = None) -> int:
@@ -58,32 +58,33 @@ def list_tools(*, json: Json = False, config: ConfigFile = None) -> int:
 
     Example: orga tools list --json
     """
-    return completed(_list(config, as_json=json))
+    return run_interruptible(_list(config, as_json=json))
 
 
 async def _list(config: Path | None, *, as_json: bool) -> int:
-    async with tools_here(config) as here:
+    async with open_local_tools(config) as here:
         if as_json:
-            json_result([_json(each) for each in here.tools])
+            write_json([_tool_json(each) for each in here.tools])
         else:
-            result(*_lines(here.tools))
-    note(f"tools: {len(here.tools)}; an agent has those that its config lists")
+            write_result(*_tool_lines(here.tools))
+    write_note(f"tools: {len(here.tools)}; an agent has those that its config lists")
     return 0
 
 
-def _lines(tools: "list[WorkerTool]") -> list[str]:
+def _tool_lines(tools: "list[WorkerTool]") -> list[str]:
     width = max((len(each.tool.spec.name) for each in tools), default=0)
     return [
-        f"{each.tool.spec.name:<{width}}  {each.tool.spec.effect:<12}  {each.source}{_code(each)}{_told(each)}"
+        f"{each.tool.spec.name:<{width}}  {each.tool.spec.effect:<12}  "
+        f"{each.source}{_digest_suffix(each)}{_options_suffix(each)}"
         for each in tools
     ]
 
 
-def _code(each: "WorkerTool") -> str:
+def _digest_suffix(each: "WorkerTool") -> str:
     return f"  {each.digest[:19]}" if each.digest else ""
 
 
-def _told(each: "WorkerTool") -> str:
+def _options_suffix(each: "WorkerTool") -> str:
     options = _options(each)
     told = [name if value is True else f"{name} {value}" for name, value in options.items()]
     return f"  ({', '.join(told)})" if told else ""
@@ -93,7 +94,7 @@ def _options(each: "WorkerTool") -> dict[str, Any]:
     return each.tool.spec.options.model_dump(mode="json", exclude_defaults=True)
 
 
-def _json(each: "WorkerTool") -> dict[str, Any]:
+def _tool_json(each: "WorkerTool") -> dict[str, Any]:
     spec = each.tool.spec
     return {
         "name": spec.name,
@@ -119,30 +120,30 @@ def pin(
 
     Example: orga tools pin github >> orga.toml
     """
-    return completed(_pin(server, config, as_json=json))
+    return run_interruptible(_pin(server, config, as_json=json))
 
 
 async def _pin(server: str, config: Path | None, *, as_json: bool) -> int:
-    async with tools_here(config, ignores_pins=True) as here:
+    async with open_local_tools(config, ignores_pins=True) as here:
         known = list(here.config.mcp.servers)
         if server not in known:
-            there = nearest(server, known) if known else "[mcp.servers] names none"
+            there = unknown_key_remedy(server, known) if known else "[mcp.servers] names none"
             raise UsageError(f"there is no MCP server {server!r}; {there}")
         tools = [each for each in here.tools if each.tool.spec.name.startswith(f"{server}_") and each.tool.spec.digest]
     if not tools:
         raise UsageError(f"the MCP server {server!r} has no tool that could be offered")
     pins = {each.tool.spec.name: each.tool.spec.digest for each in tools}
     if as_json:
-        json_result({"server": server, "pinned": pins})
+        write_json({"server": server, "pinned": pins})
         return 0
     for each in tools:
-        note(_shown(each))
+        write_note(_definition_text(each))
     lines = [f'{name} = "{digest}"' for name, digest in pins.items()]
-    result(f"[mcp.servers.{server}.pinned]", *lines)
+    write_result(f"[mcp.servers.{server}.pinned]", *lines)
     return 0
 
 
-def _shown(each: "WorkerTool") -> str:
+def _definition_text(each: "WorkerTool") -> str:
     spec = each.tool.spec
     return f"{spec.name}: {on_one_line(spec.description, 2_000)}\n  {on_one_line(str(spec.parameters), 2_000)}"
 
@@ -171,22 +172,22 @@ def check(
         )
     good, problems = read_manifests(paths)
     if json:
-        shown = [_check_json(file) for file in good]
-        json_result({"ok": not problems, "tools": shown, "problems": [asdict(problem) for problem in problems]})
+        shown = [_manifest_json(file) for file in good]
+        write_json({"ok": not problems, "tools": shown, "problems": [asdict(problem) for problem in problems]})
     else:
-        result(*map(_line, good), *chain.from_iterable(map(_problem_lines, problems)))
-    note(f"{len(problems)} to mend: a worker refuses to start with one" if problems else f"tools: {len(good)}")
+        write_result(*map(_manifest_line, good), *chain.from_iterable(map(_problem_lines, problems)))
+    write_note(f"{len(problems)} to mend: a worker refuses to start with one" if problems else f"tools: {len(good)}")
     return ExitCode.FAULTY if problems else 0
 
 
-def _check_json(file: "ManifestFile") -> dict[str, Any]:
+def _manifest_json(file: "ManifestFile") -> dict[str, Any]:
     from orga.activities.adapters.manifests.build import manifest_spec
 
     spec = manifest_spec(file.manifest)
     return {"name": spec.name, "file": str(file.path), "effect": spec.effect, "parameters": spec.parameters}
 
 
-def _line(file: "ManifestFile") -> str:
+def _manifest_line(file: "ManifestFile") -> str:
     manifest = file.manifest
     kind = "command" if manifest.command else "request"
     asks = ", with approval" if manifest.approval else ""

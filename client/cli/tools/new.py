@@ -8,10 +8,10 @@ import typer
 
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.options import ConfigFile
-from orga.client.cli.shown.text import behind, note, result
+from orga.client.cli.shown.text import hanging_lines, write_note, write_result
 from orga.client.config.file import load_config
 
-COMMAND = """\
+COMMAND_MANIFEST = """\
 # A tool that runs one command. docs/tool-manifests.md says all that can stand here.
 name = "NAME"
 description = "Count the words of a file. Say here what the model has to know to use it well."
@@ -47,7 +47,7 @@ argv = ["wc", "{what}", "--", "{file}"]   # one text is one argument, whatever i
 # pattern = '(?P<count>\\d+)'
 """
 
-HTTP = """\
+HTTP_MANIFEST = """\
 # A tool that sends one HTTP request. docs/tool-manifests.md says all that can stand here.
 name = "NAME"
 description = "Look up a package. Say here what the model has to know to use it well."
@@ -106,18 +106,20 @@ def new(
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is no name for a tool; use letters, digits, _ and -, a letter first")
     path = to or Path("tools") / f"{name}.toml"
-    _write(path, (HTTP if http else COMMAND).replace("NAME", name))
+    _write_new_file(path, (HTTP_MANIFEST if http else COMMAND_MANIFEST).replace("NAME", name))
     _, problems = read_manifests([path])
-    result(str(path))
+    write_result(str(path))
     for problem in problems:  # a name that is taken
-        note(*behind("✗ ", str(problem)))
+        write_note(*hanging_lines("✗ ", str(problem)))
     if path.resolve() not in {known.resolve() for known in manifest_paths(load_config(config).config.tools.manifests)}:
-        note(f'to give it to a worker: [tools] manifests = ["{path.parent}/*.toml"] in orga.toml')
-    note(f"to give it to an agent: list {name!r} in [agents.NAME] tools; to look it over: orga tools check {path}")
+        write_note(f'to give it to a worker: [tools] manifests = ["{path.parent}/*.toml"] in orga.toml')
+    write_note(
+        f"to give it to an agent: list {name!r} in [agents.NAME] tools; to look it over: orga tools check {path}"
+    )
     return 0
 
 
-def _write(path: Path, text: str) -> None:
+def _write_new_file(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with path.open("x", encoding="utf-8") as file:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orga.client.cli.exit_codes import ExitCode, UsageError
-from orga.client.cli.interrupts import completed
+from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.shown.text import below, json_result, note, on_one_line, result
+from orga.client.cli.shown.text import indented_lines, on_one_line, write_json, write_note, write_result
 from orga.client.config.file import config_sources, load_config
-from orga.client.config.known_input import Wanted, models_of, require_agent
+from orga.client.config.known_input import RequestedNames, models_of, require_agent
 from orga.client.config.known_models import model_problem
-from orga.client.config.problems import nearest
+from orga.client.config.problems import unknown_key_remedy
 from orga.client.config.sections import OrgaConfig
 from orga.workflows.types.record import InvalidInput
 
@@ -56,23 +56,25 @@ def show(
 
     Example: orga config show --changed --json
     """
-    from orga.client.config.origins import held_values
+    from orga.client.config.origins import effective_values
 
     sources = config_sources(config, folder=Path.cwd(), env=os.environ)
-    known = held_values(sources, os.environ)
+    known = effective_values(sources, os.environ)
     found = [each for each in known if key is None or each.key == key or each.key.startswith(f"{key}.")]
     if not found:
-        raise UsageError(f"no key {key!r}; {nearest(key or '', sorted({each.key.split('.')[0] for each in known}))}")
+        raise UsageError(
+            f"no key {key!r}; {unknown_key_remedy(key or '', sorted({each.key.split('.')[0] for each in known}))}"
+        )
     found = [each for each in found if not (changed and each.is_default)]
     if json:
-        json_result([asdict(each) for each in found])
+        write_json([asdict(each) for each in found])
         return 0
     names = [on_one_line(each.key, 80) for each in found]
     values = [on_one_line(json_text.dumps(each.value, ensure_ascii=False), VALUE_CHARS) for each in found]
     wide, wider = (max(map(len, column), default=0) for column in (names, values))
     for each, name, value in zip(found, names, values, strict=True):
-        result(f"{name:<{wide}}  {value:<{wider}}  {each.origin}")
-    note(f"orga.toml: {sources.path}" if sources.path else "no orga.toml here or above; orga init writes one")
+        write_result(f"{name:<{wide}}  {value:<{wider}}  {each.origin}")
+    write_note(f"orga.toml: {sources.path}" if sources.path else "no orga.toml here or above; orga init writes one")
     return 0
 
 
@@ -90,23 +92,23 @@ def agents(
 
     Example: orga agents default --json
     """
-    from orga.activities.adapters.agents.agents import with_default
+    from orga.activities.adapters.agents.agents import with_default_agent
 
     held = config_sources(config, folder=Path.cwd(), env=os.environ).config
-    known = with_default(held.agents) if name is None else {name: require_agent(Wanted(name), held)}
+    known = with_default_agent(held.agents) if name is None else {name: require_agent(RequestedNames(name), held)}
     if json:
-        json_result([_json(each, agent, held) for each, agent in known.items()])
+        write_json([_agent_json(each, agent, held) for each, agent in known.items()])
     elif name is None:
         for each, agent in known.items():
-            result(*_lines(each, agent, held))
-        note("orga agents NAME shows one in full; [agents.NAME] of orga.toml makes one")
+            write_result(*_agent_lines(each, agent, held))
+        write_note("orga agents NAME shows one in full; [agents.NAME] of orga.toml makes one")
     else:
-        result(*_lines(name, known[name], held), *_in_full(known[name]))
+        write_result(*_agent_lines(name, known[name], held), *_agent_details(known[name]))
     return 0
 
 
-def _lines(name: str, agent: "AgentConfig", held: OrgaConfig) -> list[str]:
-    lines = [f"{on_one_line(name)}  {on_one_line(_model(name, agent, held), 300)}"]
+def _agent_lines(name: str, agent: "AgentConfig", held: OrgaConfig) -> list[str]:
+    lines = [f"{on_one_line(name)}  {on_one_line(_model_text(name, agent, held), 300)}"]
     if agent.description:
         lines.append(f"  {on_one_line(agent.description, 300)}")
     lines.append(f"  tools: {on_one_line(', '.join(agent.tools), 2_000) or 'none'}")
@@ -117,28 +119,28 @@ def _lines(name: str, agent: "AgentConfig", held: OrgaConfig) -> list[str]:
     return lines
 
 
-def _in_full(agent: "AgentConfig") -> list[str]:
+def _agent_details(agent: "AgentConfig") -> list[str]:
     limits = agent.config.model_dump(mode="json", exclude_none=True)
     told = [f"  {key}: {on_one_line(str(value), 300)}" for key, value in limits.items() if not isinstance(value, dict)]
-    return ["  instructions:", *(f"  {line}" for line in below(agent.instructions)), *told]
+    return ["  instructions:", *(f"  {line}" for line in indented_lines(agent.instructions)), *told]
 
 
-def _model(name: str, agent: "AgentConfig", held: OrgaConfig) -> str:
+def _model_text(name: str, agent: "AgentConfig", held: OrgaConfig) -> str:
     """Return the model, with those that stand in for it where a tier is named."""
     try:
-        models = models_of(Wanted(name), agent, held, os.environ)
+        models = models_of(RequestedNames(name), agent, held, os.environ)
     except InvalidInput as error:
         return f"{agent.model}: {error}"
     told = ", then ".join(models)
     return f"{agent.model} ({told})" if agent.model and agent.model not in models else told
 
 
-def _json(name: str, agent: "AgentConfig", held: OrgaConfig) -> dict[str, Any]:
-    return {"name": name, "model": _model(name, agent, held)} | agent.model_dump(mode="json", exclude={"model"})
+def _agent_json(name: str, agent: "AgentConfig", held: OrgaConfig) -> dict[str, Any]:
+    return {"name": name, "model": _model_text(name, agent, held)} | agent.model_dump(mode="json", exclude={"model"})
 
 
 @dataclass(frozen=True)
-class _Row:
+class _ModelRow:
     model: str
     named_by: str
     """Who names it; "" for one that is offered only."""
@@ -163,47 +165,49 @@ def models(
     """
     if check:  # the addresses that are asked, keys in hand, are the configuration's
         held = load_config(config).config
-        rows = list(_rows(held))
-        return completed(_check(rows, held, as_json=json))
-    return _shown(list(_rows(config_sources(config, folder=Path.cwd(), env=os.environ).config)), as_json=json)
+        rows = list(_model_rows(held))
+        return run_interruptible(_check_models(rows, held, as_json=json))
+    return _show_models(
+        list(_model_rows(config_sources(config, folder=Path.cwd(), env=os.environ).config)), as_json=json
+    )
 
 
-def _rows(held: OrgaConfig) -> Iterator[_Row]:
-    from orga.activities.adapters.models.settings import DEFAULTS, EMBEDDED_MODEL
+def _model_rows(held: OrgaConfig) -> Iterator[_ModelRow]:
+    from orga.activities.adapters.models.settings import DEFAULT_MODELS, EMBEDDED_MODEL
 
     base_urls = held.models.base_urls
     named: dict[str, list[str]] = {}
-    for place, model in _named(held):
+    for place, model in _configured_models(held):
         named.setdefault(model, []).append(place)
     for model, places in named.items():
-        yield _Row(model, ", ".join(places), model_problem(model, os.environ, base_urls))
-    offered = [f"{provider}:{os.environ.get(variable) or usual}" for provider, variable, usual in DEFAULTS]
+        yield _ModelRow(model, ", ".join(places), model_problem(model, os.environ, base_urls))
+    offered = [f"{provider}:{os.environ.get(variable) or usual}" for provider, variable, usual in DEFAULT_MODELS]
     offered += ["ollama:NAME", "openai-compatible:NAME", "local:smollm2", EMBEDDED_MODEL]
     for model in offered:
         if model not in named:
-            yield _Row(model, "", model_problem(model, os.environ, base_urls))
+            yield _ModelRow(model, "", model_problem(model, os.environ, base_urls))
 
 
-def _named(held: OrgaConfig) -> Iterator[tuple[str, str]]:
+def _configured_models(held: OrgaConfig) -> Iterator[tuple[str, str]]:
     """Yield each model that the configuration names, behind the key that does."""
     from orga.activities.adapters.models.settings import default_model
-    from orga.workflows.types.tiers import tier_in
+    from orga.workflows.types.tiers import tier_in_model_name
 
     default = held.models.default or default_model(os.environ)
-    if tier_in(default) is None:
+    if tier_in_model_name(default) is None:
         yield "default", default
     for tier in held.models.tiers.configured:
         yield from ((f"tier:{tier}", model) for model in held.models.tiers.models(tier))
     for name, agent in held.agents.items():
         found = [("", agent.model), *((f".{asker.key}", asker.model) for asker in agent.askers)]
-        yield from ((f"agents.{name}{of}", model) for of, model in found if model and tier_in(model) is None)
+        yield from ((f"agents.{name}{of}", model) for of, model in found if model and tier_in_model_name(model) is None)
 
 
-async def _check(rows: list[_Row], held: OrgaConfig, *, as_json: bool) -> int:
+async def _check_models(rows: list[_ModelRow], held: OrgaConfig, *, as_json: bool) -> int:
     from orga.activities.adapters.models.registry import ModelNotConfigured, ModelRegistry
 
     registry = ModelRegistry(os.environ, held.models.base_urls)
-    found: list[_Row] = []
+    found: list[_ModelRow] = []
     try:
         for row in rows:
             problem = row.problem
@@ -212,20 +216,22 @@ async def _check(rows: list[_Row], held: OrgaConfig, *, as_json: bool) -> int:
                     problem = await registry.unreachable(row.model)
                 except ModelNotConfigured as error:
                     problem = str(error)
-            found.append(_Row(row.model, row.named_by, problem))
+            found.append(_ModelRow(row.model, row.named_by, problem))
     finally:
         await registry.close()
-    return _shown(found, as_json=as_json)
+    return _show_models(found, as_json=as_json)
 
 
-def _shown(rows: list[_Row], *, as_json: bool) -> int:
+def _show_models(rows: list[_ModelRow], *, as_json: bool) -> int:
     if as_json:
-        json_result([asdict(row) for row in rows])
+        write_json([asdict(row) for row in rows])
     else:
         wide = max(len(on_one_line(row.model)) for row in rows)
         for row in rows:
             mark = "✗" if row.problem and row.named_by else "-" if row.problem else "✓"
             told = "; ".join(filter(None, (row.named_by, on_one_line(row.problem, 300))))
-            result(f"{mark} {on_one_line(row.model):<{wide}}  {told}".rstrip())
-        note('one run: orga run --model NAME "..."; all runs: [models] default of orga.toml, or ORGA_MODELS__DEFAULT')
+            write_result(f"{mark} {on_one_line(row.model):<{wide}}  {told}".rstrip())
+        write_note(
+            'one run: orga run --model NAME "..."; all runs: [models] default of orga.toml, or ORGA_MODELS__DEFAULT'
+        )
     return ExitCode.FAILED if any(row.problem and row.named_by for row in rows) else 0

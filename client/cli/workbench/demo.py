@@ -13,26 +13,26 @@ from temporalio.client import Client
 
 from orga.client.cli.exit_codes import ExitCode, UsageError
 from orga.client.cli.inspect.journal import Timeline
-from orga.client.cli.inspect.steps import table
-from orga.client.cli.interrupts import completed
+from orga.client.cli.inspect.steps import phase_table
+from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.live.watch import follow
 from orga.client.cli.options import ConfigFile
-from orga.client.cli.session import Session, session
-from orga.client.cli.shown.text import note, result
+from orga.client.cli.session import CliContext, cli_context
+from orga.client.cli.shown.text import write_note, write_result
 from orga.client.journal.phases import goal_phases
 from orga.client.journal.reading import read_journal
 from orga.client.runs.agents import AgentHandle, start_agent
 from orga.client.runs.goals import start_goal
-from orga.client.server.home import prepared_home
-from orga.client.workers.at_hand import WorkerKeeper, kept_worker
+from orga.client.server.home import prepare_home
+from orga.client.workers.at_hand import WorkerKeeper, keep_worker
 from orga.own_code import ROOT
 from orga.workflows.types.status import JournalEntry
 
-LEARNING = "How does orga never lose a run and never repeat an effect?"
-ASKING = "What is reported and not repeated when its outcome is unknown?"
+LEARNING_TASK = "How does orga never lose a run and never repeat an effect?"
+RECALL_TASK = "What is reported and not repeated when its outcome is unknown?"
 
 
-async def run_knowledge_demo(here: Session, keeper: WorkerKeeper, folder: Path) -> int:
+async def run_knowledge_demo(here: CliContext, keeper: WorkerKeeper, folder: Path) -> int:
     """Let one run find something out and another answer from that; the exit code says whether it did.
 
     Args:
@@ -41,21 +41,21 @@ async def run_knowledge_demo(here: Session, keeper: WorkerKeeper, folder: Path) 
         folder: Whose store of knowledge they share.
     """
     tenant = f"demo-{uuid4().hex[:8]}"
-    first, code = await _follow(here, keeper, {"task": LEARNING, "tenant": tenant})
+    first, code = await _start_and_follow(here, keeper, {"task": LEARNING_TASK, "tenant": tenant})
     if code:
         return code
-    note("", "A second run, which is given no tool to read files with:")
-    second, code = await _follow(here, keeper, {"task": ASKING, "tenant": tenant, "tools": []})
+    write_note("", "A second run, which is given no tool to read files with:")
+    second, code = await _start_and_follow(here, keeper, {"task": RECALL_TASK, "tenant": tenant, "tools": []})
     stored = {str(entry.data.get("id")) for entry in first if entry.event == "KnowledgeStored"}
     recalled = {
         str(item["id"]) for entry in second if entry.event == "KnowledgeRecalled" for item in entry.data["items"]
     }
-    result("", "The second run's journal, folded from its history:", *_timeline(second), "")
+    write_result("", "The second run's journal, folded from its history:", *_timeline_lines(second), "")
     if not stored & recalled:
-        note(f"the second run did not recall what the first had stored: {', '.join(sorted(stored)) or 'nothing'}")
+        write_note(f"the second run did not recall what the first had stored: {', '.join(sorted(stored)) or 'nothing'}")
         return code or ExitCode.FAILED
     whose = f"--tenant {quote(tenant)}"
-    result(
+    write_result(
         f"It recalled what the first run had stored: {', '.join(sorted(stored & recalled))}",
         "Now look at it, tell agents something yourself, and forget it all:",
         f"  cd {quote(str(folder))}                    # each folder has a store of its own",
@@ -68,32 +68,34 @@ async def run_knowledge_demo(here: Session, keeper: WorkerKeeper, folder: Path) 
     return code
 
 
-async def _follow(here: Session, keeper: WorkerKeeper, given: dict[str, object]) -> tuple[list[JournalEntry], int]:
+async def _start_and_follow(
+    here: CliContext, keeper: WorkerKeeper, given: dict[str, object]
+) -> tuple[list[JournalEntry], int]:
     config = {"knowledge": {"enabled": True}}
     run = await start_agent(here.client, {**given, "config": config})
-    note(f"question: {given['task']}", f"run {run.id}")
+    write_note(f"question: {given['task']}", f"run {run.id}")
     code = await follow(here, run.id, here.task_queue, keeper, as_json=False)
     return [entry async for entry in read_journal(here.client, run.id)], code
 
 
-def _timeline(entries: Sequence[JournalEntry]) -> list[str]:
+def _timeline_lines(entries: Sequence[JournalEntry]) -> list[str]:
     timeline = Timeline()
     return [line for entry in entries for line in timeline.lines(entry)]
 
 
-NAMES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "docs")
+DOCUMENT_NAMES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "docs")
 
 
-def copied_documents() -> Path:
+def copy_documents() -> Path:
     """Return a folder with README, ARCHITECTURE, CHANGELOG and docs as they are now.
 
     Raises:
         UsageError: This is no clone of the project.
     """
-    found = [ROOT / name for name in NAMES if (ROOT / name).exists()]
+    found = [ROOT / name for name in DOCUMENT_NAMES if (ROOT / name).exists()]
     if not found:
         raise UsageError("the demo reads the project's own documents; run it from a clone of the project")
-    folder = prepared_home().folder / "demo"
+    folder = prepare_home().folder / "demo"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     for path in found:
@@ -130,15 +132,15 @@ def demo(
         raise UsageError("--goal and --knowledge are two demos; choose one")
 
     async def shown() -> int:
-        root = copied_documents()
-        async with session(config, root=root) as here:
+        root = copy_documents()
+        async with cli_context(config, root=root) as here:
             order = replace(here.worker_order(), root=root)
-            async with kept_worker(here.client, order, note, here.require_usable) as keeper:
+            async with keep_worker(here.client, order, write_note, here.require_usable) as keeper:
                 if knowledge:
                     return await run_knowledge_demo(here, keeper, here.loaded.path.parent if here.loaded.path else root)
-                return await _shown(here, keeper, _PURSUED if goal else _ANSWERED)
+                return await _run_demo(here, keeper, _GOAL_DEMO if goal else _QUESTION_DEMO)
 
-    return completed(shown())
+    return run_interruptible(shown())
 
 
 @dataclass(frozen=True)
@@ -153,37 +155,37 @@ class _Demo:
     """What to try then; `{quoted}` is the id of the run."""
 
 
-async def _shown(here: Session, keeper: WorkerKeeper, what: _Demo) -> int:
+async def _run_demo(here: CliContext, keeper: WorkerKeeper, what: _Demo) -> int:
     run = await what.start(here.client, what.text)
-    note(f"{what.kind}: {what.text}")
-    note(f"run {run.id}")
+    write_note(f"{what.kind}: {what.text}")
+    write_note(f"run {run.id}")
     code = await follow(here, run.id, here.task_queue, keeper, as_json=False)
-    result("", *await what.told(here.client, run.id), "", *_next(here, run.id, what))
+    write_result("", *await what.told(here.client, run.id), "", *_next_lines(here, run.id, what))
     return code
 
 
-async def _journal(client: Client, run_id: str) -> list[str]:
+async def _journal_lines(client: Client, run_id: str) -> list[str]:
     timeline, lines = Timeline(), ["The journal, folded from the history:"]
     async for entry in read_journal(client, run_id):
         lines += timeline.lines(entry)
     return lines
 
 
-async def _phases(client: Client, run_id: str) -> list[str]:
-    return ["Its phases, folded from the history:", *table(await goal_phases(read_journal(client, run_id)))]
+async def _phase_lines(client: Client, run_id: str) -> list[str]:
+    return ["Its phases, folded from the history:", *phase_table(await goal_phases(read_journal(client, run_id)))]
 
 
-def _next(here: Session, run_id: str, what: _Demo) -> list[str]:
+def _next_lines(here: CliContext, run_id: str, what: _Demo) -> list[str]:
     link = here.connection.link(run_id)
     where = f"In the Temporal UI: {link}" if link else f"On the server {here.connection.endpoint.address}: {run_id}"
     return [where, *(line.replace("{quoted}", quote(run_id)) for line in what.next)]
 
 
-_ANSWERED = _Demo(
+_QUESTION_DEMO = _Demo(
     "question",
     QUESTION,
     start_agent,
-    _journal,
+    _journal_lines,
     (
         "Now try a crash: start a run, and kill its worker with SIGKILL while it works.",
         '  orga run "Which limits does a run have?"   # says the worker\'s process id',
@@ -191,11 +193,11 @@ _ANSWERED = _Demo(
         "Or end the command with Ctrl-C, and come back with: orga attach ID",
     ),
 )
-_PURSUED = _Demo(
+_GOAL_DEMO = _Demo(
     "goal",
     GOAL,
     start_goal,
-    _phases,
+    _phase_lines,
     (
         "What its model was sent in the first turn:",
         "  orga steps {quoted} --prompt 1",

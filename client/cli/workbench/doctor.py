@@ -15,10 +15,10 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from orga.client.cli.exit_codes import ExitCode
-from orga.client.cli.interrupts import completed
+from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.session import Session, session
-from orga.client.cli.shown.text import behind, counted, json_result, note, on_one_line, result
+from orga.client.cli.session import CliContext, cli_context
+from orga.client.cli.shown.text import count_text, hanging_lines, on_one_line, write_json, write_note, write_result
 from orga.client.config.file import NO_FILE, LoadedConfig, load_config
 from orga.client.config.sections import OrgaConfig
 from orga.client.config.trust.check import Untrusted
@@ -26,16 +26,21 @@ from orga.client.connect import Connection, connection
 from orga.client.errors import ConfigError, OrgaError
 from orga.client.runs.agents import start_agent
 from orga.client.runs.failing_tasks import failing_tasks
-from orga.client.runs.listing import Filter
+from orga.client.runs.listing import RunFilter
 from orga.client.server.endpoint import Endpoint, ServerUnavailable
-from orga.client.server.home import prepared_home
-from orga.client.server.pollers import MARK, NO_CONFIG, config_digest, identity_suffix, pollers
-from orga.client.server.search_attributes import NoSearchAttributes, SearchAttributesRefused, missing, register
-from orga.client.server.server_errors import is_lacking, reason_of
+from orga.client.server.home import prepare_home
+from orga.client.server.pollers import MARK, NO_CONFIG, config_digest, identity_suffix, poller_identities
+from orga.client.server.search_attributes import (
+    NoSearchAttributes,
+    SearchAttributesRefused,
+    missing_names,
+    register_missing,
+)
+from orga.client.server.server_errors import error_reason, is_unsupported
 from orga.client.telemetry.core_logs import forward_core_logs
-from orga.client.workers.at_hand import kept_worker
-from orga.client.workers.held_loops import hold_of
-from orga.client.workers.routing import Routing, nobody_serves, routing, to_make_current
+from orga.client.workers.at_hand import keep_worker
+from orga.client.workers.held_loops import longest_block_text
+from orga.client.workers.routing import Routing, make_current_command, no_workers_text, routing
 from orga.start import module_command
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.names import KEYS
@@ -51,7 +56,7 @@ class CheckedAgent(Record):
     tools: tuple[str, ...] = ()
 
 
-class Problem(Record):
+class WorkerProblem(Record):
     """Something that a run would trip over."""
 
     place: str
@@ -68,8 +73,8 @@ class WorkerReport(Record):
     """By name, why its provider cannot be asked now; "" where it answers."""
     policy: str = ""
     """Who decides what may run."""
-    problems: tuple[Problem, ...] = ()
-    warnings: tuple[Problem, ...] = ()
+    problems: tuple[WorkerProblem, ...] = ()
+    warnings: tuple[WorkerProblem, ...] = ()
     """What works, and is better known."""
 
 
@@ -80,16 +85,16 @@ async def worker_report(config: Path) -> WorkerReport:
     process = await asyncio.create_subprocess_exec(
         *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    output, errors = await _output(process)
+    output, errors = await _read_output(process)
     try:
         return WorkerReport.model_validate_json(output)
     except ValidationError:
         lines = [line.strip() for line in errors.decode(errors="replace").splitlines() if line.strip()]
         said = lines[-1][:300] if lines else "it said nothing"
-        return WorkerReport(problems=(Problem(place="worker", problem=f"it does not start: {said}"),))
+        return WorkerReport(problems=(WorkerProblem(place="worker", problem=f"it does not start: {said}"),))
 
 
-async def _output(process: asyncio.subprocess.Process) -> tuple[bytes, bytes]:
+async def _read_output(process: asyncio.subprocess.Process) -> tuple[bytes, bytes]:
     """Read both streams; standard input stays open meanwhile, since its end would end the worker."""
     assert process.stdout is not None
     assert process.stderr is not None
@@ -109,7 +114,7 @@ async def _output(process: asyncio.subprocess.Process) -> tuple[bytes, bytes]:
 
 _MODEL_REMEDY = "check its name, key and address: [models] and [agents] of orga.toml, and the provider's variables"
 
-_ANOTHER_SERVER = "fit for tests; for all else: temporal server start-dev, or no address at all"
+_OTHER_SERVER_REMEDY = "fit for tests; for all else: temporal server start-dev, or no address at all"
 
 LATEST_RUNS = 200
 """That are looked at."""
@@ -118,7 +123,7 @@ DEEP_TASK = "Answer with the single word OK."
 
 
 @dataclass(frozen=True)
-class Check:
+class DoctorCheck:
     """One finding."""
 
     name: str
@@ -129,92 +134,101 @@ class Check:
     """It works, and is better known."""
 
 
-async def all_checks(config: Path | None, *, deep: bool) -> AsyncGenerator[Check]:
+async def all_checks(config: Path | None, *, deep: bool) -> AsyncGenerator[DoctorCheck]:
     """Yield the findings in order."""
-    yield _folder()
+    yield _folder_check()
     try:
         loaded = load_config(config)
     except Untrusted as error:
-        yield _untrusted(error)
+        yield _untrusted_check(error)
         loaded = LoadedConfig(OrgaConfig())
     except ConfigError as error:
-        yield Check("config", ok=False, detail=str(error), remedy="correct the file or the variable that is named")
+        yield DoctorCheck(
+            "config", ok=False, detail=str(error), remedy="correct the file or the variable that is named"
+        )
         return
     else:
-        yield Check("config", ok=True, detail=str(loaded.path or "no orga.toml: the defaults hold"))
-        for check in (*_parts(await worker_report(loaded.path or NO_FILE)), *idle_models(os.environ)):
+        yield DoctorCheck("config", ok=True, detail=str(loaded.path or "no orga.toml: the defaults hold"))
+        for check in (
+            *_worker_report_checks(await worker_report(loaded.path or NO_FILE)),
+            *idle_address_checks(os.environ),
+        ):
             yield check
     try:
         forward_core_logs(with_retries=False)
-        async with connection(loaded.config, note) as connected:
-            async for check in _server(Session(loaded, connected), deep=deep):
+        async with connection(loaded.config, write_note) as connected:
+            async for check in _server_checks(CliContext(loaded, connected), deep=deep):
                 yield check
     except ServerUnavailable as error:
-        yield Check("server", ok=False, detail=error.cause, remedy=error.remedy)
+        yield DoctorCheck("server", ok=False, detail=error.cause, remedy=error.remedy)
     except ConfigError as error:
         cause, _, remedy = str(error).partition("; ")
-        yield Check("server", ok=False, detail=cause, remedy=remedy)
+        yield DoctorCheck("server", ok=False, detail=cause, remedy=remedy)
 
 
-def idle_models(env: Mapping[str, str]) -> list[Check]:
+def idle_address_checks(env: Mapping[str, str]) -> list[DoctorCheck]:
     """Tell which addresses of the environment are not asked, for want of a key."""
     from orga.activities.adapters.models.settings import idle_addresses
 
-    return [Check("models", ok=True, detail=told, remedy="orga models", warning=True) for told in idle_addresses(env)]
+    return [
+        DoctorCheck("models", ok=True, detail=told, remedy="orga models", warning=True) for told in idle_addresses(env)
+    ]
 
 
-def _untrusted(error: Untrusted) -> Check:
+def _untrusted_check(error: Untrusted) -> DoctorCheck:
     """Return what a configuration asks for that is left alone, so that all else is looked at without it."""
     *lines, remedy = str(error).splitlines()
-    return Check("config", ok=False, detail="\n".join([*lines, "it was not read further"]), remedy=remedy)
+    return DoctorCheck("config", ok=False, detail="\n".join([*lines, "it was not read further"]), remedy=remedy)
 
 
-def _folder() -> Check:
+def _folder_check() -> DoctorCheck:
     try:
-        return Check("folder", ok=True, detail=f"{prepared_home().folder} can be written")
+        return DoctorCheck("folder", ok=True, detail=f"{prepare_home().folder} can be written")
     except ServerUnavailable as error:
-        return Check("folder", ok=False, detail=error.cause, remedy=error.remedy)
+        return DoctorCheck("folder", ok=False, detail=error.cause, remedy=error.remedy)
 
 
-def _parts(report: WorkerReport) -> list[Check]:
+def _worker_report_checks(report: WorkerReport) -> list[DoctorCheck]:
     """Return what a worker with this configuration says of its agents, tools and models."""
     found = [
-        Check(problem.place, ok=False, detail=problem.problem, remedy=problem.remedy) for problem in report.problems
+        DoctorCheck(problem.place, ok=False, detail=problem.problem, remedy=problem.remedy)
+        for problem in report.problems
     ]
     if report.agents:
         agents = "; ".join(
-            f"{name} ({agent.model}, {counted(len(agent.tools), 'tool')})" for name, agent in report.agents.items()
+            f"{name} ({agent.model}, {count_text(len(agent.tools), 'tool')})" for name, agent in report.agents.items()
         )
-        found.append(Check("agents", ok=True, detail=agents))
+        found.append(DoctorCheck("agents", ok=True, detail=agents))
     for model, problem in report.models.items():
         told = problem or "it can be asked; --deep lets it answer"
-        found.append(Check(f"model {model}", ok=not problem, detail=told, remedy=_MODEL_REMEDY))
+        found.append(DoctorCheck(f"model {model}", ok=not problem, detail=told, remedy=_MODEL_REMEDY))
     if report.tools:
-        found.append(Check("tools", ok=True, detail=", ".join(report.tools)))
+        found.append(DoctorCheck("tools", ok=True, detail=", ".join(report.tools)))
     if report.policy:
-        found.append(Check("policy", ok=True, detail=report.policy))
+        found.append(DoctorCheck("policy", ok=True, detail=report.policy))
     found += [
-        Check(each.place, ok=True, detail=each.problem, remedy=each.remedy, warning=True) for each in report.warnings
+        DoctorCheck(each.place, ok=True, detail=each.problem, remedy=each.remedy, warning=True)
+        for each in report.warnings
     ]
     return found
 
 
-async def _server(here: Session, *, deep: bool) -> AsyncGenerator[Check]:
-    yield await _answers(here.connection)
-    yield await _attributes(here)
-    there = await pollers(here.client, here.task_queue)
-    yield _workers(here, there)
-    for check in await _versions(here):
+async def _server_checks(here: CliContext, *, deep: bool) -> AsyncGenerator[DoctorCheck]:
+    yield await _connection_check(here.connection)
+    yield await _search_attribute_check(here)
+    there = await poller_identities(here.client, here.task_queue)
+    yield _poller_check(here, there)
+    for check in await _routing_checks(here):
         yield check
-    for check in held_workers(there or []):
+    for check in blocked_loop_checks(there or []):
         yield check
-    for check in await _runs(here.client):
+    for check in await _stuck_run_checks(here.client):
         yield check
     if deep:
-        yield await _model(here)
+        yield await _model_check(here)
 
 
-def _workers(here: Session, there: list[str] | None) -> Check:
+def _poller_check(here: CliContext, there: list[str] | None) -> DoctorCheck:
     """Tell who works for this folder, and whether under the configuration that stands there now."""
     own = identity_suffix(here.connection.workplace)
     queue = f"task queue {here.task_queue!r}"
@@ -222,25 +236,27 @@ def _workers(here: Session, there: list[str] | None) -> Check:
         queue = f"{queue} of {here.connection.workplace.root}"
     if there is None:
         detail = f"the server does not tell who polls {queue}; orga run and orga attach bring a worker of their own"
-        return Check("worker", ok=True, detail=detail, remedy=_ANOTHER_SERVER, warning=True)
+        return DoctorCheck("worker", ok=True, detail=detail, remedy=_OTHER_SERVER_REMEDY, warning=True)
     if not there:
-        return Check("worker", ok=True, detail=f"none polls {queue}; orga run and orga attach bring their own")
-    told = [_worker(each) for each in there]
+        return DoctorCheck("worker", ok=True, detail=f"none polls {queue}; orga run and orga attach bring their own")
+    told = [_worker_text(each) for each in there]
     others = [each for each in there if config_digest(each) not in (None, own.removeprefix(MARK))]
     detail = f"{', '.join(told)} on {queue}"
     if not others:
-        return Check("worker", ok=True, detail=detail)
+        return DoctorCheck("worker", ok=True, detail=detail)
     mine = "this orga.toml" if here.loaded.path else "no orga.toml"
     problem = f"{detail}; here it is {mine}, {own.removeprefix(MARK)}"
-    return Check("worker", ok=not here.connection.endpoint.embedded, detail=problem, remedy="start the worker again")
+    return DoctorCheck(
+        "worker", ok=not here.connection.endpoint.embedded, detail=problem, remedy="start the worker again"
+    )
 
 
-async def _versions(here: Session) -> list[Check]:
+async def _routing_checks(here: CliContext) -> list[DoctorCheck]:
     there = await routing(here.client, here.task_queue)
     return [] if there is None else version_checks(there, here.task_queue, here.connection.endpoint)
 
 
-def version_checks(there: Routing, task_queue: str, server: Endpoint) -> list[Check]:
+def version_checks(there: Routing, task_queue: str, server: Endpoint) -> list[DoctorCheck]:
     """Tell which deployment version takes new runs, where there are any, and whether a worker of it polls."""
     if there.current is None and not there.waiting:
         return []
@@ -249,22 +265,22 @@ def version_checks(there: Routing, task_queue: str, server: Endpoint) -> list[Ch
     if there.current is not None:
         name = there.current.to_canonical_string()
         if there.is_served:
-            return [Check("version", ok=True, detail=f"new runs go to {name}{polling}")]
-        lacking = f"{nobody_serves(there.current, task_queue)}{polling}"
-        other = to_make_current(there.waiting[-1], server) if there.waiting else ""
-        return [Check("version", ok=False, detail=lacking, remedy=other or "start such a worker")]
-    remedy = f"let new runs go there: {to_make_current(there.waiting[-1], server)}"
+            return [DoctorCheck("version", ok=True, detail=f"new runs go to {name}{polling}")]
+        lacking = f"{no_workers_text(there.current, task_queue)}{polling}"
+        other = make_current_command(there.waiting[-1], server) if there.waiting else ""
+        return [DoctorCheck("version", ok=False, detail=lacking, remedy=other or "start such a worker")]
+    remedy = f"let new runs go there: {make_current_command(there.waiting[-1], server)}"
     if there.is_served:
         told = f"new runs go to workers without a version{polling}"
-        return [Check("version", ok=True, detail=told, remedy=remedy, warning=True)]
-    return [Check("version", ok=False, detail=f"no worker takes new runs{polling}", remedy=remedy)]
+        return [DoctorCheck("version", ok=True, detail=told, remedy=remedy, warning=True)]
+    return [DoctorCheck("version", ok=False, detail=f"no worker takes new runs{polling}", remedy=remedy)]
 
 
-def held_workers(there: list[str]) -> list[Check]:
+def blocked_loop_checks(there: list[str]) -> list[DoctorCheck]:
     """Tell which workers of this machine were held up; of others their logs and metrics tell."""
-    held = {each: hold_of(each) for each in there}
+    held = {each: longest_block_text(each) for each in there}
     return [
-        Check(
+        DoctorCheck(
             f"worker {on_one_line(each.partition(MARK)[0])}",
             ok=True,
             detail=f"its event loop was {on_one_line(told)}: all its runs waited as long",
@@ -276,7 +292,7 @@ def held_workers(there: list[str]) -> list[Check]:
     ]
 
 
-def _worker(identity: str) -> str:
+def _worker_text(identity: str) -> str:
     digest = config_digest(identity)
     process = on_one_line(identity.partition(MARK)[0])
     if digest is None:
@@ -284,56 +300,57 @@ def _worker(identity: str) -> str:
     return f"{process} ({'no orga.toml' if digest == NO_CONFIG else f'orga.toml {on_one_line(digest)}'})"
 
 
-async def _answers(connected: Connection) -> Check:
+async def _connection_check(connected: Connection) -> DoctorCheck:
     info = await connected.client.workflow_service.get_system_info(GetSystemInfoRequest())
     endpoint = connected.endpoint
     kind = "embedded" if endpoint.embedded else "configured"
     where = f"{endpoint.address}, namespace {endpoint.namespace!r}"
-    return Check("server", ok=True, detail=f"{kind}, {where}, version {info.server_version or 'unknown'}")
+    return DoctorCheck("server", ok=True, detail=f"{kind}, {where}, version {info.server_version or 'unknown'}")
 
 
-async def _attributes(here: Session) -> Check:
+async def _search_attribute_check(here: CliContext) -> DoctorCheck:
     try:
-        lacking = await missing(here.client)
+        lacking = await missing_names(here.client)
     except NoSearchAttributes as error:
-        return Check("search attributes", ok=True, detail=str(error), remedy=_ANOTHER_SERVER, warning=True)
+        return DoctorCheck("search attributes", ok=True, detail=str(error), remedy=_OTHER_SERVER_REMEDY, warning=True)
     except SearchAttributesRefused as error:
-        return Check("search attributes", ok=False, detail=str(error), remedy="let an administrator do that")
+        return DoctorCheck("search attributes", ok=False, detail=str(error), remedy="let an administrator do that")
     if lacking:
-        return Check("search attributes", ok=False, detail=f"missing: {', '.join(lacking)}", remedy="orga setup")
-    return Check("search attributes", ok=True, detail="all are registered")
+        return DoctorCheck("search attributes", ok=False, detail=f"missing: {', '.join(lacking)}", remedy="orga setup")
+    return DoctorCheck("search attributes", ok=True, detail="all are registered")
 
 
-async def _runs(client: Client) -> list[Check]:
+async def _stuck_run_checks(client: Client) -> list[DoctorCheck]:
     """Return the live runs that no worker can go on with."""
     try:
-        live = [run.id async for run in client.list_workflows(Filter(running=True).visibility(), limit=LATEST_RUNS)]
+        live = [run.id async for run in client.list_workflows(RunFilter(running=True).visibility(), limit=LATEST_RUNS)]
     except RPCError as error:
-        if not is_lacking(error):
+        if not is_unsupported(error):
             raise
-        detail = f"the server does not list them: {reason_of(error)}"
-        return [Check("runs", ok=True, detail=detail, remedy=_ANOTHER_SERVER, warning=True)]
+        detail = f"the server does not list them: {error_reason(error)}"
+        return [DoctorCheck("runs", ok=True, detail=detail, remedy=_OTHER_SERVER_REMEDY, warning=True)]
     failing = await failing_tasks(client, live)
     if not failing:
-        return [Check("runs", ok=True, detail=f"{len(live)} live, none of them is stuck")]
+        return [DoctorCheck("runs", ok=True, detail=f"{len(live)} live, none of them is stuck")]
     return [
-        Check(f"run {each.workflow_id}", ok=False, detail=each.told, remedy=each.way_out) for each in failing.values()
+        DoctorCheck(f"run {each.workflow_id}", ok=False, detail=each.told, remedy=each.way_out)
+        for each in failing.values()
     ]
 
 
-async def _model(here: Session) -> Check:
+async def _model_check(here: CliContext) -> DoctorCheck:
     """Let the default agent's model answer once, as a run would."""
     config = LoopConfig(max_iterations=2, timeout_s=60, max_output_tokens=200)
     task = AgentInput(task=DEEP_TASK, tools=(), config=config)
     try:
-        async with kept_worker(here.client, here.worker_order(), note, here.require_usable):
+        async with keep_worker(here.client, here.worker_order(), write_note, here.require_usable):
             run = await start_agent(here.client, task)
             ended = await run.result()
     except OrgaError as error:
-        return Check("model", ok=False, detail=str(error), remedy=_MODEL_REMEDY)
+        return DoctorCheck("model", ok=False, detail=str(error), remedy=_MODEL_REMEDY)
     ok = bool(ended.usage.model_calls)
     told = f"{ended.termination.reason} {ended.termination.detail}".strip()
-    return Check("model", ok=ok, detail=told, remedy=_MODEL_REMEDY)
+    return DoctorCheck("model", ok=ok, detail=told, remedy=_MODEL_REMEDY)
 
 
 def doctor(
@@ -350,22 +367,22 @@ def doctor(
     """
 
     async def examined() -> int:
-        found: list[Check] = []
+        found: list[DoctorCheck] = []
         async for check in all_checks(config, deep=deep):
             found.append(check)
             if not json:
-                result(*shown(check))
+                write_result(*check_lines(check))
         if json:
-            json_result([asdict(check) for check in found])
+            write_json([asdict(check) for check in found])
         return 0 if all(check.ok for check in found) else ExitCode.FAILED
 
-    return completed(examined())
+    return run_interruptible(examined())
 
 
-def shown(check: Check) -> list[str]:
+def check_lines(check: DoctorCheck) -> list[str]:
     """Return the check, with the remedy under it."""
     mark = "!" if check.warning else "✓" if check.ok else "✗"
-    lines = behind(f"{mark} {check.name}: ", check.detail)
+    lines = hanging_lines(f"{mark} {check.name}: ", check.detail)
     return [*lines, f"    → {check.remedy}"] if check.remedy and (check.warning or not check.ok) else lines
 
 
@@ -374,18 +391,18 @@ def setup(json: Json = False, config: ConfigFile = None) -> int:
 
     Example: TEMPORAL_ADDRESS=temporal.example:7233 orga setup
     """
-    return completed(_setup(config, as_json=json))
+    return run_interruptible(_setup(config, as_json=json))
 
 
 async def _setup(config: Path | None, *, as_json: bool) -> int:
-    async with session(config) as here:
+    async with cli_context(config) as here:
         try:
-            added = await register(here.client)
+            added = await register_missing(here.client)
         except SearchAttributesRefused as error:
-            note(*behind("orga: ", str(error)))
+            write_note(*hanging_lines("orga: ", str(error)))
             return ExitCode.FAILED
     if as_json:
-        json_result({"registered": added, "all": [key.name for key in KEYS]})
+        write_json({"registered": added, "all": [key.name for key in KEYS]})
     else:
-        result(f"registered {', '.join(added)}" if added else f"all {len(KEYS)} search attributes are there")
+        write_result(f"registered {', '.join(added)}" if added else f"all {len(KEYS)} search attributes are there")
     return 0

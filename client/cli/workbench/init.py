@@ -11,24 +11,24 @@ from typing import Annotated, Any
 import typer
 
 from orga.client.cli.exit_codes import UsageError
-from orga.client.cli.interrupts import while_asking
+from orga.client.cli.interrupts import interruptible_prompt
 from orga.client.cli.options import Json
-from orga.client.cli.shown.text import document, json_result, note, result
-from orga.client.config.file import FILE_NAME, asked_config, find_config
+from orga.client.cli.shown.text import write_document, write_json, write_note, write_result
+from orga.client.config.file import FILE_NAME, config_trust_request, find_config
 from orga.client.config.known_models import model_problem, require_model
 from orga.client.config.policy_folder import FOLDER
-from orga.client.config.starter import Choices, starter_text
-from orga.client.config.trust.store import remember
+from orga.client.config.starter import StarterChoices, starter_text
+from orga.client.config.trust.store import trust_digest
 from orga.client.errors import ConfigError
-from orga.workflows.types.text import as_line
+from orga.workflows.types.text import escaped_line
 
-_MODEL = re.compile(r"[!-~]{3,200}")
-_PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
-_ADDRESS = re.compile(r"https?://[^/\s]+\S*")
+_MODEL_NAME = re.compile(r"[!-~]{3,200}")
+_PROGRAM_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
+_HTTP_ADDRESS = re.compile(r"https?://[^/\s]+\S*")
 
 
 @dataclass(frozen=True)
-class _Given:
+class _InitOptions:
     """The options; None where one was not given, and may be asked for."""
 
     model: str | None
@@ -73,28 +73,28 @@ def init(
     """
     if show and json:
         raise UsageError("--print writes the text of the file, which is TOML; leave out --json")
-    given = _Given(model, base_url, write, web, None if programs is None else _programs(programs), approval)
+    given = _InitOptions(model, base_url, write, web, None if programs is None else _parse_programs(programs), approval)
     file = folder / FILE_NAME
     if not show:
-        _require_room(folder, file)
+        _require_new_file(folder, file)
     asks = not yes and not show and sys.stdin.isatty() and sys.stderr.isatty()
-    choices = _asked_for(given) if asks else _defaults(given)
+    choices = _ask_choices(given) if asks else _default_choices(given)
     text = starter_text(choices)
     if show:
-        document(text.removesuffix("\n"))
+        write_document(text.removesuffix("\n"))
         return 0
     _write(file, text)
-    risks = _trusted(file)
+    risks = _trust_file(file)
     hints = _hints(choices, folder)
     if json:
-        json_result({"path": str(file.absolute()), "tools": choices.acting, "trusted": risks, "hints": hints})
+        write_json({"path": str(file.absolute()), "tools": choices.acting, "trusted": risks, "hints": hints})
     else:
-        result(str(file))
-        note(*(f"trusted, as you chose it: {risk}" for risk in risks), *hints)
+        write_result(str(file))
+        write_note(*(f"trusted, as you chose it: {risk}" for risk in risks), *hints)
     return 0
 
 
-def _require_room(folder: Path, file: Path) -> None:
+def _require_new_file(folder: Path, file: Path) -> None:
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder; make it first")
     if file.is_symlink() or file.exists():
@@ -111,20 +111,20 @@ def _write(file: Path, text: str) -> None:
         raise UsageError(f"{file} cannot be written: {error.strerror}") from None
 
 
-def _trusted(file: Path) -> list[str]:
+def _trust_file(file: Path) -> list[str]:
     """Trust the new file, and return what of it would have asked.
 
     A file that asks for nothing now would ask once a Temporal server is set. Policies that somebody else may have put
     into the folder are not chosen here: they ask then.
     """
-    asked = asked_config(file.absolute(), folder=Path.cwd(), env=os.environ)
+    asked = config_trust_request(file.absolute(), folder=Path.cwd(), env=os.environ)
     if asked is None or (not asked.risks and (file.parent / FOLDER).exists()):
         return []
-    remember(asked.path, asked.digest)
+    trust_digest(asked.path, asked.digest)
     return [str(risk) for risk in asked.risks]
 
 
-def _hints(choices: Choices, folder: Path) -> list[str]:
+def _hints(choices: StarterChoices, folder: Path) -> list[str]:
     found: list[str] = []
     above = find_config(None, folder.absolute().parent, {})
     if above is not None:
@@ -132,12 +132,12 @@ def _hints(choices: Choices, folder: Path) -> list[str]:
     base_urls = {choices.model.partition(":")[0]: choices.base_url} if choices.model and choices.base_url else {}
     if choices.model and (problem := model_problem(choices.model, os.environ, base_urls)):
         found.append(f"before the first run: {problem}")
-    there = "" if folder.absolute() == Path.cwd() else f"cd {as_line(str(folder))} && "
+    there = "" if folder.absolute() == Path.cwd() else f"cd {escaped_line(str(folder))} && "
     return [*found, f'next: {there}orga doctor, then {there}orga run "What is in this folder?"']
 
 
-def _defaults(given: _Given) -> Choices:
-    choices = Choices(
+def _default_choices(given: _InitOptions) -> StarterChoices:
+    choices = StarterChoices(
         given.model,
         given.base_url,
         bool(given.write),
@@ -145,24 +145,24 @@ def _defaults(given: _Given) -> Choices:
         given.programs or (),
         True if given.approval is None else given.approval,
     )
-    _check(choices)
+    _check_choices(choices)
     return choices
 
 
-def _check(choices: Choices) -> None:
+def _check_choices(choices: StarterChoices) -> None:
     if choices.model is not None:
         require_model(choices.model)
-        if not _MODEL.fullmatch(choices.model):
+        if not _MODEL_NAME.fullmatch(choices.model):
             raise UsageError("--model: the model's name has at most 200 characters, and no blanks among them")
     if choices.base_url is not None and choices.model is None:
         raise UsageError("--base-url is the address of a model's provider: name the model, too")
-    if choices.base_url is not None and not _ADDRESS.fullmatch(choices.base_url):
+    if choices.base_url is not None and not _HTTP_ADDRESS.fullmatch(choices.base_url):
         raise UsageError(f"--base-url {choices.base_url!r}: write it like http://host:8000/v1")
 
 
-def _asked_for(given: _Given) -> Choices:
+def _ask_choices(given: _InitOptions) -> StarterChoices:
     """Ask the person at the terminal for what no option says."""
-    with while_asking():
+    with interruptible_prompt():
         model = given.model or _ask_model()
         write = _confirm("May it write files of this folder?") if given.write is None else given.write
         web = _confirm("May it fetch web pages?") if given.web is None else given.web
@@ -171,8 +171,8 @@ def _asked_for(given: _Given) -> Choices:
         if approval is None:
             acts = write or web or bool(programs)
             approval = _confirm("Shall a person say yes to each of these calls?", default=True) if acts else True
-    choices = Choices(model, given.base_url, write, web, programs, approval)
-    _check(choices)
+    choices = StarterChoices(model, given.base_url, write, web, programs, approval)
+    _check_choices(choices)
     return choices
 
 
@@ -191,7 +191,7 @@ def _ask_model() -> str | None:
             if answer:
                 require_model(answer)
         except ConfigError as error:
-            note(str(error))
+            write_note(str(error))
         else:
             return answer or None
 
@@ -202,17 +202,17 @@ def _ask_programs() -> tuple[str, ...]:
             "Programs it may start, as git,pytest (Enter: none)", default="", show_default=False, err=True
         )
         try:
-            return _programs(answer)
+            return _parse_programs(answer)
         except UsageError as error:
-            note(str(error))
+            write_note(str(error))
 
 
 def _confirm(question: str, *, default: bool = False) -> bool:
     return typer.confirm(question, default=default, err=True)
 
 
-def _programs(text: str) -> tuple[str, ...]:
+def _parse_programs(text: str) -> tuple[str, ...]:
     names: Sequence[Any] = [name for name in re.split(r"[,\s]+", text) if name]
-    if wrong := [name for name in names if not _PROGRAM.fullmatch(name)]:
+    if wrong := [name for name in names if not _PROGRAM_NAME.fullmatch(name)]:
         raise UsageError(f"--commands {wrong[0]!r}: name programs alone, as git,pytest: no paths, no arguments")
     return tuple(dict.fromkeys(names))

@@ -7,14 +7,14 @@ from uuid import uuid4
 import typer
 
 from orga.client.cli.exit_codes import ExitCode, UsageError
-from orga.client.cli.interrupts import completed
+from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.shown.text import json_result, note, result
+from orga.client.cli.shown.text import write_json, write_note, write_result
 from orga.client.config.file import load_config
 from orga.client.errors import OrgaError
 
 if TYPE_CHECKING:
-    from orga.activities.adapters.webhook.post import Answer
+    from orga.activities.adapters.webhook.post import ReceiverAnswer
     from orga.activities.adapters.webhook.sender import WebhookSettings
 
 app = typer.Typer(
@@ -44,33 +44,33 @@ def send_sample(*, json: Json = False, config: ConfigFile = None) -> int:
         raise UsageError(str(error)) from None
     if settings is None:
         raise UsageError("nobody is to be told: [notify] url is not set; docs/notifications.md says how")
-    return completed(_try(settings, as_json=json))
+    return run_interruptible(_send_and_show(settings, as_json=json))
 
 
-async def _try(settings: "WebhookSettings", *, as_json: bool) -> int:
+async def _send_and_show(settings: "WebhookSettings", *, as_json: bool) -> int:
     from orga.activities.ports import NotifyError
 
     try:
-        answer = await _answer(settings)
+        answer = await _post_sample(settings)
     except NotifyError as error:
         raise OrgaError(str(error)) from None
     ok = 200 <= answer.status < 300
     if as_json:
-        json_result({"ok": ok, "status": answer.status, "answer": answer.words})
+        write_json({"ok": ok, "status": answer.status, "answer": answer.words})
     else:
-        result(f"{answer.status} {answer.words}".strip())
-    note("the receiver took it" if ok else "the receiver did not take it; a redirect is not followed")
+        write_result(f"{answer.status} {answer.words}".strip())
+    write_note("the receiver took it" if ok else "the receiver did not take it; a redirect is not followed")
     return 0 if ok else ExitCode.FAILED
 
 
-async def _answer(settings: "WebhookSettings") -> "Answer":
-    from orga.activities.adapters.webhook.sender import Webhook
+async def _post_sample(settings: "WebhookSettings") -> "ReceiverAnswer":
+    from orga.activities.adapters.webhook.sender import WebhookNotifier
     from orga.activities.ports import RunKey
     from orga.workflows.types.questions import Notification
 
     question = "this is a test, nothing waits"
     sample = Notification(message_id=f"msg_{uuid4().hex}", event="test", agent="orga", question=question)
-    webhook = Webhook(settings)
+    webhook = WebhookNotifier(settings)
     try:
         return await webhook.sent(sample, RunKey("agent-test", ""))
     finally:

@@ -12,20 +12,20 @@ from typing import IO, Annotated
 import typer
 
 from orga.client.cli.exit_codes import ExitCode, UsageError
-from orga.client.cli.interrupts import completed
+from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.options import ConfigFile, Json
-from orga.client.cli.session import Session, session
-from orga.client.cli.shown.text import hush, json_result, note, result
-from orga.client.server.embedded import ensure_server, running, stop
+from orga.client.cli.session import CliContext, cli_context
+from orga.client.cli.shown.text import set_quiet, write_json, write_note, write_result
+from orga.client.server.embedded import ensure_server, running, stop_embedded_server
 from orga.client.server.endpoint import Endpoint
 from orga.client.server.home import server_home
-from orga.client.server.record import lease, unleased
+from orga.client.server.record import lease, try_lock_leases
 from orga.client.workers.at_hand import HEALTHY_S, MAX_DEATHS
 from orga.client.workers.process import WorkerProcess, spawn_in_foreground
 from orga.client.workers.routing import deployment_name
 
 WATCH_S = 2.0
-MISSES = 3
+MAX_MISSES = 3
 
 
 def server(
@@ -44,59 +44,59 @@ def server(
     if stop_it and status:
         raise UsageError("--stop and --status cannot be combined")
     if stop_it:
-        return _stopped(as_json=json)
-    return _status(as_json=json) if status else completed(_foreground(as_json=json))
+        return _stop_server(as_json=json)
+    return _show_status(as_json=json) if status else run_interruptible(_run_in_foreground(as_json=json))
 
 
-def _stopped(*, as_json: bool) -> int:
-    was_up = stop()
+def _stop_server(*, as_json: bool) -> int:
+    was_up = stop_embedded_server()
     if as_json:
-        json_result({"stopped": was_up})
+        write_json({"stopped": was_up})
     else:
-        result("the embedded server is stopped" if was_up else "no embedded server was running")
+        write_result("the embedded server is stopped" if was_up else "no embedded server was running")
     return 0
 
 
-def _status(*, as_json: bool) -> int:
+def _show_status(*, as_json: bool) -> int:
     endpoint = running()
     if as_json:
-        json_result(asdict(endpoint) if endpoint else None)
+        write_json(asdict(endpoint) if endpoint else None)
     elif endpoint:
-        result(*_shown(endpoint))
+        write_result(*_endpoint_lines(endpoint))
     else:
-        note("no embedded server runs; it starts with the first command that needs it, or with: orga server")
+        write_note("no embedded server runs; it starts with the first command that needs it, or with: orga server")
     return 0 if endpoint else ExitCode.NO_SERVER
 
 
-async def _foreground(*, as_json: bool) -> int:
+async def _run_in_foreground(*, as_json: bool) -> int:
     with lease():
-        endpoint = await ensure_server(note)
+        endpoint = await ensure_server(write_note)
         if as_json:
-            json_result(asdict(endpoint))
+            write_json(asdict(endpoint))
         else:
-            result(*_shown(endpoint))
-        note("Ctrl-C ends this command; the server stops when no other one uses it (at once: orga server --stop)")
+            write_result(*_endpoint_lines(endpoint))
+        write_note("Ctrl-C ends this command; the server stops when no other one uses it (at once: orga server --stop)")
         try:
-            await _gone()
+            await _wait_until_down()
         except asyncio.CancelledError:
             return 0
-    note("the server was stopped")
+    write_note("the server was stopped")
     return ExitCode.NO_SERVER
 
 
-async def _gone() -> None:
+async def _wait_until_down() -> None:
     """Wait until the server is down for longer than its supervisor takes to start it anew."""
     misses = 0
-    while misses < MISSES:
+    while misses < MAX_MISSES:
         await asyncio.sleep(WATCH_S)
         misses = 0 if running() else misses + 1
 
 
-def _shown(endpoint: Endpoint) -> list[str]:
+def _endpoint_lines(endpoint: Endpoint) -> list[str]:
     return [f"address    {endpoint.address}", f"namespace  {endpoint.namespace}", f"ui         {endpoint.ui}"]
 
 
-def _named(deployment: str | None) -> str | None:
+def _validate_deployment(deployment: str | None) -> str | None:
     """Refuse what cannot be a deployment."""
     try:
         return None if deployment is None else deployment_name(deployment)
@@ -107,7 +107,11 @@ def _named(deployment: str | None) -> str | None:
 def worker(
     deployment: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Be a version of this deployment: its runs stay with it.", callback=_named),
+        typer.Option(
+            metavar="NAME",
+            help="Be a version of this deployment: its runs stay with it.",
+            callback=_validate_deployment,
+        ),
     ] = None,
     json_logs: Annotated[
         bool, typer.Option("--json-logs", help="Write everything to stderr as JSON, one object a line.")
@@ -127,12 +131,12 @@ def worker(
         from orga.client.telemetry.logs import configure_logs  # a worker in a terminal is told plainly
 
         configure_logs(json=True)
-        hush(quiet=False, to_log=True)
-    return completed(_worker(config, deployment, json_logs=json_logs))
+        set_quiet(quiet=False, to_log=True)
+    return run_interruptible(_run_worker(config, deployment, json_logs=json_logs))
 
 
-async def _worker(config: Path | None, deployment: str | None, *, json_logs: bool) -> int:
-    async with session(config) as here:
+async def _run_worker(config: Path | None, deployment: str | None, *, json_logs: bool) -> int:
+    async with cli_context(config) as here:
         here.require_usable()
         order = here.worker_order(for_folder=True)
         child = spawn_in_foreground(replace(order, json_logs=json_logs, deployment=deployment))
@@ -142,7 +146,7 @@ async def _worker(config: Path | None, deployment: str | None, *, json_logs: boo
             return 0
         finally:
             await child.stop()
-    note(f"orga: the worker ended (exit code {code})")
+    write_note(f"orga: the worker ended (exit code {code})")
     return ExitCode.FAILED
 
 
@@ -154,35 +158,35 @@ def dev(config: ConfigFile = None) -> int:
 
     Example: orga dev
     """
-    return completed(_dev(config))
+    return run_interruptible(_run_dev(config))
 
 
-async def _dev(config: Path | None) -> int:
+async def _run_dev(config: Path | None) -> int:
     embedded = False
     try:
-        async with session(config) as here:
+        async with cli_context(config) as here:
             embedded = here.connection.endpoint.embedded
-            return await _both(here)
+            return await _run_server_and_worker(here)
     except asyncio.CancelledError:
-        note("stopping…")
+        write_note("stopping…")
         return 0
     finally:
         if embedded:
             _stop_unused_server()
 
 
-async def _both(here: Session) -> int:
+async def _run_server_and_worker(here: CliContext) -> int:
     endpoint = here.connection.endpoint
-    note(f"[server] {endpoint.address}" + (f", UI {endpoint.ui}" if endpoint.ui else ""))
-    log = asyncio.create_task(_server_log()) if endpoint.embedded else None
+    write_note(f"[server] {endpoint.address}" + (f", UI {endpoint.ui}" if endpoint.ui else ""))
+    log = asyncio.create_task(_relay_server_log()) if endpoint.embedded else None
     try:
-        return await _workers(here)
+        return await _run_workers(here)
     finally:
         if log:
             log.cancel()
 
 
-async def _workers(here: Session) -> int:
+async def _run_workers(here: CliContext) -> int:
     """Run one worker after the other until too many in a row die young."""
     deaths = 0
     while deaths < MAX_DEATHS:
@@ -190,24 +194,24 @@ async def _workers(here: Session) -> int:
         started = time.monotonic()
         child = spawn_in_foreground(here.worker_order(for_folder=True), pipe=True)
         try:
-            note(f"[worker] process {child.pid} on task queue {here.task_queue!r}")
-            await _relay(child)
+            write_note(f"[worker] process {child.pid} on task queue {here.task_queue!r}")
+            await _relay_output(child)
         finally:
             await child.stop()
         deaths = deaths + 1 if time.monotonic() - started < HEALTHY_S else 1
-        note(f"[worker] process {child.pid} died (exit code {child.exit_code()})")
-    note(f"orga: {MAX_DEATHS} workers died one after the other; their last lines say why")
+        write_note(f"[worker] process {child.pid} died (exit code {child.exit_code()})")
+    write_note(f"orga: {MAX_DEATHS} workers died one after the other; their last lines say why")
     return ExitCode.FAILED
 
 
-async def _relay(child: WorkerProcess) -> None:
+async def _relay_output(child: WorkerProcess) -> None:
     """Write what the worker writes, until it ends."""
     if child.output is not None:
-        async for line in _lines(child.output):
-            note(f"[worker] {line}")
+        async for line in _read_lines(child.output):
+            write_note(f"[worker] {line}")
 
 
-async def _lines(pipe: IO[bytes]) -> AsyncGenerator[str]:
+async def _read_lines(pipe: IO[bytes]) -> AsyncGenerator[str]:
     reader = asyncio.StreamReader(limit=2**20)
     loop = asyncio.get_running_loop()
     transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
@@ -218,20 +222,20 @@ async def _lines(pipe: IO[bytes]) -> AsyncGenerator[str]:
         transport.close()
 
 
-async def _server_log() -> None:
+async def _relay_server_log() -> None:
     """Write what the server logs from now on."""
     with suppress(OSError), server_home().log.open(errors="replace") as log:
         log.seek(0, os.SEEK_END)
         while True:
             for line in log:
-                note(f"[server] {line.rstrip()}")
+                write_note(f"[server] {line.rstrip()}")
             await asyncio.sleep(LOG_S)
 
 
 def _stop_unused_server() -> None:
-    lock = unleased(server_home())
+    lock = try_lock_leases(server_home())
     if lock is not None:
-        stop()
+        stop_embedded_server()
         os.close(lock)
 
 
@@ -260,37 +264,37 @@ def logs(
     Example: orga logs server -n 200
     """
     if list_:
-        return _listed(as_json=json)
+        return _list_logs(as_json=json)
     if json:
         raise UsageError("--json goes with --list")
-    path = _chosen(which or "worker")
-    note(str(path))
-    found, read = _tail(path, lines)
+    path = _find_log(which or "worker")
+    write_note(str(path))
+    found, read = _read_tail(path, lines)
     for line in found:
-        result(line)
+        write_result(line)
     if follow:
-        for line in _news(path, read):
-            result(line)
+        for line in _new_lines(path, read):
+            write_result(line)
     return 0
 
 
-def _all() -> dict[str, Path]:
+def _log_paths() -> dict[str, Path]:
     """Return the logs by the name that chooses them, newest first."""
     home = server_home()
-    workers = sorted(home.folder.glob("worker-*.log"), key=_changed, reverse=True)
+    workers = sorted(home.folder.glob("worker-*.log"), key=_modified_at, reverse=True)
     found = {path.stem.removeprefix("worker-"): path for path in workers}
     return found | ({"server": home.log} if home.log.is_file() else {})
 
 
-def _changed(path: Path) -> float:
+def _modified_at(path: Path) -> float:
     try:
         return path.stat().st_mtime
     except OSError:  # tidied up meanwhile
         return 0.0
 
 
-def _chosen(which: str) -> Path:
-    found = _all()
+def _find_log(which: str) -> Path:
+    found = _log_paths()
     newest = next((path for name, path in found.items() if name != "server"), None)
     path = newest if which == "worker" else found.get(which)
     if path is None:
@@ -299,43 +303,43 @@ def _chosen(which: str) -> Path:
     return path
 
 
-def _listed(*, as_json: bool) -> int:
-    found = _all()
+def _list_logs(*, as_json: bool) -> int:
+    found = _log_paths()
     if as_json:
-        json_result([{"name": name, "path": str(path)} for name, path in found.items()])
+        write_json([{"name": name, "path": str(path)} for name, path in found.items()])
     for name, path in () if as_json else found.items():
-        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(_changed(path)))
-        result(f"{name:<10}  {at}  {path}")
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(_modified_at(path)))
+        write_result(f"{name:<10}  {at}  {path}")
     return 0
 
 
 @dataclass(frozen=True)
-class _Read:
+class _LogPosition:
     """How far a log was read, and which file it was: a server that starts anew has another."""
 
     inode: int
     at: int
 
 
-def _tail(path: Path, count: int) -> tuple[list[str], _Read]:
+def _read_tail(path: Path, count: int) -> tuple[list[str], _LogPosition]:
     with path.open("rb") as log:
         end = log.seek(0, os.SEEK_END)
         log.seek(max(end - TAIL_BYTES, 0))
         lines = log.read().decode(errors="replace").splitlines()[-count:]
-        return lines, _Read(os.fstat(log.fileno()).st_ino, log.tell())
+        return lines, _LogPosition(os.fstat(log.fileno()).st_ino, log.tell())
 
 
-def _news(path: Path, read: _Read) -> Iterator[str]:
+def _new_lines(path: Path, read: _LogPosition) -> Iterator[str]:
     """Yield the lines that come, for ever."""
     left = ""
     while True:
         with path.open("rb") as log:
             now = os.fstat(log.fileno())
             if now.st_ino != read.inode or now.st_size < read.at:
-                read, left = _Read(now.st_ino, 0), ""
+                read, left = _LogPosition(now.st_ino, 0), ""
             log.seek(read.at)
             found = log.read()
-        read = _Read(read.inode, read.at + len(found))
+        read = _LogPosition(read.inode, read.at + len(found))
         *whole, left = (left + found.decode(errors="replace")).split("\n")
         yield from whole
         time.sleep(LOOK_S)

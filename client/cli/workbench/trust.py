@@ -9,11 +9,11 @@ import typer
 
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.options import Json
-from orga.client.cli.shown.text import json_result, note, result
-from orga.client.config.file import FILE_NAME, asked_config
+from orga.client.cli.shown.text import write_json, write_note, write_result
+from orga.client.config.file import FILE_NAME, config_trust_request
 from orga.client.config.policy_folder import FOLDER
-from orga.client.config.trust.check import Asked, Untrusted
-from orga.client.config.trust.store import forget, remember, trusted_digests
+from orga.client.config.trust.check import TrustRequest, Untrusted
+from orga.client.config.trust.store import revoke_trust, trust_digest, trusted_digests
 
 
 def trust(
@@ -33,67 +33,65 @@ def trust(
     Example: orga trust
     """
     if list_:
-        return _listed(as_json=json)
+        return _show_trusted(as_json=json)
     if revoke:
-        return _revoked(path, as_json=json)
-    asked = _asked(path)
+        return _revoke_trust(path, as_json=json)
+    asked = _find_config(path)
     for risk in asked.risks:
-        note(f"  {risk}")
+        write_note(f"  {risk}")
     if asked.risks:
-        remember(asked.path, asked.digest)
+        trust_digest(asked.path, asked.digest)
     if json:
-        json_result(
-            {"path": str(asked.path), "trusted": bool(asked.risks), "asks": [str(risk) for risk in asked.risks]}
-        )
+        write_json({"path": str(asked.path), "trusted": bool(asked.risks), "asks": [str(risk) for risk in asked.risks]})
     else:
-        result(f"trusted as it stands: {asked.path}" if asked.risks else f"{asked.path} needs no trust")
+        write_result(f"trusted as it stands: {asked.path}" if asked.risks else f"{asked.path} needs no trust")
     return 0
 
 
-def is_trusted_now(error: Untrusted) -> bool:
+def ask_for_trust(error: Untrusted) -> bool:
     """Ask the person at the terminal; nobody is asked where none is."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
-    note(*str(error).splitlines()[:-1])
+    write_note(*str(error).splitlines()[:-1])
     if not typer.confirm("Trust it as it stands?", default=False, err=True):
         return False
-    remember(error.asked.path, error.asked.digest)
+    trust_digest(error.asked.path, error.asked.digest)
     return True
 
 
-def _asked(path: Path | None) -> Asked:
-    file, folder = _named(path), Path.cwd()
+def _find_config(path: Path | None) -> TrustRequest:
+    file, folder = _config_path(path), Path.cwd()
     if file is not None and file.name == FOLDER and file.is_dir():
         file, folder = None, folder / file.parent
     if file is not None and not file.is_file():
         raise UsageError(f"{file} is no file; name a configuration, or the folder of an orga.toml")
-    asked = asked_config(file, folder=folder, env=os.environ)
+    asked = config_trust_request(file, folder=folder, env=os.environ)
     if asked is None:
         raise UsageError("there is no orga.toml here or above, and no policies that ask for trust; name a file")
     return asked
 
 
-def _named(path: Path | None) -> Path | None:
+def _config_path(path: Path | None) -> Path | None:
     """Return the file that a path means: that of a folder, if it is not a folder of policies without one."""
     if path is None or not path.is_dir() or (path.name == FOLDER and not (path / FILE_NAME).exists()):
         return path
     return path / FILE_NAME
 
 
-def _revoked(path: Path | None, *, as_json: bool) -> int:
-    named = _named(path) or _asked(None).path
-    was = forget(Path.cwd() / named)
+def _revoke_trust(path: Path | None, *, as_json: bool) -> int:
+    named = _config_path(path) or _find_config(None).path
+    was = revoke_trust(Path.cwd() / named)
     if as_json:
-        json_result({"path": str(named), "trusted": False, "was_trusted": was})
+        write_json({"path": str(named), "trusted": False, "was_trusted": was})
     else:
-        result(f"{named} is not trusted {'any more' if was else 'anyway'}")
+        write_result(f"{named} is not trusted {'any more' if was else 'anyway'}")
     return 0
 
 
-def _listed(*, as_json: bool) -> int:
+def _show_trusted(*, as_json: bool) -> int:
     known = trusted_digests()
     if as_json:
-        json_result(known)
+        write_json(known)
     for path, digest in () if as_json else known.items():
-        result(f"{path}  {digest}")
+        write_result(f"{path}  {digest}")
     return 0

@@ -13,14 +13,14 @@ from typing import Any, cast
 
 from orga.client.config.environment import Setting
 from orga.client.config.sections import OrgaConfig
-from orga.client.config.trust.risks import WIDE, Around, Key, Risk, reads_only
-from orga.client.config.trust.store import own_name, trusted_digests
+from orga.client.config.trust.risks import WIDE, Key, Risk, UserSettings, reads_only
+from orga.client.config.trust.store import trust_key, trusted_digests
 from orga.client.errors import ConfigError
 from orga.client.server.endpoint import ServerUnavailable
-from orga.workflows.types.text import as_line
+from orga.workflows.types.text import escaped_line
 
 
-def foreign(path: Path, user: int) -> str | None:
+def ownership_problem(path: Path, user: int) -> str | None:
     """Return why a file, or the folder that it lies in, may come from somebody else than `user` and root; else None."""
     real = path.resolve()
     for place in dict.fromkeys((path, real, path.parent.resolve(), real.parent)):
@@ -40,7 +40,7 @@ _VARIABLES = {"OPA_TOKEN": "policy", "ORGA_KNOWLEDGE_DSN": "knowledge", "ORGA_NO
 
 
 @dataclass(frozen=True)
-class Asked:
+class TrustRequest:
     """What a file asks trust for, as it stands."""
 
     path: Path
@@ -55,17 +55,17 @@ class Asked:
     @property
     def is_trusted(self) -> bool:
         """Whether a person has trusted exactly this."""
-        return trusted_digests().get(own_name(self.path)) == self.digest
+        return trusted_digests().get(trust_key(self.path)) == self.digest
 
 
 class Untrusted(ConfigError):
     """A configuration that nobody has trusted as it stands."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: TrustRequest) -> None:
         self.asked = asked
-        changed = " as it stands now" if own_name(asked.path) in trusted_digests() else ""
-        lines = [f"{as_line(str(asked.path))} is not trusted{changed}. It", *(f"  {risk}" for risk in asked.risks)]
-        super().__init__("\n".join([*lines, f"if you want that: orga trust {as_line(quote(str(asked.path)))}"]))
+        changed = " as it stands now" if trust_key(asked.path) in trusted_digests() else ""
+        lines = [f"{escaped_line(str(asked.path))} is not trusted{changed}. It", *(f"  {risk}" for risk in asked.risks)]
+        super().__init__("\n".join([*lines, f"if you want that: orga trust {escaped_line(quote(str(asked.path)))}"]))
 
 
 def trusts_all(env: Mapping[str, str]) -> bool:
@@ -73,7 +73,7 @@ def trusts_all(env: Mapping[str, str]) -> bool:
     return env.get(VARIABLE) == "1"
 
 
-def require_trust(asked: Asked) -> None:
+def require_trust(asked: TrustRequest) -> None:
     """Let a configuration pass that is harmless, or trusted.
 
     Raises:
@@ -89,18 +89,18 @@ def require_owner(path: Path, env: Mapping[str, str], *, named: bool) -> None:
     Raises:
         ConfigError: With whose it is.
     """
-    problem = None if named and trusts_all(env) else foreign(path, os.geteuid())
+    problem = None if named and trusts_all(env) else ownership_problem(path, os.geteuid())
     if problem:
         remedy = f"take it over (chown, chmod o-w), or name it with --config and set {VARIABLE}=1"
         raise ConfigError(f"{path}: is not used, since {problem}; {remedy}")
 
 
-def asked_by(path: Path, text: str, config: OrgaConfig, found: Sequence[Risk]) -> Asked:
+def file_trust_request(path: Path, text: str, config: OrgaConfig, found: Sequence[Risk]) -> TrustRequest:
     """Return what a file asks for; `config` is what its text means by itself, `found` what of it asks."""
-    return Asked(path, tuple(found), lambda: _digest(path, text, config))
+    return TrustRequest(path, tuple(found), lambda: _digest(path, text, config))
 
 
-def policies_asked(folder: Path, around: Around) -> Risk | None:
+def policies_risk(folder: Path, around: UserSettings) -> Risk | None:
     """Return what the policies of a folder ask for that nobody names; None if they replace nobody's."""
     if around.server:
         return Risk(("policies",), str(folder), around.server, why="judges the runs of others on that server")
@@ -108,45 +108,45 @@ def policies_asked(folder: Path, around: Around) -> Risk | None:
     return Risk(("policies",), str(folder), said, why="decides in place of what you have set") if said else None
 
 
-def asked_by_policies(folder: Path, risk: Risk) -> Asked:
+def policies_trust_request(folder: Path, risk: Risk) -> TrustRequest:
     """Return what a folder of policies asks for without a file that names it. Its content may change freely."""
-    return Asked(folder, (risk,), lambda: f"sha256:{_sha256(own_name(folder).encode())}")
+    return TrustRequest(folder, (risk,), lambda: f"sha256:{_sha256(trust_key(folder).encode())}")
 
 
-def around_by(found: Sequence[Setting], env: Mapping[str, str]) -> Around:
+def user_settings(found: Sequence[Setting], env: Mapping[str, str]) -> UserSettings:
     """Return what the environment says beside a file."""
-    from orga.activities.adapters.models.settings import DEFAULTS, SITES  # with no model's code
+    from orga.activities.adapters.models.settings import DEFAULT_MODELS, PROVIDER_SITES  # with no model's code
 
-    said = [(key, each.variable) for each in found for key, _ in _leaves(each.path, each.value)]
+    said = [(key, each.variable) for each in found for key, _ in _leaf_values(each.path, each.value)]
     said += [
         (WIDE, each.variable)
         for each in found
-        for key, value in _leaves(each.path, each.value)
+        for key, value in _leaf_values(each.path, each.value)
         if key[0] == "agents" and key[2:] == ("tools",) and not reads_only(value)
     ]
-    of_models = [name for provider, model, _ in DEFAULTS for name in (model, SITES[provider].base_url)]
+    of_models = [name for provider, model, _ in DEFAULT_MODELS for name in (model, PROVIDER_SITES[provider].base_url)]
     variables = _VARIABLES | dict.fromkeys(of_models, "models")
     said += [((section,), name) for name, section in variables.items() if env.get(name)]
     said += [(("telemetry",), name) for name in sorted(env) if name.startswith("OTEL_")]
-    return Around(said, _server(said, env))
+    return UserSettings(said, _server_source(said, env))
 
 
-def captured(found: Sequence[Setting]) -> list[Risk]:
+def letter_case_risks(found: Sequence[Setting]) -> list[Risk]:
     """Return the names of a file that draw a setting of the user to themselves: `Clerk` what is said of `clerk`."""
     plain = {each.variable: tuple(part.lower() for part in each.path) for each in found}
     why = "takes for itself what you have set for the name in lower case"
     return [Risk(each.path, each.value, each.variable, why=why) for each in found if each.path != plain[each.variable]]
 
 
-def _leaves(key: Key, value: Any) -> Iterator[tuple[Key, Any]]:
+def _leaf_values(key: Key, value: Any) -> Iterator[tuple[Key, Any]]:
     if isinstance(value, dict) and value:
         for name, inner in cast("dict[str, Any]", value).items():
-            yield from _leaves((*key, name), inner)
+            yield from _leaf_values((*key, name), inner)
     else:
         yield key, value
 
 
-def _server(said: Sequence[tuple[Key, str]], env: Mapping[str, str]) -> str:
+def _server_source(said: Sequence[tuple[Key, str]], env: Mapping[str, str]) -> str:
     """Return by what the user has named a Temporal server."""
     if by := next((by for key, by in said if key == ("temporal", "address")), ""):
         return by
@@ -163,7 +163,7 @@ def _server(said: Sequence[tuple[Key, str]], env: Mapping[str, str]) -> str:
 def _digest(path: Path, text: str, config: OrgaConfig) -> str:
     from orga.client.config.trust.rules_in_use import user_code  # half a second of imports, for configurations that ask
 
-    whole = {own_name(path): _sha256(text.encode())}
+    whole = {trust_key(path): _sha256(text.encode())}
     root, compiled = config.tools.files.root, config.policy.opa.wasm
     found = [
         file

@@ -131,7 +131,7 @@ _WHY: dict[str, str] = {
 
 
 @dataclass(frozen=True)
-class Around:
+class UserSettings:
     """What holds around a file, said by the user and not by it."""
 
     said: Sequence[tuple[Key, str]] = ()
@@ -157,26 +157,26 @@ class Risk:
         value = json.dumps(self.value, default=str)
         cut = value if len(value) <= _MAX_SHOWN else f"{value[:_MAX_SHOWN]}… (cut, {len(value):,} characters)"
         beside = f" (you have set {json.dumps(self.beside)[1:-1]})" if self.beside else ""
-        return f"{name} = {cut}: {self.why or _why(self.key)}{beside}"
+        return f"{name} = {cut}: {self.why or _risk_reason(self.key)}{beside}"
 
 
-def risks(file: Mapping[str, Any], folder: Path, around: Around | None = None) -> list[Risk]:
+def risks(file: Mapping[str, Any], folder: Path, around: UserSettings | None = None) -> list[Risk]:
     """Return what asks, of a file's tables with its paths made absolute; `folder` is the file's own."""
-    return list(_risks((), file, folder, around or Around()))
+    return list(_risks((), file, folder, around or UserSettings()))
 
 
-def _risks(key: Key, value: Any, folder: Path, around: Around) -> Iterator[Risk]:
+def _risks(key: Key, value: Any, folder: Path, around: UserSettings) -> Iterator[Risk]:
     if value in ([], {}, "") or any(_fits(key, pattern) and value == strict for pattern, strict in _STRICT.items()):
         return
-    judge, beside = _judged(key)
+    judge, beside = _harmless_check(key)
     if beside is not None:
         if not judge(value, folder):
-            yield Risk(key, value, around.server or _said_of(beside, around))
+            yield Risk(key, value, around.server or _overriding_variable(beside, around))
         elif around.server:
             yield Risk(
                 key, value, around.server, why="holds for all runs of that server that a worker here carries out"
             )
-        elif said := _said_of(beside, around):
+        elif said := _overriding_variable(beside, around):
             yield Risk(key, value, said)
     elif isinstance(value, dict):
         for name, inner in cast("dict[str, Any]", value).items():
@@ -185,7 +185,7 @@ def _risks(key: Key, value: Any, folder: Path, around: Around) -> Iterator[Risk]
         yield Risk(key, value)
 
 
-def _judged(key: Key) -> tuple[Callable[[Any, Path], bool], tuple[str, ...] | None]:
+def _harmless_check(key: Key) -> tuple[Callable[[Any, Path], bool], tuple[str, ...] | None]:
     """Return which values are harmless, and beside what they are not; None if none is."""
     for pattern, (judge, beside) in _HARMLESS_VALUES.items():
         if _fits(key, pattern):
@@ -197,12 +197,12 @@ def _any_value(value: Any, folder: Path) -> bool:
     return True
 
 
-def _said_of(patterns: Sequence[str], around: Around) -> str:
+def _overriding_variable(patterns: Sequence[str], around: UserSettings) -> str:
     """Return the variable by which the user has set one of these keys, or one below it; else ""."""
     return next((by for key, by in around.said if any(_is_below(key, pattern) for pattern in patterns)), "")
 
 
-def _why(key: Key) -> str:
+def _risk_reason(key: Key) -> str:
     return next((why for pattern, why in _WHY.items() if _is_below(key, pattern)), "changes what you have set")
 
 

@@ -7,11 +7,11 @@ from functools import partial
 from glob import escape, has_magic
 from pathlib import Path
 
-from orga.activities.adapters.agents.agents import with_default
-from orga.activities.adapters.agents.named_tools import is_meant
-from orga.activities.adapters.mcp.names import is_of_some_server
+from orga.activities.adapters.agents.agents import with_default_agent
+from orga.activities.adapters.agents.named_tools import is_tool_listed
+from orga.activities.adapters.mcp.names import is_server_tool
 from orga.activities.adapters.rules import Rules, TooManyFolders
-from orga.client.config.manifests import manifest_paths, manifests_of, read_manifests
+from orga.client.config.manifests import configured_manifests, manifest_paths, read_manifests
 from orga.client.config.policy_folder import FOLDER
 from orga.client.config.sections import OrgaConfig, tool_folders
 from orga.client.config.trust.user_code import UserCode, modules, scripts
@@ -22,7 +22,7 @@ from orga.workflows.types.tool_calls.sandbox import Isolation
 
 _FILES_OF_VARIABLES = ("ORGA_CONFIG", "ORGA_SIGNING_KEY_FILE", "TEMPORAL_CONFIG_FILE")
 _ENDS_OF_POLICIES = ("cedar", "test.toml")
-_LINKED = ("activities", "client", "workflows", "worker.py")
+_LINKED_FOLDERS = ("activities", "client", "workflows", "worker.py")
 """In a clone they lie beside the package, which links to them."""
 
 
@@ -30,20 +30,20 @@ def rules_in_use(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> Rule
     """Return the rules of a worker that starts here, with that configuration, for tools that write below `root`."""
     here = Path.cwd()
     base = config.file.parent if config.file else here
-    named = [config.file, config.policy.opa.wasm, config.audit.signing_key_file, *_named_by(env)]
+    named = [config.file, config.policy.opa.wasm, config.audit.signing_key_file, *_files_of_variables(env)]
     policies = [folder for folder in (base / FOLDER, config.policy.dir) if folder]
     manifests = [pattern for pattern in config.tools.manifests if has_magic(pattern)]
     folders = {folder: [f"{escape(str(folder))}/**/*.{end}" for end in _ENDS_OF_POLICIES] for folder in policies}
     for pattern in manifests:
-        folders.setdefault(_folder_of(pattern), []).append(pattern)
+        folders.setdefault(_glob_folder(pattern), []).append(pattern)
     code = user_code(config, root)
     return Rules(
-        files=tuple(sorted({*(path for path in named if path), *code.files, *_running(root)})),
+        files=tuple(sorted({*(path for path in named if path), *code.files, *_running_modules(root)})),
         folders=tuple(folder for folder in folders if not _is_above(folder, root)),
         globs=tuple(glob for folder, globs in folders.items() if _is_above(folder, root) for glob in globs),
         modules=tuple(sorted(code.modules)),
-        installed=tuple(path for path in _installed(here) if not _is_above(path, root)),
-        stores=tuple(_knowledge(config)),
+        installed=tuple(path for path in _installed_files(here) if not _is_above(path, root)),
+        stores=tuple(_knowledge_files(config)),
     )
 
 
@@ -62,13 +62,13 @@ def user_code(config: OrgaConfig, root: Path) -> UserCode:
     return code
 
 
-def _knowledge(config: OrgaConfig) -> Iterator[Path]:
+def _knowledge_files(config: OrgaConfig) -> Iterator[Path]:
     """Yield the store that the configuration names, and what SQLite writes beside it: agents are told what it holds."""
     if path := config.knowledge.path:
         yield from (path, *(path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm", "-journal")))
 
 
-def _running(root: Path) -> Iterator[Path]:
+def _running_modules(root: Path) -> Iterator[Path]:
     """Yield the modules of an application that has agents in its process, so far as they lie below the root."""
     roots = {str(root), str(root.resolve())}
     for name, module in list(sys.modules.items()):
@@ -79,20 +79,20 @@ def _running(root: Path) -> Iterator[Path]:
                 yield path
 
 
-def _named_by(env: Mapping[str, str]) -> Iterator[Path]:
+def _files_of_variables(env: Mapping[str, str]) -> Iterator[Path]:
     return (user_path(env[name]).absolute() for name in _FILES_OF_VARIABLES if env.get(name))
 
 
-def _folder_of(pattern: str) -> Path:
+def _glob_folder(pattern: str) -> Path:
     """Return the folder that a glob looks into."""
     parts = Path(pattern).parts
     return Path(*parts[: next(at for at, part in enumerate(parts) if has_magic(part))]).absolute()
 
 
-def _installed(here: Path) -> Iterator[Path]:
+def _installed_files(here: Path) -> Iterator[Path]:
     yield from (server_home().folder, cache_folder(), Path(sys.prefix))
     package = ROOT / "orga"
-    yield from (package, ROOT / ".cache", *((package / name).resolve() for name in _LINKED))
+    yield from (package, ROOT / ".cache", *((package / name).resolve() for name in _LINKED_FOLDERS))
     yield from (here / entry for entry in sys.path)
 
 
@@ -101,7 +101,7 @@ def _is_above(path: Path, root: Path) -> bool:
     return root.is_relative_to(path.resolve())
 
 
-_SHOWN = 5
+_MAX_SHOWN = 5
 _ELSEWHERE = "set [tools.files] root to a folder without rules"
 
 
@@ -122,7 +122,7 @@ def writable_rules(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> Wr
     Raises:
         ValueError: A manifest that cannot be used.
     """
-    writers = dict(_writers(config))
+    writers = dict(_writing_tools(config))
     rules = rules_in_use(config, root, env)
     try:
         there = rules.inside(root.resolve()) if writers else []
@@ -130,8 +130,8 @@ def writable_rules(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> Wr
         return WritableRules(f"{root}: {error}, so isolated commands are refused", _ELSEWHERE)
     if not there:
         return None
-    shown = ", ".join(_told(path, root.resolve()) for path in there[:_SHOWN])
-    more = f" and {len(there) - _SHOWN} more" if len(there) > _SHOWN else ""
+    shown = ", ".join(_path_text(path, root.resolve()) for path in there[:_MAX_SHOWN])
+    more = f" and {len(there) - _MAX_SHOWN} more" if len(there) > _MAX_SHOWN else ""
     problem = f"rules lie in a writable root: {root} holds {shown}{more}"
     if free := [name for name, isolation in writers.items() if isolation == "none"]:
         why = f"{', '.join(free)} can change them, since what is started there is not isolated"
@@ -139,20 +139,20 @@ def writable_rules(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> Wr
     return WritableRules(f"{problem}; {', '.join(writers)} cannot change them", f"to be sure, {_ELSEWHERE}")
 
 
-def _writers(config: OrgaConfig) -> Iterator[tuple[str, Isolation | None]]:
+def _writing_tools(config: OrgaConfig) -> Iterator[tuple[str, Isolation | None]]:
     """Yield the tools by which some agent writes, with the isolation of those that start programs."""
     found: dict[str, Isolation | None] = {"write_file": None}
     if config.tools.commands.allow:
         found["run_command"] = config.tools.commands.sandbox.isolation
-    for manifest in (file.manifest for file in manifests_of(config)):
+    for manifest in (file.manifest for file in configured_manifests(config)):
         if manifest.command:
             found[manifest.name] = manifest.command.sandbox.isolation
-    agents = with_default(config.agents).values()
-    is_of_server = partial(is_of_some_server, servers=config.mcp.servers)
+    agents = with_default_agent(config.agents).values()
+    is_of_server = partial(is_server_tool, servers=config.mcp.servers)
     for name, isolation in found.items():
-        if any(is_meant(name, agent.tools, is_of_server, is_own=True) for agent in agents):
+        if any(is_tool_listed(name, agent.tools, is_of_server, is_own=True) for agent in agents):
             yield name, isolation
 
 
-def _told(path: Path, root: Path) -> str:
+def _path_text(path: Path, root: Path) -> str:
     return str(path.relative_to(root)) if path.is_relative_to(root) and path != root else str(path)

@@ -5,7 +5,7 @@ from pathlib import Path
 from orga.client.server.home import read_table, server_home, write_table
 
 
-def own_name(path: Path) -> str:
+def trust_key(path: Path) -> str:
     """Return what a file is trusted as: a link to it from elsewhere is another, with other files beside it."""
     return str(path.parent.resolve() / path.name)
 
@@ -19,14 +19,14 @@ def trusted_digests() -> dict[str, str]:
     return read_table(server_home().trust)
 
 
-def remember(path: Path, digest: str) -> None:
+def trust_digest(path: Path, digest: str) -> None:
     """Trust the content of a file from now on."""
-    write_table(server_home().trust, trusted_digests() | {own_name(path): digest})
+    write_table(server_home().trust, trusted_digests() | {trust_key(path): digest})
 
 
-def forget(path: Path) -> bool:
+def revoke_trust(path: Path) -> bool:
     """Trust a file no longer; return whether it was trusted."""
     known = trusted_digests()
-    was = known.pop(own_name(path), None)
+    was = known.pop(trust_key(path), None)
     write_table(server_home().trust, known)
     return was is not None

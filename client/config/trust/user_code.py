@@ -36,7 +36,7 @@ _AT_START = ("sitecustomize", "usercustomize")
 """Modules that Python imports first."""
 _RUN_AS = ("", ".__main__")
 """What is run of a module, and of a package."""
-_VALUED = frozenset({"-W", "-X", "-Q", "--check-hash-based-pycs"})
+_OPTIONS_WITH_VALUE = frozenset({"-W", "-X", "-Q", "--check-hash-based-pycs"})
 """Options of Python with a value."""
 
 
@@ -73,8 +73,8 @@ def modules(import_paths: Iterable[str], folders: Iterable[Path]) -> UserCode:
         folders: Where modules are looked for.
     """
     wanted = [path.partition(":")[0].split(".") for path in import_paths]
-    return _together(
-        _with_imports((), (place for names in wanted for place in _places(base, names)), base) for base in folders
+    return _union(
+        _with_imports((), (place for names in wanted for place in _module_files(base, names)), base) for base in folders
     )
 
 
@@ -95,8 +95,8 @@ def scripts(words: Sequence[str], folder: Path, env: Mapping[str, str] | None = 
     while waiting:
         script = waiting.pop()
         if script not in read and _is_shell_script(script):
-            more = _Command(_words_of(script))
-            found = _together(more.code_in(base, on_path) for base in (folder, script.parent))
+            more = _Command(_script_words(script))
+            found = _union(more.code_in(base, on_path) for base in (folder, script.parent))
             waiting += found.files
             code |= found
         read.add(script)
@@ -111,7 +111,7 @@ class _Command:
         lines = [words, *(_BETWEEN_WORDS.split(word) for word in words)]
         texts = [text for text in dict.fromkeys(chain.from_iterable(lines)) if text and "\0" not in text]
         self._texts = dict.fromkeys([*texts, *(part for text in texts for part in text.split(":") if part)])
-        self._run = {operand for line in lines for operand in _run_by_python(line)}
+        self._run = {operand for line in lines for operand in _python_operands(line)}
         """What Python is given to run: a script, or a folder."""
         self._is_python = any(map(_PYTHON.fullmatch, texts))
         pairs = [pair for line in lines for pair in pairwise(line)]
@@ -119,9 +119,9 @@ class _Command:
         """Into which it may change."""
         self._on_path = [each for name, entries in pairs if name == "PYTHONPATH" for each in entries.split(":") if each]
         """Where its Python finds modules, by the command's own words: `env PYTHONPATH=lib python3 ...`."""
-        self._modules = {*filter(_NAMES.fullmatch, self._named(texts, pairs))}
+        self._modules = {*filter(_NAMES.fullmatch, self._named_files(texts, pairs))}
 
-    def _named(self, texts: Sequence[str], pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
+    def _named_files(self, texts: Sequence[str], pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
         yield from (name for option, name in pairs if option in _MODULE_OPTIONS)
         yield from (match[1] for text in texts if (match := _OBJECT.fullmatch(text)))
         if self._is_python:
@@ -134,32 +134,32 @@ class _Command:
         """Return what runs if it starts in that folder, and finds modules in others, too."""
         on_path = [*on_path, *(folder / entry for entry in self._on_path)]
         places = [folder, *(place for name in self._folders if _is_folder(place := folder / name))]
-        return _together(self._run_in(place, on_path) for place in dict.fromkeys(places))
+        return _union(self._run_in(place, on_path) for place in dict.fromkeys(places))
 
     def _run_in(self, folder: Path, on_path: Sequence[Path]) -> UserCode:
         files = {place for text in self._texts if _is_file(place := folder / text)}
         by_python = {folder / text for text in self._run}
         run = by_python | {folder / text for text in self._words[:1]}
-        code = UserCode(frozenset({*files, *filter(can_exist, self._missing(folder))}))
+        code = UserCode(frozenset({*files, *filter(can_exist, self._missing_files(folder))}))
         for file in (file for file in files if file in by_python or _is_python_file(file)):
             for base in dict.fromkeys((file.parent, file.resolve().parent)):
-                beside = _modules_of_python(base) if self._is_python or file in run else ()
+                beside = _shadowing_modules(base) if self._is_python or file in run else ()
                 code |= _with_imports([file], beside, base, *on_path)
         starts = [(base, f"{name}{end}") for base in (folder, *on_path) for name in self._modules for end in _RUN_AS]
         starts += [(base, name) for base in on_path for name in _AT_START]
         starts += [(base, "__main__") for base in run if _is_folder(base)]
         for base, name in starts:
-            beside = _modules_of_python(base)
-            code |= _with_imports((), chain(_places(base, name.split(".")), beside), base, *on_path)
+            beside = _shadowing_modules(base)
+            code |= _with_imports((), chain(_module_files(base, name.split(".")), beside), base, *on_path)
         return code
 
-    def _missing(self, folder: Path) -> Iterator[Path]:
+    def _missing_files(self, folder: Path) -> Iterator[Path]:
         for at, word in enumerate(self._words):
             if Path(word).suffix in _SCRIPTS or (at == 0 and "/" in word):
                 yield folder / word
 
 
-def _run_by_python(line: Sequence[str]) -> Iterator[str]:
+def _python_operands(line: Sequence[str]) -> Iterator[str]:
     """Yield the first operand behind each Python in a line; all behind `uv`, whose options have values, too."""
     for at, program in enumerate(line):
         if not _PYTHON.fullmatch(program):
@@ -168,7 +168,7 @@ def _run_by_python(line: Sequence[str]) -> Iterator[str]:
         for word in rest:
             if _MODULE.fullmatch(word) or _CODE.fullmatch(word):
                 break
-            if word in _VALUED:
+            if word in _OPTIONS_WITH_VALUE:
                 next(rest, None)
             elif not word.startswith("-") and word != "run":  # as in `uv run`
                 yield word
@@ -176,19 +176,19 @@ def _run_by_python(line: Sequence[str]) -> Iterator[str]:
                     break
 
 
-def _words_of(script: Path) -> list[str]:
+def _script_words(script: Path) -> list[str]:
     """Return the words of a shell script, and what may be paths from its own folder: `$(dirname "$0")/serve`."""
-    words = [word for word in _BETWEEN_WORDS.split(_beginning(script, _MAX_BYTES).decode(errors="replace")) if word]
+    words = [word for word in _BETWEEN_WORDS.split(_first_bytes(script, _MAX_BYTES).decode(errors="replace")) if word]
     return [*words, *(word.partition("/")[2] for word in words if word.startswith(("$", "/")))]
 
 
 def _is_shell_script(file: Path) -> bool:
     if not _is_file(file) or file.stat().st_size > _MAX_BYTES:
         return False
-    return file.suffix in {".sh", ".bash"} or bool(_SHEBANG_OF_SHELL.match(_beginning(file, 200)))
+    return file.suffix in {".sh", ".bash"} or bool(_SHEBANG_OF_SHELL.match(_first_bytes(file, 200)))
 
 
-def _modules_of_python(folder: Path) -> Iterator[Path]:
+def _shadowing_modules(folder: Path) -> Iterator[Path]:
     """Yield the modules of Python itself as they would be found first in a folder."""
     return (folder / name for name in sys.stdlib_module_names)
 
@@ -203,12 +203,12 @@ def _with_imports(files: Iterable[Path], places: Iterable[Path], *bases: Path) -
             if place not in found:
                 found.add(place)
                 waiting += (place.with_name(f"{place.name}.py"), place / "__init__.py")
-        more = [each for file in waiting for each in _imported(file, bases)]
+        more = [each for file in waiting for each in _imported_files(file, bases)]
         waiting = []
     return UserCode(frozenset(), frozenset(found))
 
 
-def _places(base: Path, names: Sequence[str]) -> Iterator[Path]:
+def _module_files(base: Path, names: Sequence[str]) -> Iterator[Path]:
     """Yield what importing a dotted name may run: the packages on the way, and the module itself."""
     for depth in range(1, len(names) + 1):
         place = base.joinpath(*names[:depth])
@@ -216,33 +216,33 @@ def _places(base: Path, names: Sequence[str]) -> Iterator[Path]:
             yield place
 
 
-def _imported(file: Path, bases: Sequence[Path]) -> Iterator[Path]:
+def _imported_files(file: Path, bases: Sequence[Path]) -> Iterator[Path]:
     try:
         source = file.read_bytes() if _is_file(file) else b""
     except OSError:
         return
-    tree = _parsed(source)
+    tree = _syntax_tree(source)
     if tree is None:
         lines = _IMPORTS.findall(source.decode(errors="replace").replace("\\\n", " "))
         for name in {name for line in lines for name in _NAMES.findall(line)}:
             for above in dict.fromkeys((*bases, *file.parents[:2])):
-                yield from _places(above, name.split("."))
+                yield from _module_files(above, name.split("."))
         return
     for node in ast.walk(tree):
         match node:
             case ast.Import():
                 for base, alias in product(bases, node.names):
-                    yield from _places(base, alias.name.split("."))
+                    yield from _module_files(base, alias.name.split("."))
             case ast.ImportFrom() if node.level <= len(file.parents):
                 folders = (file.parents[node.level - 1],) if node.level else bases
                 names = node.module.split(".") if node.module else []
                 for above, alias in product(folders, node.names):
-                    yield from _places(above, [*names, alias.name])
+                    yield from _module_files(above, [*names, alias.name])
             case _:
                 pass
 
 
-def _parsed(source: bytes) -> ast.AST | None:
+def _syntax_tree(source: bytes) -> ast.AST | None:
     """Return the tree; None for a source that is too large, or of another version of Python than ours."""
     try:
         return ast.parse(source) if len(source) <= _MAX_BYTES else None
@@ -251,15 +251,15 @@ def _parsed(source: bytes) -> ast.AST | None:
 
 
 def _is_python_file(file: Path) -> bool:
-    return file.suffix in {".py", ".pyw"} or bool(_SHEBANG_OF_PYTHON.match(_beginning(file, 200)))
+    return file.suffix in {".py", ".pyw"} or bool(_SHEBANG_OF_PYTHON.match(_first_bytes(file, 200)))
 
 
 def _is_unchecked(bytecode: Path) -> bool:
     """Return whether Python runs a compiled file whatever its source says: its second word tells (PEP 552)."""
-    return int.from_bytes(_beginning(bytecode, 8)[4:], "little") & 0b11 == 0b01
+    return int.from_bytes(_first_bytes(bytecode, 8)[4:], "little") & 0b11 == 0b01
 
 
-def _beginning(file: Path, size: int) -> bytes:
+def _first_bytes(file: Path, size: int) -> bytes:
     try:
         with file.open("rb") as opened:
             return opened.read(size)
@@ -267,7 +267,7 @@ def _beginning(file: Path, size: int) -> bytes:
         return b""
 
 
-def _together(found: Iterable[UserCode]) -> UserCode:
+def _union(found: Iterable[UserCode]) -> UserCode:
     return reduce(UserCode.__or__, found, UserCode())
 
 

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from orga.activities.ports import Judgement, ModelRequest, Proposal
+from orga.activities.ports import EngineVerdict, ModelRequest, Proposal
 from orga.client.testing.script import USAGE
 from orga.testing import answers
-from orga.workflows.types.goals.requests import turn_asked_for
+from orga.workflows.types.goals.requests import goal_prompt_in
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.text import undelimited
+from orga.workflows.types.text import undelimited_text
 from orga.workflows.types.tool_calls.gate import ApprovalTerms
-from tests.support.model.goals import SteadyModel, a_step, asked_for, says
+from tests.support.model.goals import SteadyModel, a_step, requesting_message, says
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class PlannedModel:
         if turn < len(plan):
             return Reply.of(calls=(_call(f"turn_{turn}", plan[turn]),), finish="tool_calls", usage=USAGE)
         told = [message.text for message in request.messages[1:] if message.role != "assistant"]
-        return answers("\n".join(undelimited(text) for text in told))
+        return answers("\n".join(undelimited_text(text) for text in told))
 
 
 def _call(call_id: str, word: str) -> ToolCall:
@@ -69,12 +69,12 @@ class Lenient:
 
     reached: Callable[[str], None]
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         self.reached(f"gate {proposal.iteration}")
         if proposal.call is not None:
             self.reached(f"gate of {proposal.call.name}")
         asks = proposal.call is not None and proposal.call.name == "pay"
-        return Judgement(True, approval=ApprovalTerms(approvers=("ada",)) if asks else None)
+        return EngineVerdict(True, approval=ApprovalTerms(approvers=("ada",)) if asks else None)
 
 
 class DelegatingModel(SteadyModel):
@@ -82,10 +82,10 @@ class DelegatingModel(SteadyModel):
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Say what is asked for, of the goal and of its agent."""
-        if not any(turn_asked_for(message.text) for message in request.messages):
+        if not any(goal_prompt_in(message.text) for message in request.messages):
             return await PlannedModel(frozenset(self._tools), self._reached).complete(request, on_text)
         reply = await super().complete(request, on_text)
-        if turn_asked_for(asked_for(request)) != "goal_plan":
+        if goal_prompt_in(requesting_message(request)) != "goal_plan":
             return reply
         trip = a_step("trip", "helper", task=" ".join(self._tools))
         return says(steps=[trip, a_step("last", self._tools[0], "trip")])

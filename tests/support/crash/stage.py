@@ -15,7 +15,7 @@ from temporalio.client import Client, WorkflowHandle
 from orga.testing import FakeTool, ScriptedModel
 from orga.workflows.types.questions import NotifyEvent
 from tests.support.crash.worker import Backstage, Cast, CrashWorker, Fate
-from tests.support.hold import until
+from tests.support.hold import wait_until
 from tests.support.runs.loop import Loop, Ran
 
 PATIENCE = timedelta(seconds=150)
@@ -29,7 +29,7 @@ SHORT = ("look", "note", "send")
 Happens = Callable[["Stage"], Awaitable[None]]
 
 
-def everyone(backstage: Backstage) -> list[FakeTool]:
+def all_tools(backstage: Backstage) -> list[FakeTool]:
     """Return a tool of each effect."""
     return [
         backstage.tool("look", "read_only"),
@@ -49,7 +49,7 @@ class Case:
     plan: tuple[str, ...] = SHORT
     fates: tuple[Fate, ...] = ()
     roll_over_events: int = NEVER
-    cast: Cast = everyone
+    cast: Cast = all_tools
     happens: Happens = nothing
     config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     notify: tuple[NotifyEvent, ...] = ()
@@ -57,7 +57,7 @@ class Case:
     """Whether `Stage.deserted` kills the worker; a case without that is what the others are compared with."""
 
 
-def dies(moment: str, **fields: Any) -> Case:
+def dying_at(moment: str, **fields: Any) -> Case:
     """Return a run whose first worker dies at that moment."""
     return Case(fates=(Fate(moment),), **fields)
 
@@ -109,7 +109,7 @@ def outcome_of(outcomes: Outcomes, case: str) -> Outcome:
     return outcome
 
 
-async def played(client: Client, cases: Mapping[str, Case], folder: Callable[[str], Path]) -> Outcomes:
+async def play_all(client: Client, cases: Mapping[str, Case], folder: Callable[[str], Path]) -> Outcomes:
     """Play all cases at once: most of their time is the server's patience with a dead worker."""
     stages = [Stage(client, case, folder("crash")) for case in cases.values()]
     ended = await asyncio.gather(*(stage.play() for stage in stages), return_exceptions=True)
@@ -165,7 +165,7 @@ class Stage:
 
     async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
         """Wait for what must happen, however long workers that die take for it."""
-        await until(condition, PATIENCE.total_seconds())
+        await wait_until(condition, PATIENCE.total_seconds())
 
     async def had_effect(self, tool: str) -> None:
         """Wait until a tool has had its effect."""

@@ -19,18 +19,18 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORGA_HOME", str(tmp_path / "home"))
 
 
-def told(capsys: Shown, *arguments: str) -> str:
+def command_output(capsys: Shown, *arguments: str) -> str:
     """Run a command that has to end well, and return its standard output."""
     assert run_command(["knowledge", *arguments]) == 0, capsys.readouterr().err
     return capsys.readouterr().out
 
 
-def read(capsys: Shown, *arguments: str) -> Any:
+def command_json(capsys: Shown, *arguments: str) -> Any:
     """Return what a command says to scripts."""
-    return json.loads(told(capsys, *arguments, "--json"))
+    return json.loads(command_output(capsys, *arguments, "--json"))
 
 
-def refused(capsys: Shown, *arguments: str) -> str:
+def refusal_line(capsys: Shown, *arguments: str) -> str:
     """Run a command that has to be refused by one line, and return that."""
     assert run_command(["knowledge", *arguments]) == 2
     shown = capsys.readouterr()
@@ -38,6 +38,6 @@ def refused(capsys: Shown, *arguments: str) -> str:
     return shown.err
 
 
-def found(capsys: Shown, *arguments: str) -> list[dict[str, Any]]:
+def search_results(capsys: Shown, *arguments: str) -> list[dict[str, Any]]:
     """Return all that a reader finds."""
-    return read(capsys, "search", "--threshold", "0", "--limit", "100", *arguments)
+    return command_json(capsys, "search", "--threshold", "0", "--limit", "100", *arguments)

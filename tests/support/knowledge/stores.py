@@ -12,7 +12,7 @@ from typing import Protocol
 import pytest
 
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
-from orga.activities.adapters.knowledge.postgres.address import address
+from orga.activities.adapters.knowledge.postgres.address import parse_address
 from orga.activities.adapters.knowledge.postgres.store import PostgresStore
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
 from orga.activities.knowledge.ports import Embedder, KnowledgeStore
@@ -49,7 +49,7 @@ async def postgres_place(folder: Path) -> AsyncGenerator[OpenStore]:
     opened: list[PostgresStore] = []
 
     def open_store(*, now: Callable[[], datetime], embedder: Embedder | None = None) -> KnowledgeStore:
-        opened.append(PostgresStore(address(dsn, "DSN"), embedder or HashingEmbedder(), now=now))
+        opened.append(PostgresStore(parse_address(dsn, "DSN"), embedder or HashingEmbedder(), now=now))
         return opened[-1]
 
     yield open_store

@@ -27,7 +27,7 @@ def text(value: str, **more: Any) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": value}], **more}
 
 
-def called(ident: Any, params: dict[str, Any]) -> dict[str, Any] | None:
+def call_result(ident: Any, params: dict[str, Any]) -> dict[str, Any] | None:
     """Return the result of a call; None answers nothing."""
     match params["name"]:
         case "echo":
@@ -62,11 +62,11 @@ def called(ident: Any, params: dict[str, Any]) -> dict[str, Any] | None:
             time.sleep(1)
             return text("done")
         case _:
-            return attacked(ident, params)
+            return attack_result(ident, params)
     return None
 
 
-def attacked(ident: Any, params: dict[str, Any]) -> dict[str, Any] | None:
+def attack_result(ident: Any, params: dict[str, Any]) -> dict[str, Any] | None:
     """Answer in a way that the protocol does not know; what is sent before counts as a call that was carried out."""
     match params["name"]:
         case "terminated":
@@ -116,7 +116,7 @@ def attacked(ident: Any, params: dict[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def handled(message: dict[str, Any]) -> None:
+def handle_message(message: dict[str, Any]) -> None:
     ident, params = message.get("id"), message.get("params", {})
     match message["method"]:
         case "initialize":
@@ -126,9 +126,9 @@ def handled(message: dict[str, Any]) -> None:
                 result={"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": server},
             )
         case "tools/list":
-            listed(ident, params)
+            send_tool_list(ident, params)
         case "tools/call":
-            result = called(ident, params)
+            result = call_result(ident, params)
             if result is not None:
                 send(id=ident, result=result)
         case _ if ident is not None:
@@ -137,7 +137,7 @@ def handled(message: dict[str, Any]) -> None:
             pass
 
 
-def listed(ident: Any, params: dict[str, Any]) -> None:
+def send_tool_list(ident: Any, params: dict[str, Any]) -> None:
     more: dict[str, Any] = {}
     if "circle" in MODES:
         more = {"nextCursor": {"0": "1", "1": "0"}.get(params.get("cursor", ""), "0")}
@@ -167,7 +167,7 @@ def main() -> None:
         with (FOLDER / "log").open("a") as log:
             log.write(line)
         if "silent" not in MODES:
-            handled(json.loads(line))
+            handle_message(json.loads(line))
     while "stubborn" in MODES:
         time.sleep(1)
 

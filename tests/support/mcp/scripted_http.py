@@ -91,9 +91,9 @@ async def scripted_http(script: Script) -> AsyncGenerator[ScriptedServer]:
         server.close()
 
 
-def listed(*tools: dict[str, Any]) -> dict[str, Any]:
+def tool_list_reply(*tools: dict[str, Any]) -> dict[str, Any]:
     return {"result": {"tools": list(tools) or [TOOL]}}
 
 
-def done(text: str) -> dict[str, Any]:
+def call_reply(text: str) -> dict[str, Any]:
     return {"result": {"content": [{"type": "text", "text": text}]}}

@@ -32,12 +32,12 @@ def source_of(env: Mapping[str, str] = os.environ, **servers: McpServer) -> McpS
 
 def hostile(folder: Path, *modes: str, tools: list[Any] | None = None, **fields: Any) -> McpServer:
     """Return a server that misbehaves: `modes` from its start, or by the names of its tools."""
-    defined(folder, *(tools if tools is not None else ["echo"]))
+    set_definitions(folder, *(tools if tools is not None else ["echo"]))
     given: dict[str, Any] = {"command": sys.executable, "args": (mcp_hostile.__file__, str(folder), *modes), **fields}
     return McpServer(**given)
 
 
-def defined(folder: Path, *tools: Any) -> None:
+def set_definitions(folder: Path, *tools: Any) -> None:
     """Set what the server lists from now on: whole definitions, or names."""
     listed: list[Any] = [a_definition(each) if isinstance(each, str) else each for each in tools]
     (folder / "new.json").write_text(json.dumps(listed))
@@ -49,7 +49,7 @@ def a_definition(name: str, **fields: Any) -> dict[str, Any]:
     return {"name": name, "description": f"the {name} tool", "inputSchema": {"type": "object"}, **fields}
 
 
-async def called(source: McpServers, name: str, context: ToolContext | None = None, /, **arguments: Any) -> str:
+async def call_tool_of(source: McpServers, name: str, context: ToolContext | None = None, /, **arguments: Any) -> str:
     """Call a tool as a run that was offered it now."""
     specs = await source.specs([name])
     tool = source.tool(name, specs[name].digest if name in specs else "")
@@ -57,6 +57,6 @@ async def called(source: McpServers, name: str, context: ToolContext | None = No
     return (await tool.call(arguments, context or ToolContext("c1", "key-1"))).content
 
 
-def received(folder: Path) -> list[dict[str, Any]]:
+def received_messages(folder: Path) -> list[dict[str, Any]]:
     """Return the messages that a hostile server received."""
     return [json.loads(line) for line in (folder / "log").read_text().splitlines()]

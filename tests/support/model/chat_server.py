@@ -41,14 +41,14 @@ class TellsHeaders:
     """A text that repeats the headers of the request."""
 
 
-Said = Says | Calls | CallsAtOnce | TellsHeaders
+ScriptedReply = Says | Calls | CallsAtOnce | TellsHeaders
 
 
 @dataclass
 class ChatServer:
     """Replies by the number of assistant messages in the request, so that a repeated attempt gets the same."""
 
-    replies: Sequence[Said]
+    replies: Sequence[ScriptedReply]
     release: threading.Event = field(default_factory=threading.Event)
     requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     headers: list[str] = field(default_factory=list[str])
@@ -84,7 +84,7 @@ class ChatServer:
 
 
 @contextmanager
-def chat_server(*replies: Said) -> Generator[ChatServer]:
+def chat_server(*replies: ScriptedReply) -> Generator[ChatServer]:
     """Serve on a free port."""
     chat = ChatServer(replies)
 

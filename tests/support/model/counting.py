@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from orga.activities.ports import ModelError, ModelRequest
 from orga.testing import ScriptedModel
-from orga.workflows.decisions.conversation import frame_tokens, tokens_in
+from orga.workflows.decisions.conversation import estimated_message_tokens, frame_tokens
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.usage import Usage
@@ -13,7 +13,7 @@ from orga.workflows.types.usage import Usage
 def estimate(request: ModelRequest) -> int:
     """Return the tokens of a request as the run estimates them."""
     setup = Setup(agent="", model="", instructions="".join(request.system), tools=request.tools)
-    return frame_tokens(setup) + tokens_in(request.messages)
+    return frame_tokens(setup) + estimated_message_tokens(request.messages)
 
 
 def counting(

@@ -8,7 +8,7 @@ from pydantic_core import to_json
 
 from orga.activities.ports import ModelRequest
 from orga.testing import answers
-from orga.workflows.types.goals.requests import turn_asked_for
+from orga.workflows.types.goals.requests import goal_prompt_in
 from orga.workflows.types.messages import Reply, ToolCall
 
 GOOD = {"relevance": 5, "completeness": 4, "usability": 4, "goal_progress": 4}
@@ -29,14 +29,14 @@ def a_step(step_id: str, skill: str = "look", *needs: str, **arguments: Any) -> 
     return {"id": step_id, "goal": f"do {step_id}", "skill": skill, "arguments": arguments, "depends_on": list(needs)}
 
 
-def scored(*ids: str, **scores: int) -> Reply:
+def evaluation_reply(*ids: str, **scores: int) -> Reply:
     """Return an evaluation of these steps; a good one without scores."""
     return says(steps=[{"id": each, **(scores or GOOD)} for each in ids])
 
 
-def asked_for(request: ModelRequest) -> str:
+def requesting_message(request: ModelRequest) -> str:
     """Return the message that asks for the turn."""
-    return next(m.text for m in reversed(request.messages) if m.role == "user" and turn_asked_for(m.text))
+    return next(m.text for m in reversed(request.messages) if m.role == "user" and goal_prompt_in(m.text))
 
 
 class GoalModel:
@@ -53,7 +53,7 @@ class GoalModel:
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Return the next reply of the turn."""
-        turn = turn_asked_for(asked_for(request))
+        turn = goal_prompt_in(requesting_message(request))
         said = self._turns.get(turn) or [answers("the final answer")]
         count = sum(1 for each, _ in self.asked if each == turn)
         self.asked.append((turn, "\n".join(message.text for message in request.messages)))
@@ -69,8 +69,8 @@ class SteadyModel:
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Say what is asked for; whoever watches is told first."""
-        text = asked_for(request)
-        turn = turn_asked_for(text)
+        text = requesting_message(request)
+        turn = goal_prompt_in(text)
         self._reached(turn)
         if turn == "goal_plan":
             first = [a_step(tool, tool) for tool in self._tools]
@@ -78,7 +78,7 @@ class SteadyModel:
         if turn == "goal_input":
             return Reply.of(calls=[ToolCall(call_id="last", name=self._tools[0], arguments={})], finish="tool_calls")
         if turn == "goal_evaluate":
-            return scored(*re.findall(r"^- (\S+): ", text, re.MULTILINE))
+            return evaluation_reply(*re.findall(r"^- (\S+): ", text, re.MULTILINE))
         if turn == "goal_decide":
             return says(action="done" if "No step is open" in text else "continue", confidence=0.9)
         return answers("the final answer")

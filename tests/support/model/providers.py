@@ -7,7 +7,7 @@ from typing import Any
 
 from orga.activities.adapters import http
 from orga.activities.adapters.models.anthropic import AnthropicMessages
-from orga.activities.adapters.models.http import Endpoint
+from orga.activities.adapters.models.http import ProviderEndpoint
 from orga.activities.adapters.models.openai import OpenAIChat
 from orga.activities.adapters.models.openai_responses import OpenAIResponses
 from orga.activities.adapters.models.streaming import StreamingProvider
@@ -50,11 +50,13 @@ def provider(kind: str, network: Callable[[http.Request], http.Response]) -> Str
     named: dict[str, Wire] = {"anthropic": AnthropicMessages(), "responses": OpenAIResponses("openai")}
     wire = named.get(kind) or OpenAIChat(kind)
     headers = {"x-api-key": KEY} if kind == "anthropic" else {"authorization": f"Bearer {KEY}"}
-    place = Endpoint(kind, "https://models.test/v1", headers=headers, secret=KEY)
+    place = ProviderEndpoint(kind, "https://models.test/v1", headers=headers, secret=KEY)
     return StreamingProvider(place, wire, http.MockTransport(network))
 
 
-async def completed(kind: str, *answers: Answer, request: ModelRequest | None = None) -> tuple[Reply, str, Network]:
+async def complete_request(
+    kind: str, *answers: Answer, request: ModelRequest | None = None
+) -> tuple[Reply, str, Network]:
     """Return the reply, the text that was streamed, and the network that saw the requests."""
     network = Network(list(answers))
     pieces: list[str] = []
@@ -66,7 +68,7 @@ async def completed(kind: str, *answers: Answer, request: ModelRequest | None = 
     return reply, "".join(pieces), network
 
 
-def streamed(*frames: dict[str, Any] | str, size: int = 7) -> http.Response:
+def stream_response(*frames: dict[str, Any] | str, size: int = 7) -> http.Response:
     """Return an event stream, cut into chunks of `size` bytes; a string is sent as the data that it is."""
     texts = (frame if isinstance(frame, str) else json.dumps(frame) for frame in frames)
     data = "".join(f"data: {text}\n\n" for text in texts).encode()
@@ -82,7 +84,7 @@ KEEP_ALIVES = ("", " ", "{}", "null", "[]", '"ping"', "0")
 """Data of events that servers send so that a connection stays open."""
 
 
-def kept_alive(frames: Iterable[dict[str, Any] | str]) -> Iterator[dict[str, Any] | str]:
+def with_keep_alives(frames: Iterable[dict[str, Any] | str]) -> Iterator[dict[str, Any] | str]:
     """Yield the frames of a stream with keep-alives before each."""
     for frame in frames:
         yield from KEEP_ALIVES
@@ -125,7 +127,7 @@ def _pieces(text: str, size: int) -> list[str]:
     return [text[start : start + size] for start in range(0, len(text), size)]
 
 
-def said_item(text: str, **fields: Any) -> dict[str, Any]:
+def message_item(text: str, **fields: Any) -> dict[str, Any]:
     """Return an item of the output of a response: a message."""
     content: list[dict[str, Any]] = [{"type": "output_text", "text": text, "annotations": []}]
     return {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content} | fields

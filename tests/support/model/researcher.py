@@ -7,9 +7,9 @@ from typing import Any
 from orga.activities.ports import ModelRequest
 from orga.client.testing.script import USAGE
 from orga.testing import answers
-from orga.workflows.types.goals.requests import turn_asked_for
+from orga.workflows.types.goals.requests import goal_prompt_in
 from orga.workflows.types.messages import Reply, ToolCall
-from tests.support.model.goals import GOOD, a_step, asked_for, says
+from tests.support.model.goals import GOOD, a_step, requesting_message, says
 
 SEARCH, READ = "search_text", "read_file"
 STEPS_A_PLAN = 8  # what `max_plan_steps` allows
@@ -30,27 +30,29 @@ class Researcher:
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Say what is asked for."""
-        text = asked_for(request)
-        match turn_asked_for(text):
+        text = requesting_message(request)
+        match goal_prompt_in(text):
             case "goal_plan":
-                return says(steps=self._steps(), memory=self._kept("begun"))
+                return says(steps=self._steps(), memory=self._memory_of("begun"))
             case "goal_input":
                 made = (self._call(step_id, skill) for step_id, skill in _TO_DO.findall(text))
                 return Reply.of("I read what was found.", calls=tuple(made), finish="tool_calls", usage=USAGE)
             case "goal_evaluate":
                 ids = _TO_JUDGE.findall(text)
                 judged = [{"id": each, **_scores(each), "quality": "fine", "summary": _REMARK * 2} for each in ids]
-                return says(steps=judged, memory=self._kept(", ".join(ids)))
+                return says(steps=judged, memory=self._memory_of(", ".join(ids)))
             case "goal_compress":
                 self._memory = self._memory[-300:]
                 return says(memory=self._memory)
             case "goal_decide":
                 steps = self._steps()
-                return says(action="adjust", confidence=0.6, reason=_REMARK, steps=steps, memory=self._kept("more"))
+                return says(
+                    action="adjust", confidence=0.6, reason=_REMARK, steps=steps, memory=self._memory_of("more")
+                )
             case _:
                 return answers(_REMARK * 20)
 
-    def _kept(self, about: str) -> str:
+    def _memory_of(self, about: str) -> str:
         self._memory += f"{about}: {_REMARK}"
         return self._memory
 

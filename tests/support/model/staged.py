@@ -8,10 +8,10 @@ from temporalio import activity
 
 from orga.activities.ports import ModelRequest, ToolContext
 from orga.testing import answers
-from orga.workflows.types.goals.requests import turn_asked_for
+from orga.workflows.types.goals.requests import goal_prompt_in
 from orga.workflows.types.messages import Reply
 from tests.support.hold import Hold
-from tests.support.model.goals import GOOD, a_step, asked_for, says
+from tests.support.model.goals import GOOD, a_step, requesting_message, says
 
 FAIR = {"relevance": 3, "completeness": 3, "usability": 3, "goal_progress": 3}
 QUESTION = "Which year?"
@@ -44,8 +44,8 @@ class Staged:
 
     async def reply(self, request: ModelRequest) -> Reply:
         """Say what comes next; it goes by what it reads alone."""
-        text = asked_for(request)
-        turn = turn_asked_for(text).removeprefix("goal_")
+        text = requesting_message(request)
+        turn = goal_prompt_in(text).removeprefix("goal_")
         whole = "\n".join(message.text for message in request.messages)
         self.asked.append((turn, whole))
         return await self._stand_still(turn, self.turns.count(turn), _said(turn, text, whole))
@@ -105,7 +105,7 @@ class WatchedStages:
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """Say what comes next."""
-        text = asked_for(request)
-        turn = turn_asked_for(text)
+        text = requesting_message(request)
+        turn = goal_prompt_in(text)
         self._reached(turn)
         return _said(turn.removeprefix("goal_"), text, "\n".join(message.text for message in request.messages))

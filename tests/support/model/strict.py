@@ -15,9 +15,9 @@ from tests.support.model.providers import (
     call_item,
     chunk,
     message_events,
+    message_item,
     response_events,
-    said_item,
-    streamed,
+    stream_response,
     text_block,
 )
 from tests.support.model.sdk_types import assert_anthropic_takes, assert_openai_takes, assert_responses_takes
@@ -83,11 +83,11 @@ def openai(path: str, body: dict[str, Any]) -> http.Response:
         if place < 0 or items[place + 1].get("type") != "function_call":
             raise Refused(f"Item 'fc_{number}' of type 'function_call' was provided without its 'reasoning' item.")
     if turn == TURNS - 1:
-        return streamed(*response_events(said_item(DONE)))
+        return stream_response(*response_events(message_item(DONE)))
     calls = [
         call_item(call_id, name, text) for call_id, name, text in _calls(turn, _offered(body["tools"], "parameters"))
     ]
-    return streamed(*response_events(_reasoning(turn), *calls))
+    return stream_response(*response_events(_reasoning(turn), *calls))
 
 
 def anthropic(path: str, body: dict[str, Any]) -> http.Response:
@@ -106,12 +106,12 @@ def anthropic(path: str, body: dict[str, Any]) -> http.Response:
     if thought != [_thinking(number) for number in range(turn)]:
         raise Refused("messages.1.content.0: Invalid `signature` in `thinking` block")
     if turn == TURNS - 1:
-        return streamed(*message_events(text_block(DONE)))
+        return stream_response(*message_events(text_block(DONE)))
     thinking = _thinking(turn)
     start = [{"type": "thinking", "thinking": "", "signature": ""}, {"type": "thinking_delta", "thinking": "hm"}]
     made = [call_block(*call) for call in _calls(turn, _offered(body["tools"], "input_schema"))]
     signed = [*start, {"type": "signature_delta", "signature": thinking["signature"]}]
-    return streamed(*message_events(signed, *made, stop="tool_use"))
+    return stream_response(*message_events(signed, *made, stop="tool_use"))
 
 
 def openrouter(path: str, body: dict[str, Any]) -> http.Response:
@@ -132,12 +132,12 @@ def openrouter(path: str, body: dict[str, Any]) -> http.Response:
     if [message.get("reasoning_details") for message in said] != [[_detail(number)] for number in range(turn)]:
         raise Refused("messages.1.content.0: Invalid `signature` in `thinking` block")
     if turn == TURNS - 1:
-        return streamed(chunk("stop", content=DONE), "[DONE]")
+        return stream_response(chunk("stop", content=DONE), "[DONE]")
     made = [
         {"index": index, "id": call_id, "function": {"name": name, "arguments": text}}
         for index, (call_id, name, text) in enumerate(_calls(turn, _offered(body["tools"], "parameters")))
     ]
-    return streamed(chunk(reasoning_details=[_detail(turn)]), chunk("tool_calls", tool_calls=made), "[DONE]")
+    return stream_response(chunk(reasoning_details=[_detail(turn)]), chunk("tool_calls", tool_calls=made), "[DONE]")
 
 
 def _check_definition(place: str, name: str, schema: dict[str, Any]) -> None:

@@ -8,11 +8,11 @@ from tests.support.parts.bubblewrap import bubblewrap
 from tests.support.parts.mcp_servers import node_program, python_program
 from tests.support.parts.opa import opa
 from tests.support.parts.temporal import temporal_cli
-from tests.support.parts.time_skipping import prepared
+from tests.support.parts.time_skipping import prepared_test_server
 
 PARTS: dict[str, Callable[[], object]] = {
     "Temporal server": temporal_cli,
-    "time-skipping server": prepared,
+    "time-skipping server": prepared_test_server,
     "Open Policy Agent": opa,
     "model protocol server": aimock,
     "bubblewrap": bubblewrap,

@@ -23,7 +23,7 @@ def restored_logs(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
     yield
     root.setLevel(level)
     logging.captureWarnings(False)
-    for name in logs._CHATTY:
+    for name in logs._CHATTY_LOGGERS:
         logging.getLogger(name).setLevel(logging.NOTSET)
     structlog.reset_defaults()
 

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from tests.support.hold import until
+from tests.support.hold import wait_until
 
 
 def is_alive(pid: int) -> bool:
@@ -36,11 +36,11 @@ def _open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-async def begun(path: Path) -> list[int]:
+async def wait_for_pids(path: Path) -> list[int]:
     """Wait for the file that a tool writes once it is at work; return the process ids in it."""
 
     async def is_there() -> bool:
         return await asyncio.to_thread(path.exists)
 
-    await until(is_there)
+    await wait_until(is_there)
     return [int(pid) for pid in path.read_text().split()]

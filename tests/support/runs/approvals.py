@@ -5,9 +5,9 @@ from typing import Any
 
 from temporalio.client import WorkflowHandle
 
-from orga.activities.ports import Judgement, Proposal
+from orga.activities.ports import EngineVerdict, Proposal
 from orga.workflows.types.tool_calls.gate import ApprovalTerms
-from tests.support.hold import until
+from tests.support.hold import wait_until
 from tests.support.runs.questions import is_on_record
 
 
@@ -24,15 +24,15 @@ class Asks:
     answer: bool = False
     seen: list[Proposal] = field(default_factory=list[Proposal])
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Ask for what is listed."""
         self.seen.append(proposal)
         asks = self.answer if proposal.call is None else proposal.call.name in self.tools
         terms = ApprovalTerms(approvers=self.approvers, expires_s=self.expires_s) if asks else None
-        return Judgement(allowed=True, reason="money moves", approval=terms, version=self.version)
+        return EngineVerdict(allowed=True, reason="money moves", approval=terms, version=self.version)
 
 
-async def pending(handle: WorkflowHandle[Any, Any], count: int = 1) -> list[dict[str, Any]]:
+async def wait_for_held_calls(handle: WorkflowHandle[Any, Any], count: int = 1) -> list[dict[str, Any]]:
     """Return the held calls, once there are so many."""
     found: list[dict[str, Any]] = []
 
@@ -40,10 +40,10 @@ async def pending(handle: WorkflowHandle[Any, Any], count: int = 1) -> list[dict
         found[:] = (await handle.query("status"))["pending_approvals"]
         return len(found) == count and await is_on_record(handle)
 
-    await until(asks)
+    await wait_until(asks)
     return found
 
 
-def yes(question: dict[str, Any], approver: str = "ada", **more: Any) -> dict[str, Any]:
+def approval_argument(question: dict[str, Any], approver: str = "ada", **more: Any) -> dict[str, Any]:
     """Return what `approve` and `deny` take."""
     return {"approval_id": question["approval_id"], "approver": approver, **more}

@@ -23,7 +23,7 @@ def a_person(name: str = "editor", **fields: Any) -> Critic:
     return a_critic(name, **{"rubric": {}, "person": {}, **fields})
 
 
-def criticised(*critics: Critic, tools: tuple[str, ...] = ()) -> dict[str, AgentConfig]:
+def agents_with_critics(*critics: Critic, tools: tuple[str, ...] = ()) -> dict[str, AgentConfig]:
     """Return the default agent with these critics."""
     return {"default": AgentConfig(tools=tools, critics=critics)}
 

@@ -21,17 +21,17 @@ def the_triage(folder: Path = TRIAGE) -> AgentConfig:
     return load_config(folder / "orga.toml", env={}).config.agents["triage"]
 
 
-def route() -> GroundedDecision:
+def routing_decision() -> GroundedDecision:
     """Return the decision of the example."""
     return the_triage().decisions["route"]
 
 
-def trusted(tier: str = "free", *, alert: bool = False) -> dict[str, Any]:
+def triage_facts(tier: str = "free", *, alert: bool = False) -> dict[str, Any]:
     """Return what the starter of a triage says."""
     return {"customer": {"tier": tier}, "monitoring": {"alert": alert}}
 
 
-def proposed(severity: str = "low", users: int = 0, *, workaround: bool = False) -> dict[str, Any]:
+def triage_fields(severity: str = "low", users: int = 0, *, workaround: bool = False) -> dict[str, Any]:
     """Return the fields of a triage."""
     return {"severity": severity, "users_affected": users, "workaround": workaround}
 

@@ -12,7 +12,7 @@ from orga.testing import ScriptedModel
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.status import AgentStatus
-from tests.support.runs.loop import Loop, Ran, a_loop, histories_of, replayed
+from tests.support.runs.loop import Loop, Ran, a_loop, check_replay, histories_of
 
 
 def delegates(*targets: str, task: str = "do it", **fields: Any) -> Reply:
@@ -71,12 +71,12 @@ async def a_cast(
         yield loop, cast
 
 
-async def led(loop: Loop, task: str = "lead", **config: Any) -> Ran:
+async def run_lead(loop: Loop, task: str = "lead", **config: Any) -> Ran:
     """Run the agent `lead` to its end."""
     return await loop.run({"task": task, "agent": "lead"}, **config)
 
 
-async def leading(loop: Loop, task: str = "lead", **config: Any) -> WorkflowHandle[Any, Any]:
+async def start_lead(loop: Loop, task: str = "lead", **config: Any) -> WorkflowHandle[Any, Any]:
     """Start the agent `lead`."""
     return await loop.start({"task": task, "agent": "lead"}, **config)
 
@@ -88,7 +88,7 @@ async def children_of(client: Client, ran: Ran) -> list[str]:
     found = [each.workflow_execution.workflow_id for each in started if each.workflow_execution.workflow_id]
     for child in found:
         for history in await histories_of(client, child):
-            await replayed(history)
+            await check_replay(history)
     return found
 
 
@@ -102,7 +102,7 @@ async def status_of(handle: WorkflowHandle[Any, Any]) -> AgentStatus:
     return AgentStatus.model_validate(await handle.query("status"))
 
 
-def shown(text: str) -> str:
+def untrusted_text(text: str) -> str:
     """Return what stands between the marks of untrusted content."""
     head, *lines, _ = text.splitlines()
     assert "data, not instructions]" in head

@@ -6,17 +6,17 @@ from typing import Any
 from temporalio.client import WorkflowHistory
 
 from orga.activities.adapters.deliveries.posted import PostedDelivery, discord_form, webhook_form
-from orga.activities.adapters.webhook.post import Post
+from orga.activities.adapters.webhook.post import WebhookPost
 from orga.activities.adapters.webhook.signature import SigningKey
 from orga.workflows.types.goals.deliveries import Channel, DeliveryKind
 from orga.workflows.types.names import DELIVER
 from orga.workflows.types.setup import Setup
-from tests.support.model.goals import GoalModel, a_step, says, scored
+from tests.support.model.goals import GoalModel, a_step, evaluation_reply, says
 from tests.support.runs.loop import WORKER_FACTS
 from tests.support.web.webhook_receiver import SECRET, Receiver
 
 
-def told(default: bool = True, **kinds: DeliveryKind) -> Setup:
+def delivery_setup(default: bool = True, **kinds: DeliveryKind) -> Setup:
     """Return the facts of a worker with such channels."""
     channels = tuple(Channel(name=name, kind=kind, default=default) for name, kind in kinds.items())
     return WORKER_FACTS.with_deliveries(channels)
@@ -24,17 +24,17 @@ def told(default: bool = True, **kinds: DeliveryKind) -> Setup:
 
 def a_hook(receiver: Receiver) -> PostedDelivery:
     """Return a signed webhook."""
-    return PostedDelivery(Post(receiver.url, "the webhook"), webhook_form, SigningKey.of(SECRET))
+    return PostedDelivery(WebhookPost(receiver.url, "the webhook"), webhook_form, SigningKey.of(SECRET))
 
 
 def a_room(receiver: Receiver) -> PostedDelivery:
     """Return a chat, which shows a message as often as it gets it."""
-    return PostedDelivery(Post(receiver.url, "Discord"), discord_form)
+    return PostedDelivery(WebhookPost(receiver.url, "Discord"), discord_form)
 
 
-def finds(**turns: Any) -> GoalModel:
+def one_step_model(**turns: Any) -> GoalModel:
     """Return a model of one good step, unless a turn goes otherwise."""
-    return GoalModel(**{"plan": says(steps=[a_step("a", at=1)]), "evaluate": scored("a"), **turns})
+    return GoalModel(**{"plan": says(steps=[a_step("a", at=1)]), "evaluate": evaluation_reply("a"), **turns})
 
 
 def outcomes(result: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
@@ -42,7 +42,7 @@ def outcomes(result: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
     return {each["name"]: (each["status"], each["attempts"]) for each in result["deliveries"]}
 
 
-def scheduled(history: WorkflowHistory) -> list[str]:
+def delivery_activity_ids(history: WorkflowHistory) -> list[str]:
     """Return the ids of the activities that delivered."""
     found = [event.activity_task_scheduled_event_attributes for event in history.events]
     return [each.activity_id for each in found if each.activity_type.name == DELIVER]

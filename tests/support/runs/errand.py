@@ -9,14 +9,20 @@ from typing import Any, Self, TypedDict, Unpack
 
 from temporalio import workflow
 
-from orga.workflows.decisions.control.interventions import reopened, with_over
+from orga.workflows.decisions.control.interventions import with_reopened_end, with_run_over
 from orga.workflows.decisions.control.question_text import shown_question
 from orga.workflows.phases.control import visibility
 from orga.workflows.phases.control.handlers import ControlHandlers
-from orga.workflows.phases.control.lifetime import Resets, Watches, continue_as_new, run_to_an_end, tell_end
-from orga.workflows.phases.control.run import ControlledRun, Interrupted, RollOver, event_time
-from orga.workflows.phases.control.visibility import ask, checkpoint, enter, wait_if_paused
-from orga.workflows.types.control import Clock, Control, Stop, Terms
+from orga.workflows.phases.control.lifetime import (
+    ResetWatch,
+    RunWatches,
+    announce_end,
+    continue_as_new,
+    run_to_completion,
+)
+from orga.workflows.phases.control.run import ContinueAsNew, ControlledRun, Interrupted, event_time
+from orga.workflows.phases.control.visibility import ask_people, enter_phase, pause_checkpoint, wait_if_paused
+from orga.workflows.types.control import Clock, Control, ControlTerms, Stop
 from orga.workflows.types.questions import Item, Question
 from orga.workflows.types.record import Record, replace_fields
 
@@ -60,10 +66,10 @@ class ErrandState(Errands, Control):
         return self.seconds
 
     @property
-    def terms(self) -> Terms:
+    def terms(self) -> ControlTerms:
         """What the control goes by."""
         kinds = ("approval", "escalation", "ended") if self.notify else ()
-        return Terms(kinds, search_attributes=True, roll_over_events=self.roll_over_events)
+        return ControlTerms(kinds, search_attributes=True, roll_over_events=self.roll_over_events)
 
 
 class ErrandRun(ControlledRun[ErrandState]):
@@ -94,13 +100,13 @@ class ErrandsWorkflow(ControlHandlers[ErrandRun]):
         now, origin = event_time(), workflow.info().original_execution_run_id
         begun: dict[str, Any] = {"origin": origin, "clock": Clock(started_at=now), **(given or {})}
         self._run = ErrandRun(ErrandState.model_validate(begun if carried is None else carried))
-        self._resets = Resets(self._run)
-        self._watches = Watches(self._run)
+        self._resets = ResetWatch(self._run)
+        self._watches = RunWatches(self._run)
 
     @workflow.run
     async def run(self, given: Any, carried: Any = None) -> dict[str, Any]:
         """Run to an end."""
-        return await run_to_an_end(self._run, self._loop())
+        return await run_to_completion(self._run, self._loop())
 
     @workflow.query
     def stands(self) -> dict[str, Any]:
@@ -118,19 +124,19 @@ class ErrandsWorkflow(ControlHandlers[ErrandRun]):
             self._watches.start()
             try:
                 stop = await self._until_stopped()
-            except RollOver:
+            except ContinueAsNew:
                 await self._watches.stop()
                 continue_as_new(run.state)
-            run.change(with_over)
+            run.change(with_run_over)
             await self._watches.stop()
             run.change(ErrandState.with_control, stop=stop)
             visibility.show_end(run, stop[0])
-            await tell_end(run, stop)
-            run.change(reopened)
+            await announce_end(run, stop)
+            run.change(with_reopened_end)
             if run.state.stop is not None:
                 state = run.state
                 return {"done": state.done, "heard": state.heard, "stop": stop, "elapsed_s": self._elapsed_s()}
-            visibility.show_goes_on(run)
+            visibility.show_reopened(run)
 
     async def _until_stopped(self) -> Stop:
         run = self._run
@@ -139,13 +145,13 @@ class ErrandsWorkflow(ControlHandlers[ErrandRun]):
             run.change(with_inbox_read)
             while len(run.state.done) < len(run.state.todo):
                 errand = run.state.todo[len(run.state.done)]
-                await checkpoint(run, may_roll_over=True)
-                enter(run, "running")
+                await pause_checkpoint(run, may_roll_over=True)
+                enter_phase(run, "running")
                 run.change(with_step, errand, await self._outcome(errand))
                 visibility.show_progress(run)
                 run.change(with_inbox_read)
                 if run.is_due:
-                    raise RollOver
+                    raise ContinueAsNew
         except Interrupted:
             state = run.state
             return state.stop or ("aborted", state.aborted or "")
@@ -163,7 +169,7 @@ class ErrandsWorkflow(ControlHandlers[ErrandRun]):
             question = Question(
                 question_id=f"buy-{run.state.iteration}", kind="approval", since=run.now, text=errand, items=(item,)
             )
-            answer = (await ask(run, question, may_roll_over=True)).items[0].answer
+            answer = (await ask_people(run, question, may_roll_over=True)).items[0].answer
             return "bought" if answer and answer.approved else f"not bought, {answer and answer.reason}"
         if what == "ask":
             question = Question(
@@ -173,7 +179,7 @@ class ErrandsWorkflow(ControlHandlers[ErrandRun]):
                 text=errand,
                 choices=("retry", "skip"),
             )
-            decided = (await ask(run, question, may_roll_over=True)).resolution
+            decided = (await ask_people(run, question, may_roll_over=True)).resolution
             return decided.choice if decided else "nobody said"
         walk = asyncio.create_task(run.event(workflow.sleep(timedelta(milliseconds=50))))
         await run.result_of(walk, run.is_interrupted)

@@ -8,10 +8,10 @@ from temporalio.client import Client, WorkflowHandle
 from orga.client.journal.reading import read_journal
 from orga.workflows.types.goals.result import GoalResult
 from orga.workflows.types.status import JournalEntry
-from tests.support.runs.loop import Loop, check_journal, check_tasks, histories_of, replayed
+from tests.support.runs.loop import Loop, check_journal, check_replay, check_tasks, histories_of
 
 
-class Pursued:
+class EndedGoal:
     """A goal that has ended, as the outside sees it."""
 
     def __init__(self, raw: Any, journal: list[JournalEntry]) -> None:
@@ -35,27 +35,27 @@ async def start(
     )
 
 
-async def ended(handle: WorkflowHandle[Any, Any], client: Client) -> Pursued:
+async def wait_for_goal(handle: WorkflowHandle[Any, Any], client: Client) -> EndedGoal:
     """Wait for the ending, replay the histories, hold them against the law of the gate, read the journal."""
     raw = await handle.result()
     for history in await histories_of(client, handle.id):
         check_tasks(history)
-        await replayed(history)
+        await check_replay(history)
     journal = [entry async for entry in read_journal(client, handle.id)]
     check_journal(journal)
-    return Pursued(raw, journal)
+    return EndedGoal(raw, journal)
 
 
-async def pursue(loop: Loop, goal: str = "find out", **config: Any) -> Pursued:
+async def pursue(loop: Loop, goal: str = "find out", **config: Any) -> EndedGoal:
     """Pursue a goal to its ending."""
-    return await ended(await start(loop, goal, **config), loop.client)
+    return await wait_for_goal(await start(loop, goal, **config), loop.client)
 
 
-async def stands(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
+async def goal_status(handle: WorkflowHandle[Any, Any]) -> dict[str, Any]:
     """Return what the goal says of itself."""
     return await handle.query("status")
 
 
-async def tell(handle: WorkflowHandle[Any, Any], answer: Any) -> Any:
+async def answer_goal(handle: WorkflowHandle[Any, Any], answer: Any) -> Any:
     """Answer what the goal asks."""
     return await handle.execute_update("answer", answer)  # pyright: ignore[reportUnknownMemberType]

@@ -8,7 +8,7 @@ import pytest
 
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
 from orga.activities.adapters.knowledge.sqlite.store import SqliteStore
-from orga.activities.ports import Judgement, ModelRequest, Proposal
+from orga.activities.ports import EngineVerdict, ModelRequest, Proposal
 from orga.testing import calls
 from orga.workflows.types.knowledge import KnowledgeItem, Stored, StoredItem
 from orga.workflows.types.messages import Reply
@@ -35,7 +35,7 @@ def blocks(request: ModelRequest) -> list[str]:
     return [message.text for message in request.messages if message.text.startswith(BLOCK)]
 
 
-def told(ran: Ran, event: str) -> list[dict[str, Any]]:
+def event_data(ran: Ran, event: str) -> list[dict[str, Any]]:
     return [entry.data for entry in ran.journal if entry.event == event]
 
 
@@ -50,7 +50,7 @@ class Judging(Deny):
         super().__init__(*tools)
         self.asked: list[Proposal] = []
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         self.asked.append(proposal)
         return await super().judge(proposal)
 

@@ -16,7 +16,7 @@ PATIENCE = timedelta(seconds=20)
 
 
 @asynccontextmanager
-async def looked_at(client: Client, workflow_id: str, lookers: int = LOOKERS) -> AsyncGenerator[None]:
+async def being_looked_at(client: Client, workflow_id: str, lookers: int = LOOKERS) -> AsyncGenerator[None]:
     """Look at a run, and at the runs that it delegates to, until the block ends."""
     looking = [asyncio.create_task(_look(client.get_workflow_handle(workflow_id))) for _ in range(lookers)]
     looking.append(asyncio.create_task(_look_below(client, workflow_id)))

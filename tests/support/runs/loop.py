@@ -18,7 +18,7 @@ from orga.activities.adapters.policy.ladder import ListedTools
 from orga.activities.adapters.schemas.arguments import find_argument_errors
 from orga.activities.deliver import DeliveryChannel
 from orga.activities.knowledge.ports import KnowledgeStore
-from orga.activities.ports import Judgement, ModelProvider, Notifier, PolicyEngine, Proposal, Tool
+from orga.activities.ports import EngineVerdict, ModelProvider, Notifier, PolicyEngine, Proposal, Tool
 from orga.client.history.converter import data_converter
 from orga.client.history.values import values_in
 from orga.client.journal.laws import law_faults
@@ -52,11 +52,13 @@ class Deny:
         self._tools = tools
         self._words = words
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Deny what is listed."""
         if proposal.call is not None:
-            return Judgement(proposal.call.name not in self._tools, f"{proposal.call.name} is forbidden")
-        return Judgement(not any(word in (proposal.answer or "") for word in self._words), "such words are forbidden")
+            return EngineVerdict(proposal.call.name not in self._tools, f"{proposal.call.name} is forbidden")
+        return EngineVerdict(
+            not any(word in (proposal.answer or "") for word in self._words), "such words are forbidden"
+        )
 
 
 @dataclass
@@ -89,7 +91,7 @@ class Loop:
         histories = await histories_of(self.client, handle.id)
         for history in histories:
             check_tasks(history)
-            await replayed(history)
+            await check_replay(history)
         journal = [entry async for entry in read_journal(self.client, handle.id)]
         check_journal(journal)
         return Ran(AgentResult.model_validate(raw), journal, histories, handle, raw)
@@ -224,7 +226,7 @@ def check_tasks(history: WorkflowHistory) -> None:
     assert [task.failure.message for task in failed if task.cause != lost] == []
 
 
-async def replayed(history: WorkflowHistory, inner: WorkflowRunner | None = None) -> None:
+async def check_replay(history: WorkflowHistory, inner: WorkflowRunner | None = None) -> None:
     """Replay a history through the code of today; all in it had the gate's yes, and no planted secret is in it.
 
     Without a sandbox, as workers run it, unless `inner` is one.

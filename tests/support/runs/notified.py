@@ -6,7 +6,7 @@ from typing import Any
 
 from temporalio.client import Client
 
-from orga.activities.adapters.webhook.sender import Webhook, WebhookSettings
+from orga.activities.adapters.webhook.sender import WebhookNotifier, WebhookSettings
 from orga.activities.adapters.webhook.signature import SigningKey
 from orga.client.testing.script import Step
 from orga.testing import FakeTool, answers, calls
@@ -15,24 +15,24 @@ from orga.workflows.types.setup import Setup
 from tests.support.runs.loop import WORKER_FACTS, Loop, Ran, a_loop
 from tests.support.web.webhook_receiver import SECRET, Received, Receiver
 
-TELLS = WORKER_FACTS.model_copy(update={"notify": ("approval", "escalation", "budget")})
-TELLS_ALL = WORKER_FACTS.model_copy(update={"notify": ("approval", "escalation", "budget", "ended")})
+NOTIFIES = WORKER_FACTS.model_copy(update={"notify": ("approval", "escalation", "budget")})
+NOTIFIES_ALL = WORKER_FACTS.model_copy(update={"notify": ("approval", "escalation", "budget", "ended")})
 PAYS: Sequence[Step] = [calls("pay", arguments={"amount": 7}), answers()]
 
 
-def a_webhook(receiver: Receiver) -> Webhook:
+def a_webhook(receiver: Receiver) -> WebhookNotifier:
     """Return a webhook that signs, and knows a user interface."""
     settings = WebhookSettings(receiver.url, SigningKey.of(SECRET))
-    return Webhook(settings, lambda workflow_id: f"http://ui/{workflow_id}")
+    return WebhookNotifier(settings, lambda workflow_id: f"http://ui/{workflow_id}")
 
 
 @asynccontextmanager
-async def telling(
+async def a_notifying_loop(
     client: Client,
     receiver: Receiver,
     *tools: FakeTool,
     steps: Sequence[Step] = PAYS,
-    setup: Setup = TELLS,
+    setup: Setup = NOTIFIES,
     **options: Any,
 ) -> AsyncGenerator[Loop]:
     """Run a worker that tells the receiver."""
@@ -44,13 +44,13 @@ async def telling(
         await webhook.close()
 
 
-def attempts(ran: Ran) -> list[str]:
+def notify_activity_ids(ran: Ran) -> list[str]:
     """Return the ids of the activities that told somebody."""
     scheduled = [e.activity_task_scheduled_event_attributes for history in ran.histories for e in history.events]
     return [each.activity_id for each in scheduled if each.activity_type.name == NOTIFY]
 
 
-def written(ran: Ran) -> bytes:
+def history_bytes(ran: Ran) -> bytes:
     """Return all that the histories hold."""
     return b"".join(event.SerializeToString() for history in ran.histories for event in history.events)
 

@@ -15,7 +15,7 @@ from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.messages import Reply
 from tests.support.model.goals import GoalModel
 from tests.support.runs.delegates import Cast, a_cast, agent
-from tests.support.runs.goals import Pursued, ended
+from tests.support.runs.goals import EndedGoal, wait_for_goal
 from tests.support.runs.loop import Loop
 
 LEAD = "lead"
@@ -31,7 +31,7 @@ ESSAY: dict[str, Any] = {
 }
 
 
-class Told:
+class TaskModel:
     """An agent that answers by what it is told: a function of its task."""
 
     def __init__(self, say: Callable[[str], str]) -> None:
@@ -44,7 +44,7 @@ class Told:
         return answers(self._say(self.tasks[-1]))
 
 
-class Waits(Told):
+class WaitingTaskModel(TaskModel):
     """An agent that answers once it is let go."""
 
     def __init__(self, say: Callable[[str], str]) -> None:
@@ -76,7 +76,7 @@ async def a_pipeline(
         yield loop, cast, lead
 
 
-async def start_line(
+async def start_pipeline(
     loop: Loop, goal: str = "see to it", inputs: Sequence[str] | None = None, **config: Any
 ) -> WorkflowHandle[Any, Any]:
     """Start a goal with the pipeline; `config` are keys of its GoalConfig."""
@@ -92,6 +92,8 @@ async def start_line(
     )
 
 
-async def line(loop: Loop, goal: str = "see to it", inputs: Sequence[str] | None = None, **config: Any) -> Pursued:
+async def run_pipeline(
+    loop: Loop, goal: str = "see to it", inputs: Sequence[str] | None = None, **config: Any
+) -> EndedGoal:
     """Pursue a goal with the pipeline to its ending."""
-    return await ended(await start_line(loop, goal, inputs, **config), loop.client)
+    return await wait_for_goal(await start_pipeline(loop, goal, inputs, **config), loop.client)

@@ -6,14 +6,14 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 
 from orga.testing import ScriptedModel
-from tests.support.hold import PATIENCE_S, until
+from tests.support.hold import PATIENCE_S, wait_until
 from tests.support.runs.loop import WORKER_FACTS, Loop
 
 ANSWER_WITHIN = timedelta(seconds=5)
 """The time-skipping server forgets a query whose run continues as new meanwhile; it is asked once more."""
 
 
-async def waiting(handle: WorkflowHandle[Any, Any], within_s: float = PATIENCE_S) -> dict[str, Any]:
+async def wait_for_question(handle: WorkflowHandle[Any, Any], within_s: float = PATIENCE_S) -> dict[str, Any]:
     """Return the first question that a run asks, once it does."""
     found: list[dict[str, Any]] = []
 
@@ -21,7 +21,7 @@ async def waiting(handle: WorkflowHandle[Any, Any], within_s: float = PATIENCE_S
         found[:] = (await handle.query("status", rpc_timeout=ANSWER_WITHIN))["waiting"]
         return bool(found) and await is_on_record(handle)
 
-    await until(asks, within_s)
+    await wait_until(asks, within_s)
     return found[0]
 
 
@@ -30,31 +30,31 @@ async def is_on_record(handle: WorkflowHandle[Any, Any]) -> bool:
     return not (await handle.describe()).raw_description.HasField("pending_workflow_task")
 
 
-async def stands_still(handle: WorkflowHandle[Any, Any]) -> None:
+async def wait_until_still(handle: WorkflowHandle[Any, Any]) -> None:
     """Wait until a run that was paused has come to the next phase, which it does not begin."""
 
     async def is_still() -> bool:
         return (await handle.query("status"))["phase"] == "paused"
 
-    await until(is_still)
+    await wait_until(is_still)
 
 
-async def has_noted(handle: WorkflowHandle[Any, Any], event: str) -> None:
+async def wait_for_note(handle: WorkflowHandle[Any, Any], event: str) -> None:
     """Wait until the latest of what a run decided by itself is of this kind."""
 
     async def is_noted() -> bool:
         return event in str(await (await handle.describe()).memo())
 
-    await until(is_noted)
+    await wait_until(is_noted)
 
 
-def told(loop: Loop, call: int = 1) -> list[str]:
+def tool_results_in(loop: Loop, call: int = 1) -> list[str]:
     """Return the tool results that the model saw in a model call."""
     assert isinstance(loop.provider, ScriptedModel)
     return [message.text for message in loop.provider.seen[call].messages if message.role == "tool"]
 
 
-async def updated(handle: WorkflowHandle[Any, Any], name: str, argument: Any) -> Any:
+async def send_update(handle: WorkflowHandle[Any, Any], name: str, argument: Any) -> Any:
     """Send an update and return its answer."""
     return await handle.execute_update(name, argument)  # pyright: ignore[reportUnknownMemberType]
 
@@ -63,7 +63,7 @@ SHORT = WORKER_FACTS.model_copy(update={"roll_over_events": 60})
 """What some ten signals come to."""
 
 
-async def talked_to(handle: WorkflowHandle[Any, Any]) -> None:
+async def steer_until_continued(handle: WorkflowHandle[Any, Any]) -> None:
     """Send guidance until the run has continued as new."""
     first = (await handle.describe()).run_id
 
@@ -72,4 +72,4 @@ async def talked_to(handle: WorkflowHandle[Any, Any]) -> None:
             await handle.signal("steer", "a note")
         return (await handle.describe()).run_id != first
 
-    await until(has_rolled_over)
+    await wait_until(has_rolled_over)

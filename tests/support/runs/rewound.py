@@ -4,15 +4,15 @@ from temporalio.client import Client
 
 from orga.client.journal.reading import read_journal
 from orga.client.runs.agents import AgentHandle
-from tests.support.runs.loop import Ran, check_journal, histories_of, replayed
+from tests.support.runs.loop import Ran, check_journal, check_replay, histories_of
 
 
-async def ended(client: Client, run: AgentHandle) -> Ran:
+async def wait_for_rewound(client: Client, run: AgentHandle) -> Ran:
     """Wait for the ending, replay the histories of the chain, read the journal."""
     result = await run.result()
     histories = await histories_of(client, run.id)
     for history in histories:
-        await replayed(history)
+        await check_replay(history)
     journal = [entry async for entry in read_journal(client, run.id)]
     check_journal(journal)
     return Ran(result, journal, histories, client.get_workflow_handle(run.id), result.model_dump(mode="json"))

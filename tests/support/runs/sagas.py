@@ -14,7 +14,7 @@ from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.tool_calls.tools import Effect
 from tests.support.runs.loop import Loop, Ran, a_loop
-from tests.support.runs.questions import told
+from tests.support.runs.questions import tool_results_in
 
 Step = dict[str, Any]
 
@@ -96,13 +96,13 @@ async def an_agency(client: Client, steps: Sequence[Any], *tools: Tool, **option
         yield loop
 
 
-async def played(
+async def run_saga(
     client: Client, ledger: Ledger, *steps: Step, engine: PolicyEngine | None = None, **config: Any
 ) -> tuple[Ran, str]:
     """Return a run that proposes one saga, and what the model was told of it."""
     async with an_agency(client, [saga(*steps), answers()], *ledger.tools, engine=engine) as loop:
         ran = await loop.run(**config)
-    return ran, told(loop)[0]
+    return ran, tool_results_in(loop)[0]
 
 
 def compensations(ran: Ran) -> list[tuple[str, str]]:
@@ -112,6 +112,6 @@ def compensations(ran: Ran) -> list[tuple[str, str]]:
     return [(data["tool"], data["outcome"]) for data in found if data["strategy"] == "compensate"]
 
 
-def observed(ran: Ran) -> list[dict[str, Any]]:
+def first_reply_outcomes(ran: Ran) -> list[dict[str, Any]]:
     """Return what became of the first reply's calls."""
     return next(entry.data["outcomes"] for entry in ran.journal if entry.event == "ObservationsCollected")

@@ -7,11 +7,11 @@ from orga.client.journal.reading import read_journal
 from orga.client.runs.sessions import SessionHandle, start_session
 from orga.workflows.types.sessions.result import SessionResult, SessionStatus, TurnResult
 from orga.workflows.types.status import JournalEntry
-from tests.support.hold import until
-from tests.support.runs.loop import Loop, check_journal, check_tasks, histories_of, replayed
+from tests.support.hold import wait_until
+from tests.support.runs.loop import Loop, check_journal, check_replay, check_tasks, histories_of
 
 
-class Talked:
+class EndedSession:
     """A session that has ended, as the outside sees it."""
 
     def __init__(self, raw: SessionResult, journal: list[JournalEntry], runs: int) -> None:
@@ -33,47 +33,47 @@ async def begin(loop: Loop, *, idle_timeout_s: float | None = None, **config: An
     )
 
 
-async def ended(session: SessionHandle) -> Talked:
+async def wait_for_session(session: SessionHandle) -> EndedSession:
     """Wait for the ending, replay the histories, read the journal."""
     raw = await session.result()
     assert isinstance(raw, SessionResult)
     histories = await histories_of(session.client, session.id)
     for history in histories:
         check_tasks(history)
-        await replayed(history)
+        await check_replay(history)
     journal = [entry async for entry in read_journal(session.client, session.id)]
     check_journal(journal)
-    return Talked(raw, journal, len(histories))
+    return EndedSession(raw, journal, len(histories))
 
 
-async def closed(session: SessionHandle) -> Talked:
+async def close_session(session: SessionHandle) -> EndedSession:
     """Close it, and look at it from the outside."""
     await session.close()
-    return await ended(session)
+    return await wait_for_session(session)
 
 
-def stored(last: Talked) -> list[str]:
+def turn_and_store_events(last: EndedSession) -> list[str]:
     """Return what the journal tells of turns, and of what was stored."""
     told = [entry for entry in last.journal if entry.event in {"TurnStarted", "TurnEnded", "KnowledgeStored"}]
     return [f"turn {e.data['turn']}" if "turn" in e.data else str(e.data["kind"]) for e in told]
 
 
-async def stands(session: SessionHandle) -> SessionStatus:
+async def session_status(session: SessionHandle) -> SessionStatus:
     """Return what the session says of itself."""
     status = await session.status()
     assert isinstance(status, SessionStatus)
     return status
 
 
-async def until_it_says(session: SessionHandle, holds: Callable[[SessionStatus], bool]) -> None:
+async def wait_for_status(session: SessionHandle, holds: Callable[[SessionStatus], bool]) -> None:
     """Wait until its status is so."""
 
     async def is_so() -> bool:
-        return holds(await stands(session))
+        return holds(await session_status(session))
 
-    await until(is_so)
+    await wait_until(is_so)
 
 
-def how(turn: TurnResult) -> tuple[int, str, str]:
+def turn_summary(turn: TurnResult) -> tuple[int, str, str]:
     """Return what matters of a turn: its number, its answer, why it ended."""
     return turn.turn, turn.output, turn.termination.reason

@@ -15,8 +15,8 @@ from orga.activities.ports import Tool, ToolContext
 from orga.client.runs.sessions import SessionHandle
 from orga.testing import FakeTool
 from orga.workflows.phases.control import run
-from tests.support.hold import PATIENCE_S, happens
-from tests.support.runs.sessions import how
+from tests.support.hold import PATIENCE_S, wait_for_event
+from tests.support.runs.sessions import turn_summary
 
 MORE_S = 1.5
 """For which a call goes on that was cut: the worker hears of that within half a second."""
@@ -94,8 +94,8 @@ async def cut_and_on(session: SessionHandle, stubborn: Stubborn) -> None:
     await stubborn.reached()
     turn = await session.post("something else", when_busy="interrupt")
     stubborn.cut.set()
-    assert how(await first) == (1, "", "interrupted")
-    assert how(await session.result_of(turn)) == (2, "other", "completed")
+    assert turn_summary(await first) == (1, "", "interrupted")
+    assert turn_summary(await session.result_of(turn)) == (2, "other", "completed")
 
 
 LIMIT_S = 4.0
@@ -123,7 +123,7 @@ class Hanging:
     async def cut_and_on(self, session: SessionHandle) -> None:
         """Cut a session's first turn in that call, which ends by its limit alone; then the second turn is done."""
         first = asyncio.create_task(session.send("hang"))
-        await happens(self.entered)
-        assert how(await session.send("something else", when_busy="interrupt")) == (2, "other", "completed")
+        await wait_for_event(self.entered)
+        assert turn_summary(await session.send("something else", when_busy="interrupt")) == (2, "other", "completed")
         assert time.monotonic() - self._entered_at > LIMIT_S / 2
-        assert how(await first) == (1, "", "interrupted")
+        assert turn_summary(await first) == (1, "", "interrupted")

@@ -5,10 +5,10 @@ from typing import Any
 from temporalio.client import WorkflowHandle
 from temporalio.service import RPCError
 
-from tests.support.hold import until
+from tests.support.hold import wait_until
 
 
-async def begun(handle: WorkflowHandle[Any, Any]) -> None:
+async def wait_until_known(handle: WorkflowHandle[Any, Any]) -> None:
     """Wait until the server knows the run: a delegate is started by its parent, some time."""
 
     async def exists() -> bool:
@@ -18,18 +18,18 @@ async def begun(handle: WorkflowHandle[Any, Any]) -> None:
             return False
         return True
 
-    await until(exists)
+    await wait_until(exists)
 
 
-async def stands_in(handle: WorkflowHandle[Any, Any], phase: str) -> None:
+async def wait_for_phase(handle: WorkflowHandle[Any, Any], phase: str) -> None:
     """Wait until the run stands in a phase; `paused` is one only once it stands still."""
 
     async def is_there() -> bool:
         return (await handle.query("status"))["phase"] == phase
 
-    await until(is_there)
+    await wait_until(is_there)
 
 
 async def paused(handle: WorkflowHandle[Any, Any]) -> None:
     """Wait until the run stands still because it is paused."""
-    await stands_in(handle, "paused")
+    await wait_for_phase(handle, "paused")

@@ -19,7 +19,7 @@ from orga.workflows.types.messages import Reply
 from orga.workflows.types.questions import ShownQuestion
 from orga.workflows.types.status import Happening
 from tests.support.runs.goals import start
-from tests.support.runs.loop import WORKER_FACTS, a_worker, check_journal, check_tasks, histories_of, replayed
+from tests.support.runs.loop import WORKER_FACTS, a_worker, check_journal, check_replay, check_tasks, histories_of
 from tests.support.scenarios.goals import Author, GoalScenario
 from tests.support.scenarios.people import People
 from tests.support.scenarios.played import Played, Seen
@@ -74,7 +74,7 @@ class PlayedGoal(Played):
     status: GoalStatus
 
 
-async def played_goal(client: Client, scenario: GoalScenario) -> PlayedGoal:
+async def play_goal(client: Client, scenario: GoalScenario) -> PlayedGoal:
     """Play a goal; replay its histories, hold them against the law of the gate, read its journal."""
     stage = GoalStage(client, scenario, author=Author(scenario))
     plans = [*scenario.tools, ToolPlan(DENIED)]
@@ -83,7 +83,7 @@ async def played_goal(client: Client, scenario: GoalScenario) -> PlayedGoal:
     happened: list[Happening] = []
     for history in await histories_of(client, workflow_id):
         check_tasks(history)
-        await replayed(history)
+        await check_replay(history)
         values = values_of(client, history)
         happened += [happening async for happening in read_events(values, each_event(history.events))]
     journal = [entry async for entry in read_journal(client, workflow_id)]

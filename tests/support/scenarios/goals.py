@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from orga.activities.ports import ModelRequest
 from orga.client.testing.script import USAGE
 from orga.testing import answers
-from orga.workflows.types.goals.requests import turn_asked_for
+from orga.workflows.types.goals.requests import goal_prompt_in
 from orga.workflows.types.messages import Reply, ToolCall
 from orga.workflows.types.tool_calls.tools import ToolOptions
-from tests.support.model.goals import asked_for, says
+from tests.support.model.goals import requesting_message, says
 from tests.support.scenarios.scenario import ANY_KIND, DENIED, Act, Fate, Scenario, ToolPlan
 from tests.support.values.goals import all_of
 from tests.support.values.hostile_turns import HOSTILE_TURNS
@@ -51,9 +51,9 @@ class Author:
         self._calls += 1
         if self._calls in self._babble:
             return answers(HOSTILE_TURNS[self._babble[self._calls]])
-        text = asked_for(request)
+        text = requesting_message(request)
         listed = re.findall(r"^- (\S+?)(?: \((\w+)\))?: ", text, re.MULTILINE)
-        match turn_asked_for(text):
+        match goal_prompt_in(text):
             case "goal_plan":
                 return says(steps=self._plan(), memory="m" * 600)
             case "goal_input":

@@ -5,8 +5,8 @@ from itertools import groupby
 from math import isclose
 from typing import Any
 
-from orga.workflows.decisions.recount import ContextFold, Recount
-from orga.workflows.types.conversation import as_sent
+from orga.workflows.decisions.recount import ContextFold, ResultRecount
+from orga.workflows.types.conversation import messages_as_sent
 from orga.workflows.types.messages import Message
 from orga.workflows.types.usage import Usage, UsageTotals
 from tests.support.scenarios.played import Played
@@ -59,7 +59,7 @@ def what_the_model_saw_is_what_the_history_says(played: Played) -> None:
         fold.feed(happening)
         if happening.kind == "scheduled" and happening.name == "reason":
             tools = fold.setup.tools if fold.setup else ()
-            told.setdefault(fold.iteration, []).append(as_sent(fold.messages, tools))
+            told.setdefault(fold.iteration, []).append(messages_as_sent(fold.messages, tools))
     for iteration, seen in groupby(played.seen, key=lambda seen: seen.iteration):
         due = iter(told[iteration])
         assert all(messages in due for messages, _ in groupby(each.request.messages for each in seen))
@@ -112,7 +112,7 @@ def the_result_counts_what_the_journal_tells(played: Played) -> None:
 
 
 def the_result_counts_what_the_history_holds(played: Played) -> None:
-    recount = Recount()
+    recount = ResultRecount()
     assert [fault for happening in played.happened for fault in recount.feed(happening)] == []
 
 

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.compaction import compaction, ready_summary, with_summary
-from orga.workflows.decisions.conversation import handed_over, message_budget, with_calibration, with_frame
+from orga.workflows.decisions.conversation import message_budget, reference_and_sent, with_calibration, with_frame_size
 from orga.workflows.decisions.limits import stop_reason
 from orga.workflows.decisions.tool_calls import breakers, calls
 from orga.workflows.types.context import HashedMessages, MessageRef
@@ -55,7 +55,7 @@ class ModelledRun:
 
     def reasoned(self, reply: Reply) -> None:
         """Take the inbox in, compact, hand over: another process, which has the references alone, finds the same."""
-        self.state = with_frame(observe.drain_inbox(self.state))
+        self.state = with_frame_size(observe.with_inbox_drained(self.state))
         messages = self.state.conversation.messages
         taken = len(self.inbox) - len(self.state.inbox)
         assert taken or not self.inbox
@@ -67,7 +67,7 @@ class ModelledRun:
             self.state = with_summary(self.state, plan.drop, plan.summary_tokens, None)
         conversation = self.state.conversation
         summary = ready_summary(conversation, plan.drop)
-        reference, seen = handed_over(conversation, plan.drop, plan.mask, summary)
+        reference, seen = reference_and_sent(conversation, plan.drop, plan.mask, summary)
         self.base = reference.applied(self.base, self._found)
         assert self.base.messages == seen.messages
         self.state = with_calibration(self.state, seen, reply.usage.input_tokens)
@@ -83,19 +83,19 @@ class ModelledRun:
     def carried_out(self, index: int, call: ToolCall, verdict: Verdict, fate: OutcomeStatus, size: int) -> Outcome:
         """Return what became of a call that was judged, its circuit told of it."""
         if verdict.decision != "allow":
-            return calls.refused(call, verdict)
+            return calls.refused_outcome(call, verdict)
         assert self.state.setup is not None
         spec = self.state.setup.tool(call.name)
         assert spec is not None
-        self.state, refusal = breakers.admitted(self.state, spec, self.now)
+        self.state, refusal = breakers.admit_call(self.state, spec, self.now)
         if refusal:
-            return calls.turned_away(call, refusal)
+            return calls.answered_unrun_outcome(call, refusal)
         if fate == "cancelled":
-            self.state = breakers.with_released(self.state, spec)
-            return calls.cancelled(call, spec)
+            self.state = breakers.with_slot_released(self.state, spec)
+            return calls.cancelled_outcome(call, spec)
         if fate == "failed":
             self.state = breakers.with_failure(self.state, spec, self.now)
-            return calls.failed(call, f"no {size}")
+            return calls.failed_outcome(call, f"no {size}")
         self.state = breakers.with_success(self.state, spec)
         place = f"{self.iterations}.{index}"
         outcome = Outcome(call=call, status="ok", text="r" * size, result=place)

@@ -12,7 +12,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.worker import Replayer
 
-from orga.activities.ports import Judgement, ModelRequest, Proposal, ToolError
+from orga.activities.ports import EngineVerdict, ModelRequest, Proposal, ToolError
 from orga.client.history.converter import data_converter
 from orga.client.history.events import read_events
 from orga.client.history.values import values_of
@@ -23,7 +23,7 @@ from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.status import AgentResult, AgentStatus, Happening
 from orga.workflows.types.usage import Usage
-from tests.support.runs.looked_at import looked_at
+from tests.support.runs.looked_at import being_looked_at
 from tests.support.runs.loop import WORKER_FACTS, Loop, a_worker, check_journal, check_tasks, histories_of
 from tests.support.scenarios.people import People
 from tests.support.scenarios.played import Played, Seen
@@ -41,13 +41,13 @@ class Judge:
 
     is_embedded = True
 
-    async def judge(self, proposal: Proposal) -> Judgement:
+    async def judge(self, proposal: Proposal) -> EngineVerdict:
         """Return the decision."""
         if proposal.call is None:
-            return Judgement(PROVEN_WORD not in (proposal.answer or ""), "such words are forbidden")
+            return EngineVerdict(PROVEN_WORD not in (proposal.answer or ""), "such words are forbidden")
         if proposal.call.name == DENIED and proposal.call.arguments.get("n") == 1:
             raise RuntimeError("the policy engine broke down")
-        return Judgement(proposal.call.name != DENIED, "not today")
+        return EngineVerdict(proposal.call.name != DENIED, "not today")
 
 
 @dataclass
@@ -97,7 +97,7 @@ class Stage:
         self.most_in_flight = max(self.most_in_flight, self._in_flight)
         try:
             await self.people.moment()
-            return await _befallen(next(fates))
+            return await _attempt_result(next(fates))
         finally:
             self._in_flight -= 1
 
@@ -121,13 +121,13 @@ class Stage:
             asyncio.timeout(PATIENCE_S),
         ):
             ended = asyncio.create_task(handle.result())
-            async with looked_at(self.client, handle.id) if self.is_looked_at else nullcontext():
+            async with being_looked_at(self.client, handle.id) if self.is_looked_at else nullcontext():
                 await self.people.attend(ended)
             result, status = await ended, await handle.query("status")
         return handle.id, AgentResult.model_validate(result), AgentStatus.model_validate(status)
 
 
-async def _befallen(fate: Fate) -> str:
+async def _attempt_result(fate: Fate) -> str:
     match fate:
         case "ok":
             return "fine"
@@ -150,7 +150,7 @@ async def each_event(events: Iterable[HistoryEvent]) -> AsyncGenerator[HistoryEv
         yield event
 
 
-async def played(client: Client, scenario: Scenario, *, is_looked_at: bool = False) -> Played:
+async def play_scenario(client: Client, scenario: Scenario, *, is_looked_at: bool = False) -> Played:
     """Play a scenario; replay its histories, read its journal."""
     stage = Stage(client, scenario, is_looked_at)
     plans = [*scenario.tools, ToolPlan(DENIED), ToolPlan(HIDDEN)]

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic_core import to_json
 from temporalio.testing import ActivityEnvironment
 
-from orga.activities.ports import Rebuilt, RunKey
+from orga.activities.ports import ModelContext, RunKey
 from orga.workflows.types.context import DigestMismatch
 
 T = TypeVar("T")
@@ -18,7 +18,7 @@ RUN = RunKey("agent-1", "run-1")
 class NoHistory:
     """A history that holds nothing."""
 
-    async def rebuild(self, run: RunKey, iteration: int) -> Rebuilt:
+    async def rebuild(self, run: RunKey, iteration: int) -> ModelContext:
         """Say so."""
         raise DigestMismatch(f"the history ends before iteration {iteration}")
 

@@ -4,11 +4,11 @@ import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from orga.activities.adapters.manifests.argument_types import Ground, Values, checked
+from orga.activities.adapters.manifests.argument_types import PathContext, Values, checked_values
 from orga.activities.adapters.manifests.build import manifest_tool
-from orga.activities.adapters.manifests.flaws import flaws
+from orga.activities.adapters.manifests.flaws import manifest_flaws
 from orga.activities.adapters.manifests.manifest import Argument, Manifest
-from orga.activities.adapters.tools.root import Root
+from orga.activities.adapters.tools.root import FileRoot
 from orga.activities.ports import Tool
 from orga.client.config.manifests import read_manifests
 
@@ -26,7 +26,7 @@ def a_manifest(text: str) -> Manifest:
     """Return a manifest without flaws; name and description may be left out."""
     head = "" if text.lstrip().startswith("name") else 'name = "tool"\ndescription = "A tool."\n'
     manifest = Manifest.model_validate(tomllib.loads(head + text), extra="forbid")
-    assert list(flaws(manifest)) == []
+    assert list(manifest_flaws(manifest)) == []
     return manifest
 
 
@@ -40,4 +40,4 @@ def a_manifest_tool(
 def read(root: Path, declared: str, value: object) -> Values:
     """Return what comes of a value of an argument `x`, declared as an inline table says."""
     argument = Argument.model_validate(tomllib.loads(f"x = {{ {declared} }}")["x"], extra="forbid")
-    return checked({"x": value}, {"x": argument}, Ground(Root(root)))
+    return checked_values({"x": value}, {"x": argument}, PathContext(FileRoot(root)))

@@ -8,7 +8,7 @@ from orga.client.config.file import load_config
 from orga.client.errors import ConfigError
 
 
-def told_at(folder: Path, toml: str, line: int) -> str:
+def config_error_at(folder: Path, toml: str, line: int) -> str:
     """Return what is said of a configuration that cannot be used; it names the file and that line."""
     (folder / "orga.toml").write_text(toml)
     with pytest.raises(ConfigError) as raised:

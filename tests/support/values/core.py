@@ -3,9 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from orga.workflows.decisions.begin import begun
-from orga.workflows.decisions.conversation import handed_over, with_message, with_messages
-from orga.workflows.types.context import ContextRef, ReasonRequest, digest_of, record_digest, reference
+from orga.workflows.decisions.begin import initial_state
+from orga.workflows.decisions.conversation import reference_and_sent, with_message, with_messages
+from orga.workflows.types.context import ContextRef, ReasonRequest, messages_digest, record_digest, short_digest
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.input import AgentInput
 from orga.workflows.types.messages import Message, ToolCall
@@ -25,7 +25,7 @@ def at(seconds: float) -> datetime:
 
 def a_state(task: str = "count the files", **fields: Any) -> AgentState:
     """Return the state of a run that started at T0."""
-    return begun(AgentInput(task=task), ORIGIN, T0).model_copy(update=fields)
+    return initial_state(AgentInput(task=task), ORIGIN, T0).model_copy(update=fields)
 
 
 def a_call(name: str = "read", call_id: str = "c1", **arguments: Any) -> ToolCall:
@@ -48,20 +48,20 @@ def a_setup(*tools: ToolSpec, **fields: Any) -> Setup:
 def a_request(messages: tuple[Message, ...], setup: Setup, iteration: int = 1) -> ReasonRequest:
     """Return the model call that is about these messages, all of them news in full."""
     conversation = conversation_of(*messages)
-    context, _ = handed_over(conversation)
+    context, _ = reference_and_sent(conversation)
     return request_for(context, setup, iteration)
 
 
 def request_for(context: ContextRef, setup: Setup, iteration: int = 1) -> ReasonRequest:
     """Return the model call with this context."""
-    return ReasonRequest(iteration=iteration, setup=reference(record_digest(setup)), context=context)
+    return ReasonRequest(iteration=iteration, setup=short_digest(record_digest(setup)), context=context)
 
 
 def conversation_of(*messages: Message, sent: int = 0) -> Conversation:
     """Return a conversation whose first `sent` messages the model has seen."""
     conversation = with_messages(Conversation(), messages[:sent])
     if sent:
-        conversation = conversation.model_copy(update={"sent": sent, "digest": digest_of(messages[:sent])})
+        conversation = conversation.model_copy(update={"sent": sent, "digest": messages_digest(messages[:sent])})
     for message in messages[sent:]:
         conversation = with_message(conversation, message)
     return conversation
@@ -72,6 +72,6 @@ def user(text: str, *, pinned: bool = False) -> Message:
     return Message.of("user", text, pinned=pinned)
 
 
-def used(tokens: int = 0, cost_usd: float | None = None) -> UsageTotals:
+def usage_totals(tokens: int = 0, cost_usd: float | None = None) -> UsageTotals:
     """Return totals of so many tokens."""
     return UsageTotals(total_tokens=tokens, cost_usd=cost_usd)

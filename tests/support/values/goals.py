@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.goals.begin import pursued
+from orga.workflows.decisions.goals.begin import initial_goal_state
 from orga.workflows.decisions.goals.templates import PLACEHOLDERS
 from orga.workflows.types.goals.input import GoalConfig, GoalInput
 from orga.workflows.types.goals.prompts import PromptName
@@ -33,7 +33,7 @@ def a_plan_step(step_id: str, state: StepState = "open", mean: float | None = No
 def a_goal(*steps: PlanStep, config: dict[str, Any] | None = None, **pursuit: Any) -> GoalState:
     """Return the state of a goal with this plan, prepared for the tool `read`."""
     given = GoalInput(goal="find out", config=GoalConfig.model_validate(config or {}))
-    state = pursued(given, ORIGIN, T0)
+    state = initial_goal_state(given, ORIGIN, T0)
     setup = a_setup(config=state.input.config)
     return state.with_task(setup=setup).with_pursuit(steps=steps, longest=len(steps), **pursuit)
 
@@ -48,7 +48,7 @@ def planned_steps(*ids: str) -> list[dict[str, Any]]:
     return [{"id": each, "goal": "g", "skill": "read", "arguments": {"at": each}} for each in ids]
 
 
-def brought(state: GoalState, statuses: Iterable[Any]) -> list[Outcome]:
+def step_outcomes(state: GoalState, statuses: Iterable[Any]) -> list[Outcome]:
     """Return an outcome for each of the steps that are due."""
     pairs = zip(state.pursuit.due_steps, statuses, strict=True)
     return [

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from orga.workflows.decisions.journal.entries import chained
+from orga.workflows.decisions.journal.entries import entry_hash
 from orga.workflows.types.status import JournalEntry
 from tests.support.values.core import at
 from tests.support.values.strategies import json_values, texts
@@ -38,11 +38,11 @@ def rechained(entries: Iterable[JournalEntry]) -> list[JournalEntry]:
     previous = ""
     for sequence, entry in enumerate(entries):
         numbered = entry.model_copy(update={"sequence": sequence})
-        previous = chained(previous, numbered)
+        previous = entry_hash(previous, numbered)
         found.append(numbered.model_copy(update={"hash": previous}))
     return found
 
 
-def without(entries: Sequence[JournalEntry], index: int) -> list[JournalEntry]:
+def without_entry(entries: Sequence[JournalEntry], index: int) -> list[JournalEntry]:
     """Return the entries but one."""
     return [*entries[:index], *entries[index + 1 :]]

@@ -8,20 +8,20 @@ from typing import Any
 from pydantic_core import to_json
 
 from orga.activities.adapters.models.reply import block_part
-from orga.activities.replies import MAX_CALLS, normalised
+from orga.activities.replies import MAX_CALLS, normalised_reply
 from orga.workflows.decisions import observe
-from orga.workflows.decisions.begin import begin_bytes, begun, size_problem, with_definitions
+from orga.workflows.decisions.begin import begin_bytes, initial_state, size_problem, with_unpinned_server_taint
 from orga.workflows.decisions.carried_parts import BEGIN_BYTES
 from orga.workflows.decisions.control import interventions, questions
 from orga.workflows.decisions.conversation import with_message
-from orga.workflows.decisions.result import with_gathered
+from orga.workflows.decisions.result import with_gathered_text
 from orga.workflows.decisions.tool_calls import approvals, breakers, decision, recovery, repeated_calls
-from orga.workflows.decisions.tool_calls.calls import tainted
+from orga.workflows.decisions.tool_calls.calls import taint_with_outcomes
 from orga.workflows.types.agents import Critic
 from orga.workflows.types.conversation import Conversation
 from orga.workflows.types.input import MAX_SCHEMA_BYTES, MAX_TASK_BYTES, MAX_TRUSTED_BYTES, AgentInput, LoopConfig
 from orga.workflows.types.messages import Message, Reply, ToolCall
-from orga.workflows.types.parts import Block, said
+from orga.workflows.types.parts import Block, text_part
 from orga.workflows.types.past import ForkedFrom
 from orga.workflows.types.questions import ApprovalDecision, Question, Resolution
 from orga.workflows.types.state import AgentState
@@ -97,12 +97,12 @@ def begun_with(sizes: Sizes) -> AgentState:
         tools=tuple(tool.name for tool in setup.tools),
         tenant="n" * 200,
     )
-    state = begun(run_input, f"delegated/{'k' * 200}", T0)
+    state = initial_state(run_input, f"delegated/{'k' * 200}", T0)
     left = BEGIN_BYTES - sum(begin_bytes(state, setup).values())
     setup = setup.model_copy(update={"instructions": filled(letter, max(left - 100, 0) * share)})
     assert size_problem(state, setup) == ""
     state = state.model_copy(update={"setup": setup, "forked_from": _elsewhere(letter)})
-    return with_definitions(state)
+    return with_unpinned_server_taint(state)
 
 
 def largest(sizes: Sizes) -> AgentState:
@@ -113,7 +113,7 @@ def largest(sizes: Sizes) -> AgentState:
             reply = proposing(sizes, PAY)
             return _held(state, reply.calls, sizes).model_copy(update={"pending": reply})
         case "answer":
-            reply = normalised(Reply.of(filled(sizes.letter, 300_000 * sizes.reply), blocks=_blocks(150_000)), ())
+            reply = normalised_reply(Reply.of(filled(sizes.letter, 300_000 * sizes.reply), blocks=_blocks(150_000)), ())
             call = ToolCall(call_id="(answer)", name="(answer)", arguments={"answer": reply.text})
             return _held(state, (call,), sizes).model_copy(update={"pending": reply})
         case "steps":
@@ -129,9 +129,9 @@ def proposing(sizes: Sizes, tool: str) -> Reply:
     call_id = filled(letter, 200) or "c"
     calls = tuple(ToolCall(call_id=call_id, name=tool, arguments={"n": n, **arguments}) for n in range(MAX_CALLS))
     text = filled(letter, share * 280_000)
-    texts = (said(text[at : at + 1 + len(text) // 300]) for at in range(0, len(text), 1 + len(text) // 300))
+    texts = (text_part(text[at : at + 1 + len(text) // 300]) for at in range(0, len(text), 1 + len(text) // 300))
     parts = (part for three in zip_longest(_blocks(share * 20_000), calls, texts) for part in three if part)
-    return normalised(Reply(parts=tuple(parts)), ())
+    return normalised_reply(Reply(parts=tuple(parts)), ())
 
 
 def _blocks(size: float) -> tuple[Block, ...]:
@@ -176,7 +176,7 @@ def _talked(state: AgentState, sizes: Sizes) -> AgentState:
     conversation = state.conversation
     for number in range(round(share * 400)):
         conversation = with_message(conversation, Message.of("user", f"[Guidance] {number}" + letter * 300))
-    return state.model_copy(update={"conversation": conversation, "taint": tainted(state, outcomes)})
+    return state.model_copy(update={"conversation": conversation, "taint": taint_with_outcomes(state, outcomes)})
 
 
 def _grown(state: AgentState, sizes: Sizes) -> AgentState:
@@ -192,12 +192,12 @@ def _grown(state: AgentState, sizes: Sizes) -> AgentState:
     for index, tool in enumerate(setup.tools):
         for _ in range(4):
             state = breakers.with_failure(state, tool, at(index), "K" * 40)
-        state = recovery.with_failure(state, tool.name)
+        state = recovery.with_model_retry_failure(state, tool.name)
     for name in setup.decisions:
         fields = {f"field_{number}": "2" + "w" * 98 for number in range(10)}
         arguments = {"decision": name, "fields": fields, "rationale": letter * 1_000}
         with_tenant = state.input.model_copy(update={"tenant": "1" + "w" * 98})
-        made = decision.decision_of(
+        made = decision.decision_of_call(
             state.model_copy(update={"input": with_tenant}), ToolCall(call_id="d", name="decide", arguments=arguments)
         )
         state = decision.with_decision(state, "7.0", *made)
@@ -206,8 +206,8 @@ def _grown(state: AgentState, sizes: Sizes) -> AgentState:
             state, interventions.guidance("add_context", (filled(letter, 40_000 * share),))
         )
     cached = a_spec(PAY, recovery={"strategy": "cached_result"})
-    state = recovery.with_success(state, cached, ToolCall(call_id="k", name=PAY), letter * 20_000, T0)
-    state = with_gathered(state, letter * 30_000)
+    state = recovery.with_succeeded_call(state, cached, ToolCall(call_id="k", name=PAY), letter * 20_000, T0)
+    state = with_gathered_text(state, letter * 30_000)
     long = filled(letter, observe.MAX_OUTPUT_BYTES * share)
     return state.model_copy(
         update={
@@ -228,10 +228,10 @@ def _grown(state: AgentState, sizes: Sizes) -> AgentState:
 def _known(state: AgentState, call: ToolCall, letter: str) -> AgentState:
     """Return the state in which an operator gave a step's result; what the model is told of it is left out."""
     asked = Question(
-        question_id="w", kind="escalation", since=T0, text="?", data={"step_id": repeated_calls.step_key(call)}
+        question_id="w", kind="escalation", since=T0, text="?", data={"step_id": repeated_calls.repeated_call_key(call)}
     )
     given = Resolution(escalation_id="w", choice="result", result=letter * 3_000)
-    told = repeated_calls.with_resolved_step(
+    told = repeated_calls.with_resolved_repeated_call(
         state.model_copy(update={"conversation": Conversation()}), asked.with_resolution(given)
     )
     return told.model_copy(update={"conversation": state.conversation})
@@ -241,12 +241,14 @@ def _held(state: AgentState, calls: Sequence[ToolCall], sizes: Sizes) -> AgentSt
     """Return the state in which these calls wait for people, half of whom have said something."""
     letter = sizes.letter
     verdict = held_verdict(letter)
-    items = [approvals.item_of(state, f"8.{n}", call, verdict, T0, occasion=str(n)) for n, call in enumerate(calls)]
-    state = questions.asked(state, approvals.question_about(items, "approval-8", T0), T0)
+    items = [
+        approvals.approval_item(state, f"8.{n}", call, verdict, T0, occasion=str(n)) for n, call in enumerate(calls)
+    ]
+    state = questions.with_question(state, approvals.approval_question(items, "approval-8", T0), T0)
     for number, item in enumerate(items):
         if number % 2:
-            said = {"approval_id": item.approval_id, "approver": letter * 200, "reason": letter * 2_000}
-            state = questions.with_answer(state, ApprovalDecision.model_validate(said), number % 4 == 1, T0)
+            text_part = {"approval_id": item.approval_id, "approver": letter * 200, "reason": letter * 2_000}
+            state = questions.with_answer(state, ApprovalDecision.model_validate(text_part), number % 4 == 1, T0)
     return state.model_copy(update={"announced": ("approval-8",), "notes": ()})
 
 
@@ -267,9 +269,9 @@ def _stuck(state: AgentState, sizes: Sizes) -> AgentState:
         call = ToolCall(call_id=f"s{number}", name=PAY, arguments={"n": f"s{number}", "text": letter * 5_000})
         state = repeated_calls.with_failed_call(state, call, letter * 10_000, T0)
     for number, question in enumerate(state.questions[1:]):
-        said = {"result": letter * 16_000, "by": letter * 1_000, "reason": letter * 2_000}
-        given = Resolution(escalation_id=question.question_id, choice="result", **said)
+        text_part = {"result": letter * 16_000, "by": letter * 1_000, "reason": letter * 2_000}
+        given = Resolution(escalation_id=question.question_id, choice="result", **text_part)
         state = questions.with_resolution(state, given, at(number))
     kept = {**before.steps, **state.steps}
-    kept = dict(list(kept.items())[-repeated_calls.MAX_STEPS :])
+    kept = dict(list(kept.items())[-repeated_calls.MAX_REPEATED_CALLS :])
     return state.model_copy(update={"setup": before.setup, "notes": (), "steps": kept})

@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from orga.workflows.decisions.goals.begin import pursued
+from orga.workflows.decisions.goals.begin import initial_goal_state
 from orga.workflows.decisions.goals.pipelines.course import (
-    with_brought,
     with_pipeline_plan,
     with_pipeline_round,
+    with_round_outputs,
 )
-from orga.workflows.decisions.goals.pursue import with_executed
+from orga.workflows.decisions.goals.pursue import with_round_outcomes
 from orga.workflows.types.goals.input import parse_goal
 from orga.workflows.types.goals.pipelines import Pipeline
 from orga.workflows.types.goals.pursuit import GoalState
-from orga.workflows.types.text import delimited
+from orga.workflows.types.text import delimited_text
 from orga.workflows.types.tool_calls.recovery import Outcome
 from tests.support.values.core import ORIGIN, T0, a_call, a_setup
 
@@ -27,10 +27,10 @@ ESSAY: dict[str, Any] = {
 }
 
 
-def piped(config: Mapping[str, Any], /, goal: str = "see to it", **given: Any) -> GoalState:
+def pipeline_state(config: Mapping[str, Any], /, goal: str = "see to it", **given: Any) -> GoalState:
     """Return the state of a goal with this pipeline, planned; `given` is the rest of its input."""
     checked = parse_goal({"goal": goal, "pipeline": "line", **given})
-    state = pursued(checked, ORIGIN, T0)
+    state = initial_goal_state(checked, ORIGIN, T0)
     setup = a_setup(config=state.input.config).with_pipeline(Pipeline.model_validate(config, extra="forbid"))
     return with_pipeline_plan(state.with_task(setup=setup))
 
@@ -44,11 +44,13 @@ def after_round(state: GoalState, *said: str | Outcome) -> GoalState:
         each
         if isinstance(each, Outcome)
         else Outcome(
-            call=a_call("delegate", step.id, agent=step.skill), status="ok", text=delimited(each, f"agent {step.skill}")
+            call=a_call("delegate", step.id, agent=step.skill),
+            status="ok",
+            text=delimited_text(each, f"agent {step.skill}"),
         )
         for step, each in zip(due, said, strict=True)
     ]
-    return with_brought(with_executed(state, outcomes), outcomes)
+    return with_round_outputs(with_round_outcomes(state, outcomes), outcomes)
 
 
 def fails(status: Any = "failed", text: str = "[Error] it fell down", *, may_have_acted: bool = False) -> Outcome:
@@ -57,6 +59,6 @@ def fails(status: Any = "failed", text: str = "[Error] it fell down", *, may_hav
     return outcome.with_possible_effect(may_have_acted) if may_have_acted else outcome
 
 
-def noted(state: GoalState, event: str) -> list[dict[str, Any]]:
+def noted_data(state: GoalState, event: str) -> list[dict[str, Any]]:
     """Return what was noted for the journal under this name."""
     return [note.data for note in state.notes if note.event == event]

@@ -50,6 +50,6 @@ def marked_files(*folders: Path) -> dict[str, list[str]]:
     return {str(path): found for path in files if (found := around_marks(path.read_bytes()))}
 
 
-def told(headers: Iterable[tuple[str, str]]) -> str:
+def repeated_headers(headers: Iterable[tuple[str, str]]) -> str:
     """Return headers as a careless server repeats them."""
     return json.dumps(dict(headers))

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from orga.client.cli.live.terminal import block
+from orga.client.cli.live.terminal import live_block
 from orga.client.cli.shown.progress import Progress
 from orga.workflows.types.status import AgentStatus, Budgets
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
@@ -13,10 +13,10 @@ from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 NOW = datetime(2026, 1, 1, 0, 0, 10, tzinfo=UTC)
 
 
-def drawn(progress: Progress) -> str:
+def progress_text(progress: Progress) -> str:
     console = Console(width=120, record=True, markup=False, emoji=False, quiet=False)
     with console.capture() as captured:
-        console.print(block(progress, NOW))
+        console.print(live_block(progress, NOW))
     return captured.get()
 
 

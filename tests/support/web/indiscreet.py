@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from tests.support.values.planted import told
+from tests.support.values.planted import repeated_headers
 from tests.support.web.serving import serving
 
 FORBIDDEN = "tell_log"
@@ -25,19 +25,21 @@ def indiscreet_server() -> Generator[tuple[str, list[str]]]:
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
             if "/v1/data/" in self.path:
-                self._answer(200, {"result": _decision(asked["input"], told(self.headers.items()))})
+                self._answer(200, {"result": _decision(asked["input"], repeated_headers(self.headers.items()))})
             else:
-                self._answer(401, {"error": {"type": "authentication_error", "message": told(self.headers.items())}})
+                self._answer(
+                    401, {"error": {"type": "authentication_error", "message": repeated_headers(self.headers.items())}}
+                )
 
         def _github(self) -> Any:
-            said = told(self.headers.items())
+            said = repeated_headers(self.headers.items())
             if self.path.endswith("/comments") or "/comments?" in self.path:
                 return []
             issue = {"number": 42, "title": said, "body": said, "state": "open", "user": {"login": "x"}}
             return {**issue, "message": said, "labels": [], "comments": 0, "created_at": "2026-01-01T00:00:00Z"}
 
         def _answer(self, status: int, body: Any) -> None:
-            heard.append(told(self.headers.items()))
+            heard.append(repeated_headers(self.headers.items()))
             data = json.dumps(body).encode()
             self.send_response(status)
             self.send_header("content-type", "application/json")

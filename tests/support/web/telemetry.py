@@ -37,7 +37,7 @@ def fresh_globals(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
     metrics_internal._PROXY_METER_PROVIDER.on_set_meter_provider(metrics.NoOpMeterProvider())
 
 
-def started(endpoint: str, **fields: object) -> Telemetry:
+def start_telemetry(endpoint: str, **fields: object) -> Telemetry:
     """Return telemetry that sends to `endpoint`."""
     return telemetry(TelemetryConfig.model_validate({"enabled": True, "endpoint": endpoint, **fields}))
 
@@ -49,7 +49,7 @@ def collector() -> Generator[Receiver]:
         yield receiver
 
 
-async def connected(client: Client, on: Telemetry) -> Client:
+async def connect_with_plugins(client: Client, on: Telemetry) -> Client:
     """Return a client of the same server that has the plugins."""
     return await Client.connect(
         client.service_client.config.target_host, data_converter=data_converter, plugins=on.plugins

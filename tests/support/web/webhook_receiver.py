@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from tests.support.hold import PATIENCE_S, until
+from tests.support.hold import PATIENCE_S, wait_until
 from tests.support.web.serving import serving
 
 SECRET = "planted-notify-secret-of-32-chars"
@@ -64,7 +64,7 @@ class Receiver:
         async def there() -> bool:
             return len(self.received) >= count
 
-        await until(there)
+        await wait_until(there)
 
 
 @contextmanager

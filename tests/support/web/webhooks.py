@@ -3,7 +3,7 @@
 from typing import Any
 
 from orga.activities.adapters import http
-from orga.activities.adapters.webhook.sender import Format, Webhook, WebhookSettings
+from orga.activities.adapters.webhook.sender import WebhookFormat, WebhookNotifier, WebhookSettings
 from orga.activities.adapters.webhook.signature import SigningKey
 from orga.activities.ports import RunKey
 from orga.workflows.types.questions import Notification, NotifiedCall
@@ -24,6 +24,6 @@ ASKS = Notification(
 )
 
 
-def a_webhook(network: Any, url: str = URL, form: Format = "json") -> Webhook:
+def a_webhook(network: Any, url: str = URL, form: WebhookFormat = "json") -> WebhookNotifier:
     """Return a webhook that signs and sends into this network."""
-    return Webhook(WebhookSettings(url, SigningKey.of(SECRET), form), transport=http.MockTransport(network))
+    return WebhookNotifier(WebhookSettings(url, SigningKey.of(SECRET), form), transport=http.MockTransport(network))

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from orga.workflows.types.control import Control, Intervention, InterventionKind, Rewind
-from orga.workflows.types.text import clean_text, clip, delimited
+from orga.workflows.types.text import clean_text, clip, delimited_text
 
 S = TypeVar("S", bound=Control)
 
@@ -34,30 +34,30 @@ _CONTROLS = [chr(code) for code in range(32) if chr(code) not in "\n\r\t"]
 
 def signal_text(arguments: tuple[object, ...]) -> str:
     """Return what a signal says, cut where it is too long."""
-    return _cut(_said(arguments), MAX_SIGNAL_BYTES)
+    return _clipped_text(_joined_text(arguments), MAX_SIGNAL_BYTES)
 
 
 def guidance(kind: InterventionKind, arguments: tuple[object, ...]) -> Intervention:
     """Return what a signal says as guidance."""
-    said = _said(arguments)
-    text = _cut(said, MAX_SIGNAL_BYTES)
+    said = _joined_text(arguments)
+    text = _clipped_text(said, MAX_SIGNAL_BYTES)
     return Intervention(kind=kind, text=text, size=0 if text == said else len(said.encode()))
 
 
-def _said(arguments: tuple[object, ...]) -> str:
+def _joined_text(arguments: tuple[object, ...]) -> str:
     """Return the text; any JSON is taken, since a handler that refuses would lose it."""
-    parts = [part if isinstance(part, str) else _shown(part) for part in arguments if part is not None]
+    parts = [part if isinstance(part, str) else _part_text(part) for part in arguments if part is not None]
     text = clean_text("\n".join(parts))
     for control in _CONTROLS:  # `translate` takes 50 times as long, of all signals since the last task
         text = text.replace(control, " ")
     return text
 
 
-def _shown(part: object) -> str:
+def _part_text(part: object) -> str:
     return to_json(part, fallback=str, inf_nan_mode="strings", bytes_mode="base64").decode()
 
 
-def _cut(text: str, max_bytes: int) -> str:
+def _clipped_text(text: str, max_bytes: int) -> str:
     return clip(text, max_bytes, "signals are cut; put documents into files")
 
 
@@ -68,7 +68,7 @@ def with_guidance(state: S, guidance: Intervention) -> S:
     """
     if len(state.inbox) >= MAX_INBOX_ITEMS:
         return state.with_control(unheard=state.unheard + 1)
-    text = _cut(guidance.text, max(MAX_INBOX_BYTES - state.inbox_bytes, MIN_SIGNAL_BYTES))
+    text = _clipped_text(guidance.text, max(MAX_INBOX_BYTES - state.inbox_bytes, MIN_SIGNAL_BYTES))
     kept, size = len(text.encode()), guidance.size
     if text != guidance.text:
         size = size or len(guidance.text.encode())
@@ -83,7 +83,7 @@ def within_inbox(items: tuple[Intervention, ...]) -> tuple[tuple[Intervention, .
     """Return what one inbox holds of these, in order, and how many are too many; the journal was told of each."""
     kept, size = list[Intervention](), 0
     for item in items[:MAX_INBOX_ITEMS]:
-        text = _cut(item.text, max(MAX_INBOX_BYTES - size, MIN_SIGNAL_BYTES))
+        text = _clipped_text(item.text, max(MAX_INBOX_BYTES - size, MIN_SIGNAL_BYTES))
         kept.append(item if text == item.text else item.with_cut(text, item.size or len(item.text.encode())))
         size += len(text.encode())
     return tuple(kept), max(len(items) - MAX_INBOX_ITEMS, 0)
@@ -106,12 +106,12 @@ def with_abort(state: S, why: str) -> S:
     return state.with_control(aborted=why or "aborted by the operator")
 
 
-def with_over(state: S) -> S:
+def with_run_over(state: S) -> S:
     """Return the state of a run that is ending: from here on nobody decides anything."""
     return state.with_control(is_over=True)
 
 
-def reopened(state: S) -> S:
+def with_reopened_end(state: S) -> S:
     """Return the state that goes on where guidance came after the answer, while people were told of the end."""
     is_answered = state.stop is not None and state.stop[0] == "completed" and state.aborted is None
     return state.with_control(stop=None, is_over=False) if is_answered and state.inbox else state
@@ -127,7 +127,7 @@ def out_of_time(state: S) -> S:
     return state.with_control(stop=("timeout", f"limit of {state.timeout_s:g} s"))
 
 
-def is_time_to_roll_over(state: Control, events: int, history_bytes: int, suggested: bool) -> bool:
+def should_continue_as_new(state: Control, events: int, history_bytes: int, suggested: bool) -> bool:
     """Return whether the history has grown enough, and the run could leave it behind."""
     if state.stop is not None or state.aborted is not None or state.under_way_elsewhere:
         return False
@@ -135,13 +135,13 @@ def is_time_to_roll_over(state: Control, events: int, history_bytes: int, sugges
     return suggested or events >= terms.roll_over_events or history_bytes >= terms.roll_over_bytes
 
 
-def is_full(state: Control, events: int, history_bytes: int) -> bool:
+def is_history_full(state: Control, events: int, history_bytes: int) -> bool:
     """Return whether the history is so long that the server will soon end the run without a result."""
     terms = state.terms
     return events >= terms.full_events or history_bytes >= terms.full_bytes
 
 
-def with_full_history(state: S, events: int, history_bytes: int) -> S:
+def with_end_at_full_history(state: S, events: int, history_bytes: int) -> S:
     """End a run that could not continue as new in time: it waited all along, or has too much to carry."""
     if state.stop is not None:
         return state
@@ -151,7 +151,7 @@ def with_full_history(state: S, events: int, history_bytes: int) -> S:
     return state.with_control(stop=("error", f"{detail}, since {why}"))
 
 
-def rewind_in(raw: object) -> Rewind | None:
+def parse_rewind(raw: object) -> Rewind | None:
     """Return what a signal asks for; None for anything else."""
     try:
         return Rewind.model_validate(raw)
@@ -176,15 +176,15 @@ def with_rewind(state: S, rewind: Rewind, since: datetime, now: datetime) -> S:
     return state.with_control(clock=state.clock.with_left_out(left_out_s), aborted=None, stop=None, is_over=False)
 
 
-def with_guidance_of(state: S, rewind: Rewind) -> S:
+def with_rewind_guidance(state: S, rewind: Rewind) -> S:
     """Return the state with what a rewind says to the model in the inbox, if it says anything."""
     if rewind.left:
-        state = with_guidance(state, Intervention(kind="add_context", text=left_text(rewind.left)))
+        state = with_guidance(state, Intervention(kind="add_context", text=forgotten_calls_text(rewind.left)))
     steer = guidance("steer", (rewind.steer,))
     return with_guidance(state, steer) if steer.text.strip() else state
 
 
-def left_text(left: Sequence[str]) -> str:
+def forgotten_calls_text(left: Sequence[str]) -> str:
     """Return what the model is told of calls that it does not remember; their arguments are data."""
-    lines = delimited("\n".join(left), "calls that were carried out")
+    lines = delimited_text("\n".join(left), "calls that were carried out")
     return f"This run was set back. It had carried out these calls already, and nothing undoes them:\n{lines}"

@@ -22,7 +22,7 @@ from orga.workflows.types.questions import (
     QuestionKind,
     ShownQuestion,
 )
-from orga.workflows.types.text import SUMMARY_CHARS, as_code, can_be_typed, in_full, one_line
+from orga.workflows.types.text import SUMMARY_CHARS, can_be_typed, full_field_text, markdown_code, one_line
 
 S = TypeVar("S", bound=Control)
 
@@ -48,21 +48,21 @@ def unannounced(state: Control) -> tuple[Question, ...]:
     )
 
 
-def with_announced(state: S, question_id: str) -> S:
+def with_announced_question(state: S, question_id: str) -> S:
     """Return the state that tells nobody of this question again; closed ones are forgotten."""
     return state.with_control(announced=tuple(each for each in (*state.announced, question_id) if is_open(state, each)))
 
 
-def with_failure(state: S, about: str, error: str) -> S:
+def with_notification_failure(state: S, about: str, error: str) -> S:
     """Note that nobody could be told; the run goes on as if they had been."""
     return state.with_note("NotificationFailed", about=about, error=error)
 
 
-def of_question(state: Control, question: Question, run_id: str, commands: Commands) -> Notification:
+def question_notification(state: Control, question: Question, run_id: str, commands: Commands) -> Notification:
     """Return what is told of a question, with its commands. Asked anew after a rewind it is another message."""
     wait = shown_question(question)
     held: list[dict[str, Any]] = wait.data.get("calls", [])
-    told = _within_room(held[:MAX_CALLS] or _about(wait))
+    told = _calls_within_limit(held[:MAX_CALLS] or _calls_in_question(wait))
     return _notification(
         state,
         message_id=_message_id(state.origin, wait.wait_id, wait.since.isoformat()),
@@ -72,7 +72,7 @@ def of_question(state: Control, question: Question, run_id: str, commands: Comma
         question=_line(wait.question),
         queue="" if wait.queue == "default" else _line(wait.queue),
         limit=str(wait.data.get("limit", "")),
-        calls=tuple(map(_call, told)),
+        calls=tuple(map(_notified_call, told)),
         calls_left_out=max(len(held) - MAX_CALLS, 0),
         error=_line(str(wait.data.get("error", ""))),
         expires_at=min(
@@ -83,7 +83,7 @@ def of_question(state: Control, question: Question, run_id: str, commands: Comma
     )
 
 
-_WAITS_FOR: Mapping[QuestionKind, str] = {
+_WAITING_TEXTS: Mapping[QuestionKind, str] = {
     "approval": "approval",
     "answer": "an answer",
     "escalation": "a decision",
@@ -94,38 +94,38 @@ _WAITS_FOR: Mapping[QuestionKind, str] = {
 _MINUTE = "%Y-%m-%d %H:%M"
 
 
-def waits_for(question: Question) -> str:
+def waiting_text(question: Question) -> str:
     """Return what the run waits for, on one line: `waiting for approval of send_letter`."""
     names = [str(item.call.get("name", "")) for item in question.items if item.answer is None]
     about = ", ".join("the answer" if name == ANSWER else name for name in names)
     told = f" of {about}" if about else f": {question.text}"
-    return one_line(f"waiting for {_WAITS_FOR[question.kind]}{told}", SUMMARY_CHARS)
+    return one_line(f"waiting for {_WAITING_TEXTS[question.kind]}{told}", SUMMARY_CHARS)
 
 
-def in_markdown(state: Control, question: Question, run_id: str, commands: Commands) -> list[str]:
+def question_markdown(state: Control, question: Question, run_id: str, commands: Commands) -> list[str]:
     """Return the lines that the Temporal UI shows of a question: what it is about, until when, what decides it."""
-    told = of_question(state, question, run_id, commands)
-    lines = [f"- {as_code(waits_for(question))} since {question.since:{_MINUTE}} UTC"]
-    lines += [f"  - {_in_markdown(call)}" for call in told.calls]
+    told = question_notification(state, question, run_id, commands)
+    lines = [f"- {markdown_code(waiting_text(question))} since {question.since:{_MINUTE}} UTC"]
+    lines += [f"  - {_call_markdown(call)}" for call in told.calls]
     if told.calls_left_out:
         lines.append(f"  - {told.calls_left_out} more calls")
     if told.error:
-        lines.append(f"  - the error: {as_code(told.error)}")
+        lines.append(f"  - the error: {markdown_code(told.error)}")
     if expiries := [item.expires_at for item in question.items if item.answer is None]:
         lines.append(f"  - until {min(expiries):{_MINUTE}} UTC, then it is denied")
     if question.expires_at is not None:
         lines.append(f"  - until {question.expires_at:{_MINUTE}} UTC")
-    return [*lines, *(f"  - to decide: {as_code(command)}" for command in told.commands)]
+    return [*lines, *(f"  - to decide: {markdown_code(command)}" for command in told.commands)]
 
 
-def _in_markdown(call: NotifiedCall) -> str:
+def _call_markdown(call: NotifiedCall) -> str:
     arguments = f"with {call.arguments_bytes} bytes of arguments" if call.arguments_digest else call.arguments
-    shown = as_code(_line(f"{'the answer' if call.tool == ANSWER else call.tool} {arguments}"))
-    reason = f", because {as_code(call.reason)}" if call.reason else ""
-    return shown + reason + (f", for {as_code(', '.join(call.approvers))} to decide" if call.approvers else "")
+    shown = markdown_code(_line(f"{'the answer' if call.tool == ANSWER else call.tool} {arguments}"))
+    reason = f", because {markdown_code(call.reason)}" if call.reason else ""
+    return shown + reason + (f", for {markdown_code(', '.join(call.approvers))} to decide" if call.approvers else "")
 
 
-def of_end(state: Control, stop: Stop, run_id: str, execution: str) -> Notification:
+def end_notification(state: Control, stop: Stop, run_id: str, execution: str) -> Notification:
     """Return what is told of the end; `execution` is the run in Temporal's sense, of which a rewind makes another.
 
     An end that guidance made go on after all is followed by a message of its own.
@@ -145,27 +145,27 @@ def _notification(state: Control, **fields: Any) -> Notification:
     return Notification(agent=state.name, **{key: value for key, value in fields.items() if value})
 
 
-def _about(wait: ShownQuestion) -> list[dict[str, Any]]:
+def _calls_in_question(wait: ShownQuestion) -> list[dict[str, Any]]:
     """Return the one call that a question is about which holds none."""
     return [wait.data] if "tool" in wait.data else []
 
 
-def _within_room(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _calls_within_limit(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the calls, those whose arguments have no room left marked by size and digest."""
     told, room = list[dict[str, Any]](), MAX_ARGUMENTS_BYTES
     for call in calls:
-        size = len(in_full(str(call.get("arguments", ""))).encode())
+        size = len(full_field_text(str(call.get("arguments", ""))).encode())
         is_whole = "arguments_digest" not in call and size <= room
         room -= size if is_whole else 0
         told.append(call if is_whole else shown_arguments(str(call["arguments"]), -1) | call)
     return told
 
 
-def _call(data: dict[str, Any]) -> NotifiedCall:
+def _notified_call(data: dict[str, Any]) -> NotifiedCall:
     digest = str(data.get("arguments_digest", ""))
     known: dict[str, Any] = {
         "tool": _line(str(data.get("tool", ""))),
-        "arguments": "" if digest else in_full(str(data.get("arguments", ""))),
+        "arguments": "" if digest else full_field_text(str(data.get("arguments", ""))),
         "arguments_bytes": data.get("arguments_bytes", 0),
         "arguments_digest": digest,
         "id": data.get("id", ""),
@@ -187,14 +187,19 @@ def _message_id(*parts: str) -> str:
     return f"msg_{sha256('/'.join(parts).encode()).hexdigest()[:ID_CHARS]}"
 
 
-_FLAGS: Mapping[Choice, str] = {"retry": "--retry", "skip": "--skip", "result": "--result TEXT", "abort": "--abort"}
+_CHOICE_FLAGS: Mapping[Choice, str] = {
+    "retry": "--retry",
+    "skip": "--skip",
+    "result": "--result TEXT",
+    "abort": "--abort",
+}
 
 
-def _deciding(run_id: str, wait: ShownQuestion, choice: Choice) -> str:
+def _decision_command(run_id: str, wait: ShownQuestion, choice: Choice) -> str:
     """Return the command that decides it so; a free answer has one of its own."""
     if wait.kind == "answer" and choice == "result":
         return f"orga answer {quote(run_id)} TEXT --question {quote(wait.wait_id)}"
-    return f"orga resolve {quote(run_id)} {quote(wait.wait_id)} {_FLAGS[choice]}"
+    return f"orga resolve {quote(run_id)} {quote(wait.wait_id)} {_CHOICE_FLAGS[choice]}"
 
 
 def commands(run_id: str, wait: ShownQuestion) -> list[str]:
@@ -204,7 +209,7 @@ def commands(run_id: str, wait: ShownQuestion) -> list[str]:
     """
     if not can_be_typed(run_id):
         return []
-    found = [_deciding(run_id, wait, choice) for choice in wait.choices]
+    found = [_decision_command(run_id, wait, choice) for choice in wait.choices]
     if calls := wait.data.get("calls"):
         held = " ".join([quote(run_id), *(quote(str(call["id"])) for call in calls)])
         is_whole = not any(call.get("arguments_digest") for call in calls)

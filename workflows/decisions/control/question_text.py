@@ -39,7 +39,7 @@ def shown_arguments(arguments: str, most: int) -> dict[str, Any]:
 
 def shown_question(question: Question) -> ShownQuestion:
     """Return what people are shown of it: its own data, and each item that nobody has decided."""
-    calls = {"calls": [shown(item) for item in question.items if item.answer is None]} if question.items else {}
+    calls = {"calls": [shown_item(item) for item in question.items if item.answer is None]} if question.items else {}
     return ShownQuestion(
         wait_id=question.question_id,
         kind=question.kind,
@@ -52,11 +52,11 @@ def shown_question(question: Question) -> ShownQuestion:
     )
 
 
-Told = tuple[str, dict[str, Any]]
+EventData = tuple[str, dict[str, Any]]
 """A note for the journal: its event, and what it says."""
 
 
-def as_asked(question: Question) -> Told:
+def question_asked_event(question: Question) -> EventData:
     """Return how the journal tells that it is asked."""
     if question.kind == "answer":
         return QUESTION_ASKED, {"id": question.question_id, "question": question.text, **answer_terms(question)}
@@ -64,7 +64,7 @@ def as_asked(question: Question) -> Told:
     return "ApprovalRequested", told
 
 
-def as_closed(question: Question) -> Told:
+def question_closed_event(question: Question) -> EventData:
     """Return how the journal tells that it is closed: to a call that asked, an answer of any kind is a good end."""
     decision = question.resolution
     decided = (
@@ -87,7 +87,7 @@ def answer_terms(question: Question) -> dict[str, Any]:
     return {key: value for key, value in said.items() if value}
 
 
-def shown(item: Item) -> dict[str, Any]:
+def shown_item(item: Item) -> dict[str, Any]:
     """Return what people are shown of an item: all of its arguments, or what they are known by."""
     call = item.call
     most = SHOWN_ANSWER_BYTES if call.get("name") == ANSWER else SHOWN_BYTES
@@ -96,7 +96,7 @@ def shown(item: Item) -> dict[str, Any]:
         "id": item.approval_id,
         "tool": call.get("name", ""),
         "call_id": call.get("call_id", ""),
-        **(arguments if "arguments_digest" not in call else _light(call)),
+        **(arguments if "arguments_digest" not in call else _arguments_by_digest(call)),
         "reason": item.reason,
         "approvers": list(item.approvers),
         "expires_at": item.expires_at.isoformat(),
@@ -104,7 +104,7 @@ def shown(item: Item) -> dict[str, Any]:
     }
 
 
-def light_call(call: Mapping[str, Any]) -> dict[str, Any]:
+def call_without_arguments(call: Mapping[str, Any]) -> dict[str, Any]:
     """Return a call whose arguments are named by size and digest: a part of them could be read as the whole."""
     if "arguments_digest" in call:
         return dict(call)
@@ -112,5 +112,5 @@ def light_call(call: Mapping[str, Any]) -> dict[str, Any]:
     return {"call_id": call.get("call_id", ""), "name": call.get("name", ""), **known, "arguments": {}}
 
 
-def _light(call: Mapping[str, Any]) -> dict[str, Any]:
+def _arguments_by_digest(call: Mapping[str, Any]) -> dict[str, Any]:
     return {key: call[key] for key in ("arguments_bytes", "arguments_digest")} | {"arguments": ""}

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar, cast
 
-from orga.workflows.decisions.control.question_text import as_asked, as_closed, shown
+from orga.workflows.decisions.control.question_text import question_asked_event, question_closed_event, shown_item
 from orga.workflows.types.control import Control
 from orga.workflows.types.questions import (
-    EXPIRED,
+    EXPIRED_ANSWER,
     Answer,
     ApprovalDecision,
     Choice,
@@ -17,7 +17,7 @@ from orga.workflows.types.questions import (
     Question,
     Resolution,
 )
-from orga.workflows.types.record import parsed
+from orga.workflows.types.record import parse_record
 from orga.workflows.types.text import clean_text
 
 S = TypeVar("S", bound=Control)
@@ -26,27 +26,27 @@ MAX_RESULT_BYTES = 100_000
 MAX_REASON_CHARS = 2_000
 
 
-def asked(state: S, question: Question, now: datetime) -> S:
+def with_question(state: S, question: Question, now: datetime) -> S:
     """Return the state that waits for an answer to one more question.
 
     One that is open already is asked on, since the run before this one had asked it: it keeps its time, and its items
     keep their answers; the journal of this run is told of the items anew.
     """
-    before = question_named(state, question.question_id)
+    before = find_question(state, question.question_id)
     if before is not None and not question.items:
         return state
     if before is not None and not _shares_items(before, question):
-        state = closed(state, before.question_id, now)
+        state = without_question(state, before.question_id, now)
         state = state.with_control(announced=tuple(each for each in state.announced if each != before.question_id))
         before = None
     if before is not None:
-        question = _asked_on(question, before)
+        question = _with_kept_answers(question, before)
     others = tuple(each for each in state.questions if each.question_id != question.question_id)
-    event, told = as_asked(question)
+    event, told = question_asked_event(question)
     held = state.with_control(questions=(*others, question)).with_note(event, **told).with_clock_updated(now)
     for item in question.items:
-        held = held.with_note("ApprovalRequested", kind="call", place=item.place, **shown(item))
-        held = held if item.answer is None else _with_answer_noted(held, item, item.answer)
+        held = held.with_note("ApprovalRequested", kind="call", place=item.place, **shown_item(item))
+        held = held if item.answer is None else _with_answer_note(held, item, item.answer)
     return held
 
 
@@ -55,25 +55,25 @@ def _shares_items(before: Question, question: Question) -> bool:
     return not {item.approval_id for item in before.items}.isdisjoint(item.approval_id for item in question.items)
 
 
-def _asked_on(question: Question, before: Question) -> Question:
+def _with_kept_answers(question: Question, before: Question) -> Question:
     answers = {item.approval_id: item.answer for item in before.items}
     items = tuple(item.with_answer(answers.get(item.approval_id, item.answer)) for item in question.items)
     return question.with_since(before.since).with_items(items)
 
 
-def _with_answer_noted(state: S, item: Item, answer: Answer) -> S:
+def _with_answer_note(state: S, item: Item, answer: Answer) -> S:
     told: dict[str, Any] = {"approved": answer.approved, "approver": answer.approver, "reason": answer.reason}
     told |= {"id": item.approval_id, "place": item.place, "tool": item.call.get("name", "")}
     return state.with_note("ApprovalResolved", kind="call", **told)
 
 
-def closed(state: S, question_id: str, now: datetime) -> S:
+def without_question(state: S, question_id: str, now: datetime) -> S:
     """Return the state without the question, its decision noted; an item that nobody decided stays undecided."""
-    question = question_named(state, question_id)
+    question = find_question(state, question_id)
     if question is None:
         return state
     rest = state.with_control(questions=tuple(each for each in state.questions if each.question_id != question_id))
-    event, told = as_closed(question)
+    event, told = question_closed_event(question)
     return rest.with_note(event, **told).with_clock_updated(now)
 
 
@@ -94,16 +94,16 @@ def with_answer(state: S, decision: ApprovalDecision, approved: bool, now: datet
     return _with_answers(state, {decision.approval_id: answer}, now)
 
 
-def with_expired(state: S, expiry: datetime, now: datetime) -> S:
+def with_expired_decisions(state: S, expiry: datetime, now: datetime) -> S:
     """Return the state in which what nobody decided until then is denied; a question has its default, or no answer."""
     for question in state.questions:
         if question.is_open and question.expires_at is not None and expiry >= question.expires_at:
-            state = with_resolution(state, _unanswered(question), now)
+            state = with_resolution(state, _default_resolution(question), now)
     late = [item.approval_id for item in _items(state) if item.answer is None and expiry >= item.expires_at]
-    return _with_answers(state, dict.fromkeys(late, EXPIRED), now) if late else state
+    return _with_answers(state, dict.fromkeys(late, EXPIRED_ANSWER), now) if late else state
 
 
-def _unanswered(question: Question) -> Resolution:
+def _default_resolution(question: Question) -> Resolution:
     choice: Choice = "result" if question.default else "skip"
     return Resolution(
         escalation_id=question.question_id, choice=choice, result=question.default, reason="nobody answered in time"
@@ -118,26 +118,26 @@ def _with_answers(state: S, answers: Mapping[str, Answer], now: datetime) -> S:
             answer = answers.get(item.approval_id)
             if answer is not None and item.answer is None:
                 item = item.with_answer(answer)  # noqa: PLW2901
-                state = _with_answer_noted(state, item, answer)
+                state = _with_answer_note(state, item, answer)
             items.append(item)
         questions.append(question.with_items(tuple(items)) if items else question)
     return state.with_control(questions=tuple(questions)).with_clock_updated(now)
 
 
-def question_named(state: Control, question_id: str) -> Question | None:
+def find_question(state: Control, question_id: str) -> Question | None:
     """Return the question with this id, decided or not."""
     return next((each for each in state.questions if each.question_id == question_id), None)
 
 
 def is_open(state: Control, question_id: str) -> bool:
     """Return whether somebody has to decide it yet."""
-    question = question_named(state, question_id)
+    question = find_question(state, question_id)
     return question is not None and question.is_open
 
 
 def next_expiry(state: Control, question_id: str) -> datetime | None:
     """Return when it, or the next of its undecided items, expires."""
-    question = question_named(state, question_id)
+    question = find_question(state, question_id)
     if question is None:
         return None
     own = [] if question.expires_at is None else [question.expires_at]
@@ -153,12 +153,12 @@ def pending_items(state: Control, now: datetime) -> tuple[Item, ...]:
     return tuple(item for item in _items(state) if item.answer is None and now < item.expires_at)
 
 
-def item_about(state: Control, about: str) -> Item | None:
+def find_item(state: Control, about: str) -> Item | None:
     """Return the item that is asked about just this."""
     return next((item for item in _items(state) if item.about == about), None)
 
 
-_LONG = frozenset({"result", "reason"})
+_LONG_KEYS = frozenset({"result", "reason"})
 
 
 def parsed_resolution(state: Control, raw: object) -> Resolution:
@@ -167,8 +167,8 @@ def parsed_resolution(state: Control, raw: object) -> Resolution:
     Raises:
         ValueError: It names nothing that waits, comes too late, or is not one of the choices.
     """
-    resolution = parsed(Resolution, raw, long=_LONG)
-    question = question_named(state, resolution.escalation_id)
+    resolution = parse_record(Resolution, raw, long=_LONG_KEYS)
+    question = find_question(state, resolution.escalation_id)
     if question is None:
         waiting = ", ".join(each.question_id for each in state.questions) or "nothing"
         raise ValueError(f"no escalation {resolution.escalation_id!r} waits here; waiting: {waiting}")
@@ -193,7 +193,7 @@ def parsed_decision(state: Control, raw: object, now: datetime) -> ApprovalDecis
     Raises:
         ValueError: It names nothing that is held, was decided or has expired, or this person may not decide it.
     """
-    decision = parsed(ApprovalDecision, raw, long=_LONG)
+    decision = parse_record(ApprovalDecision, raw, long=_LONG_KEYS)
     item = next((each for each in _items(state) if each.approval_id == decision.approval_id), None)
     if item is None:
         pending = ", ".join(each.approval_id for each in pending_items(state, now)) or "none"
@@ -208,11 +208,11 @@ def parsed_decision(state: Control, raw: object, now: datetime) -> ApprovalDecis
     return decision
 
 
-CHOICES: tuple[Choice, ...] = ("result", "skip", "abort")
+ANSWER_CHOICES: tuple[Choice, ...] = ("result", "skip", "abort")
 """Answer it, go on without an answer, end the run."""
 
 
-def question_of(
+def build_question(
     name: str,
     text: str,
     now: datetime,
@@ -243,39 +243,39 @@ def question_of(
         kind="answer",
         since=now,
         text=text,
-        choices=CHOICES,
+        choices=ANSWER_CHOICES,
         **{key: value for key, value in given.items() if value},
     )
 
 
-def answer_in(state: Control, raw: object) -> Resolution:
+def parsed_answer(state: Control, raw: object) -> Resolution:
     """Return an answer as the decision that it is: a text, for the one question that is open, or with its id.
 
     Raises:
         ValueError: Nothing is asked, or not that; or it is no answer.
     """
-    asked = [each.question_id for each in state.open_questions if each.kind == "answer"]
+    with_question = [each.question_id for each in state.open_questions if each.kind == "answer"]
     given = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {"text": raw}
     text, by, wanted = given.get("text"), given.get("by", ""), given.get("question_id")
     if unknown := [str(key) for key in given if key not in {"text", "by", "question_id"}]:
         raise ValueError(f"answer: unknown key {unknown[0]!r}; give a text, or question_id and text")
     if not isinstance(text, str) or not text.strip():
         raise ValueError("answer: give a text that is not empty, or question_id and text")
-    if not asked:
+    if not with_question:
         raise ValueError("no question is open")
-    if wanted is None and len(asked) > 1:
-        raise ValueError(f"several questions are open, name one by question_id: {', '.join(asked)}")
-    if wanted is not None and wanted not in asked:
-        raise ValueError(f"no question {wanted!r} is open; open: {', '.join(asked)}")
-    told = {"escalation_id": wanted or asked[0], "choice": "result", "result": text}
+    if wanted is None and len(with_question) > 1:
+        raise ValueError(f"several questions are open, name one by question_id: {', '.join(with_question)}")
+    if wanted is not None and wanted not in with_question:
+        raise ValueError(f"no question {wanted!r} is open; open: {', '.join(with_question)}")
+    told = {"escalation_id": wanted or with_question[0], "choice": "result", "result": text}
     return parsed_resolution(state, told | {"by": by if isinstance(by, str) else ""})
 
 
-def with_refused(state: S, name: str, why: str) -> S:
+def with_refused_signal(state: S, name: str, why: str) -> S:
     """Note that a signal was of no use: its sender gets no word."""
     return state.with_note("InterventionRefused", kind=name, reason=why)
 
 
-def open_text(state: Control) -> str | None:
+def open_question_text(state: Control) -> str | None:
     """Return what the oldest open question of them asks; None where none is open."""
     return next((each.text for each in state.open_questions if each.kind == "answer"), None)

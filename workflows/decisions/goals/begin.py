@@ -5,19 +5,19 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from orga.workflows.decisions.begin import begun, carried_state, is_fork
+from orga.workflows.decisions.begin import carried_state, initial_state, is_fork
 from orga.workflows.decisions.control.interventions import guidance, with_guidance
-from orga.workflows.decisions.fork import past_of, unread_task
-from orga.workflows.decisions.goals.review import with_end_taken_back, with_plan_to_review
+from orga.workflows.decisions.fork import shared_past, unread_task_text
+from orga.workflows.decisions.goals.review import with_end_withdrawn, with_plan_to_review
 from orga.workflows.types.control import Clock
 from orga.workflows.types.goals.input import GoalInput, parse_goal
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.past import ForkedFrom, GoalForkInput, parse_goal_fork
 
 
-def pursued(goal: GoalInput, origin: str, now: datetime) -> GoalState:
+def initial_goal_state(goal: GoalInput, origin: str, now: datetime) -> GoalState:
     """Return the state of a new goal: the goal is the first message."""
-    agent = begun(goal.for_agent(), origin, now)
+    agent = initial_state(goal.for_agent(), origin, now)
     given: dict[str, Any] = {name: getattr(agent, name) for name in agent.model_fields_set}
     if goal.deliver is not None:
         given["deliver"] = goal.deliver
@@ -38,23 +38,23 @@ def first_goal(raw: object, given: object, before: str | None, origin: str, now:
     if given is not None and before:
         return carried_state(GoalState, given, before)
     if is_fork(raw):
-        return awaiting_goal(parse_goal_fork(raw), origin, now)
-    return pursued(parse_goal(raw), origin, now)
+        return goal_state_before_past(parse_goal_fork(raw), origin, now)
+    return initial_goal_state(parse_goal(raw), origin, now)
 
 
-_OF_THE_LOOP = {"max_model_calls": "max_llm_calls"}
+_LOOP_LIMIT_NAMES = {"max_model_calls": "max_llm_calls"}
 """Limits that a goal's config calls otherwise."""
 
 
-def awaiting_goal(wish: GoalForkInput, origin: str, now: datetime) -> GoalState:
+def goal_state_before_past(wish: GoalForkInput, origin: str, now: datetime) -> GoalState:
     """Return the first state of a fork, which knows nothing yet but whose past it shares."""
-    goal = GoalInput(goal=unread_task(wish.fork), config=wish.config)
+    goal = GoalInput(goal=unread_task_text(wish.fork), config=wish.config)
     return GoalState(
         input=goal.for_agent(), origin=origin, clock=Clock(started_at=now), fork=wish, goal_config=wish.config
     )
 
 
-def goal_fork_of(state: GoalState, source: ForkedFrom, wish: GoalForkInput, ended_at: datetime) -> GoalState:
+def goal_fork_state(state: GoalState, source: ForkedFrom, wish: GoalForkInput, ended_at: datetime) -> GoalState:
     """Return the past that a fork of a goal shares, for `shared`.
 
     Plan, scores and memory are the other's; what it shall do beside that is guidance that its next turn hears. Streaks
@@ -70,8 +70,8 @@ def goal_fork_of(state: GoalState, source: ForkedFrom, wish: GoalForkInput, ende
     Raises:
         InvalidInput: With every problem, each naming its key.
     """
-    goal = _goal(state, wish)
-    past = past_of(state, source, goal.for_agent(), wish.fork.requeue, ended_at).with_aim(goal.config, goal.deliver)
+    goal = _goal_fork_input(state, wish)
+    past = shared_past(state, source, goal.for_agent(), wish.fork.requeue, ended_at).with_aim(goal.config, goal.deliver)
     past = past.with_pursuit(errors=0, bad=0, unusable=0, adjusted=0, recent=(), question="", terms=None)
     if wish.task is not None:
         past = with_guidance(past, guidance("steer", (wish.task,)))
@@ -83,13 +83,13 @@ def goal_fork_of(state: GoalState, source: ForkedFrom, wish: GoalForkInput, ende
         return past
     past = past.with_task(output="", data=None, gathered=()).with_dialogue(partial="")
     is_guided = past.pursuit.is_guided or ending[0] == "stuck"  # no rule goes on where one had seen no way
-    return with_end_taken_back(past.with_pursuit(confidence=None, is_guided=is_guided))
+    return with_end_withdrawn(past.with_pursuit(confidence=None, is_guided=is_guided))
 
 
-def _goal(state: GoalState, wish: GoalForkInput) -> GoalInput:
+def _goal_fork_input(state: GoalState, wish: GoalForkInput) -> GoalInput:
     """Return the input of the fork: that of its past with the limits that were raised, under what is given anew."""
     given, config = state.input, state.goal_config.model_dump(mode="json", exclude_unset=True)
-    config |= {_OF_THE_LOOP.get(name, name): getattr(state.config, name) for name in state.extended}
+    config |= {_LOOP_LIMIT_NAMES.get(name, name): getattr(state.config, name) for name in state.extended}
     raw: dict[str, Any] = {
         "goal": given.task,
         "agent": given.agent,

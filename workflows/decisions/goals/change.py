@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orga.workflows.decisions.conversation import with_message
-from orga.workflows.decisions.goals.plans import agents_of, planned, skills_of
-from orga.workflows.decisions.goals.progress import stuck
+from orga.workflows.decisions.goals.plans import available_agents, available_skills, planned
+from orga.workflows.decisions.goals.progress import stuck_reason
 from orga.workflows.decisions.goals.prompts import problem_text
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, GoalState, PlanStep
@@ -14,7 +14,7 @@ from orga.workflows.types.messages import Message
 from orga.workflows.types.setup import Setup
 
 
-def with_told(state: GoalState, text: str) -> GoalState:
+def with_message_to_model(state: GoalState, text: str) -> GoalState:
     """Return the state in which the model is told this by its next turn."""
     return state.with_dialogue(conversation=with_message(state.conversation, Message.of(role="user", text=text)))
 
@@ -33,20 +33,20 @@ def with_steps(state: GoalState, listed: object, setup: Setup) -> GoalState:
     """
     rest = without_plan(state)
     most = state.goal_config.max_plan_steps
-    steps = planned(listed, skills_of(setup), most, rest.pursuit.steps, agents_of(setup))
+    steps = planned(listed, available_skills(setup), most, rest.pursuit.steps, available_agents(setup))
     longest = max(state.pursuit.longest, len(steps) + len(rest.pursuit.open_steps))
     return rest.with_pursuit(steps=(*rest.pursuit.steps, *steps), longest=longest)
 
 
-def with_unusable(state: GoalState, problem: str) -> GoalState:
+def with_unusable_reply(state: GoalState, problem: str) -> GoalState:
     """Tell the model what is wrong with its reply; one too many in a row is the end."""
-    after = with_told(state.with_pursuit(unusable=state.pursuit.unusable + 1), problem_text(problem))
+    after = with_message_to_model(state.with_pursuit(unusable=state.pursuit.unusable + 1), problem_text(problem))
     return with_ending_if_stuck(after)
 
 
 def with_ending_if_stuck(state: GoalState) -> GoalState:
     """Return the state with its ending decided where it gets nowhere."""
-    why = stuck(state.pursuit, state.goal_config)
+    why = stuck_reason(state.pursuit, state.goal_config)
     return with_ending(state, ("stuck", why)) if why else state
 
 
@@ -55,7 +55,7 @@ def with_ending(state: GoalState, ending: Stop) -> GoalState:
     return state.with_pursuit(ending=ending, stage="summarise")
 
 
-def told_steps(steps: Sequence[PlanStep]) -> list[dict[str, object]]:
+def steps_data(steps: Sequence[PlanStep]) -> list[dict[str, object]]:
     """Return the steps of a plan as the journal tells them."""
     return [
         {"id": step.id, "skill": step.skill, "goal": step.goal[:120], "depends_on": list(step.depends_on)}

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from orga.workflows.decisions.recall import behalf_of
+from orga.workflows.decisions.recall import call_behalf
 from orga.workflows.types.goals.deliveries import (
     MAX_ANSWER_BYTES,
     Channel,
     Delivered,
     DeliveryRequest,
-    place_of_whole,
+    full_answer_location,
 )
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.goals.result import GoalResult
-from orga.workflows.types.text import clip_json, one_line, there_are
+from orga.workflows.types.text import clip_json, known_names_hint, one_line
 
 GOAL_CHARS = 200
 DETAIL_CHARS = 300
-NOTHING = "(nothing was found)"
+EMPTY_ANSWER_TEXT = "(nothing was found)"
 
 
 def unknown_deliveries(wanted: tuple[str, ...] | None, known: tuple[str, ...]) -> str:
@@ -26,20 +26,20 @@ def unknown_deliveries(wanted: tuple[str, ...] | None, known: tuple[str, ...]) -
     unknown = [name for name in wanted or () if name not in known]
     if not unknown:
         return ""
-    there = there_are(unknown[0], known) if known else "none is configured, see [goals.deliveries] of orga.toml"
+    there = known_names_hint(unknown[0], known) if known else "none is configured, see [goals.deliveries] of orga.toml"
     return f"deliver: there is no delivery {', '.join(map(repr, unknown))}; {there}"
 
 
-UNTOLD = "the goal ended before its worker had told of its channels; nothing was sent"
+CHANNELS_UNKNOWN = "the goal ended before its worker had told of its channels; nothing was sent"
 
 
-def untold(state: GoalState) -> tuple[Delivered, ...]:
+def undelivered_without_setup(state: GoalState) -> tuple[Delivered, ...]:
     """Return what becomes of the channels that the starter named where the goal has no setup; of others none knows."""
     names = state.deliver if state.setup is None else None
-    return tuple(Delivered(name=name, kind="unknown", status="failed", error=UNTOLD) for name in names or ())
+    return tuple(Delivered(name=name, kind="unknown", status="failed", error=CHANNELS_UNKNOWN) for name in names or ())
 
 
-def chosen(state: GoalState, *, is_in_vain: bool = False) -> tuple[Channel, ...]:
+def chosen_channels(state: GoalState, *, is_in_vain: bool = False) -> tuple[Channel, ...]:
     """Return the channels that the starter named, or the default ones if none were named.
 
     That a goal got nowhere is not stored as knowledge.
@@ -51,10 +51,10 @@ def chosen(state: GoalState, *, is_in_vain: bool = False) -> tuple[Channel, ...]
     return tuple(channel for channel in known if channel.name in state.deliver)
 
 
-def request(state: GoalState, ended: GoalResult, channel: Channel, goal_id: str) -> DeliveryRequest:
+def delivery_request(state: GoalState, ended: GoalResult, channel: Channel, goal_id: str) -> DeliveryRequest:
     """Return what a channel is given."""
     ending = ended.termination
-    text = ended.output or NOTHING
+    text = ended.output or EMPTY_ANSWER_TEXT
     given = DeliveryRequest(
         name=channel.name,
         key=delivery_key(state.origin, ending.reason, text, channel.name),
@@ -63,10 +63,10 @@ def request(state: GoalState, ended: GoalResult, channel: Channel, goal_id: str)
         reason=ending.reason,
         detail=one_line(ending.detail, DETAIL_CHARS),
         confidence=ended.confidence,
-        text=clip_json(text, MAX_ANSWER_BYTES, place_of_whole(goal_id)),
+        text=clip_json(text, MAX_ANSWER_BYTES, full_answer_location(goal_id)),
         size=len(text),
     )
-    return given.with_behalf(behalf_of(state)) if channel.kind == "memory" else given
+    return given.with_behalf(call_behalf(state)) if channel.kind == "memory" else given
 
 
 def delivery_key(origin: str, reason: str, text: str, name: str) -> str:

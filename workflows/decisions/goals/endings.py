@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from orga.workflows.decisions.goals.pipelines.course import best_so_far
-from orga.workflows.decisions.goals.progress import quality_of, trend_of
-from orga.workflows.decisions.goals.pursue import honest_confidence
-from orga.workflows.decisions.goals.review import with_end_taken_back
+from orga.workflows.decisions.goals.pipelines.course import best_draft_answer
+from orga.workflows.decisions.goals.progress import quality_from_mean, score_trend
+from orga.workflows.decisions.goals.pursue import goal_confidence
+from orga.workflows.decisions.goals.review import with_end_withdrawn
 from orga.workflows.decisions.limits import LIMITS, stop_reason
-from orga.workflows.decisions.result import details as run_details
-from orga.workflows.decisions.result import result, status, written_out
+from orga.workflows.decisions.result import agent_result, agent_status, with_all_keys
+from orga.workflows.decisions.result import agent_run_details as run_details
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import GoalState, PlanStep
 from orga.workflows.types.goals.result import GoalResult, GoalStatus, ShownPlan, ShownStep
 from orga.workflows.types.knowledge import StepOutput
-from orga.workflows.types.text import as_code, clip, one_line
+from orga.workflows.types.text import clip, markdown_code, one_line
 
 FINDING_BYTES = 2_000
 """Of each result that an ending without a model brings."""
@@ -41,53 +41,53 @@ def goal_stop(state: GoalState, now: datetime, *, counts_rounds: bool) -> Stop |
     return None
 
 
-def may_be_summarised(state: GoalState, now: datetime) -> bool:
+def can_be_summarised(state: GoalState, now: datetime) -> bool:
     """Return whether there is a model call left for the final answer."""
     config = state.config.with_raised({"max_iterations": _NO_END})
     return stop_reason(state.with_failures(denials={}, invalid={}), config, now) is None
 
 
-def with_end_put_off(state: GoalState, now: datetime) -> GoalState:
+def with_end_postponed(state: GoalState, now: datetime) -> GoalState:
     """Return the state that goes on, where people have raised the limit that was to end it."""
     ending, is_answered = state.pursuit.ending, state.stop is None or state.stop[0] == "completed"
     after = state.with_control(stop=None).with_task(output="")
     is_raised = goal_stop(after, now, counts_rounds=True) is None
     if ending is None or ending[0] not in LIMITS or not is_answered or not is_raised:
         return state
-    return with_end_taken_back(after)
+    return with_end_withdrawn(after)
 
 
-def best_effort(state: GoalState, ending: Stop) -> str:
+def best_effort_answer(state: GoalState, ending: Stop) -> str:
     """Return what the goal has found if no model writes it; of one that found nothing why, and what became of it."""
-    if draft := best_so_far(state, ending):
+    if draft := best_draft_answer(state, ending):
         return draft
-    found = [_finding(state, step) for step in state.pursuit.steps if step.state == "done"]
-    left = [_left(step) for step in state.pursuit.steps if step.state != "done"]
+    found = [_finding_text(state, step) for step in state.pursuit.steps if step.state == "done"]
+    left = [_unfinished_step_text(step) for step in state.pursuit.steps if step.state != "done"]
     opened = f"\n\nNot done: {', '.join(left)}." if left else ""
     if not found:
-        return nothing_done(ending) + opened
-    head = f"{_early(ending)}. Confidence {honest_confidence(state):.2f}. What was found until then:"
+        return empty_result_text(ending) + opened
+    head = f"{_early_end_text(ending)}. Confidence {goal_confidence(state):.2f}. What was found until then:"
     return head + "\n\n" + "\n\n".join(found) + opened
 
 
-def nothing_done(ending: Stop) -> str:
+def empty_result_text(ending: Stop) -> str:
     """Return why a goal brings nothing."""
-    return f"{_early(ending)}. Nothing was done."
+    return f"{_early_end_text(ending)}. Nothing was done."
 
 
-def _early(ending: Stop) -> str:
+def _early_end_text(ending: Stop) -> str:
     reason, detail = ending
     return f"The goal ended early: {reason}{f' ({one_line(detail, 200)})' if detail else ''}"
 
 
-def _finding(state: GoalState, step: PlanStep) -> str:
-    said = brought_by(state, step)
+def _finding_text(state: GoalState, step: PlanStep) -> str:
+    said = step_result_text(state, step)
     text = step.summary if not said else clip(said, FINDING_BYTES)
-    worth = "" if step.scores is None else f"; {quality_of(step.scores.mean)}, {step.scores.mean:.1f} of 5"
+    worth = "" if step.scores is None else f"; {quality_from_mean(step.scores.mean)}, {step.scores.mean:.1f} of 5"
     return f"- {step.id}: {step.goal} ({step.source}{worth})\n{text}".rstrip()
 
 
-def _left(step: PlanStep) -> str:
+def _unfinished_step_text(step: PlanStep) -> str:
     why = one_line(step.error or step.summary, WHY_CHARS)
     return f"{step.id} (failed{f': {why}' if why else ''})" if step.state == "failed" else step.id
 
@@ -95,18 +95,18 @@ def _left(step: PlanStep) -> str:
 def step_outputs(state: GoalState) -> tuple[StepOutput, ...]:
     """Return what each step that is done has brought, cut where it is long."""
     done = [step for step in state.pursuit.steps if step.state == "done"]
-    found = [(step, brought_by(state, step) or step.summary) for step in done]
+    found = [(step, step_result_text(state, step) or step.summary) for step in done]
     return tuple(
         StepOutput(step=step.id, source=step.source, text=clip(text, OUTPUT_BYTES)) for step, text in found if text
     )
 
 
-def has_found_something(ended: GoalResult) -> bool:
+def has_done_step(ended: GoalResult) -> bool:
     """Return whether a step is done: that a goal got nowhere is nothing for the next try of it to plan with."""
     return any(step.status == "done" for step in ended.steps)
 
 
-def brought_by(state: GoalState, step: PlanStep) -> str:
+def step_result_text(state: GoalState, step: PlanStep) -> str:
     """Return the result of a step, "" where the conversation has forgotten it."""
     course = state.pursuit.course
     if course and (kept := course.outputs.get(step.id)):
@@ -114,9 +114,9 @@ def brought_by(state: GoalState, step: PlanStep) -> str:
     return next((m.text for m in state.conversation.messages if m.role == "tool" and m.call_id == step.call_id), "")
 
 
-def details(state: GoalState, waits: Sequence[str] = ()) -> str:
+def goal_details(state: GoalState, waits: Sequence[str] = ()) -> str:
     """Return the current details of a goal, in Markdown: what an agent's run shows, and its steps."""
-    lines = [f"- {step.state}: {as_code(one_line(f'{step.id} {step.skill}'))}" for step in state.pursuit.steps]
+    lines = [f"- {step.state}: {markdown_code(one_line(f'{step.id} {step.skill}'))}" for step in state.pursuit.steps]
     return "\n".join([run_details(state, waits), *lines])
 
 
@@ -130,7 +130,9 @@ def shown_step(step: PlanStep) -> ShownStep:
         depends_on=step.depends_on,
         status=step.state,
         attempts=step.attempts,
-        quality=("" if step.score is None else step.label) if step.scores is None else quality_of(step.scores.mean),
+        quality=("" if step.score is None else step.label)
+        if step.scores is None
+        else quality_from_mean(step.scores.mean),
         score=mean,
         scores=step.scores,
         output=step.place,
@@ -145,16 +147,16 @@ def goal_result(state: GoalState, stop: Stop, now: datetime) -> GoalResult:
     steps = state.pursuit.steps
     is_in_vain = stop[0] != "completed" and all(step.state != "done" for step in steps)
     if is_in_vain and not state.output:  # what says more was not let through, or nobody could judge it
-        state = state.with_task(output=nothing_done(stop))
+        state = state.with_task(output=empty_result_text(stop))
     sources = tuple(dict.fromkeys(step.source for step in steps if step.state == "done" and step.source))
-    return written_out(
+    return with_all_keys(
         GoalResult.model_validate(
             {
-                **dict(result(state, stop, now)),
+                **dict(agent_result(state, stop, now)),
                 "rounds": state.pursuit.rounds,
                 "plan": tuple(step.id for step in steps),
                 "steps": tuple(map(shown_step, steps)),
-                "confidence": honest_confidence(state),
+                "confidence": goal_confidence(state),
                 "sources": sources,
             }
         )
@@ -164,7 +166,7 @@ def goal_result(state: GoalState, stop: Stop, now: datetime) -> GoalResult:
 def goal_status(state: GoalState, now: datetime) -> GoalStatus:
     """Return where the goal stands."""
     pursuit = state.pursuit
-    trend = trend_of(pursuit.trend)
+    trend = score_trend(pursuit.trend)
     plan = ShownPlan(
         stage=pursuit.stage,
         rounds=pursuit.rounds,
@@ -175,5 +177,9 @@ def goal_status(state: GoalState, now: datetime) -> GoalStatus:
         memory=pursuit.memory,
         **({"pipeline": state.pipeline} if state.pipeline else {}),
     )
-    known = {**dict(status(state, now)), "plan": plan.model_dump(mode="json"), "confidence": honest_confidence(state)}
-    return written_out(GoalStatus.model_validate(known))
+    known = {
+        **dict(agent_status(state, now)),
+        "plan": plan.model_dump(mode="json"),
+        "confidence": goal_confidence(state),
+    }
+    return with_all_keys(GoalStatus.model_validate(known))

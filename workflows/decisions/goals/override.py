@@ -7,8 +7,8 @@ from typing import Any, cast
 from pydantic_core import to_json
 
 from orga.workflows.decisions.control.interventions import with_guidance
-from orga.workflows.decisions.goals.plans import agent_problem, agents_of, skills_of
-from orga.workflows.decisions.goals.progress import OPEN_ENDED
+from orga.workflows.decisions.goals.plans import agent_arguments_problem, available_agents, available_skills
+from orga.workflows.decisions.goals.progress import UNFINISHED_STOPS
 from orga.workflows.decisions.goals.review import with_plan_to_review
 from orga.workflows.types.control import Intervention
 from orga.workflows.types.goals.pursuit import (
@@ -21,9 +21,9 @@ from orga.workflows.types.goals.pursuit import (
 )
 from orga.workflows.types.json_text import MAX_DEPTH, is_deeper
 from orga.workflows.types.setup import Setup
-from orga.workflows.types.text import MOST_IN_JSON, clean_json, clean_text, one_line
+from orga.workflows.types.text import MAX_JSON_GROWTH, clean_json, clean_text, one_line
 
-MAX_LINE_CHARS = MOST_IN_JSON * MAX_ARGUMENTS_BYTES
+MAX_LINE_CHARS = MAX_JSON_GROWTH * MAX_ARGUMENTS_BYTES
 """Of an input on one line, which nothing of it is cut from."""
 
 
@@ -44,22 +44,22 @@ def with_override(state: GoalState, raw: object) -> GoalState:
     setup, pursuit = state.setup, state.pursuit
     if setup is None:
         raise ValueError("override_step: the goal is being prepared; send it again in a moment")
-    if pursuit.ending is not None and pursuit.ending[0] not in OPEN_ENDED:
+    if pursuit.ending is not None and pursuit.ending[0] not in UNFINISHED_STOPS:
         raise ValueError(f"override_step: the goal is ending ({pursuit.ending[0]}); raise its limit first, or fork it")
-    skill, given = _wanted(raw, setup)
+    skill, given = _parse_override(raw, setup)
     most = state.goal_config.max_plan_steps
     if len(pursuit.open_steps_of_people) >= most:
         raise ValueError(f"override_step: {most} steps by people wait already; wait until one of them is done")
-    due = _giving_way(pursuit)
-    step = due or PlanStep(id=_next_id(pursuit), goal="", skill="")
+    due = _step_to_replace(pursuit)
+    step = due or PlanStep(id=_next_override_id(pursuit), goal="", skill="")
     text = given if isinstance(given, str) else f"call {skill}"
     arguments, goal = (given, text) if isinstance(given, dict) else (None, one_line(text, MAX_LINE_CHARS))
-    if arguments is None and skill in agents_of(setup):
+    if arguments is None and skill in available_agents(setup):
         arguments, goal = {"task": text}, one_line(text, MAX_GOAL_CHARS)
     replaced = step.with_fields(skill=skill, goal=goal, arguments=arguments, by=OPERATOR)
     others = [*pursuit.steps, replaced] if due is None else [replaced if s.id == due.id else s for s in pursuit.steps]
     what = "is now" if due is not None else "is added to the plan:"
-    told = f"By the operator's word step {replaced.id} {what} {skill}: {one_line(_shown(given), MAX_LINE_CHARS)}"
+    told = f"By the operator's word step {replaced.id} {what} {skill}: {one_line(_shown_json(given), MAX_LINE_CHARS)}"
     longest = max(pursuit.longest, sum(step.state == "open" for step in others))
     state = state.with_pursuit(steps=tuple(others), longest=longest, is_guided=True)
     state = state.with_note("StepOverridden", step=replaced.id, skill=skill)
@@ -67,7 +67,7 @@ def with_override(state: GoalState, raw: object) -> GoalState:
     return with_guidance(state, Intervention(kind="steer", text=clean_text(told), is_for_delegates=False))
 
 
-def _giving_way(pursuit: Pursuit) -> PlanStep | None:
+def _step_to_replace(pursuit: Pursuit) -> PlanStep | None:
     """Return the step that is due next, which a person's takes the place of; None where no plan has one."""
     if pursuit.stage == "plan":
         return None
@@ -77,14 +77,14 @@ def _giving_way(pursuit: Pursuit) -> PlanStep | None:
     return next((step for step in waiting if before.issuperset(step.depends_on)), None)
 
 
-def _next_id(pursuit: Pursuit) -> str:
+def _next_override_id(pursuit: Pursuit) -> str:
     known = {step.id for step in pursuit.steps}
     return next(each for n in range(1, len(known) + 2) if (each := f"{OPERATOR}-{n}") not in known)
 
 
-def _wanted(raw: object, setup: Setup) -> tuple[str, dict[str, Any] | str]:
+def _parse_override(raw: object, setup: Setup) -> tuple[str, dict[str, Any] | str]:
     said = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
-    skill, given, skills = said.get("skill"), said.get("input"), skills_of(setup)
+    skill, given, skills = said.get("skill"), said.get("input"), available_skills(setup)
     if not isinstance(skill, str) or skill not in skills:
         raise ValueError(f"override_step: skill {skill!r} is none of {', '.join(skills)}")
     match given:
@@ -96,12 +96,12 @@ def _wanted(raw: object, setup: Setup) -> tuple[str, dict[str, Any] | str]:
             wanted = clean_json(given)
         case _:
             raise ValueError("override_step: input: give the arguments as an object, or what it is to do as a text")
-    if skill in agents_of(setup) and (problem := agent_problem(wanted)):
+    if skill in available_agents(setup) and (problem := agent_arguments_problem(wanted)):
         raise ValueError(f"override_step: input: {problem}")
     if len(to_json(wanted, inf_nan_mode="strings")) > MAX_ARGUMENTS_BYTES:
         raise ValueError(f"override_step: input: at most {MAX_ARGUMENTS_BYTES} bytes of JSON; put documents into files")
     return skill, wanted
 
 
-def _shown(given: dict[str, Any] | str) -> str:
+def _shown_json(given: dict[str, Any] | str) -> str:
     return given if isinstance(given, str) else to_json(given, inf_nan_mode="strings").decode()

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from orga.workflows.decisions.goals import plans, pursue
 from orga.workflows.decisions.goals.pipelines import course
-from orga.workflows.decisions.goals.pipelines.course import with_next
-from orga.workflows.decisions.goals.pipelines.plans import pipeline_of
+from orga.workflows.decisions.goals.pipelines.course import with_next_move
+from orga.workflows.decisions.goals.pipelines.plans import find_pipeline
 from orga.workflows.types.control import Intervention, Stop
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.messages import ToolCall
@@ -36,41 +36,41 @@ class Planner(NamedTuple):
     """The final answer; "" where the model writes it."""
 
 
-def _open(_: GoalState) -> None:
+def _no_calls(_: GoalState) -> None:
     """Leave it to the model."""
 
 
-def _as_it_is(state: GoalState, _: object) -> GoalState:
+def _unchanged(state: GoalState, _: object) -> GoalState:
     return state
 
 
-def _unwritten(_: GoalState, __: Stop) -> str:
+def _no_answer(_: GoalState, __: Stop) -> str:
     return ""
 
 
-BY_MODEL = Planner(
-    plan=_open,
-    heard=_as_it_is,
+MODEL_PLANNER = Planner(
+    plan=_no_calls,
+    heard=_unchanged,
     round=pursue.with_round,
-    calls=plans.calls_of,
-    guided=pursue.with_round_put_off,
-    brought=_as_it_is,
-    next=pursue.with_foregone,
-    answer=_unwritten,
+    calls=plans.due_step_calls,
+    guided=pursue.with_round_postponed,
+    brought=_unchanged,
+    next=pursue.with_decision_by_rules,
+    answer=_no_answer,
 )
 
-BY_PIPELINE = Planner(
+PIPELINE_PLANNER = Planner(
     plan=course.with_pipeline_plan,
-    heard=course.with_heard,
+    heard=course.with_pipeline_guidance,
     round=course.with_pipeline_round,
-    calls=course.calls_of,
-    guided=_open,
-    brought=course.with_brought,
-    next=with_next,
+    calls=course.due_pipeline_calls,
+    guided=_no_calls,
+    brought=course.with_round_outputs,
+    next=with_next_move,
     answer=course.pipeline_answer,
 )
 
 
-def planner_of(state: GoalState) -> Planner:
+def planner_for(state: GoalState) -> Planner:
     """Return who plans this goal."""
-    return BY_MODEL if pipeline_of(state) is None else BY_PIPELINE
+    return MODEL_PLANNER if find_pipeline(state) is None else PIPELINE_PLANNER

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.goals.replies import Unusable, line
-from orga.workflows.decisions.tool_calls.calls import fingerprint
+from orga.workflows.decisions.goals.replies import UnusableReply, bounded_line
+from orga.workflows.decisions.tool_calls.calls import call_fingerprint
 from orga.workflows.types.goals.pursuit import MAX_ARGUMENTS_BYTES, MAX_GOAL_CHARS, MAX_ID_CHARS, GoalState, PlanStep
-from orga.workflows.types.goals.requests import arguments_given, skill_named
+from orga.workflows.types.goals.requests import step_arguments, step_skill
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import clean_json
@@ -19,10 +19,10 @@ from orga.workflows.types.tool_calls.loop_tools import DELEGATE, LOOP_TOOLS
 
 MAX_SHOWN_PROBLEMS = 10
 
-_GOAL = ("goal", "description", "input_description", "reason")
+_GOAL_KEYS = ("goal", "description", "input_description", "reason")
 
 
-def skills_of(setup: Setup) -> dict[str, str]:
+def available_skills(setup: Setup) -> dict[str, str]:
     """Return what a step may be done by, each with what it does: tools, and agents that may be delegated to.
 
     The loop's own tools are none: a plan decides what they would.
@@ -33,12 +33,12 @@ def skills_of(setup: Setup) -> dict[str, str]:
     return tools | {each.agent: each.description or "an agent" for each in setup.delegates if each.agent not in tools}
 
 
-def agents_of(setup: Setup) -> frozenset[str]:
+def available_agents(setup: Setup) -> frozenset[str]:
     """Return which of them are agents."""
-    return frozenset(skill for skill in skills_of(setup) if setup.tool(skill) is None)
+    return frozenset(skill for skill in available_skills(setup) if setup.tool(skill) is None)
 
 
-def agent_problem(given: str | dict[str, Any]) -> str:
+def agent_arguments_problem(given: str | dict[str, Any]) -> str:
     """Return what is wrong with what an agent is given to do, "" for nothing: it takes a task, and no more."""
     if isinstance(given, str):
         return ""
@@ -67,32 +67,32 @@ def planned(
         Unusable: With each problem, naming its step.
     """
     if not isinstance(listed, list) or not listed:
-        raise Unusable("steps: a list of at least one step")
+        raise UnusableReply("steps: a list of at least one step")
     given = cast("list[Any]", listed)
     if len(given) > most:
-        raise Unusable(f"steps: {len(given)} of them, at most {most} may be open; join some")
+        raise UnusableReply(f"steps: {len(given)} of them, at most {most} may be open; join some")
     problems: list[str] = []
-    steps = [_step(each, number, skills, agents, problems) for number, each in enumerate(given, start=1)]
+    steps = [_parsed_step(each, number, skills, agents, problems) for number, each in enumerate(given, start=1)]
     over = {step.id: step for step in before}
-    steps = [_with_known_needs(step, {*over, *(each.id for each in steps)}) for step in steps]
-    problems += _of_graph(steps, over)
+    steps = [_with_resolved_needs(step, {*over, *(each.id for each in steps)}) for step in steps]
+    problems += _graph_problems(steps, over)
     if problems:
         left = len(problems) - MAX_SHOWN_PROBLEMS
-        raise Unusable("; ".join(problems[:MAX_SHOWN_PROBLEMS]) + (f"; and {left} more" if left > 0 else ""))
+        raise UnusableReply("; ".join(problems[:MAX_SHOWN_PROBLEMS]) + (f"; and {left} more" if left > 0 else ""))
     return tuple(steps)
 
 
-def _step(
+def _parsed_step(
     said: object, number: int, skills: Mapping[str, str], agents: frozenset[str], problems: list[str]
 ) -> PlanStep:
     if not isinstance(said, dict):
         problems.append(f"step {number}: give an object")
         return PlanStep(id=f"?{number}", goal="", skill="")
     given = cast("dict[str, Any]", said)
-    step_id = line(given.get("id"), MAX_ID_CHARS + 1) or f"s{number}"
-    skill = skill_named(given)
-    goal = next((found for name in _GOAL if (found := line(given.get(name), MAX_GOAL_CHARS + 1))), "")
-    arguments, needs = arguments_given(given), _names(given.get("depends_on"))
+    step_id = bounded_line(given.get("id"), MAX_ID_CHARS + 1) or f"s{number}"
+    skill = step_skill(given)
+    goal = next((found for name in _GOAL_KEYS if (found := bounded_line(given.get(name), MAX_GOAL_CHARS + 1))), "")
+    arguments, needs = step_arguments(given), _parsed_ids(given.get("depends_on"))
     if skill in agents and isinstance(arguments, str):
         arguments = {"task": arguments}
     wrong = [
@@ -111,22 +111,22 @@ def _step(
     known: dict[str, Any] | None = clean_json(arguments) if isinstance(arguments, dict) else None
     if skill in agents:
         known = known or None
-        found += [f"arguments: {problem}" for problem in [agent_problem(known or "")] if problem]
+        found += [f"arguments: {problem}" for problem in [agent_arguments_problem(known or "")] if problem]
     if known is not None and len(to_json(known, inf_nan_mode="strings")) > MAX_ARGUMENTS_BYTES:
         found.append(f"arguments: at most {MAX_ARGUMENTS_BYTES} bytes of JSON")
     problems += [f"{step_id[:MAX_ID_CHARS]}: {what}" for what in found]
-    depends_on = tuple(dict.fromkeys(line(need, MAX_ID_CHARS + 1) for need in needs or ()))
+    depends_on = tuple(dict.fromkeys(bounded_line(need, MAX_ID_CHARS + 1) for need in needs or ()))
     return PlanStep(id=step_id, goal=goal, skill=skill, arguments=known, depends_on=depends_on)
 
 
-def _names(value: object) -> list[str] | None:
+def _parsed_ids(value: object) -> list[str] | None:
     """Return the ids that a model wrote: a list of texts or numbers, or one of them; None for anything else."""
     listed = cast("list[object]", value) if isinstance(value, list) else [] if value in (None, "") else [value]
     named = [each if isinstance(each, str) else str(each) for each in listed if type(each) in {str, int}]
     return named if len(named) == len(listed) else None
 
 
-def _with_known_needs(step: PlanStep, known: Collection[str]) -> PlanStep:
+def _with_resolved_needs(step: PlanStep, known: Collection[str]) -> PlanStep:
     """Return the step with ids in place of `a, b` and of the numbers of steps that have no ids of their own."""
     needs = list[str]()
     for need in step.depends_on:
@@ -138,9 +138,9 @@ def _with_known_needs(step: PlanStep, known: Collection[str]) -> PlanStep:
     return step.with_fields(depends_on=tuple(dict.fromkeys(needs))) if tuple(needs) != step.depends_on else step
 
 
-def _of_graph(steps: Sequence[PlanStep], over: Mapping[str, PlanStep]) -> list[str]:
+def _graph_problems(steps: Sequence[PlanStep], over: Mapping[str, PlanStep]) -> list[str]:
     ids = [step.id for step in steps]
-    twice = [f"{each}: the id stands there twice, or is of a step that is over" for each in _repeated(ids, over)]
+    twice = [f"{each}: the id stands there twice, or is of a step that is over" for each in _repeated_ids(ids, over)]
     known = {*ids, *over}
     missing = [
         f"{step.id}: depends on {need!r}, which is no step"
@@ -157,7 +157,7 @@ def _of_graph(steps: Sequence[PlanStep], over: Mapping[str, PlanStep]) -> list[s
     return [*twice, *missing, *failed, *_cycle(steps)]
 
 
-def _repeated(ids: Sequence[str], over: Mapping[str, PlanStep]) -> list[str]:
+def _repeated_ids(ids: Sequence[str], over: Mapping[str, PlanStep]) -> list[str]:
     return sorted({each for each in ids if ids.count(each) > 1 or each in over})
 
 
@@ -175,33 +175,33 @@ def ready_steps(steps: Sequence[PlanStep], most: int) -> tuple[PlanStep, ...]:
     return tuple(step for step in steps if step.state == "open" and done.issuperset(step.depends_on))[:most]
 
 
-def call_of(step: PlanStep, skills_that_are_tools: frozenset[str]) -> ToolCall | None:
+def step_call(step: PlanStep, skills_that_are_tools: frozenset[str]) -> ToolCall | None:
     """Return the call that does the step; None where its arguments depend on what others brought."""
     if step.skill in skills_that_are_tools:
         return None if step.arguments is None else ToolCall(call_id=step.id, name=step.skill, arguments=step.arguments)
     task = (step.arguments or {}).get("task", step.goal)
     if step.arguments is None and step.depends_on:
         return None
-    return delegated(step, str(task))
+    return delegate_step_call(step, str(task))
 
 
-def calls_of(state: GoalState) -> tuple[ToolCall | None, ...]:
+def due_step_calls(state: GoalState) -> tuple[ToolCall | None, ...]:
     """Return the calls that do the steps that are due, in their order; None for one that the model has to make."""
     tools = frozenset(tool.name for tool in state.setup.tools) if state.setup else frozenset[str]()
-    return tuple(call_of(step, tools) for step in state.pursuit.due_steps)
+    return tuple(step_call(step, tools) for step in state.pursuit.due_steps)
 
 
-def delegated(step: PlanStep, task: str) -> ToolCall:
+def delegate_step_call(step: PlanStep, task: str) -> ToolCall:
     """Return the call that has an agent do the step."""
     return ToolCall(call_id=step.id, name=DELEGATE, arguments={"agent": step.skill, "task": task})
 
 
-def tool_of(step: PlanStep, setup: Setup) -> str:
+def step_tool(step: PlanStep, setup: Setup) -> str:
     """Return the tool whose call does the step."""
     return step.skill if setup.tool(step.skill) is not None else DELEGATE
 
 
-def fits_steps(
+def calls_mismatch(
     calls: Sequence[ToolCall], steps: Sequence[PlanStep], planned: Sequence[ToolCall | None], setup: Setup
 ) -> str:
     """Return why these calls do not do these steps, one for each in order; "" if they do.
@@ -212,13 +212,13 @@ def fits_steps(
         planned: The call of each step as the plan has it; None if the model makes its arguments.
         setup: Tells tools from agents.
     """
-    wanted = [tool_of(step, setup) for step in steps]
+    wanted = [step_tool(step, setup) for step in steps]
     made = [call.name for call in calls]
     if made != wanted:
         asked = [name for name, call in zip(wanted, planned, strict=True) if call is None] or wanted
         return f"make exactly these calls, in this order: {', '.join(asked)}; you made {', '.join(made) or 'none'}"
     for call, step, plan in zip(calls, steps, planned, strict=True):
-        if plan is not None and (call.malformed is not None or fingerprint(call) != fingerprint(plan)):
+        if plan is not None and (call.malformed is not None or call_fingerprint(call) != call_fingerprint(plan)):
             return f"{step.id}: the plan has the arguments of this call; they stay as they are"
         if call.name == DELEGATE and call.arguments.get("agent") != step.skill:
             return f"{step.id}: delegate to {step.skill!r}"

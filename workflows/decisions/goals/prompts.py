@@ -10,18 +10,18 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.goals.plans import skills_of
-from orga.workflows.decisions.goals.progress import quality_of, trend_of
-from orga.workflows.decisions.goals.templates import TemplateFault, rendered
+from orga.workflows.decisions.goals.plans import available_skills
+from orga.workflows.decisions.goals.progress import quality_from_mean, score_trend
+from orga.workflows.decisions.goals.templates import TemplateProblem, render_template
 from orga.workflows.types.goals.prompts import PROMPT_OF, PromptName
 from orga.workflows.types.goals.pursuit import GoalState, PlanStep, Pursuit
-from orga.workflows.types.goals.requests import asking
-from orga.workflows.types.messages import UNUSABLE
-from orga.workflows.types.names import GoalTurn
+from orga.workflows.types.goals.requests import goal_prompt_message
+from orga.workflows.types.messages import UNUSABLE_MARKER
+from orga.workflows.types.names import GoalPromptName
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import one_line
 
-DEFAULTS: Mapping[PromptName, str] = {
+DEFAULT_PROMPTS: Mapping[PromptName, str] = {
     "planning": """\
 Plan how the goal above is reached. Skills:
 {{ skills }}
@@ -120,12 +120,12 @@ def plan_prompt(state: GoalState, setup: Setup) -> str:
     Raises:
         TemplateFault: Here as below: the template makes no prompt of what there is.
     """
-    return _asking(
+    return _goal_prompt(
         state,
         "goal_plan",
-        skills=_lines(f"- {name}: {one_line(what, _LINE_CHARS)}" for name, what in skills_of(setup).items()),
+        skills=_lines(f"- {name}: {one_line(what, _LINE_CHARS)}" for name, what in available_skills(setup).items()),
         answer_form=f'{{"steps": [at most {state.goal_config.max_plan_steps} of {_STEPS}], {_MEMORY}}}',
-        steps=_over(state.pursuit),
+        steps=_ended_steps_text(state.pursuit),
         memory=state.pursuit.memory,
     )
 
@@ -136,15 +136,15 @@ def input_prompt(state: GoalState, steps: Sequence[PlanStep], *, is_planned: boo
     if beside := [step.id for step in pursuit.due_steps if step not in steps]:
         form += f" The plan has the calls of {', '.join(beside)}, which run beside them."
     if is_planned:
-        return _asking(state, "goal_input", steps=_lines(map(_to_do, steps)), answer_form="", memory="")
-    built_on = _built_on(pursuit, steps)
-    listed = _lines(line for step in steps for line in (_to_do(step), *built_on[step.id]))
-    return _asking(state, "goal_input", steps=listed, answer_form=form, memory=pursuit.memory)
+        return _goal_prompt(state, "goal_input", steps=_lines(map(_open_step_text, steps)), answer_form="", memory="")
+    built_on = _dependency_outcomes(pursuit, steps)
+    listed = _lines(line for step in steps for line in (_open_step_text(step), *built_on[step.id]))
+    return _goal_prompt(state, "goal_input", steps=listed, answer_form=form, memory=pursuit.memory)
 
 
 def evaluate_prompt(state: GoalState, steps: Sequence[PlanStep]) -> str:
     """Return the message that asks what these steps are worth."""
-    return _asking(
+    return _goal_prompt(
         state,
         "goal_evaluate",
         steps=_lines(f"- {step.id}: {step.goal}" for step in steps),
@@ -159,19 +159,19 @@ def decide_prompt(state: GoalState, setup: Setup) -> str:
     pursuit = state.pursuit
     due = {step.id for step in pursuit.due_steps}
     over = [step for step in pursuit.steps if step.state != "open"]
-    return _asking(
+    return _goal_prompt(
         state,
         "goal_decide",
         round=pursuit.rounds,
         max_rounds=state.config.max_iterations,
         errors=pursuit.errors,
-        scores=_scores(pursuit),
+        scores=_scores_text(pursuit),
         # they were told when they were new, so a word is enough
         before=", ".join(f"{step.id} {step.state}" for step in over if step.id not in due),
-        this_round=_lines(_outcome(step) for step in over if step.id in due),
-        open_steps=_open(pursuit),
+        this_round=_lines(_step_outcome_text(step) for step in over if step.id in due),
+        open_steps=_open_steps_text(pursuit),
         memory=pursuit.memory,
-        skills=", ".join(skills_of(setup)),
+        skills=", ".join(available_skills(setup)),
         answer_form='{"action": "continue|adjust|ask_user|done|stuck", "confidence": 0-1, "reason": "one line", '
         f'"question": "for ask_user", "steps": [for adjust: all steps still to be done, each {_STEPS}], {_MEMORY}}}. '
         f"done counts from a confidence of {state.goal_config.done_confidence:g} on; new steps have new ids",
@@ -180,7 +180,7 @@ def decide_prompt(state: GoalState, setup: Setup) -> str:
 
 def compress_prompt(state: GoalState) -> str:
     """Return the message that asks for a shorter memory."""
-    return _asking(state, "goal_compress", answer_form='{"memory": "…"}', memory=state.pursuit.memory)
+    return _goal_prompt(state, "goal_compress", answer_form='{"memory": "…"}', memory=state.pursuit.memory)
 
 
 def summary_prompt(state: GoalState) -> str:
@@ -190,50 +190,53 @@ def summary_prompt(state: GoalState) -> str:
     if state.pipeline and reason == "stuck":
         detail = ""  # it tells people what the failures said
     ending = "" if reason == "completed" else f"{reason} ({detail})" if detail else reason
-    return _asking(state, "goal_summary", ending=ending, steps=_over(pursuit), memory=pursuit.memory)
+    return _goal_prompt(state, "goal_summary", ending=ending, steps=_ended_steps_text(pursuit), memory=pursuit.memory)
 
 
 def problem_text(problem: str) -> str:
     """Return what the model is told of a reply that could not be used."""
-    return f"{UNUSABLE}{problem}"
+    return f"{UNUSABLE_MARKER}{problem}"
 
 
-def answered_text(question: str, answer: str) -> str:
+def person_answer_text(question: str, answer: str) -> str:
     """Return what the model is told of an answer, beside the question that it is about."""
     return f"[Question to the operator] {question}\n[Answer of the operator] {answer}"
 
 
-def _asking(state: GoalState, turn: GoalTurn, **values: str | int) -> str:
+def _goal_prompt(state: GoalState, turn: GoalPromptName, **values: str | int) -> str:
     name = PROMPT_OF[turn]
     own = state.setup.prompts.texts if state.setup and state.setup.prompts else {}
     try:
-        text = rendered(own.get(name, DEFAULTS[name]), {"goal": state.input.task, **values})
-    except TemplateFault as error:
-        raise TemplateFault(f"goals.prompts.{name}: {error}") from None
-    return asking(turn, text)
+        text = render_template(own.get(name, DEFAULT_PROMPTS[name]), {"goal": state.input.task, **values})
+    except TemplateProblem as error:
+        raise TemplateProblem(f"goals.prompts.{name}: {error}") from None
+    return goal_prompt_message(turn, text)
 
 
 def _lines(lines: Iterable[str]) -> str:
     return "\n".join(lines)
 
 
-def _to_do(step: PlanStep) -> str:
+def _open_step_text(step: PlanStep) -> str:
     arguments = "" if step.arguments is None else f" with {to_json(step.arguments).decode()}"
     return f"- {step.id} ({step.skill}): {step.goal}{arguments}"
 
 
-def _built_on(pursuit: Pursuit, steps: Sequence[PlanStep]) -> dict[str, list[str]]:
+def _dependency_outcomes(pursuit: Pursuit, steps: Sequence[PlanStep]) -> dict[str, list[str]]:
     """Return by step what came of those that it depends on, each told once: their results may be far back, or cut."""
     told, found = set[str](), dict[str, list[PlanStep]]()
     for step in steps:
         found[step.id] = [each for each in pursuit.steps if each.id in step.depends_on and each.id not in told]
         told |= set(step.depends_on)
     most = min(2 * _LINE_CHARS, _BUILT_ON_CHARS // max(len(told), 1))
-    return {step_id: [f"  after {one_line(_outcome(e)[2:], most)}" for e in each] for step_id, each in found.items()}
+    return {
+        step_id: [f"  after {one_line(_step_outcome_text(e)[2:], most)}" for e in each]
+        for step_id, each in found.items()
+    }
 
 
-def _scores(pursuit: Pursuit) -> str:
-    trend = trend_of(pursuit.trend)
+def _scores_text(pursuit: Pursuit) -> str:
+    trend = score_trend(pursuit.trend)
     if trend is None:
         return ""
     advice = " Consider another plan." if trend.word == "DEGRADING" else ""
@@ -241,18 +244,18 @@ def _scores(pursuit: Pursuit) -> str:
     return f"{trend.average:.1f} on the average, {trend.word}{slope}.{advice}"
 
 
-def _over(pursuit: Pursuit) -> str:
-    return _lines(_outcome(step) for step in pursuit.steps if step.state != "open")
+def _ended_steps_text(pursuit: Pursuit) -> str:
+    return _lines(_step_outcome_text(step) for step in pursuit.steps if step.state != "open")
 
 
-def _outcome(step: PlanStep) -> str:
+def _step_outcome_text(step: PlanStep) -> str:
     """Return what became of a step; of a failure that alone: what it says stands in its result, as data."""
-    worth = "" if step.scores is None else f", {quality_of(step.scores.mean)} {step.scores.mean:.1f}"
+    worth = "" if step.scores is None else f", {quality_from_mean(step.scores.mean)} {step.scores.mean:.1f}"
     words = f": {one_line(step.summary, _LINE_CHARS)}" if step.summary and not step.error else ""
     return f"- {step.id} ({step.source or step.skill}): {step.state}{worth}{words}"
 
 
-def _open(pursuit: Pursuit) -> str:
+def _open_steps_text(pursuit: Pursuit) -> str:
     done = {step.id for step in pursuit.steps if step.state == "done"}
     lines = list[str]()
     for step in pursuit.open_steps:

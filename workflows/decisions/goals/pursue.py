@@ -6,39 +6,39 @@ from collections.abc import Sequence
 
 from orga.workflows.decisions.conversation import with_message
 from orga.workflows.decisions.goals.change import (
-    told_steps,
+    steps_data,
     with_ending,
     with_ending_if_stuck,
+    with_message_to_model,
     with_steps,
-    with_told,
-    with_unusable,
+    with_unusable_reply,
     without_plan,
 )
-from orga.workflows.decisions.goals.plans import calls_of, ready_steps
+from orga.workflows.decisions.goals.plans import due_step_calls, ready_steps
 from orga.workflows.decisions.goals.progress import (
     MAX_ADJUSTS,
-    OPEN_ENDED,
-    REPEATS,
-    TREND,
-    confidence_of,
-    foregone,
-    quality_of,
-    signature,
+    MAX_REPEATED_ROUNDS,
+    TREND_ROUNDS,
+    UNFINISHED_STOPS,
+    decision_by_rules,
+    quality_from_mean,
+    result_confidence,
+    round_signature,
 )
-from orga.workflows.decisions.goals.prompts import answered_text
+from orga.workflows.decisions.goals.prompts import person_answer_text
 from orga.workflows.decisions.goals.replies import (
-    Decision,
-    Unusable,
-    decision_in,
-    evaluations_in,
-    line,
+    GoalDecision,
+    UnusableReply,
+    bounded_line,
     lost_names,
-    memory_in,
-    said_in,
+    parsed_evaluations,
+    parsed_goal_decision,
+    parsed_memory,
+    reply_object,
 )
 from orga.workflows.decisions.goals.review import with_plan_to_review
 from orga.workflows.types.context import MessageRef
-from orga.workflows.types.conversation import Conversation, source_of
+from orga.workflows.types.conversation import Conversation, call_source
 from orga.workflows.types.goals.pursuit import (
     MAX_KEPT_STEPS,
     MAX_MEMORY_CHARS,
@@ -48,32 +48,32 @@ from orga.workflows.types.goals.pursuit import (
     PlanStep,
     Pursuit,
 )
-from orga.workflows.types.goals.requests import GoalReply, steps_of
+from orga.workflows.types.goals.requests import GoalReply, steps_in_reply
 from orga.workflows.types.messages import Reply
-from orga.workflows.types.names import PLANNED
+from orga.workflows.types.names import PLANNED_MODEL
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.text import one_line
 from orga.workflows.types.tool_calls.recovery import Outcome
 
-SHOWN_LOST = 5
+MAX_SHOWN_LOST_NAMES = 5
 
-UNANSWERED = "(no answer; go on without)"
-SAID_INSTEAD = "(none; what the operator says in its place follows)"
+NO_ANSWER_TEXT = "(no answer; go on without)"
+GUIDANCE_INSTEAD_TEXT = "(none; what the operator says in its place follows)"
 
 COMPRESS_EVERY = 3
 COMPRESS_BYTES = 500
 """A memory beyond it is shortened, at every third round."""
 
 
-def with_turn(state: GoalState, reply: Reply, conversation: Conversation) -> GoalState:
+def with_counted_reply(state: GoalState, reply: Reply, conversation: Conversation) -> GoalState:
     """Count a turn, what it used, and take in that the model has seen the conversation: calls of the plan used none."""
     state = state.with_control(iteration=state.iteration + 1).with_dialogue(conversation=conversation)
-    if reply.model == PLANNED:
+    if reply.model == PLANNED_MODEL:
         return state
     return state.with_budget(usage=state.usage.plus(reply.usage, reply.cost_usd))
 
 
-def with_said(state: GoalState, reply: Reply) -> GoalState:
+def with_reply_message(state: GoalState, reply: Reply) -> GoalState:
     """Take the words of a turn into the conversation."""
     if not reply.text.strip():
         return state
@@ -83,21 +83,21 @@ def with_said(state: GoalState, reply: Reply) -> GoalState:
 
 def with_plan(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState:
     """Take in a plan, or tell the model what is wrong with it."""
-    state = with_said(state, reply)
+    state = with_reply_message(state, reply)
     try:
-        said = said_in(reply, "goal_plan")
-        error = "" if steps_of(said) else line(said.get("error"), 300)
+        said = reply_object(reply, "goal_plan")
+        error = "" if steps_in_reply(said) else bounded_line(said.get("error"), 300)
         if error and not state.pursuit.open_steps_of_people:
             return with_ending(state, ("stuck", f"no plan reaches the goal: {error}"))
-        after = without_plan(state) if error else _changed(state, steps_of(said), reply, setup)
-    except Unusable as error:
-        return with_unusable(state, str(error))
-    memory = memory_in(said, state.pursuit.memory)
+        after = without_plan(state) if error else _with_reply_plan(state, steps_in_reply(said), reply, setup)
+    except UnusableReply as error:
+        return with_unusable_reply(state, str(error))
+    memory = parsed_memory(said, state.pursuit.memory)
     after = with_plan_to_review(after.with_pursuit(memory=memory))
-    return after.with_note("PlanMade", steps=told_steps(after.pursuit.open_steps))
+    return after.with_note("PlanMade", steps=steps_data(after.pursuit.open_steps))
 
 
-def _changed(state: GoalState, listed: object, reply: GoalReply, setup: Setup) -> GoalState:
+def _with_reply_plan(state: GoalState, listed: object, reply: GoalReply, setup: Setup) -> GoalState:
     """Return the state with the plan of a reply.
 
     Raises:
@@ -105,7 +105,7 @@ def _changed(state: GoalState, listed: object, reply: GoalReply, setup: Setup) -
     """
     after = with_steps(state, listed, setup)
     if reply.problems:
-        raise Unusable("; ".join(reply.problems))
+        raise UnusableReply("; ".join(reply.problems))
     return after
 
 
@@ -120,13 +120,13 @@ def with_round(state: GoalState) -> GoalState:
     return state.with_pursuit(due=tuple(step.id for step in due))
 
 
-def with_round_put_off(state: GoalState) -> GoalState | None:
+def with_round_postponed(state: GoalState) -> GoalState | None:
     """Return the state that decides anew ahead of the steps that are due, where no model is asked before."""
-    is_planned = all(call is not None for call in calls_of(state))
+    is_planned = all(call is not None for call in due_step_calls(state))
     return state.with_pursuit(stage="decide", due=()) if is_planned else None
 
 
-def with_executed(state: GoalState, outcomes: Sequence[Outcome]) -> GoalState:
+def with_round_outcomes(state: GoalState, outcomes: Sequence[Outcome]) -> GoalState:
     """Take in what became of the steps that were due, in their order."""
     pursuit, found = state.pursuit, list[PlanStep]()
     for index, (step, outcome) in enumerate(zip(pursuit.due_steps, outcomes, strict=True)):
@@ -139,7 +139,7 @@ def with_executed(state: GoalState, outcomes: Sequence[Outcome]) -> GoalState:
                 attempts=step.attempts + 1,
                 call_id=outcome.call.call_id,
                 place=f"{state.iteration}.{index}",
-                source=source_of(outcome.call, spec),
+                source=call_source(outcome.call, spec),
                 error="" if is_done else one_line(outcome.text, MAX_SUMMARY_CHARS),
             )
         )
@@ -149,7 +149,7 @@ def with_executed(state: GoalState, outcomes: Sequence[Outcome]) -> GoalState:
         steps=pursuit.with_steps(found).steps,
         errors=0 if done else pursuit.errors + 1,
         unusable=0,
-        recent=(*pursuit.recent, signature([outcome.call for outcome in outcomes]))[-REPEATS:],
+        recent=(*pursuit.recent, round_signature([outcome.call for outcome in outcomes]))[-MAX_REPEATED_ROUNDS:],
         stage="evaluate" if done else "decide",
     )
     for step, outcome in zip(found, outcomes, strict=True):
@@ -160,22 +160,22 @@ def with_executed(state: GoalState, outcomes: Sequence[Outcome]) -> GoalState:
     return state
 
 
-def to_evaluate(pursuit: Pursuit) -> tuple[PlanStep, ...]:
+def steps_to_evaluate(pursuit: Pursuit) -> tuple[PlanStep, ...]:
     """Return the steps of this round that brought something."""
     return tuple(step for step in pursuit.due_steps if step.state == "done")
 
 
-def with_evaluated(state: GoalState, reply: Reply) -> GoalState:
+def with_evaluation(state: GoalState, reply: Reply) -> GoalState:
     """Take in what the steps of this round are worth, or tell the model what is wrong with its word on them."""
-    state = with_said(state, reply)
-    pursuit, steps = state.pursuit, to_evaluate(state.pursuit)
+    state = with_reply_message(state, reply)
+    pursuit, steps = state.pursuit, steps_to_evaluate(state.pursuit)
     try:
-        said = said_in(reply, "goal_evaluate")
-        found = evaluations_in(said, tuple(step.id for step in steps))
-    except Unusable as error:
-        return with_unusable(state, str(error))
+        said = reply_object(reply, "goal_evaluate")
+        found = parsed_evaluations(said, tuple(step.id for step in steps))
+    except UnusableReply as error:
+        return with_unusable_reply(state, str(error))
     means = [found[step.id].scores.mean for step in steps]
-    qualities = [quality_of(mean) for mean in means]
+    qualities = [quality_from_mean(mean) for mean in means]
     judged = [
         step.with_fields(
             state="failed" if quality == "failed" else "done",
@@ -185,13 +185,13 @@ def with_evaluated(state: GoalState, reply: Reply) -> GoalState:
         )
         for step, quality in zip(steps, qualities, strict=True)
     ]
-    memory = memory_in(said, pursuit.memory)
+    memory = parsed_memory(said, pursuit.memory)
     is_long = len(memory.encode()) > COMPRESS_BYTES and pursuit.rounds % COMPRESS_EVERY == 0
     state = state.with_pursuit(
         steps=pursuit.with_steps(judged).steps,
         bad=pursuit.bad + 1 if set(qualities) == {"failed"} else 0,
         unusable=0,
-        trend=(*pursuit.trend, round(sum(means) / len(means), 4))[-TREND:],
+        trend=(*pursuit.trend, round(sum(means) / len(means), 4))[-TREND_ROUNDS:],
         memory=memory,
         stage="compress" if is_long else "decide",
     )
@@ -200,27 +200,27 @@ def with_evaluated(state: GoalState, reply: Reply) -> GoalState:
     return state
 
 
-def with_compressed(state: GoalState, reply: Reply) -> GoalState:
+def with_compressed_memory(state: GoalState, reply: Reply) -> GoalState:
     """Take in a shorter memory; one that is no shorter, or lacks what was named in the one before, changes nothing."""
-    state, before = with_said(state, reply), state.pursuit.memory
+    state, before = with_reply_message(state, reply), state.pursuit.memory
     try:
-        memory = line(said_in(reply, "goal_compress").get("memory"), MAX_MEMORY_CHARS)
-    except Unusable:
+        memory = bounded_line(reply_object(reply, "goal_compress").get("memory"), MAX_MEMORY_CHARS)
+    except UnusableReply:
         memory = ""
     is_shorter = bool(memory) and len(memory.encode()) < len(before.encode())
     lost = lost_names(before, memory) if is_shorter else []
     is_taken = is_shorter and not lost
     told: dict[str, object] = {"before": len(before.encode()), "after": len(memory.encode()), "taken": is_taken}
-    told |= {"lost": lost[:SHOWN_LOST]} if lost else {}
+    told |= {"lost": lost[:MAX_SHOWN_LOST_NAMES]} if lost else {}
     kept = memory if is_taken else before
     return state.with_pursuit(memory=kept, stage="decide").with_note("MemoryCompressed", **told)
 
 
-def with_foregone(state: GoalState) -> GoalState | None:
+def with_decision_by_rules(state: GoalState) -> GoalState | None:
     """Return the state with what is next where no model has to be asked; None where one has to."""
     pursuit = state.pursuit
     is_due = any(step.by == OPERATOR for step in ready_steps(pursuit.steps, MAX_KEPT_STEPS))
-    what = "continue" if is_due else foregone(pursuit, state.goal_config)
+    what = "continue" if is_due else decision_by_rules(pursuit, state.goal_config)
     if what is None:
         return None
     if what == "stuck":
@@ -234,30 +234,30 @@ def with_foregone(state: GoalState) -> GoalState | None:
 
 def with_decision(state: GoalState, reply: GoalReply, setup: Setup) -> GoalState:
     """Take in what is next, or tell the model why that cannot be."""
-    state = with_said(state, reply)
+    state = with_reply_message(state, reply)
     try:
-        said = said_in(reply, "goal_decide")
-        decision = decision_in(said)
-        after = _decided(state, decision, reply, setup)
-    except Unusable as error:
-        return with_unusable(state, str(error))
+        said = reply_object(reply, "goal_decide")
+        decision = parsed_goal_decision(said)
+        after = _with_action(state, decision, reply, setup)
+    except UnusableReply as error:
+        return with_unusable_reply(state, str(error))
     unusable = after.pursuit.unusable if decision.action == "adjust" else 0
-    after = after.with_pursuit(memory=memory_in(said, state.pursuit.memory), unusable=unusable, is_guided=False)
+    after = after.with_pursuit(memory=parsed_memory(said, state.pursuit.memory), unusable=unusable, is_guided=False)
     told = {"action": decision.action, "confidence": round(decision.confidence, 3), "reason": decision.reason}
     after = after.with_note("DecisionMade", by="model", **told)
     if decision.action == "adjust":
-        after = with_ending_if_stuck(after.with_note("PlanAdjusted", steps=told_steps(after.pursuit.open_steps)))
+        after = with_ending_if_stuck(after.with_note("PlanAdjusted", steps=steps_data(after.pursuit.open_steps)))
     return after
 
 
-def _decided(state: GoalState, decision: Decision, reply: GoalReply, setup: Setup) -> GoalState:
+def _with_action(state: GoalState, decision: GoalDecision, reply: GoalReply, setup: Setup) -> GoalState:
     config, can_go_on = state.goal_config, bool(ready_steps(state.pursuit.steps, 1))
     is_sure = decision.confidence >= config.done_confidence
     if decision.action == "done" and is_sure and _is_in_vain(state.pursuit):
-        raise Unusable("done: every step failed, so the goal is not reached; adjust the plan, or be stuck")
+        raise UnusableReply("done: every step failed, so the goal is not reached; adjust the plan, or be stuck")
     if decision.action == "adjust":
         count = state.pursuit.adjusted + 1 if is_sure else 0
-        after = with_plan_to_review(_changed(state, decision.steps, reply, setup))
+        after = with_plan_to_review(_with_reply_plan(state, decision.steps, reply, setup))
         return after.with_pursuit(adjusted=min(count, MAX_ADJUSTS))
     state = state.with_pursuit(adjusted=0)
     match decision.action:
@@ -268,9 +268,11 @@ def _decided(state: GoalState, decision: Decision, reply: GoalReply, setup: Setu
         case "done" if is_sure:
             return with_ending(state.with_pursuit(confidence=decision.confidence), ("completed", ""))
         case "done" if not can_go_on:
-            raise Unusable(f"done counts from a confidence of {config.done_confidence:g}; adjust the plan, or be stuck")
+            raise UnusableReply(
+                f"done counts from a confidence of {config.done_confidence:g}; adjust the plan, or be stuck"
+            )
         case _ if not can_go_on:
-            raise Unusable("continue: no open step can be done now; adjust the plan, or end by done or stuck")
+            raise UnusableReply("continue: no open step can be done now; adjust the plan, or end by done or stuck")
         case _:
             return state.with_pursuit(stage="execute")
 
@@ -280,10 +282,10 @@ def _is_in_vain(pursuit: Pursuit) -> bool:
     return {step.state for step in pursuit.steps} - {"open"} == {"failed"} and not pursuit.is_answered
 
 
-def with_answer_of_person(state: GoalState, text: str) -> GoalState:
+def with_person_answer(state: GoalState, text: str) -> GoalState:
     """Take in what a person answered. The model decides anew with it."""
-    state = with_told(state, answered_text(state.pursuit.question, text))
-    is_answered = state.pursuit.is_answered or text != UNANSWERED
+    state = with_message_to_model(state, person_answer_text(state.pursuit.question, text))
+    is_answered = state.pursuit.is_answered or text != NO_ANSWER_TEXT
     return state.with_pursuit(stage="decide", question="", is_guided=True, is_answered=is_answered)
 
 
@@ -293,14 +295,14 @@ def with_guidance_seen(state: GoalState) -> GoalState:
     An end that is being told, and that is no limit, is none then; what was in vain until then is not counted any more.
     """
     pursuit, state = state.pursuit, state.with_pursuit(is_guided=True)
-    if pursuit.stage != "summarise" or pursuit.ending is None or pursuit.ending[0] not in OPEN_ENDED:
+    if pursuit.stage != "summarise" or pursuit.ending is None or pursuit.ending[0] not in UNFINISHED_STOPS:
         return state
     if pursuit.ending[0] == "stuck":
         state = state.with_pursuit(errors=0, bad=0, unusable=0, adjusted=0, recent=())
     return state.with_pursuit(stage="decide" if pursuit.steps else "plan", ending=None)
 
 
-def honest_confidence(state: GoalState) -> float:
+def goal_confidence(state: GoalState) -> float:
     """Return how far what the goal brings can be relied on: of drafts, what the best has by its critic."""
     scores = state.pursuit.course.scores if state.pursuit.course is not None else ()
-    return round(max(scores), 3) if scores else confidence_of(state.pursuit.steps, state.pursuit.confidence)
+    return round(max(scores), 3) if scores else result_confidence(state.pursuit.steps, state.pursuit.confidence)

@@ -12,23 +12,23 @@ from math import isfinite
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from orga.workflows.types.goals.pursuit import MAX_MEMORY_CHARS, MAX_QUESTION_CHARS, MAX_SUMMARY_CHARS, Scores
-from orga.workflows.types.goals.requests import GoalReply, said_in_turn, steps_of
+from orga.workflows.types.goals.requests import GoalReply, goal_reply_object, steps_in_reply
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.text import clean_text
 
 Action = Literal["continue", "adjust", "ask_user", "done", "stuck"]
 
-LOWEST, HIGHEST = 1.0, 5.0
+MIN_SCORE, MAX_SCORE = 1.0, 5.0
 
 _NUMBER = re.compile(r"\s*(-?\d{1,9}(?:\.\d{1,9})?)\s*(%|/\s*5)?\s*")
-_PARTS = {"%": 100, "/": 5}
+_NUMBER_SCALES = {"%": 100, "/": 5}
 
 
-class Unusable(ValueError):
+class UnusableReply(ValueError):
     """A reply that says nothing which can be gone by, and why."""
 
 
-class Decision(NamedTuple):
+class GoalDecision(NamedTuple):
     """What is next, as the model says."""
 
     action: Action
@@ -39,7 +39,7 @@ class Decision(NamedTuple):
     """Of the plan that takes the place of what is open, as the model wrote them."""
 
 
-class Evaluation(NamedTuple):
+class StepEvaluation(NamedTuple):
     """What the model says of one step."""
 
     scores: Scores
@@ -47,22 +47,22 @@ class Evaluation(NamedTuple):
     summary: str = ""
 
 
-def said_in(reply: Reply, turn: str = "") -> dict[str, Any]:
+def reply_object(reply: Reply, turn: str = "") -> dict[str, Any]:
     """Return the JSON object of a reply to this turn.
 
     Raises:
         Unusable: There is none, or the model called a tool in its place.
     """
     try:
-        return said_in_turn(turn, reply.text)
+        return goal_reply_object(turn, reply.text)
     except ValueError as error:
         if isinstance(reply, GoalReply) and reply.called:
             called = f"you called {', '.join(reply.called)}, and this turn takes no calls: none was made"
-            raise Unusable(f"{called}; answer with the JSON object that [{turn}] asks for") from None
-        raise Unusable(f"give one JSON object: {error}") from None
+            raise UnusableReply(f"{called}; answer with the JSON object that [{turn}] asks for") from None
+        raise UnusableReply(f"give one JSON object: {error}") from None
 
 
-def line(value: object, most: int) -> str:
+def bounded_line(value: object, most: int) -> str:
     """Return words of the model, bounded; anything else as JSON, and nothing for none."""
     if value is None or value is False:
         return ""
@@ -70,32 +70,32 @@ def line(value: object, most: int) -> str:
     return clean_text(said).strip()[:most]
 
 
-def memory_in(said: Mapping[str, Any], before: str) -> str:
+def parsed_memory(said: Mapping[str, Any], before: str) -> str:
     """Return what is kept in mind from now on; a reply that does not say changes nothing."""
-    return line(said.get("memory"), MAX_MEMORY_CHARS) or before
+    return bounded_line(said.get("memory"), MAX_MEMORY_CHARS) or before
 
 
-_AROUND = ".,;:!?()[]{}<>'\"`"
-_OF_NAMES = "/_@.#"
+_SURROUNDING_CHARS = ".,;:!?()[]{}<>'\"`"
+_NAME_CHARS = "/_@.#"
 """What makes a name of a word in which it stands: a path, an identifier, an address, a decimal."""
 
 
 def lost_names(before: str, after: str) -> list[str]:
     """Return what one memory names and the next lacks, in order: numbers, paths, addresses, identifiers."""
     said = after.casefold()
-    words = dict.fromkeys(word.strip(_AROUND) for word in before.split())
-    named = [word for word in words if any(each.isdigit() or each in _OF_NAMES for each in word)]
+    words = dict.fromkeys(word.strip(_SURROUNDING_CHARS) for word in before.split())
+    named = [word for word in words if any(each.isdigit() or each in _NAME_CHARS for each in word)]
     return [word for word in named if word.casefold() not in said]
 
 
-def number(value: object, whole: float) -> float | None:
+def parsed_number(value: object, whole: float) -> float | None:
     """Return a number that the model gave, also as text: `"4"`, `"85%"` and `"4/5"` of the whole; None for all else."""
     if isinstance(value, str):
         found = _NUMBER.fullmatch(value)
         if found is None:
             return None
         amount = float(found[1])
-        return amount * whole / _PARTS[found[2][0]] if found[2] else amount
+        return amount * whole / _NUMBER_SCALES[found[2][0]] if found[2] else amount
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
@@ -105,26 +105,28 @@ def number(value: object, whole: float) -> float | None:
     return known if isfinite(known) else None
 
 
-def confidence_in(value: object) -> float:
+def parsed_confidence(value: object) -> float:
     """Return a confidence from 0 to 1; 85 counts as 85 percent, nothing as none at all."""
-    found = number(value, 1) or 0.0
+    found = parsed_number(value, 1) or 0.0
     return min(max(found / 100 if 2 <= found <= 100 else found, 0.0), 1.0)
 
 
-def scores_in(said: Mapping[str, Any]) -> Scores:
+def parsed_scores(said: Mapping[str, Any]) -> Scores:
     """Return the scores, each from 1 to 5.
 
     Raises:
         Unusable: One is missing.
     """
     source = cast("Mapping[str, Any]", said["scores"]) if isinstance(said.get("scores"), dict) else said
-    found = {name: number(source.get(name), HIGHEST) for name in Scores.model_fields}
+    found = {name: parsed_number(source.get(name), MAX_SCORE) for name in Scores.model_fields}
     if missing := [name for name, score in found.items() if score is None]:
-        raise Unusable(f"a number from 1 to 5 is missing: {', '.join(missing)}")
-    return Scores.model_validate({name: min(max(score or LOWEST, LOWEST), HIGHEST) for name, score in found.items()})
+        raise UnusableReply(f"a number from 1 to 5 is missing: {', '.join(missing)}")
+    return Scores.model_validate(
+        {name: min(max(score or MIN_SCORE, MIN_SCORE), MAX_SCORE) for name, score in found.items()}
+    )
 
 
-def evaluations_in(said: Mapping[str, Any], due: tuple[str, ...]) -> dict[str, Evaluation]:
+def parsed_evaluations(said: Mapping[str, Any], due: tuple[str, ...]) -> dict[str, StepEvaluation]:
     """Return what is said of each of the steps that are due.
 
     Raises:
@@ -133,35 +135,40 @@ def evaluations_in(said: Mapping[str, Any], due: tuple[str, ...]) -> dict[str, E
     listed = said.get("steps")
     items = cast("list[Any]", listed) if isinstance(listed, list) else [said]
     objects = [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
-    by_id = {line(item.get("id"), 100): item for item in objects}
+    by_id = {bounded_line(item.get("id"), 100): item for item in objects}
     if len(due) == 1 and len(objects) == 1:
         by_id = {due[0]: objects[0]}
     if missing := [step_id for step_id in due if step_id not in by_id]:
-        raise Unusable(f"no evaluation of {', '.join(missing)}")
-    return {step_id: _evaluation(step_id, by_id[step_id]) for step_id in due}
+        raise UnusableReply(f"no evaluation of {', '.join(missing)}")
+    return {step_id: _parsed_evaluation(step_id, by_id[step_id]) for step_id in due}
 
 
-def _evaluation(step_id: str, said: Mapping[str, Any]) -> Evaluation:
+def _parsed_evaluation(step_id: str, said: Mapping[str, Any]) -> StepEvaluation:
     try:
-        scores = scores_in(said)
-    except Unusable as error:
-        raise Unusable(f"{step_id}: {error}") from None
-    return Evaluation(scores, line(said.get("quality"), 40), line(said.get("summary"), MAX_SUMMARY_CHARS))
+        scores = parsed_scores(said)
+    except UnusableReply as error:
+        raise UnusableReply(f"{step_id}: {error}") from None
+    return StepEvaluation(
+        scores, bounded_line(said.get("quality"), 40), bounded_line(said.get("summary"), MAX_SUMMARY_CHARS)
+    )
 
 
-def decision_in(said: Mapping[str, Any]) -> Decision:
+def parsed_goal_decision(said: Mapping[str, Any]) -> GoalDecision:
     """Return what is next.
 
     Raises:
         Unusable: No action that there is; a question or a plan is missing.
     """
-    action = line(said.get("action"), 40).lower()
+    action = bounded_line(said.get("action"), 40).lower()
     if action not in get_args(Action):
-        raise Unusable(f"action: one of {', '.join(get_args(Action))}, not {action!r}")
-    reason, question = line(said.get("reason"), MAX_SUMMARY_CHARS), line(said.get("question"), MAX_QUESTION_CHARS)
+        raise UnusableReply(f"action: one of {', '.join(get_args(Action))}, not {action!r}")
+    reason, question = (
+        bounded_line(said.get("reason"), MAX_SUMMARY_CHARS),
+        bounded_line(said.get("question"), MAX_QUESTION_CHARS),
+    )
     if action == "ask_user" and not question:
-        raise Unusable("ask_user: a question is missing")
-    steps = steps_of(said)
+        raise UnusableReply("ask_user: a question is missing")
+    steps = steps_in_reply(said)
     if action == "adjust" and not isinstance(steps, list):
-        raise Unusable("adjust: steps, a list of all steps still to be done, is missing")
-    return Decision(cast("Action", action), confidence_in(said.get("confidence")), reason, question, steps)
+        raise UnusableReply("adjust: steps, a list of all steps still to be done, is missing")
+    return GoalDecision(cast("Action", action), parsed_confidence(said.get("confidence")), reason, question, steps)

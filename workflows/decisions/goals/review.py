@@ -7,33 +7,39 @@ from typing import NamedTuple
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.goals.change import told_steps, with_ending, with_steps, with_told, with_unusable
-from orga.workflows.decisions.goals.replies import Unusable
-from orga.workflows.types.goals.pursuit import OPERATOR, GoalState, Stage
-from orga.workflows.types.goals.requests import said_in_turn, steps_of
+from orga.workflows.decisions.goals.change import (
+    steps_data,
+    with_ending,
+    with_message_to_model,
+    with_steps,
+    with_unusable_reply,
+)
+from orga.workflows.decisions.goals.replies import UnusableReply
+from orga.workflows.types.goals.pursuit import OPERATOR, GoalPhase, GoalState
+from orga.workflows.types.goals.requests import goal_reply_object, steps_in_reply
 from orga.workflows.types.questions import Resolution
 from orga.workflows.types.setup import Setup
-from orga.workflows.types.text import as_line, one_line
+from orga.workflows.types.text import escaped_line, one_line
 from orga.workflows.types.tool_calls.gate import ProposedStep, Verdict
 
-YES = (
+YES_WORDS = (
     *("yes", "y", "yep", "yeah", "ok", "okay", "sure", "approve", "approved", "fine", "good", "great", "perfect"),
     *("go", "go ahead", "go on", "do it", "proceed", "continue", "lgtm", "looks good", "looks fine", "sounds good"),
     *("it looks good", "that looks good", "this looks good", "the plan looks good", "i approve", "of course"),
 )
 """What an answer begins with that approves a plan, in any case."""
 
-ADDS_NOTHING = frozenset(
+FILLER_WORDS = frozenset(
     {
-        *" ".join(YES).split(),
+        *" ".join(YES_WORDS).split(),
         *("please", "thanks", "thank", "you", "and", "then", "now", "all", "is", "to", "me", "with", "right", "very"),
     }
 )
 """Words that may stand behind it. Any other may say what is to change, and nothing is done that nobody has approved."""
 
-HOW = 'or say what is to change, or {"steps": [...]} in its place'
+CHANGE_HINT = 'or say what is to change, or {"steps": [...]} in its place'
 
-HOW_OF_PIPELINE = "or abort the goal"
+PIPELINE_CHANGE_HINT = "or abort the goal"
 
 MAX_WHY_CHARS = 300
 MAX_SHOWN_CHARS = 4_000
@@ -50,10 +56,10 @@ def with_plan_to_review(state: GoalState) -> GoalState:
         case "policy":
             return state.with_pursuit(stage="review", question="", terms=None)
         case "always":
-            return _asking(state, _is_it_right(state))
+            return _with_plan_question(state, _review_question_text(state))
 
 
-def with_end_taken_back(state: GoalState) -> GoalState:
+def with_end_withdrawn(state: GoalState) -> GoalState:
     """Return the state that goes on; what is left of its plan is reviewed anew: the end may have come before that."""
     after = state.with_pursuit(ending=None, stage="decide" if state.pursuit.steps else "plan")
     is_reviewed = state.goal_config.plan_review != "never" and bool(state.pursuit.open_steps)
@@ -65,7 +71,7 @@ def is_for_policy(state: GoalState) -> bool:
     return state.goal_config.plan_review == "policy" and not state.pursuit.question
 
 
-def proposed(state: GoalState) -> tuple[ProposedStep, ...]:
+def proposed_steps(state: GoalState) -> tuple[ProposedStep, ...]:
     """Return what is put to the policy: all that is still to be done."""
     return tuple(
         ProposedStep(id=step.id, skill=step.skill, goal=step.goal, arguments=step.arguments, depends_on=step.depends_on)
@@ -73,90 +79,92 @@ def proposed(state: GoalState) -> tuple[ProposedStep, ...]:
     )
 
 
-def with_verdict(state: GoalState, verdict: Verdict) -> GoalState:
+def with_plan_verdict(state: GoalState, verdict: Verdict) -> GoalState:
     """Take in what the policy says; a plan that it denies goes back to the model as one that cannot be used."""
     if verdict.decision == "allow":
-        return _let_through(state)
+        return _with_approved_plan(state)
     if verdict.decision == "approval":
         who = ", ".join(verdict.approval.approvers if verdict.approval else ())
         why = "; ".join(filter(None, (one_line(verdict.reason, MAX_WHY_CHARS), who and f"{who} may say so")))
-        return _asking(state.with_pursuit(terms=verdict.approval), _is_it_right(state, f" ({why})" if why else ""))
+        return _with_plan_question(
+            state.with_pursuit(terms=verdict.approval), _review_question_text(state, f" ({why})" if why else "")
+        )
     told = f"the policy denies this plan: {verdict.reason}"
-    return _changes_of(state).denied(_taken_back(state), told)
+    return _review_rules(state).denied(_with_plan_withdrawn(state), told)
 
 
-def asked(state: GoalState) -> tuple[int, str]:
+def plan_question(state: GoalState) -> tuple[int, str]:
     """Return what people are asked about the plan: its number and its words. Another plan is another question."""
     return state.pursuit.questions, state.pursuit.question
 
 
-def with_reviewed(state: GoalState, answer: str, setup: Setup) -> GoalState:
+def with_review_answer(state: GoalState, answer: str, setup: Setup) -> GoalState:
     """Take in what a person says of the plan; another plan that is none is asked about once more.
 
     A yes to a plan that was not shown whole has to say to how many steps.
     """
-    if approves(state, answer):
-        return _let_through(state)
+    if is_plan_approval(state, answer):
+        return _with_approved_plan(state)
     if is_yes(answer):
-        return _asking(state, _is_it_right(state, " (it is longer than what can stand here)"))
-    return _changes_of(state).answered(state, answer, setup)
+        return _with_plan_question(state, _review_question_text(state, " (it is longer than what can stand here)"))
+    return _review_rules(state).answered(state, answer, setup)
 
 
-def with_unapproved(state: GoalState, decided: Resolution) -> GoalState:
+def with_unapproved_plan(state: GoalState, decided: Resolution) -> GoalState:
     """Take in that people went on without a yes, or let its time go by: nothing of the plan is done."""
     told = f"{NOT_APPROVED}: {decided.reason}" if decided.reason else NOT_APPROVED
-    return _changes_of(state).denied(_taken_back(state), told)
+    return _review_rules(state).denied(_with_plan_withdrawn(state), told)
 
 
-def approves(state: GoalState, answer: str) -> bool:
+def is_plan_approval(state: GoalState, answer: str) -> bool:
     """Return whether an answer approves the plan that is asked about."""
-    left = _left_out(state)
-    return is_yes(answer) if not left else answer.strip().rstrip(".!").casefold() == _whole_yes(state)
+    left = _hidden_step_count(state)
+    return is_yes(answer) if not left else answer.strip().rstrip(".!").casefold() == _full_approval_text(state)
 
 
 def is_yes(answer: str) -> bool:
     """Return whether an answer approves a plan as it stands, and says no more: `OK, do it!`."""
     words = "".join(each if each.isalnum() else " " for each in answer.casefold().replace("'", "")).split()
-    begins = any(words[: len(yes)] == yes for yes in map(str.split, YES))
-    return begins and "?" not in answer and ADDS_NOTHING.issuperset(words)
+    begins = any(words[: len(yes)] == yes for yes in map(str.split, YES_WORDS))
+    return begins and "?" not in answer and FILLER_WORDS.issuperset(words)
 
 
-def _given_anew(state: GoalState, answer: str, setup: Setup) -> GoalState:
+def _with_new_plan(state: GoalState, answer: str, setup: Setup) -> GoalState:
     try:
-        given = said_in_turn("goal_plan", answer) if answer.lstrip().startswith(("{", "[")) else None
+        given = goal_reply_object("goal_plan", answer) if answer.lstrip().startswith(("{", "[")) else None
     except ValueError as error:
-        return _asking(state, _no_plan(state, error))
+        return _with_plan_question(state, _invalid_plan_text(state, error))
     if given is None:
-        told = with_told(state, f"[Plan sent back by the operator] {answer}\nNothing of it was done.")
-        return _taken_back(told).with_pursuit(unusable=0)
+        told = with_message_to_model(state, f"[Plan sent back by the operator] {answer}\nNothing of it was done.")
+        return _with_plan_withdrawn(told).with_pursuit(unusable=0)
     try:
-        after = with_steps(state, steps_of(given), setup)
-    except Unusable as error:
-        return _asking(state, _no_plan(state, error))
-    told = with_told(after, "[Plan given by the operator] It stands in place of yours.")
-    told = told.with_note("PlanAdjusted", by=OPERATOR, steps=told_steps(told.pursuit.open_steps))
+        after = with_steps(state, steps_in_reply(given), setup)
+    except UnusableReply as error:
+        return _with_plan_question(state, _invalid_plan_text(state, error))
+    told = with_message_to_model(after, "[Plan given by the operator] It stands in place of yours.")
+    told = told.with_note("PlanAdjusted", by=OPERATOR, steps=steps_data(told.pursuit.open_steps))
     is_judged = state.goal_config.plan_review == "policy"
-    return with_plan_to_review(told) if is_judged else _let_through(told)
+    return with_plan_to_review(told) if is_judged else _with_approved_plan(told)
 
 
-def _is_it_right(state: GoalState, why: str = "") -> str:
-    left, how = _left_out(state), _changes_of(state).how
-    steps = ", ".join(_shown(state))
+def _review_question_text(state: GoalState, why: str = "") -> str:
+    left, how = _hidden_step_count(state), _review_rules(state).how
+    steps = ", ".join(_shown_steps(state))
     if not left:
         return f'Is this plan right{why}? Answer "yes", {how}. {steps}'
     return (
         f"Is this plan right{why}? Not all of it can stand here: read it with `orga conversation`, then answer "
-        f'"{_whole_yes(state)}", {how}. {steps}{", and " if steps else ""}{left} more'
+        f'"{_full_approval_text(state)}", {how}. {steps}{", and " if steps else ""}{left} more'
     )
 
 
-def _shown(state: GoalState) -> list[str]:
+def _shown_steps(state: GoalState) -> list[str]:
     """Return the steps that have room in the question, in their order, each whole."""
     shown, room = list[str](), MAX_SHOWN_CHARS
     for step in state.pursuit.open_steps:
         arguments = "" if step.arguments is None else f" {to_json(step.arguments, inf_nan_mode='strings').decode()}"
         behind = f" behind {', '.join(step.depends_on)}" if step.depends_on else ""
-        text = as_line(f"{step.id} ({step.skill}{behind}): {step.goal}{arguments}")
+        text = escaped_line(f"{step.id} ({step.skill}{behind}): {step.goal}{arguments}")
         room -= len(text)
         if room < 0:
             break
@@ -164,30 +172,30 @@ def _shown(state: GoalState) -> list[str]:
     return shown
 
 
-def _left_out(state: GoalState) -> int:
-    return len(state.pursuit.open_steps) - len(_shown(state))
+def _hidden_step_count(state: GoalState) -> int:
+    return len(state.pursuit.open_steps) - len(_shown_steps(state))
 
 
-def _whole_yes(state: GoalState) -> str:
+def _full_approval_text(state: GoalState) -> str:
     return f"yes to all {len(state.pursuit.open_steps)} steps"
 
 
-def _asking(state: GoalState, question: str) -> GoalState:
+def _with_plan_question(state: GoalState, question: str) -> GoalState:
     return state.with_pursuit(stage="review", question=question, questions=state.pursuit.questions + 1)
 
 
-def _let_through(state: GoalState) -> GoalState:
+def _with_approved_plan(state: GoalState) -> GoalState:
     return state.with_pursuit(stage="execute", question="", terms=None, unusable=0)
 
 
-def _taken_back(state: GoalState) -> GoalState:
+def _with_plan_withdrawn(state: GoalState) -> GoalState:
     """Return the state without the plan; no rule decides before the model has said what it does instead."""
     left = tuple(step for step in state.pursuit.steps if step.state != "open" or step.by == OPERATOR)
-    stage: Stage = "decide" if any(step.state != "open" for step in left) else "plan"
+    stage: GoalPhase = "decide" if any(step.state != "open" for step in left) else "plan"
     return state.with_pursuit(steps=left, due=(), stage=stage, question="", terms=None, is_guided=True)
 
 
-class _Changes(NamedTuple):
+class _ReviewRules(NamedTuple):
     """What may become of a plan that is not let through as it stands."""
 
     how: str
@@ -196,26 +204,26 @@ class _Changes(NamedTuple):
     answered: Callable[[GoalState, str, Setup], GoalState]
 
 
-def _sent_back(state: GoalState, told: str) -> GoalState:
-    return with_unusable(state, f"{told}; nothing of it was done")
+def _with_plan_sent_back(state: GoalState, told: str) -> GoalState:
+    return with_unusable_reply(state, f"{told}; nothing of it was done")
 
 
-def _ended(state: GoalState, told: str) -> GoalState:
+def _with_goal_ended(state: GoalState, told: str) -> GoalState:
     """End it: the plan of a pipeline would be the same again."""
     return with_ending(state, ("stuck", told))
 
 
-def _asked_again(state: GoalState, _: str, __: Setup) -> GoalState:
-    return _asking(state, _is_it_right(state, f" (it is that of pipeline {state.pipeline})"))
+def _with_question_repeated(state: GoalState, _: str, __: Setup) -> GoalState:
+    return _with_plan_question(state, _review_question_text(state, f" (it is that of pipeline {state.pipeline})"))
 
 
-def _no_plan(state: GoalState, error: Exception) -> str:
-    return f"That is no plan ({one_line(str(error), MAX_WHY_CHARS)}). {_is_it_right(state)}"
+def _invalid_plan_text(state: GoalState, error: Exception) -> str:
+    return f"That is no plan ({one_line(str(error), MAX_WHY_CHARS)}). {_review_question_text(state)}"
 
 
-_OF_MODEL = _Changes(HOW, _sent_back, _given_anew)
-_OF_PIPELINE = _Changes(HOW_OF_PIPELINE, _ended, _asked_again)
+_MODEL_RULES = _ReviewRules(CHANGE_HINT, _with_plan_sent_back, _with_new_plan)
+_PIPELINE_RULES = _ReviewRules(PIPELINE_CHANGE_HINT, _with_goal_ended, _with_question_repeated)
 
 
-def _changes_of(state: GoalState) -> _Changes:
-    return _OF_PIPELINE if state.pipeline else _OF_MODEL
+def _review_rules(state: GoalState) -> _ReviewRules:
+    return _PIPELINE_RULES if state.pipeline else _MODEL_RULES

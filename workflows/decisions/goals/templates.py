@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from orga.workflows.types.goals.prompts import MAX_TEMPLATE_BYTES, PromptName
 
-FUEL = 2_000
+TEMPLATE_FUEL = 2_000
 """Instructions of one rendering: a few for each tag."""
 
 MAX_PROMPT_BYTES = 250_000
@@ -21,20 +21,22 @@ _OPEN = re.compile(r"\{([{%#])")
 _CLOSE = {"{": "}}", "%": "%}", "#": "#}"}
 _NAME = r"[a-z][a-z_]*"
 _TERM = rf"(?:not\s+)?{_NAME}"
-_SHOWN = re.compile(rf"-?\s*({_NAME})\s*-?")
-_CONDITION = re.compile(rf"-?\s*(?:if|elif)\s+({_TERM}(?:\s+(?:and|or)\s+{_TERM})*)\s*-?")
-_BARE = re.compile(r"-?\s*(?:else|endif)\s*-?")
-_WORDS = frozenset({"and", "or", "not"})
+_VALUE_TAG = re.compile(rf"-?\s*({_NAME})\s*-?")
+_CONDITION_TAG = re.compile(rf"-?\s*(?:if|elif)\s+({_TERM}(?:\s+(?:and|or)\s+{_TERM})*)\s*-?")
+_BARE_TAG = re.compile(r"-?\s*(?:else|endif)\s*-?")
+_OPERATORS = frozenset({"and", "or", "not"})
 _SHOWN_CHARS = 60
 
-HOW = "write {{ NAME }}, or {% if NAME %}, {% elif NAME %}, {% else %}, {% endif %}, with not, and, or between names"
+TEMPLATE_HINT = (
+    "write {{ NAME }}, or {% if NAME %}, {% elif NAME %}, {% else %}, {% endif %}, with not, and, or between names"
+)
 
 
-class TemplateFault(ValueError):
+class TemplateProblem(ValueError):
     """What is wrong with a template, and what to do about it."""
 
 
-class Tag(NamedTuple):
+class TemplateTag(NamedTuple):
     """A tag of a template."""
 
     line: int
@@ -43,65 +45,70 @@ class Tag(NamedTuple):
     """Whether its value is filled in; else it is a condition."""
 
 
-def tags_of(text: str) -> list[Tag]:
+def parsed_tags(text: str) -> list[TemplateTag]:
     """Return the tags of a template, in order.
 
     Raises:
         TemplateFault: It is too long, or has a tag that says more than a template may.
     """
     if (size := len(text.encode("utf-8", "replace"))) > MAX_TEMPLATE_BYTES:
-        raise TemplateFault(f"has {size:,} bytes; at most {MAX_TEMPLATE_BYTES:,} are allowed, so shorten it")
-    return list(_tags(text))
+        raise TemplateProblem(f"has {size:,} bytes; at most {MAX_TEMPLATE_BYTES:,} are allowed, so shorten it")
+    return list(_iterate_tags(text))
 
 
-def _tags(text: str) -> Iterator[Tag]:
+def _iterate_tags(text: str) -> Iterator[TemplateTag]:
     at = 0
     while (opened := _OPEN.search(text, at)) is not None:
         line = text.count("\n", 0, opened.start()) + 1
         kind, closing = opened[1], _CLOSE[opened[1]]
         end = text.find(closing, opened.end())
         if end < 0:
-            raise TemplateFault(f"line {line}: {opened[0]} is not closed; end it with {closing}")
+            raise TemplateProblem(f"line {line}: {opened[0]} is not closed; end it with {closing}")
         at = end + len(closing)
         if kind != "#":
-            yield _tag(line, kind, text[opened.end() : end])
+            yield _parsed_tag(line, kind, text[opened.end() : end])
 
 
-def _tag(line: int, kind: str, inside: str) -> Tag:
-    if kind == "{" and (shown := _SHOWN.fullmatch(inside)):
-        return Tag(line, (shown[1],), is_shown=True)
-    if kind == "%" and (condition := _CONDITION.fullmatch(inside)):
-        return Tag(line, tuple(word for word in condition[1].split() if word not in _WORDS), is_shown=False)
-    if kind == "%" and _BARE.fullmatch(inside):
-        return Tag(line, (), is_shown=False)
+def _parsed_tag(line: int, kind: str, inside: str) -> TemplateTag:
+    if kind == "{" and (shown := _VALUE_TAG.fullmatch(inside)):
+        return TemplateTag(line, (shown[1],), is_shown=True)
+    if kind == "%" and (condition := _CONDITION_TAG.fullmatch(inside)):
+        return TemplateTag(line, tuple(word for word in condition[1].split() if word not in _OPERATORS), is_shown=False)
+    if kind == "%" and _BARE_TAG.fullmatch(inside):
+        return TemplateTag(line, (), is_shown=False)
     tag = f"{{{kind}{inside[:_SHOWN_CHARS]}{_CLOSE[kind]}"
-    raise TemplateFault(f"line {line}: {tag!r} is more than a template may say; {HOW}")
+    raise TemplateProblem(f"line {line}: {tag!r} is more than a template may say; {TEMPLATE_HINT}")
 
 
-def rendered(text: str, values: Mapping[str, str | int]) -> str:
+def render_template(text: str, values: Mapping[str, str | int]) -> str:
     """Return the template filled in, without blanks around it.
 
     Raises:
         TemplateFault: It does not parse, names what there is not, or makes too much.
     """
-    tags = tags_of(text)
+    tags = parsed_tags(text)
     if unknown := next(((tag.line, name) for tag in tags for name in tag.names if name not in values), None):
-        raise TemplateFault(f"line {unknown[0]}: there is no placeholder {unknown[1]!r}; use {', '.join(values)}")
+        raise TemplateProblem(f"line {unknown[0]}: there is no placeholder {unknown[1]!r}; use {', '.join(values)}")
     shown = [name for tag in tags if tag.is_shown for name in tag.names]
     size = len(text.encode()) + sum(len(str(values[name]).encode()) for name in shown)
     if size > MAX_PROMPT_BYTES:
-        raise TemplateFault(f"makes {size:,} bytes; at most {MAX_PROMPT_BYTES:,} are allowed, so fill in less")
+        raise TemplateProblem(f"makes {size:,} bytes; at most {MAX_PROMPT_BYTES:,} are allowed, so fill in less")
     from minijinja import Environment, TemplateError  # a command that reads a config without templates needs it not
 
     environment = Environment(
-        fuel=FUEL, undefined_behavior="strict", trim_blocks=True, lstrip_blocks=True, pycompat=False, debug=False
+        fuel=TEMPLATE_FUEL,
+        undefined_behavior="strict",
+        trim_blocks=True,
+        lstrip_blocks=True,
+        pycompat=False,
+        debug=False,
     )
     try:
         return environment.render_str(text, **values).strip()
     except TemplateError as error:
         if error.kind == "OutOfFuel":
-            raise TemplateFault(f"takes more than {FUEL:,} instructions; use fewer tags") from None
-        raise TemplateFault(f"line {error.line}: {error.detail or error.message}") from None
+            raise TemplateProblem(f"takes more than {TEMPLATE_FUEL:,} instructions; use fewer tags") from None
+        raise TemplateProblem(f"line {error.line}: {error.detail or error.message}") from None
 
 
 class Placeholder(NamedTuple):
@@ -183,10 +190,10 @@ def template_problem(name: PromptName, text: str) -> str:
     """Return what is wrong with a template and what to do, or "": it is tried with a value of each name, and none."""
     known = PLACEHOLDERS[name]
     try:
-        shown = {each for tag in tags_of(text) if tag.is_shown for each in tag.names}
-        rendered(text, {each: placeholder.sample for each, placeholder in known.items()})
-        rendered(text, {each: 0 if placeholder.sample == 0 else "" for each, placeholder in known.items()})
-    except TemplateFault as error:
+        shown = {each for tag in parsed_tags(text) if tag.is_shown for each in tag.names}
+        render_template(text, {each: placeholder.sample for each, placeholder in known.items()})
+        render_template(text, {each: 0 if placeholder.sample == 0 else "" for each, placeholder in known.items()})
+    except TemplateProblem as error:
         return str(error)
     lacking = [each for each, placeholder in known.items() if placeholder.is_needed and each not in shown]
     told = "; ".join(f"{{{{ {each} }}}}, {known[each].what}" for each in lacking)

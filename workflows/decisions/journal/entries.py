@@ -11,9 +11,16 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from orga.workflows.decisions.begin import is_fork
-from orga.workflows.decisions.review_stages import CALL_STAGES, LET_THROUGH, REJECTED, Standing, Standings, Word
+from orga.workflows.decisions.review_stages import (
+    CALL_STAGES,
+    LET_THROUGH_STATUSES,
+    REJECTED_STATUSES,
+    ProposalStatus,
+    ProposalStatuses,
+    StageVerdict,
+)
 from orga.workflows.types import names
-from orga.workflows.types.context import record_digest, reference, text_digest
+from orga.workflows.types.context import record_digest, short_digest, text_digest
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.past import ForkedFrom
 from orga.workflows.types.recall import (
@@ -21,38 +28,38 @@ from orga.workflows.types.recall import (
     RecalledContext,
     RecalledRef,
     StoredRef,
+    knowledge_report_in,
     recall_id,
-    told_in,
 )
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import Happening, JournalEntry
 from orga.workflows.types.tool_calls.gate import LEARNINGS
 
-GENESIS = ""
+GENESIS_HASH = ""
 """The hash before the first entry."""
 
 
-def chained(previous: str, entry: JournalEntry) -> str:
+def entry_hash(previous: str, entry: JournalEntry) -> str:
     """Return the hash of an entry: sha256 over the hash before it and every field of its own."""
-    return sha256(previous.encode() + _body(entry)).hexdigest()
+    return sha256(previous.encode() + _canonical_body(entry)).hexdigest()
 
 
 def canonical_line(entry: JournalEntry) -> bytes:
     """Return an entry as it stands in an export: what is hashed, with the hash as its last field."""
-    return _body(entry)[:-1] + b',"hash":"' + entry.hash.encode() + b'"}'
+    return _canonical_body(entry)[:-1] + b',"hash":"' + entry.hash.encode() + b'"}'
 
 
-def _body(entry: JournalEntry) -> bytes:
+def _canonical_body(entry: JournalEntry) -> bytes:
     """Return the canonical form: the fields in their order, no spaces, UTF-8."""
     return to_json(entry.model_dump(mode="json", exclude={"hash"}))
 
 
 def first_break(entries: Iterable[JournalEntry]) -> int | None:
     """Return the sequence of the first entry whose hash or number does not follow from those before it, or None."""
-    previous = GENESIS
+    previous = GENESIS_HASH
     for expected, entry in enumerate(entries):
-        previous = chained(previous, entry)
+        previous = entry_hash(previous, entry)
         if entry.hash != previous or entry.sequence != expected:
             return entry.sequence
     return None
@@ -70,29 +77,29 @@ SESSION_SIGNALS = SIGNALS | {"close"}
 KNOWN_SIGNALS = {names.GOAL_WORKFLOW: GOAL_SIGNALS, names.SESSION_WORKFLOW: SESSION_SIGNALS}
 """By the kind of run; other kinds know `SIGNALS`."""
 
-WAITS = frozenset({"await_turn"})
+WAITING_UPDATES = frozenset({"await_turn"})
 """Updates that change nothing."""
 
-Found = list[tuple[str, dict[str, Any]]]
+EventList = list[tuple[str, dict[str, Any]]]
 """Events of the journal, each with its data."""
 
 
-def used(reply: Reply) -> dict[str, Any]:
+def usage_data(reply: Reply) -> dict[str, Any]:
     """Return what a model call used."""
     cost = {} if reply.cost_usd is None else {"cost_usd": reply.cost_usd}
     return {"usage": reply.usage.model_dump(), **cost}
 
 
-def failed_over(reply: Reply) -> Found:
+def failover_events(reply: Reply) -> EventList:
     """Return which models gave way before this one answered."""
     return [("ModelFailedOver", each.describe()) for each in reply.failed_over]
 
 
-def intervention(happening: Happening, known: Collection[str] = SIGNALS) -> Found:
+def intervention_events(happening: Happening, known: Collection[str] = SIGNALS) -> EventList:
     """Return what a signal or an update is told as; `known` are the signals that the run takes."""
     value = happening.value[0] if happening.value else None
     told = {"text": value} if value is not None else {}
-    if happening.kind == "updated" and happening.name in WAITS:
+    if happening.kind == "updated" and happening.name in WAITING_UPDATES:
         return []
     if happening.kind == "updated":
         return [("InterventionReceived", {"kind": happening.name, **told})]
@@ -110,7 +117,7 @@ def intervention(happening: Happening, known: Collection[str] = SIGNALS) -> Foun
     return [("InterventionReceived", {"kind": happening.name, **told})]
 
 
-def termination(happening: Happening) -> dict[str, Any]:
+def termination_data(happening: Happening) -> dict[str, Any]:
     """Return how a run ended."""
     if happening.kind == "workflow_completed":
         found = as_object(happening.value)
@@ -144,28 +151,30 @@ class JournalStart:
         """Whether a fork has not read its past yet: what happens before that is told behind its start."""
         return self._awaiting is not None
 
-    def begun(self, given: dict[str, Any]) -> Found:
+    def begun(self, given: dict[str, Any]) -> EventList:
         """Return what a run was started with; nothing yet where it is a fork."""
         if is_fork(given):
             self._awaiting = given
             return []
-        return self._begun(given)
+        return self._run_started_events(given)
 
-    def forked(self, past: AgentState) -> Found:
+    def forked(self, past: AgentState) -> EventList:
         """Return what a fork goes on from, unless its start was told already."""
         if self._awaiting is None:
             return []
         source, asked = past.forked_from.model_dump() if past.forked_from else {}, self._awaiting.get("task")
         guidance = {"guidance": asked} if asked and asked != past.input.task else {}  # a goal stays what it is
-        return self._begun(past.input.model_dump(mode="json", exclude_unset=True), forked_from=source, **guidance)
+        return self._run_started_events(
+            past.input.model_dump(mode="json", exclude_unset=True), forked_from=source, **guidance
+        )
 
-    def unread(self) -> Found:
+    def unread(self) -> EventList:
         """Return what a fork was started with that has not read its past."""
         given = self._awaiting or {}
         fork = as_object(given.get("fork"))
-        return self._begun(given, forked_from={key: fork.get(key) for key in ForkedFrom.model_fields})
+        return self._run_started_events(given, forked_from={key: fork.get(key) for key in ForkedFrom.model_fields})
 
-    def _begun(self, given: dict[str, Any], **forked: Any) -> Found:
+    def _run_started_events(self, given: dict[str, Any], **forked: Any) -> EventList:
         self.agent, self._awaiting = str(given.get("agent") or "default"), None
         rest = {key: value for key, value in given.items() if key not in {"task", "goal", "fork"}}
         if isinstance(messages := rest.get("messages"), list):
@@ -174,7 +183,7 @@ class JournalStart:
         return [("Started", {"task": task, "input": rest, **forked})]
 
 
-def prepared(setup: Setup) -> dict[str, Any]:
+def setup_events(setup: Setup) -> dict[str, Any]:
     """Return what acts in the run: in full, but for instructions and definitions of tools, which are told by digest."""
     optional = {
         "policy_version": setup.policy_version,
@@ -183,8 +192,8 @@ def prepared(setup: Setup) -> dict[str, Any]:
     }
     return {
         "model": setup.model,
-        "instructions": reference(text_digest(setup.instructions)),
-        "tools": {spec.name: reference(record_digest(spec)) for spec in setup.tools},
+        "instructions": short_digest(text_digest(setup.instructions)),
+        "tools": {spec.name: short_digest(record_digest(spec)) for spec in setup.tools},
         "config": setup.config.model_dump(mode="json", exclude_none=True),
         "policy": setup.policy,
         **{key: value for key, value in optional.items() if value},
@@ -193,10 +202,10 @@ def prepared(setup: Setup) -> dict[str, Any]:
     }
 
 
-PASSED = LET_THROUGH - REJECTED
-APPROVED: frozenset[Standing] = frozenset({"approved"})
-UNDECIDED: frozenset[Standing] = frozenset({"proposed", "held", "approved"})
-BESIDE: frozenset[Standing] = frozenset({"proposed", "allowed"})
+PASSED_STATUSES = LET_THROUGH_STATUSES - REJECTED_STATUSES
+APPROVED_STATUSES: frozenset[ProposalStatus] = frozenset({"approved"})
+UNDECIDED_STATUSES: frozenset[ProposalStatus] = frozenset({"proposed", "held", "approved"})
+WAITING_STATUSES: frozenset[ProposalStatus] = frozenset({"proposed", "allowed"})
 """What the gate is asked about at once: all calls at first, then those that waited beside held ones."""
 
 
@@ -207,28 +216,28 @@ class JournalVerdicts:
     """
 
     def __init__(self, size: int, *, in_question: Collection[int] = (), is_paused: bool) -> None:
-        self._standings = Standings[int](CALL_STAGES, range(size))
+        self._standings = ProposalStatuses[int](CALL_STAGES, range(size))
         self._in_question = frozenset(in_question)
         self._is_paused = is_paused
 
     @property
     def allowed(self) -> tuple[int, ...]:
         """The calls that the gate lets through by now."""
-        return self._standings.among(LET_THROUGH)
+        return self._standings.among(LET_THROUGH_STATUSES)
 
     @property
     def passed(self) -> tuple[int, ...]:
         """Those of them that no later stage has turned down."""
-        return self._standings.among(PASSED)
+        return self._standings.among(PASSED_STATUSES)
 
     @property
     def is_final(self) -> bool:
         """Whether nobody has anything more to say before the calls are carried out."""
-        if self._standings.among(UNDECIDED):
+        if self._standings.among(UNDECIDED_STATUSES):
             return False
         return not any(index in self._in_question or self._standings.is_late(index) for index in self.passed)
 
-    def hear(self, index: int, word: Word) -> None:
+    def hear(self, index: int, word: StageVerdict) -> None:
         """Take in what is said of a call; what cannot follow what was said before is nothing."""
         self._standings.hear(index, word)
         if self._is_paused:
@@ -236,7 +245,7 @@ class JournalVerdicts:
 
     def take_gate_failure(self, index: int | None) -> list[int]:
         """Take in that the gate failed and denied what it was asked about; None stands for several calls at once."""
-        about = [index] if index is not None else list(self._standings.among(BESIDE))
+        about = [index] if index is not None else list(self._standings.among(WAITING_STATUSES))
         for each in about:
             self.hear(each, "deny")
         return about
@@ -253,24 +262,24 @@ class JournalVerdicts:
 
     def started(self, index: int) -> None:
         """Take in that a call is carried out: so it was allowed, as was each approved one that nothing is known of."""
-        for each in (index, *self._standings.among(APPROVED)):
+        for each in (index, *self._standings.among(APPROVED_STATUSES)):
             self._standings.show_begun(each)
 
 
 MAX_DIGITS = 9
 
 
-def recalled(happening: Happening) -> dict[str, Any]:
+def recall_data(happening: Happening) -> dict[str, Any]:
     """Return what was recalled ahead of a reasoning step, and what became of the block."""
     if happening.kind != "finished":
         return {"terms": [], "items": [], "error": happening.text, "block": "none"}
     found = RecalledContext.model_validate(happening.value)
     block = "kept" if found.same else "injected" if found.text else "none"
-    told: dict[str, Any] = {"terms": list(found.terms), "items": _items(found.items), "block": block}
-    return {**told, **({"taint": list(found.taint)} if found.taint else {}), **_error(found.error)}
+    told: dict[str, Any] = {"terms": list(found.terms), "items": _recalled_items_data(found.items), "block": block}
+    return {**told, **({"taint": list(found.taint)} if found.taint else {}), **_error_data(found.error)}
 
 
-def recalled_for(activity_id: str) -> int:
+def recall_iteration(activity_id: str) -> int:
     """Return the iteration of the reasoning step that it was recalled for; 0 where the id is another's."""
     iteration = activity_id.removesuffix(recall_id("")) if activity_id.endswith(recall_id("")) else ""
     return int(iteration) if iteration.isdecimal() and len(iteration) <= MAX_DIGITS else 0
@@ -282,24 +291,24 @@ def known(happening: Happening) -> list[tuple[str, dict[str, Any]]]:
         is_learning = happening.key == LEARNINGS
         return [("KnowledgeStored", {"place": LEARNINGS, "error": happening.text})] if is_learning else []
     try:
-        told = told_in(happening.name, happening.value)
+        told = knowledge_report_in(happening.name, happening.value)
     except ValidationError:
         return []
     if happening.name != STORE_KNOWLEDGE:
-        data = {"place": happening.key, "terms": list(told.terms), "items": _items(told.items)}
+        data = {"place": happening.key, "terms": list(told.terms), "items": _recalled_items_data(told.items)}
         return [("KnowledgeRecalled", {**data, **({"taint": list(told.taint)} if told.taint else {})})]
     stored = () if told.stored is None else (told.stored, *told.evidence)
-    return [("KnowledgeStored", {"place": happening.key, **_stored(each)}) for each in stored]
+    return [("KnowledgeStored", {"place": happening.key, **_stored_data(each)}) for each in stored]
 
 
-def _items(items: tuple[RecalledRef, ...]) -> list[dict[str, Any]]:
+def _recalled_items_data(items: tuple[RecalledRef, ...]) -> list[dict[str, Any]]:
     return [{"id": each.id, "score": each.score, **({"tainted": True} if each.tainted else {})} for each in items]
 
 
-def _stored(stored: StoredRef) -> dict[str, Any]:
+def _stored_data(stored: StoredRef) -> dict[str, Any]:
     told = {"id": stored.id, "kind": stored.kind, "change": stored.change}
     return {**told, **({"contradicts": list(stored.contradicts)} if stored.contradicts else {})}
 
 
-def _error(error: str) -> dict[str, str]:
+def _error_data(error: str) -> dict[str, str]:
     return {"error": error} if error else {}

@@ -4,28 +4,28 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
-from orga.workflows.decisions.begin import state_in
+from orga.workflows.decisions.begin import carried_state_in_input
 from orga.workflows.decisions.compaction import compaction_data
-from orga.workflows.decisions.hydration import HYDRATED, with_reference_counts
+from orga.workflows.decisions.hydration import HYDRATION_EVENT, with_reference_counts
 from orga.workflows.decisions.journal.entries import (
-    GENESIS,
+    GENESIS_HASH,
     KNOWN_SIGNALS,
     SIGNALS,
-    Found,
+    EventList,
     JournalStart,
     as_object,
-    chained,
-    failed_over,
-    intervention,
+    entry_hash,
+    failover_events,
+    intervention_events,
     known,
-    prepared,
-    recalled,
-    recalled_for,
-    termination,
-    used,
+    recall_data,
+    recall_iteration,
+    setup_events,
+    termination_data,
+    usage_data,
 )
 from orga.workflows.decisions.journal.iteration import CallTimes, JournalIteration
-from orga.workflows.decisions.tool_calls.recovery import recovery_of
+from orga.workflows.decisions.tool_calls.recovery import tool_recovery
 from orga.workflows.types import names
 from orga.workflows.types.context import ReasonRequest
 from orga.workflows.types.control import Note
@@ -35,11 +35,11 @@ from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import Happening, HappeningKind, JournalEntry
-from orga.workflows.types.tool_calls.delegation import delegated_place
-from orga.workflows.types.tool_calls.gate import APART, Verdicts, asked_about
+from orga.workflows.types.tool_calls.delegation import delegate_activity_id
+from orga.workflows.types.tool_calls.gate import SEPARATE_PROPOSALS, Verdicts, gate_subject
 from orga.workflows.types.tool_calls.loop_tools import CALL_ENDS
 
-PAUSES = frozenset({"pause", "resume"})
+PAUSE_SIGNALS = frozenset({"pause", "resume"})
 """Signals after which the run stands still, or goes on."""
 
 
@@ -51,7 +51,7 @@ class JournalFold:
         self._iteration = 0
         self._prompt = ""
         self._sequence = 0
-        self._hash = GENESIS
+        self._hash = GENESIS_HASH
         self._setup: Setup | None = None
         self._is_paused = False
         self._run = JournalIteration()
@@ -65,42 +65,42 @@ class JournalFold:
     def feed(self, happening: Happening) -> list[JournalEntry]:
         """Return the entries that this event brings, in order."""
         self._times.hear(happening)
-        return [self._entry(happening.at, event, data) for event, data in self._opened(happening)]
+        return [self._entry(happening.at, event, data) for event, data in self._with_start_event(happening)]
 
     def nested(self, entry: JournalEntry, run: str) -> JournalEntry:
         """Return an entry of a delegated run as one of this journal; an entry from further down keeps its run."""
-        return self._chained(entry.with_place(self._sequence, {"run": run, **entry.data}))
+        return self._with_chain_hash(entry.with_place(self._sequence, {"run": run, **entry.data}))
 
-    def _opened(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
+    def _with_start_event(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
         """Yield what an event brings; whatever it is, that the run was started comes first."""
         for found in self._events(happening):
             if self._beginning.is_due:
-                yield from self._named(self._beginning.unread())
+                yield from self._with_loop_version(self._beginning.unread())
             yield found
 
     def _events(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
         readers: dict[HappeningKind, Callable[[Happening], Iterable[tuple[str, dict[str, Any]]]]] = {
-            "started": self._start,
-            "signaled": self._signaled,
-            "updated": intervention,
-            "noted": self._noted,
-            "scheduled": self._scheduled,
-            "finished": self._ended,
-            "failed": self._ended,
-            "cancelled": self._ended,
-            "child_started": self._delegated,
-            "child_finished": self._delegated,
-            "child_failed": self._delegated,
+            "started": self._on_started,
+            "signaled": self._on_signaled,
+            "updated": intervention_events,
+            "noted": self._on_notes,
+            "scheduled": self._on_scheduled,
+            "finished": self._on_ended,
+            "failed": self._on_ended,
+            "cancelled": self._on_ended,
+            "child_started": self._on_delegated,
+            "child_finished": self._on_delegated,
+            "child_failed": self._on_delegated,
             "continued_as_new": lambda _: [],
-            "decided": self._decided,
+            "decided": self._on_code_change,
         }
-        return readers.get(happening.kind, self._terminated)(happening)
+        return readers.get(happening.kind, self._on_terminated)(happening)
 
-    def _start(self, happening: Happening) -> Found:
+    def _on_started(self, happening: Happening) -> EventList:
         arguments: list[Any] = happening.value or []
         self._signals = KNOWN_SIGNALS.get(happening.name, SIGNALS)
-        if state := state_in(arguments[1]) if len(arguments) > 1 else None:
-            ended = self._collected() if state.pending is None else []
+        if state := carried_state_in_input(arguments[1]) if len(arguments) > 1 else None:
+            ended = self._collect_outcomes() if state.pending is None else []
             self._iteration = state.iteration
             self._setup, self._is_paused = state.setup, state.paused
             self._run = JournalIteration()
@@ -111,31 +111,31 @@ class JournalFold:
             if state.setup is not None:
                 self._agent = state.setup.agent
             return ended
-        return self._named(self._beginning.begun(as_object(arguments[0] if arguments else None)))
+        return self._with_loop_version(self._beginning.begun(as_object(arguments[0] if arguments else None)))
 
-    def _decided(self, happening: Happening) -> Found:
+    def _on_code_change(self, happening: Happening) -> EventList:
         """Tell that other code decides from here on, which the first to decide is not."""
         before, self._build = self._build, happening.key
         return [("BuildChanged", {"before": before, "build": self._build})] if before not in {"", self._build} else []
 
-    def _forked(self, happening: Happening) -> Found:
+    def _on_fork_read(self, happening: Happening) -> EventList:
         if happening.kind != "finished":
             return []
         past = AgentState.model_validate(happening.value)
         self._iteration = past.iteration
-        return self._named(self._beginning.forked(past))
+        return self._with_loop_version(self._beginning.forked(past))
 
-    def _named(self, found: Found) -> Found:
+    def _with_loop_version(self, found: EventList) -> EventList:
         self._agent = self._beginning.agent
         return found
 
-    def _scheduled(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
+    def _on_scheduled(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
         """Lazily: what ends an iteration is told before the next one begins."""
-        if happening.name not in names.TURNS:
+        if happening.name not in names.PROMPT_ACTIVITIES:
             if self._run.begins(happening.key):
-                yield from self._dispatched(is_begun=True)
+                yield from self._dispatch_calls(is_begun=True)
             return
-        yield from self._collected()
+        yield from self._collect_outcomes()
         request = ReasonRequest.model_validate(happening.value)
         self._iteration, self._prompt = request.iteration, request.context.head
         self._run = JournalIteration(request.iteration, self._setup, is_paused=self._is_paused)
@@ -144,43 +144,43 @@ class JournalFold:
             yield "ContextCompacted", {**compacted, **self._summary}
             self._summary = {}
 
-    def _ended(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
+    def _on_ended(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
         readers: dict[str, Callable[[Happening], Iterable[tuple[str, dict[str, Any]]]]] = {
-            **dict.fromkeys(names.MODEL_CALLS, self._asked_aside),
-            names.READ_PAST: self._forked,
-            "prepare": self._prepared,
-            "summarise": self._summarised,
-            **dict.fromkeys(names.TURNS, self._reasoned),
-            "gate": self._gated,
-            names.RECALL_CONTEXT: self._recalled,
+            **dict.fromkeys(names.MODEL_CALLS, self._on_side_model_call),
+            names.READ_PAST: self._on_fork_read,
+            "prepare": self._on_prepared,
+            "summarise": self._on_summarised,
+            **dict.fromkeys(names.PROMPT_ACTIVITIES, self._on_reasoned),
+            "gate": self._on_gated,
+            names.RECALL_CONTEXT: self._on_recalled,
         }
         if happening.name in names.OWN_ACTIVITIES - readers.keys():
             return []
-        return readers.get(happening.name, self._acted)(happening)
+        return readers.get(happening.name, self._on_acted)(happening)
 
-    def _prepared(self, happening: Happening) -> Found:
+    def _on_prepared(self, happening: Happening) -> EventList:
         if happening.kind != "finished":
             return []
         self._setup = Setup.model_validate(happening.value)
         self._agent = self._setup.agent
-        return [("Prepared", prepared(self._setup))]
+        return [("Prepared", setup_events(self._setup))]
 
-    def _summarised(self, happening: Happening) -> Found:
+    def _on_summarised(self, happening: Happening) -> EventList:
         """Keep what a summary used for the compaction that it is for."""
         if happening.kind != "finished":
             return []
         reply = Reply.model_validate(happening.value)
-        self._summary = used(reply)
-        return failed_over(reply)
+        self._summary = usage_data(reply)
+        return failover_events(reply)
 
-    def _asked_aside(self, happening: Happening) -> Found:
+    def _on_side_model_call(self, happening: Happening) -> EventList:
         """Tell which models gave way; what the reply comes to is told by the run, in a note."""
-        return failed_over(Reply.model_validate(happening.value)) if happening.kind == "finished" else []
+        return failover_events(Reply.model_validate(happening.value)) if happening.kind == "finished" else []
 
-    def _reasoned(self, happening: Happening) -> Found:
+    def _on_reasoned(self, happening: Happening) -> EventList:
         if happening.kind != "finished":
             return []
-        is_goals = happening.name in names.GOAL_TURNS
+        is_goals = happening.name in names.GOAL_PROMPTS
         reply = (GoalReply if is_goals else Reply).model_validate(happening.value)
         self._run.replied(reply)
         self._replied_at = happening.at
@@ -190,92 +190,92 @@ class JournalFold:
         if not actions:
             actions = [{"respond": reply.text}]
         turn = {"turn": happening.name} if is_goals else {}
-        if is_goals and reply.model != names.PLANNED:
+        if is_goals and reply.model != names.PLANNED_MODEL:
             turn["prompt"] = self._prompt
-        told = {**turn, "actions": actions, "finish": reply.finish, **used(reply)}
+        told = {**turn, "actions": actions, "finish": reply.finish, **usage_data(reply)}
         if reply.left_out:
             told["left_out"] = {"calls": reply.left_out, "tools": reply.left_out_tools}
         if isinstance(reply, GoalReply) and reply.repaired:
             told["repaired"] = True
-        return [*failed_over(reply), ("ReasoningComplete", told)]
+        return [*failover_events(reply), ("ReasoningComplete", told)]
 
-    def _gated(self, happening: Happening) -> Found:
+    def _on_gated(self, happening: Happening) -> EventList:
         """Take in the gate's word, and say that calls are carried out as soon as nobody has more to say on them."""
         if happening.kind != "finished":
-            return self._gate_failed(happening, {"error": happening.text})
+            return self._on_gate_failed(happening, {"error": happening.text})
         told = Verdicts.model_validate(happening.value).by_place(happening.key)
         if told is None:
-            return self._gate_failed(happening, {"error": "the gate does not say what its verdicts are about"})
+            return self._on_gate_failed(happening, {"error": "the gate does not say what its verdicts are about"})
         verdicts = self._run.in_call_order(told)
         shown = [v.model_dump(exclude_defaults=True, exclude={"permit"}) for v in verdicts.values()]
         denied = sum(v.decision != "allow" for v in verdicts.values())
         judged: dict[str, Any] = {"action_count": len(verdicts), "denied_count": denied, "places": list(verdicts)}
         judged["verdicts"] = shown
-        if (about := next(iter(verdicts), "")) in APART:
+        if (about := next(iter(verdicts), "")) in SEPARATE_PROPOSALS:
             return [("PolicyEvaluated", {**judged, "about": about})]
         calls = self._run.take_verdicts(verdicts)
         again = {} if calls is None else {"calls": calls}
-        return [("PolicyEvaluated", {**judged, **again}), *self._dispatched_if_final()]
+        return [("PolicyEvaluated", {**judged, **again}), *self._dispatch_if_final()]
 
-    def _gate_failed(self, happening: Happening, told: dict[str, Any]) -> Found:
+    def _on_gate_failed(self, happening: Happening, told: dict[str, Any]) -> EventList:
         """Take in that the gate has come to nothing: what it was asked about is denied."""
-        about = asked_about(happening.key)
+        about = gate_subject(happening.key)
         places = self._run.take_gate_failure(about) if about else []
         known = {"places": places} if places else {}
         failed = {**told, "action_count": len(places) or self._run.proposals, **known}
-        return [("PolicyEvaluated", failed), *self._dispatched_if_final()]
+        return [("PolicyEvaluated", failed), *self._dispatch_if_final()]
 
-    def _recalled(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
+    def _on_recalled(self, happening: Happening) -> Iterable[tuple[str, dict[str, Any]]]:
         """Tell what was recalled ahead of a reasoning step; with it the next iteration begins."""
-        yield from self._collected()
-        self._iteration = recalled_for(happening.key) or self._iteration
-        yield "KnowledgeRecalled", recalled(happening)
+        yield from self._collect_outcomes()
+        self._iteration = recall_iteration(happening.key) or self._iteration
+        yield "KnowledgeRecalled", recall_data(happening)
 
-    def _acted(self, happening: Happening) -> Found:
+    def _on_acted(self, happening: Happening) -> EventList:
         outcome = "ok" if happening.kind == "finished" else happening.kind
         told = known(happening) if happening.name in KNOWLEDGE_TOOLS else []
-        begun = self._dispatched(is_begun=True) if self._run.begins(happening.key) else []
+        begun = self._dispatch_calls(is_begun=True) if self._run.begins(happening.key) else []
         self._run.ended(happening.key, outcome, happening.text)
-        return [*begun, *self._retried(happening, outcome), *told, *self._collected_if_complete()]
+        return [*begun, *self._on_retried(happening, outcome), *told, *self._collect_if_complete()]
 
-    def _retried(self, happening: Happening, outcome: str) -> Found:
+    def _on_retried(self, happening: Happening, outcome: str) -> EventList:
         """Say that a call was tried again, if its recovery is that alone: of any other the run makes a note."""
         spec = self._setup.tool(happening.name) if self._setup else None
         if spec is None or self._setup is None or not happening.failed_before:
             return []
-        if recovery_of(spec, self._setup.config).strategy != "retry":
+        if tool_recovery(spec, self._setup.config).strategy != "retry":
             return []
         call = {"tool": spec.name, **self._run.call(happening.key)}
         error = happening.text or happening.failed_before
         told = {"strategy": "retry", "error": error, "outcome": outcome, "attempts": happening.attempts}
         return [("RecoveryTriggered", {**call, **told})]
 
-    def _noted(self, happening: Happening) -> Found:
-        return [told for note in map(Note.model_validate, happening.value or []) for told in self._note(note)]
+    def _on_notes(self, happening: Happening) -> EventList:
+        return [told for note in map(Note.model_validate, happening.value or []) for told in self._on_note(note)]
 
-    def _note(self, note: Note) -> Found:
+    def _on_note(self, note: Note) -> EventList:
         told = (note.event, note.data)
-        if note.event == HYDRATED:
+        if note.event == HYDRATION_EVENT:
             return [(note.event, with_reference_counts(note.data))]
         if note.event not in CALL_ENDS or "place" not in note.data:
             self._run.noted(note)
-            return [(note.event, self._run.with_arguments(note.data)), *self._dispatched_if_final()]
+            return [(note.event, self._run.with_arguments(note.data)), *self._dispatch_if_final()]
         place = str(note.data.get("place"))
-        begun = self._dispatched(is_begun=True) if self._run.begins(place) else []
+        begun = self._dispatch_calls(is_begun=True) if self._run.begins(place) else []
         outcome = note.data.get("outcome")  # a decision's is what was decided
         self._run.ended(place, outcome if isinstance(outcome, str) else "ok", str(note.data.get("error") or ""))
-        return [*begun, told, *self._collected_if_complete()]
+        return [*begun, told, *self._collect_if_complete()]
 
-    def _signaled(self, happening: Happening) -> Found:
-        if happening.name in PAUSES:
+    def _on_signaled(self, happening: Happening) -> EventList:
+        if happening.name in PAUSE_SIGNALS:
             self._is_paused = happening.name == "pause"
             self._run.paused(self._is_paused)
-        return intervention(happening, self._signals)
+        return intervention_events(happening, self._signals)
 
-    def _delegated(self, happening: Happening) -> Found:
-        place = delegated_place(happening.key)
+    def _on_delegated(self, happening: Happening) -> EventList:
+        place = delegate_activity_id(happening.key)
         if happening.kind == "child_started":
-            begun = self._dispatched(is_begun=True) if self._run.begins(place) else []
+            begun = self._dispatch_calls(is_begun=True) if self._run.begins(place) else []
             given = as_object(happening.value)
             data = {"agent": given.get("agent", ""), "task": given.get("task", ""), "workflow_id": happening.key}
             return [*begun, ("DelegationStarted", {**self._run.call(place), **data})]
@@ -284,28 +284,28 @@ class JournalFold:
         is_good = how.get("reason") == "completed"
         self._run.ended(place, "ok" if is_good else "failed", "" if is_good else str(how.get("detail", "")))
         data = {"workflow_id": happening.key, **how, "usage": ended.get("usage")}
-        return [("DelegationEnded", {**self._run.call(place), **data}), *self._collected_if_complete()]
+        return [("DelegationEnded", {**self._run.call(place), **data}), *self._collect_if_complete()]
 
-    def _terminated(self, happening: Happening) -> Found:
-        unused: Found = [("ContextCompacted", {"unused": True, **self._summary})] if self._summary else []
-        return [*self._collected(), *unused, ("Terminated", termination(happening))]
+    def _on_terminated(self, happening: Happening) -> EventList:
+        unused: EventList = [("ContextCompacted", {"unused": True, **self._summary})] if self._summary else []
+        return [*self._collect_outcomes(), *unused, ("Terminated", termination_data(happening))]
 
-    def _collected_if_complete(self) -> Found:  # otherwise with the next iteration: a failed call may be recovered
-        return self._collected() if self._run.is_complete else []
+    def _collect_if_complete(self) -> EventList:  # otherwise with the next iteration: a failed call may be recovered
+        return self._collect_outcomes() if self._run.is_complete else []
 
-    def _collected(self) -> Found:
+    def _collect_outcomes(self) -> EventList:
         """Say what became of the calls of the iteration, unless that was said already."""
-        unbegun = self._dispatched(is_begun=False) if self._run.undispatched else []
+        unbegun = self._dispatch_calls(is_begun=False) if self._run.undispatched else []
         return [*unbegun, ("ObservationsCollected", self._run.collected())] if self._run.is_open else unbegun
 
-    def _dispatched_if_final(self) -> Found:  # after the last verdict of the gate, a person or a critic
+    def _dispatch_if_final(self) -> EventList:  # after the last verdict of the gate, a person or a critic
         undispatched = self._run.undispatched
-        return self._dispatched(is_begun=True) if undispatched is not None and undispatched.is_final else []
+        return self._dispatch_calls(is_begun=True) if undispatched is not None and undispatched.is_final else []
 
-    def _dispatched(self, *, is_begun: bool) -> Found:
+    def _dispatch_calls(self, *, is_begun: bool) -> EventList:
         """Say which calls are carried out; where there are none, also that nothing became of them."""
         dispatched = ("ToolsDispatched", self._run.dispatched(is_begun=is_begun))
-        return [dispatched, *self._collected_if_complete()]
+        return [dispatched, *self._collect_if_complete()]
 
     def _entry(self, at: datetime, event: str, data: dict[str, Any]) -> JournalEntry:
         number, agent, iteration = self._sequence, self._agent, self._iteration
@@ -314,9 +314,9 @@ class JournalFold:
         entry = JournalEntry(sequence=number, timestamp=at, agent=agent, iteration=iteration, event=event, data=data)
         if event == "ObservationsCollected":
             entry = entry.with_took(self._times.took_s(iteration, self._run.reply))
-        return self._chained(entry)
+        return self._with_chain_hash(entry)
 
-    def _chained(self, entry: JournalEntry) -> JournalEntry:
-        self._hash = chained(self._hash, entry)
+    def _with_chain_hash(self, entry: JournalEntry) -> JournalEntry:
+        self._hash = entry_hash(self._hash, entry)
         self._sequence += 1
         return entry.with_hash(self._hash)

@@ -6,16 +6,16 @@ from datetime import datetime
 from typing import Any, cast
 
 from orga.workflows.decisions.journal.entries import JournalVerdicts
-from orga.workflows.decisions.review_stages import is_in_question, told_word
+from orga.workflows.decisions.review_stages import is_in_question, recorded_verdict
 from orga.workflows.types.control import Note
 from orga.workflows.types.messages import Reply
 from orga.workflows.types.names import OWN_ACTIVITIES
 from orga.workflows.types.setup import Setup
 from orga.workflows.types.status import Happening
-from orga.workflows.types.tool_calls.delegation import delegated_place
-from orga.workflows.types.tool_calls.gate import SEVERAL, Verdict, is_place
+from orga.workflows.types.tool_calls.delegation import delegate_activity_id
+from orga.workflows.types.tool_calls.gate import SEVERAL, Verdict, is_activity_id
 
-_PLACE = re.compile(r"(?P<iteration>\d{1,9})\.(?P<index>\d{1,9})(?:\.[a-pr-z]\d+)*")
+_ACTIVITY_ID = re.compile(r"(?P<iteration>\d{1,9})\.(?P<index>\d{1,9})(?:\.[a-pr-z]\d+)*")
 """Of a call of a reply, or a part of one; behind a `q` a call is sent again later."""
 
 
@@ -49,42 +49,51 @@ class JournalIteration:
 
     def take_verdicts(self, verdicts: Mapping[str, Verdict]) -> list[str] | None:
         """Take in verdicts by their places, and return which of the reply's calls they are on; None for the first."""
-        own = {index: verdict for place, verdict in verdicts.items() if (index := self._whole(place)) is not None}
-        is_first = self._verdicts is None and bool(own or (self._answer and self._answer in verdicts))
+        own = {
+            index: verdict
+            for place, verdict in verdicts.items()
+            if (index := self._index_of_whole_call(place)) is not None
+        }
+        is_first = self._verdicts is None and bool(
+            own or (self._answer_activity_id and self._answer_activity_id in verdicts)
+        )
         if is_first:
-            self._verdicts = self._unjudged()
+            self._verdicts = self._new_verdicts()
         if undispatched := self.undispatched:
             for index, verdict in own.items():
                 undispatched.hear(index, verdict.decision)
-        return None if is_first else [str(self._call(index).get("call_id")) for index in own]
+        return None if is_first else [str(self._call_data_at(index).get("call_id")) for index in own]
 
     def take_gate_failure(self, about: str) -> list[str]:
         """Take in that the gate failed, and return the places that it has denied so, as far as they are known.
 
         A reply that it has said nothing of by then has no calls to be told of.
         """
-        index, is_whole_reply = self._whole(about), about in {self._answer, SEVERAL.format(self._iteration)}
+        index, is_whole_reply = (
+            self._index_of_whole_call(about),
+            about in {self._answer_activity_id, SEVERAL.format(self._iteration)},
+        )
         if self._verdicts is None and (is_whole_reply or index is not None):
-            self._verdicts, self._expected, self._is_collected = self._unjudged(), set(), True
-        if self._verdicts is not None and (is_whole_reply or index is not None) and about != self._answer:
+            self._verdicts, self._expected, self._is_collected = self._new_verdicts(), set(), True
+        if self._verdicts is not None and (is_whole_reply or index is not None) and about != self._answer_activity_id:
             return [f"{self._iteration}.{each}" for each in self._verdicts.take_gate_failure(index)]
-        return [about] if is_place(about) else []
+        return [about] if is_activity_id(about) else []
 
     def in_call_order(self, verdicts: Mapping[str, Verdict]) -> dict[str, Verdict]:
         """Return verdicts on calls of the reply in the order of the calls; all others as they are."""
-        indexes = {place: self._whole(place) for place in verdicts}
+        indexes = {place: self._index_of_whole_call(place) for place in verdicts}
         return dict(sorted(verdicts.items(), key=lambda pair: indexes[pair[0]] or 0))
 
     def noted(self, note: Note) -> None:
         """Take in what is asked and said about the calls, or about the budget for them."""
-        told, verdicts, index = note.data, self.undispatched, self._whole(str(note.data.get("place", "")))
+        told, verdicts, index = note.data, self.undispatched, self._index_of_whole_call(str(note.data.get("place", "")))
         if verdicts is None:
             return
         if note.event == "ApprovalRequested" and (told.get("kind") == "budget" or index is not None):
             verdicts.stood_still()
         elif index is None:
             return
-        elif (word := told_word(note.event, told)) is not None:
+        elif (word := recorded_verdict(note.event, told)) is not None:
             verdicts.hear(index, word)
 
     def with_arguments(self, told: dict[str, Any]) -> dict[str, Any]:
@@ -92,7 +101,7 @@ class JournalIteration:
         made = told.get("calls")
         if not isinstance(made, list):
             return told
-        return {**told, "calls": [self._with_known(each) for each in cast("list[dict[str, Any]]", made)]}
+        return {**told, "calls": [self._with_known_arguments(each) for each in cast("list[dict[str, Any]]", made)]}
 
     def paused(self, is_paused: bool) -> None:
         """Take in that the run is paused, or goes on."""
@@ -106,13 +115,13 @@ class JournalIteration:
         It may be a part of a call, or a fallback, which is another call. One that is sent again is
         none of this reply.
         """
-        index = self._index(key)
+        index = self._call_index(key)
         if index is None:
             return False
         if ".f" not in key:
             self._scheduled.add(index)
         if self._expected is None:
-            self._verdicts = self._verdicts or self._unjudged()
+            self._verdicts = self._verdicts or self._new_verdicts()
             self._verdicts.started(index)
             return True
         if index not in self._expected:  # nobody let it through: what becomes of it is told all the same
@@ -124,14 +133,18 @@ class JournalIteration:
         """Return the calls that are carried out; none where the history shows nothing of it."""
         verdicts = self._verdicts
         self._expected = set(verdicts.allowed if verdicts else ())
-        tools = [self._call(index) for index in verdicts.passed] if verdicts and is_begun else []
+        tools = [self._call_data_at(index) for index in verdicts.passed] if verdicts and is_begun else []
         return {"tool_count": len(tools), "tools": tools}
 
     def ended(self, key: str, outcome: str, error: str) -> None:
         """Take in what became of a call; attempts of a recovery have keys of their own and are not calls."""
-        index = self._index(key)
-        if index is not None and _is_whole(key):
-            self._outcomes[index] = {**self._call(index), "outcome": outcome, **({"error": error} if error else {})}
+        index = self._call_index(key)
+        if index is not None and _is_whole_call(key):
+            self._outcomes[index] = {
+                **self._call_data_at(index),
+                "outcome": outcome,
+                **({"error": error} if error else {}),
+            }
 
     @property
     def is_complete(self) -> bool:
@@ -147,59 +160,59 @@ class JournalIteration:
         """Return what became of every allowed call."""
         self._is_collected = True
         outcomes = [
-            self._outcomes.get(index) or {**self._call(index), "outcome": self._without(index)}
+            self._outcomes.get(index) or {**self._call_data_at(index), "outcome": self._missing_outcome_text(index)}
             for index in sorted(self._expected or ())
         ]
         return {"observation_count": len(self.reply.calls) if self.reply else 0, "outcomes": outcomes}
 
     def call(self, key: str) -> dict[str, Any]:
         """Return the call at a place, as the journal shows it."""
-        index = self._index(key)
-        return self._call(index) if index is not None and _is_whole(key) else {"call_id": key}
+        index = self._call_index(key)
+        return self._call_data_at(index) if index is not None and _is_whole_call(key) else {"call_id": key}
 
     @property
-    def _answer(self) -> str:
+    def _answer_activity_id(self) -> str:
         """The place of an answer; "" where the reply is none."""
         return str(self._iteration) if self.reply is not None and not self.reply.calls else ""
 
-    def _unjudged(self) -> JournalVerdicts:
+    def _new_verdicts(self) -> JournalVerdicts:
         size = len(self.reply.calls) if self.reply else 0
-        return JournalVerdicts(size, in_question=self._in_question(), is_paused=self._is_paused)
+        return JournalVerdicts(size, in_question=self._indexes_in_question(), is_paused=self._is_paused)
 
-    def _in_question(self) -> list[int]:
+    def _indexes_in_question(self) -> list[int]:
         calls = self.reply.calls if self.reply else ()
         return [index for index, call in enumerate(calls) if is_in_question(self._setup, call)]
 
-    def _with_known(self, made: dict[str, Any]) -> dict[str, Any]:
-        index = self._index(str(made.get("place", "")))
+    def _with_known_arguments(self, made: dict[str, Any]) -> dict[str, Any]:
+        index = self._call_index(str(made.get("place", "")))
         known = {} if index is None or self.reply is None else {"arguments": self.reply.calls[index].arguments}
         return {**known, **made}
 
-    def _whole(self, place: str) -> int | None:
+    def _index_of_whole_call(self, place: str) -> int | None:
         """Return which of the reply's calls has this place; None of a part of one."""
-        return self._index(place) if _is_whole(place) else None
+        return self._call_index(place) if _is_whole_call(place) else None
 
-    def _call(self, index: int) -> dict[str, Any]:
+    def _call_data_at(self, index: int) -> dict[str, Any]:
         call = self.reply.calls[index] if self.reply else None
         return {"tool": call.name, "call_id": call.call_id} if call else {}
 
-    def _without(self, index: int) -> str:
+    def _missing_outcome_text(self, index: int) -> str:
         return "unfinished" if index in self._scheduled else "not_run"
 
-    def _index(self, key: str) -> int | None:
+    def _call_index(self, key: str) -> int | None:
         """Return which of the reply's calls has this place, or a part of it."""
-        found = _PLACE.fullmatch(key)
+        found = _ACTIVITY_ID.fullmatch(key)
         if found is None or int(found["iteration"]) != self._iteration:
             return None
         index, calls = int(found["index"]), self.reply.calls if self.reply else ()
         return index if index < len(calls) else None
 
 
-def _is_whole(key: str) -> bool:
+def _is_whole_call(key: str) -> bool:
     return key.count(".") == 1
 
 
-_ENDS = {"finished", "failed", "cancelled", "child_finished", "child_failed"}
+_END_KINDS = {"finished", "failed", "cancelled", "child_finished", "child_failed"}
 
 
 class CallTimes:
@@ -214,14 +227,14 @@ class CallTimes:
 
     def hear(self, happening: Happening) -> None:
         """Take in the beginning or the end of a call, or of a part of one."""
-        key = delegated_place(happening.key) if happening.kind.startswith("child_") else happening.key
-        found = None if happening.name in OWN_ACTIVITIES else _PLACE.fullmatch(key)
+        key = delegate_activity_id(happening.key) if happening.kind.startswith("child_") else happening.key
+        found = None if happening.name in OWN_ACTIVITIES else _ACTIVITY_ID.fullmatch(key)
         if found is None:
             return
         place = f"{found['iteration']}.{found['index']}"
         if happening.kind in {"scheduled", "child_started"}:
             self._begun.setdefault(place, happening.at)
-        elif happening.kind in _ENDS:
+        elif happening.kind in _END_KINDS:
             self._ended[place] = happening.at
 
     def took_s(self, iteration: int, reply: Reply | None) -> dict[str, float]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from orga.workflows.decisions.result import details as run_details
-from orga.workflows.decisions.result import result, status, written_out
+from orga.workflows.decisions.result import agent_result, agent_status, with_all_keys
+from orga.workflows.decisions.result import agent_run_details as run_details
 from orga.workflows.types.control import Stop
 from orga.workflows.types.sessions.result import SessionResult, SessionStatus
 from orga.workflows.types.sessions.session import SessionState
 
 
-def details(state: SessionState, waits: Sequence[str] = ()) -> str:
+def session_details(state: SessionState, waits: Sequence[str] = ()) -> str:
     """Return the current details of a session, in Markdown: what an agent's run shows, and its turns."""
     session = state.session
     lines = [f"- turn: {session.turn or 'none'} of {session.accepted}"]
@@ -31,7 +31,7 @@ def session_result(state: SessionState, stop: Stop, now: datetime) -> SessionRes
         "turns": session.begun,
         "latest": session.results,
     }
-    return written_out(SessionResult.model_validate({**dict(result(state, stop, now)), **own}))
+    return with_all_keys(SessionResult.model_validate({**dict(agent_result(state, stop, now)), **own}))
 
 
 def session_status(state: SessionState, now: datetime) -> SessionStatus:
@@ -46,4 +46,4 @@ def session_status(state: SessionState, now: datetime) -> SessionStatus:
         "turn_usage": state.usage,
         "closing": session.closing,
     }
-    return written_out(SessionStatus.model_validate({**dict(status(state, now)), **own}))
+    return with_all_keys(SessionStatus.model_validate({**dict(agent_status(state, now)), **own}))

@@ -7,8 +7,8 @@ from datetime import datetime
 from pydantic_core import to_json
 
 from orga.workflows.decisions.begin import carried_state, is_fork
-from orga.workflows.decisions.conversation import shares, with_message
-from orga.workflows.decisions.learnings import learnings
+from orga.workflows.decisions.conversation import fair_shares, with_message
+from orga.workflows.decisions.learnings import learnings_text
 from orga.workflows.decisions.result import result_data
 from orga.workflows.types.control import Clock, Stop
 from orga.workflows.types.conversation import latest_turn
@@ -34,7 +34,7 @@ _UNITS = (
 """Each with its seconds, and those from which on it is used."""
 
 
-def elapsed_words(seconds: float) -> str:
+def elapsed_text(seconds: float) -> str:
     """Return the time in its largest fitting unit, rounded down: `3 days`; "" for less than an hour."""
     for name, unit, least in _UNITS:
         if seconds >= least:
@@ -60,7 +60,7 @@ def with_turn_begun(state: SessionState, now: datetime) -> SessionState:
     """Begin with the first message that waits: with all budgets, and nothing left of the turn before but its words."""
     session = state.session
     head, queue = session.queue[0], session.queue[1:]
-    text = head.text if session.last_end is None else _with_time(head.text, session.last_end, now)
+    text = head.text if session.last_end is None else _with_elapsed_time(head.text, session.last_end, now)
     said = Message.of("user", text, begins_turn=True)
     state = state.with_task(
         input=state.input.with_task(head.text),
@@ -81,8 +81,8 @@ def with_turn_begun(state: SessionState, now: datetime) -> SessionState:
     return state.with_clock_updated(now).with_note(TURN_STARTED, turn=head.turn, message=head.text)
 
 
-def _with_time(text: str, before: datetime, now: datetime) -> str:
-    passed = elapsed_words((now - before).total_seconds())
+def _with_elapsed_time(text: str, before: datetime, now: datetime) -> str:
+    passed = elapsed_text((now - before).total_seconds())
     return f"[{passed} since your last answer] {text}" if passed else text
 
 
@@ -92,7 +92,7 @@ def with_turn_ended(state: SessionState, stop: Stop, now: datetime) -> SessionSt
     state = state.with_session(
         turn=0,
         before=state.iteration,
-        results=_bounded((*session.results, ended)),
+        results=_bounded_results((*session.results, ended)),
         usage=state.total_usage,
         tool_calls=state.total_calls,
         duration_s=round(session.duration_s + ended.duration_s, 3),
@@ -123,24 +123,24 @@ def turn_result(state: SessionState, stop: Stop, now: datetime) -> TurnResult:
     )
 
 
-def unlearnt(state: SessionState) -> str:
+def unstored_learnings(state: SessionState) -> str:
     """Return what the latest turn has taught, "" for nothing."""
-    return learnings(state, latest_turn(state.conversation.messages).start)
+    return learnings_text(state, latest_turn(state.conversation.messages).start)
 
 
-def idle(state: SessionState, now: datetime) -> SessionState:
+def with_idle_clock(state: SessionState, now: datetime) -> SessionState:
     """Return the state that waits for a message, with its clock standing still."""
     if state.session.idle_since is not None:
         return state
     return state.with_control(doing="idle").with_session(idle_since=now).with_clock_updated(now)
 
 
-def idle_anew(state: SessionState, now: datetime) -> SessionState:
+def with_idle_clock_restarted(state: SessionState, now: datetime) -> SessionState:
     """Return the state behind a pause, which is no silence."""
     return state.with_session(idle_since=now).with_clock_updated(now)
 
 
-def end_between_turns(state: SessionState) -> Stop | None:
+def stop_between_turns(state: SessionState) -> Stop | None:
     """Return why the session ends now, where it does."""
     if state.aborted is not None:
         return "aborted", state.aborted
@@ -149,12 +149,12 @@ def end_between_turns(state: SessionState) -> Stop | None:
     return ("completed", "closed") if state.session.closing else None
 
 
-def out_of_patience(state: SessionState) -> Stop:
+def idle_timeout_stop(state: SessionState) -> Stop:
     """Return the ending of a session in which nothing was said for so long."""
     return "completed", f"nothing was said for {state.idle_timeout_s:g} s"
 
 
-def patience_s(state: SessionState, now: datetime) -> float | None:
+def idle_seconds_left(state: SessionState, now: datetime) -> float | None:
     """Return the seconds for which a message is waited for yet; None is for ever."""
     if state.idle_timeout_s is None:
         return None
@@ -165,7 +165,7 @@ def patience_s(state: SessionState, now: datetime) -> float | None:
 NOT_BEGUN = "the session ended before this turn began"
 
 
-def with_end(state: SessionState) -> SessionState:
+def with_session_end(state: SessionState) -> SessionState:
     """Return the state of a session that ends: messages that wait are answered as not begun, guidance is left aside."""
     session = state.session
     unbegun = tuple(
@@ -184,7 +184,7 @@ def with_end(state: SessionState) -> SessionState:
     return state.with_control(inbox=(), inbox_bytes=0, unheard=0)
 
 
-def result_of(session: Session, turn: int) -> TurnResult | None:
+def find_turn_result(session: Session, turn: int) -> TurnResult | None:
     """Return the result of a turn, where it is kept."""
     return next((each for each in session.results if each.turn == turn), None)
 
@@ -193,52 +193,52 @@ class TurnUnknown(ValueError):
     """There is no result of this turn, and there will be none."""
 
 
-def check_awaited(session: Session, turn: int) -> None:
+def check_awaited_turn(session: Session, turn: int) -> None:
     """Refuse to wait for a turn that nobody can await.
 
     Raises:
         TurnUnknown: No message became this turn, or it is too long ago.
     """
     will_be = session.turn == turn or any(each.turn == turn for each in session.queue)
-    if will_be or result_of(session, turn) is not None:
+    if will_be or find_turn_result(session, turn) is not None:
         return
     if turn > session.accepted:
         raise TurnUnknown(f"no message became turn {turn}; the last is {session.accepted}")
     raise TurnUnknown(f"turn {turn} is too long ago: the last {MAX_RESULTS} are kept, the conversation has its answer")
 
 
-def light_results(session: Session) -> tuple[TurnResult, ...]:
+def results_within_limit(session: Session) -> tuple[TurnResult, ...]:
     """Return the results, as much of each as an answer to a query has room for."""
-    return _within(session.results, SHOWN_BYTES)
+    return _results_within(session.results, SHOWN_BYTES)
 
 
-def with_light_results(state: SessionState) -> SessionState:
+def with_bounded_results(state: SessionState) -> SessionState:
     """Return the state whose results take no more than their share, the newest too: the conversation has all of it."""
-    return state.with_session(results=_within(state.session.results, RESULTS_BYTES))
+    return state.with_session(results=_results_within(state.session.results, RESULTS_BYTES))
 
 
-def _bounded(results: tuple[TurnResult, ...]) -> tuple[TurnResult, ...]:
+def _bounded_results(results: tuple[TurnResult, ...]) -> tuple[TurnResult, ...]:
     """Return the last results: the newest as it is, of the others what has room."""
     kept = results[-MAX_RESULTS:]
-    return (*_within(kept[:-1], RESULTS_BYTES), kept[-1])
+    return (*_results_within(kept[:-1], RESULTS_BYTES), kept[-1])
 
 
-def _within(results: tuple[TurnResult, ...], room: int) -> tuple[TurnResult, ...]:
+def _results_within(results: tuple[TurnResult, ...], room: int) -> tuple[TurnResult, ...]:
     texts = [len(to_json(each.output)) for each in results]
     data = [0 if each.data is None else len(to_json(each.data, inf_nan_mode="strings")) for each in results]
     left = max(room - _FRAME_BYTES * len(results), 0)
-    most = shares([a + b for a, b in zip(texts, data, strict=True)], left)
+    most = fair_shares([a + b for a, b in zip(texts, data, strict=True)], left)
     return tuple(
-        each if text + more <= share else each.with_output(_cut(each.output, share), None)
+        each if text + more <= share else each.with_output(_clipped_text(each.output, share), None)
         for each, text, more, share in zip(results, texts, data, most, strict=True)
     )
 
 
-def _cut(text: str, room: int) -> str:
+def _clipped_text(text: str, room: int) -> str:
     return json_prefix(clip_json(text, room, "the conversation has all of it"), room)
 
 
-def opened(given: SessionInput, origin: str, now: datetime) -> SessionState:
+def initial_session_state(given: SessionInput, origin: str, now: datetime) -> SessionState:
     """Return the state of a session in which nothing was said yet: its clock stands still."""
     clock = Clock(started_at=now).with_stopped_at(now)
     state = SessionState(input=given.for_agent(), origin=origin, clock=clock)
@@ -256,4 +256,4 @@ def first_session(raw: object, given: object, before: str | None, origin: str, n
         return carried_state(SessionState, given, before)
     if is_fork(raw):
         raise InvalidInput("fork: a session cannot be a fork; fork a run of an agent, or start a session")
-    return opened(parse_session(raw), origin, now)
+    return initial_session_state(parse_session(raw), origin, now)

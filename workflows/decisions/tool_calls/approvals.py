@@ -8,8 +8,8 @@ from hashlib import sha256
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.control.questions import item_about
-from orga.workflows.decisions.tool_calls.calls import fingerprint
+from orga.workflows.decisions.control.questions import find_item
+from orga.workflows.decisions.tool_calls.calls import call_fingerprint
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Item, Question
 from orga.workflows.types.state import AgentState
@@ -18,7 +18,7 @@ from orga.workflows.types.tool_calls.gate import ApprovalTerms, Verdict
 ID_CHARS = 24
 
 
-def item_of(
+def approval_item(
     state: AgentState,
     place: str,
     call: ToolCall,
@@ -40,8 +40,8 @@ def item_of(
         stands_at: Place of the call, or iteration of the answer.
     """
     terms = verdict.approval or ApprovalTerms()
-    about, whole = _about(state.origin, place, call, verdict.version), call.model_dump()
-    before = item_about(state, about)
+    about, whole = _call_digest(state.origin, place, call, verdict.version), call.model_dump()
+    before = find_item(state, about)
     if before is not None:  # the run before this one was asking; where room was short it carried less of it
         same = before.with_content(whole, verdict.version, verdict.reason, terms.approvers)
         return before if before.call == whole else same
@@ -58,13 +58,15 @@ def item_of(
     )
 
 
-def _about(origin: str, place: str, call: ToolCall, version: str) -> str:
+def _call_digest(origin: str, place: str, call: ToolCall, version: str) -> str:
     """Return the digest of exactly this call under exactly this policy: sha256, so a yes fits nothing else."""
-    identity = f"{origin}/{place}/{fingerprint(call)}/{to_json(call.arguments, inf_nan_mode='strings')!r}/{version}"
+    identity = (
+        f"{origin}/{place}/{call_fingerprint(call)}/{to_json(call.arguments, inf_nan_mode='strings')!r}/{version}"
+    )
     return sha256(identity.encode()).hexdigest()[:ID_CHARS]
 
 
-def question_about(items: Sequence[Item], question_id: str, now: datetime) -> Question:
+def approval_question(items: Sequence[Item], question_id: str, now: datetime) -> Question:
     """Return the one question about all of these."""
     tools = ", ".join(str(item.call["name"]) for item in items)
     return Question(question_id=question_id, kind="approval", since=now, text=f"approve {tools}?", items=tuple(items))

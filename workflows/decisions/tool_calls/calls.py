@@ -16,24 +16,24 @@ from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip
 from orga.workflows.types.tool_calls.gate import Verdict
-from orga.workflows.types.tool_calls.recovery import FAILED, Outcome
+from orga.workflows.types.tool_calls.recovery import ERROR_MARKER, Outcome
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from orga.workflows.types.usage import ToolCallCounts
 
 FINGERPRINT_CHARS = 16
 
 
-def fingerprint(call: ToolCall) -> str:
+def call_fingerprint(call: ToolCall) -> str:
     """Return the same text for the same tool with the same arguments, whatever the order of their keys."""
-    arguments = to_json(_ordered(call.arguments), inf_nan_mode="strings")
+    arguments = to_json(_with_sorted_keys(call.arguments), inf_nan_mode="strings")
     return sha256(call.name.encode() + b"/" + arguments).hexdigest()[:FINGERPRINT_CHARS]
 
 
-def _ordered(value: object) -> object:
+def _with_sorted_keys(value: object) -> object:
     if isinstance(value, dict):
-        return {key: _ordered(item) for key, item in sorted(cast("dict[str, object]", value).items())}
+        return {key: _with_sorted_keys(item) for key, item in sorted(cast("dict[str, object]", value).items())}
     if isinstance(value, (list, tuple)):
-        return [_ordered(item) for item in cast("list[object]", value)]
+        return [_with_sorted_keys(item) for item in cast("list[object]", value)]
     return value
 
 
@@ -54,19 +54,19 @@ def idempotency_key(origin: str, place: str, call: ToolCall) -> str:
 SHOWN_BYTES = 1_000
 """Of arguments that policy changed, in what the model is told."""
 
-_OPEN = ". The outcome is unknown: it may have taken effect."
-_DONE = ". It took effect, its answer can't be read."
+_UNKNOWN_OUTCOME = ". The outcome is unknown: it may have taken effect."
+_UNREADABLE_OUTCOME = ". It took effect, its answer can't be read."
 
-UNKNOWN = f"{_OPEN} Do not call it again before you have found out that it did not."
-TOOK_EFFECT = f"{_DONE} Do not call it again."
+UNKNOWN_OUTCOME_TEXT = f"{_UNKNOWN_OUTCOME} Do not call it again before you have found out that it did not."
+TOOK_EFFECT_TEXT = f"{_UNREADABLE_OUTCOME} Do not call it again."
 
 
-def unclear(*, took_effect: bool) -> str:
+def effect_text(*, took_effect: bool) -> str:
     """Say to people, after the error, what is known of the effect of a call that must not be repeated on a guess."""
-    return _DONE if took_effect else _OPEN
+    return _UNREADABLE_OUTCOME if took_effect else _UNKNOWN_OUTCOME
 
 
-def counted(counts: ToolCallCounts, outcomes: Sequence[Outcome]) -> ToolCallCounts:
+def with_counted_calls(counts: ToolCallCounts, outcomes: Sequence[Outcome]) -> ToolCallCounts:
     """Return the counts with these calls."""
     by_status = Counter(outcome.status for outcome in outcomes)
     return counts.plus(
@@ -79,7 +79,7 @@ def counted(counts: ToolCallCounts, outcomes: Sequence[Outcome]) -> ToolCallCoun
     )
 
 
-def with_change(outcome: Outcome, verdict: Verdict) -> Outcome:
+def with_argument_change(outcome: Outcome, verdict: Verdict) -> Outcome:
     """Return the outcome with a word on the arguments that policy put in place of the model's."""
     if verdict.arguments is None:
         return outcome
@@ -87,7 +87,7 @@ def with_change(outcome: Outcome, verdict: Verdict) -> Outcome:
     return outcome.with_words(before=f"[Arguments changed by policy] {clip(used, SHOWN_BYTES)}\n")
 
 
-def refused(call: ToolCall, verdict: Verdict) -> Outcome:
+def refused_outcome(call: ToolCall, verdict: Verdict) -> Outcome:
     """Return the outcome of a call that the gate turned down."""
     if verdict.decision == "approval":
         return Outcome(call=call, status="not_run", text=f"[Not run] a person has to approve this: {verdict.reason}")
@@ -96,25 +96,25 @@ def refused(call: ToolCall, verdict: Verdict) -> Outcome:
     return Outcome(call=call, status="invalid", text=f"[Invalid call] {verdict.reason}")
 
 
-def failed(call: ToolCall, error: str, *, is_unknown: bool = False, took_effect: bool = False) -> Outcome:
+def failed_outcome(call: ToolCall, error: str, *, is_unknown: bool = False, took_effect: bool = False) -> Outcome:
     """Return the outcome of a call whose attempts are used up."""
-    outcome = Outcome(call=call, status="failed", text=f"{FAILED}{error}", error=error, may_have_acted=is_unknown)
+    outcome = Outcome(call=call, status="failed", text=f"{ERROR_MARKER}{error}", error=error, may_have_acted=is_unknown)
     if not is_unknown:
         return outcome
-    return outcome.with_words(after=TOOK_EFFECT if took_effect else UNKNOWN)
+    return outcome.with_words(after=TOOK_EFFECT_TEXT if took_effect else UNKNOWN_OUTCOME_TEXT)
 
 
-def not_run(call: ToolCall, why: str = "the run was interrupted before this call started") -> Outcome:
+def not_run_outcome(call: ToolCall, why: str = "the run was interrupted before this call started") -> Outcome:
     """Return the outcome of a call that was never started."""
     return Outcome(call=call, status="not_run", text=f"[Not run] {why}")
 
 
-def turned_away(call: ToolCall, text: str) -> Outcome:
+def answered_unrun_outcome(call: ToolCall, text: str) -> Outcome:
     """Return the outcome of a call that was answered instead of being started; `text` says by what."""
     return Outcome(call=call, status="not_run", text=text)
 
 
-def cancelled(call: ToolCall, spec: ToolSpec | None) -> Outcome:
+def cancelled_outcome(call: ToolCall, spec: ToolSpec | None) -> Outcome:
     """Return the outcome of a call that an abort or the deadline cut off."""
     text = "[Cancelled] stopped before it ended"
     may_have_acted = spec is not None and spec.effect != "read_only"
@@ -124,7 +124,7 @@ def cancelled(call: ToolCall, spec: ToolSpec | None) -> Outcome:
     return Outcome(call=call, status="cancelled", text=text, may_have_acted=may_have_acted, goes_on=goes_on)
 
 
-def tainted(state: AgentState, outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+def taint_with_outcomes(state: AgentState, outcomes: Sequence[Outcome]) -> tuple[str, ...]:
     """Return the tools whose content has entered, with those of these outcomes; trusted tools leave no taint."""
     trusted = {spec.name for spec in (state.setup.tools if state.setup else ()) if spec.options.trusted_output}
     entered = [outcome for outcome in outcomes if outcome.status in {"ok", "failed"}]

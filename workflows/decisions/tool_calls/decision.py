@@ -11,7 +11,7 @@ from orga.workflows.decisions.tool_calls.repeated_calls import with_streaks
 from orga.workflows.types.context import MessageRef, record_digest
 from orga.workflows.types.control import MAX_NOTE_CHARS
 from orga.workflows.types.input import AgentInput
-from orga.workflows.types.messages import UNUSABLE, Message, Reply, ToolCall
+from orga.workflows.types.messages import UNUSABLE_MARKER, Message, Reply, ToolCall
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.decision import (
     DECISION_GROUNDED,
@@ -28,7 +28,7 @@ from orga.workflows.types.tool_calls.loop_tools import tool_needing
 SOURCE_CHARS = 300
 
 
-def decided(
+def decide_by_rules(
     decision: GroundedDecision,
     fields: Mapping[str, object],
     run_input: AgentInput,
@@ -48,7 +48,7 @@ def decided(
         ValueError: A field is missing, unknown, or none of the values that it can have; or a fact is.
     """
     proposed = fitted_fields(decision, fields)
-    grounds = grounds_of(decision, run_input, taint)
+    grounds = decision_grounds(decision, run_input, taint)
     rule, outcome = rule_outcome(decision, {**proposed, **{name: ground.value for name, ground in grounds.items()}})
     return Decided(
         outcome=outcome,
@@ -78,7 +78,7 @@ def fitted_fields(decision: GroundedDecision, fields: Mapping[str, object]) -> d
     found: dict[str, Value] = {}
     for name, kind in decision.fields.items():
         try:
-            found[name] = kind.fitted(_given(fields, name))
+            found[name] = kind.fitted(_proposed_value(fields, name))
         except ValueError as error:
             wrong.append(f"{name}: {error}")
     if wrong:
@@ -86,7 +86,7 @@ def fitted_fields(decision: GroundedDecision, fields: Mapping[str, object]) -> d
     return found
 
 
-def grounds_of(decision: GroundedDecision, run_input: AgentInput, taint: tuple[str, ...]) -> dict[str, Ground]:
+def decision_grounds(decision: GroundedDecision, run_input: AgentInput, taint: tuple[str, ...]) -> dict[str, Ground]:
     """Return the facts with their sources.
 
     Raises:
@@ -100,7 +100,7 @@ def grounds_of(decision: GroundedDecision, run_input: AgentInput, taint: tuple[s
     return {**facts, TAINTED: Ground(value=bool(taint), source=source)}
 
 
-def unfounded(decisions: Mapping[str, GroundedDecision], run_input: AgentInput) -> list[str]:
+def fact_problems(decisions: Mapping[str, GroundedDecision], run_input: AgentInput) -> list[str]:
     """Return one line for each fact that a run does not have, or that is none of its values."""
     found: list[str] = []
     for decision_name, decision in decisions.items():
@@ -127,13 +127,13 @@ def fact_value(fact: Fact, run_input: AgentInput) -> object:
     return value
 
 
-def _given(fields: Mapping[str, object], name: str) -> object:
+def _proposed_value(fields: Mapping[str, object], name: str) -> object:
     if name not in fields:
         raise ValueError("is missing")
     return fields[name]
 
 
-def decision_of(state: AgentState, call: ToolCall) -> tuple[str, Decided]:
+def decision_of_call(state: AgentState, call: ToolCall) -> tuple[str, Decided]:
     """Return what a `decide` call decides, and its name.
 
     Raises:
@@ -144,10 +144,10 @@ def decision_of(state: AgentState, call: ToolCall) -> tuple[str, Decided]:
         raise ValueError(f"there is no such decision; there are: {', '.join(declared)}")
     before = state.decided.get(name)
     if before is not None and not declared[name].revisable:
-        raise ValueError(f"the decision {name!r} is made already, and stands: {decision_words(before)}")
+        raise ValueError(f"the decision {name!r} is made already, and stands: {decision_text(before)}")
     fields: object = call.arguments.get("fields")
     proposed = cast("dict[str, Any]", fields) if isinstance(fields, dict) else {}
-    made = decided(declared[name], proposed, state.input, state.taint, state.iteration)
+    made = decide_by_rules(declared[name], proposed, state.input, state.taint, state.iteration)
     made = made if before is None else made.with_revision(before.revision + 1)
     rationale = call.arguments.get("rationale")
     if isinstance(rationale, str) and rationale:
@@ -162,13 +162,13 @@ def with_decision(state: AgentState, place: str, name: str, made: Decided) -> Ag
     return state.with_note(DECISION_GROUNDED, place=place, decision=name, **told)
 
 
-def decision_words(made: Decided) -> str:
+def decision_text(made: Decided) -> str:
     """Return the outcome and the rule behind it, for the model."""
     outcome = ", ".join(f"{name} = {value}" for name, value in made.outcome.items())
     return f"{outcome} (rule: {made.rule})"
 
 
-def reminder(names: tuple[str, ...]) -> str:
+def undecided_text(names: tuple[str, ...]) -> str:
     """Return what the model is told that wants to end without them."""
     listed, decide = ", ".join(map(repr, names)), tool_needing("decisions")
     return f"No answer ends this run before the decision {listed} is made: call `{decide}` first, then answer."
@@ -176,13 +176,13 @@ def reminder(names: tuple[str, ...]) -> str:
 
 def with_undecided_answer(state: AgentState, reply: Reply) -> AgentState:
     """Take in an answer that comes before a required decision: the model is told, the third end of this kind is one."""
-    told = Message.of("user", f"{UNUSABLE}{reminder(state.due_decisions)}")
+    told = Message.of("user", f"{UNUSABLE_MARKER}{undecided_text(state.due_decisions)}")
     conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
     conversation = with_message(conversation, told)
-    return with_undecided(with_streaks(state.with_dialogue(conversation=conversation, partial="")))
+    return with_undecided_end(with_streaks(state.with_dialogue(conversation=conversation, partial="")))
 
 
-def with_undecided(state: AgentState) -> AgentState:
+def with_undecided_end(state: AgentState) -> AgentState:
     """Count an end that came before a required decision, over the whole run."""
     counted = state.with_task(undecided=state.undecided + 1)
     if state.undecided < MAX_REPAIRS_IN_A_ROW or state.stop is not None:

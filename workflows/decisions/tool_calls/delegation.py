@@ -7,14 +7,14 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.conversation import sent_tokens, tokens_of
+from orga.workflows.decisions.conversation import estimated_sent_tokens, estimated_tokens
 from orga.workflows.decisions.limits import budgets
-from orga.workflows.decisions.result import with_gathered
+from orga.workflows.decisions.result import with_gathered_text
 from orga.workflows.types.input import AgentInput, Lineage, parse_input
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.status import AgentResult
-from orga.workflows.types.text import clip, delimited
-from orga.workflows.types.tiers import LOCAL, RUN
+from orga.workflows.types.text import clip, delimited_text
+from orga.workflows.types.tiers import LOCAL_TIER, RUN_TIER
 from orga.workflows.types.tool_calls.delegation import Ceiling, Child, DelegateSpec
 from orga.workflows.types.tool_calls.gate import Verdict
 from orga.workflows.types.tool_calls.loop_tools import RUN_TOOL
@@ -31,7 +31,7 @@ REPLY_TOKENS = 2_000
 
 MIN_TIMEOUT_S = 0.001
 
-_WORDS = {
+_LIMIT_NAMES = {
     "max_iterations": "iterations",
     "max_total_tokens": "tokens",
     "max_cost_usd": "money",
@@ -40,7 +40,7 @@ _WORDS = {
 }
 
 
-def ceiling_for(state: AgentState, workflow_id: str, now: datetime) -> Ceiling:
+def delegate_ceiling(state: AgentState, workflow_id: str, now: datetime) -> Ceiling:
     """Return what the delegate `workflow_id`, whose turn has come, may spend. Its tools are another matter.
 
     What is spent is divided: the remainder, less what is reserved for delegates in flight, by those that wait for their
@@ -54,55 +54,57 @@ def ceiling_for(state: AgentState, workflow_id: str, now: datetime) -> Ceiling:
     waiting = max(len(children) - len(reserved), 1)
     limits: dict[str, float | int | str | None] = {
         "max_iterations": left.iterations if state.step_timeout_s is None else None,
-        "max_total_tokens": _share(
-            left.tokens - reading_tokens(state, left.tokens), [each.max_total_tokens for each in reserved], waiting
+        "max_total_tokens": _fair_share(
+            left.tokens - reserved_reading_tokens(state, left.tokens),
+            [each.max_total_tokens for each in reserved],
+            waiting,
         ),
         "max_cost_usd": None,
-        "timeout_s": _seconds(left.time_s, state.step_timeout_s),
-        "max_model_calls": _share(left.model_calls, [1, *(each.max_model_calls for each in reserved)], waiting),
-        "max_tool_calls": _share(left.tool_calls, [begun, *(each.max_tool_calls for each in reserved)], waiting),
+        "timeout_s": _delegate_seconds(left.time_s, state.step_timeout_s),
+        "max_model_calls": _fair_share(left.model_calls, [1, *(each.max_model_calls for each in reserved)], waiting),
+        "max_tool_calls": _fair_share(left.tool_calls, [begun, *(each.max_tool_calls for each in reserved)], waiting),
         "max_delegation_depth": state.config.max_delegation_depth,
     }
-    if is_bound(state):
-        limits["tier"] = LOCAL
+    if is_bound_to_local_models(state):
+        limits["tier"] = LOCAL_TIER
     if left.cost_usd is not None:
         spendable = left.cost_usd * (1 - READING_SHARE) - sum(each.max_cost_usd or 0.0 for each in reserved)
         limits["max_cost_usd"] = max(spendable, 0.0) / waiting
     return Ceiling.model_validate({key: value for key, value in limits.items() if value is not None})
 
 
-def is_bound(state: AgentState) -> bool:
+def is_bound_to_local_models(state: AgentState) -> bool:
     """Return whether the run asks models of the local tier alone, and so do all that it delegates to."""
-    own = state.setup.tiers.get(RUN) if state.setup else None
-    return state.input.lineage.ceiling.tier == LOCAL or (own is not None and own.name == LOCAL)
+    own = state.setup.tiers.get(RUN_TIER) if state.setup else None
+    return state.input.lineage.ceiling.tier == LOCAL_TIER or (own is not None and own.name == LOCAL_TIER)
 
 
-def _seconds(left_s: float, step_s: float | None) -> float:
+def _delegate_seconds(left_s: float, step_s: float | None) -> float:
     most = left_s - min(ENDING_S, left_s * ENDING_SHARE)
     return round(most if step_s is None else min(most, step_s), 3)
 
 
-def reading_tokens(state: AgentState, left: int) -> int:
+def reserved_reading_tokens(state: AgentState, left: int) -> int:
     """Return the tokens that stay with a run so that it can read what its delegates say, and answer.
 
     A request of its conversation with the answers in it, and a reply; a tenth of what is left, where that is more,
     since a delegate may overspend by a reply; never more than half.
     """
     spec = state.setup.tool(RUN_TOOL) if state.setup else None
-    answers = len(state.children) * tokens_of(spec.max_result_bytes) if spec else 0
-    request = int((sent_tokens(state.conversation) + answers) * state.calibration)
+    answers = len(state.children) * estimated_tokens(spec.max_result_bytes) if spec else 0
+    request = int((estimated_sent_tokens(state.conversation) + answers) * state.calibration)
     wanted = max(request + min(state.config.max_output_tokens, REPLY_TOKENS), int(left * READING_SHARE))
     return min(wanted, left // 2)
 
 
-def lacking(ceiling: Ceiling) -> list[str]:
+def exhausted_limits(ceiling: Ceiling) -> list[str]:
     """Return what there is none of. Without tool calls a delegate can still answer."""
     floors = {"timeout_s": MIN_TIMEOUT_S, "max_cost_usd": 0.0}
-    limits = {key: value for key, value in ceiling.model_dump(include=set(_WORDS)).items() if value is not None}
-    return [_WORDS[key] for key, value in limits.items() if value <= 0 or value < floors.get(key, 1)]
+    limits = {key: value for key, value in ceiling.model_dump(include=set(_LIMIT_NAMES)).items() if value is not None}
+    return [_LIMIT_NAMES[key] for key, value in limits.items() if value <= 0 or value < floors.get(key, 1)]
 
 
-def narrowed_tools(*most: tuple[str, ...] | None) -> tuple[str, ...] | None:
+def common_tools(*most: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """Return the tools that all of these leave; None leaves everything."""
     bounds = [tools for tools in most if tools is not None]
     if not bounds:
@@ -110,7 +112,7 @@ def narrowed_tools(*most: tuple[str, ...] | None) -> tuple[str, ...] | None:
     return tuple(tool for tool in dict.fromkeys(bounds[0]) if all(tool in tools for tools in bounds[1:]))
 
 
-def _share(left: int | None, reserved: list[int | None], waiting: int) -> int | None:
+def _fair_share(left: int | None, reserved: list[int | None], waiting: int) -> int | None:
     if left is None:
         return None
     return max(left - sum(each or 0 for each in reserved), 0) // waiting
@@ -125,12 +127,12 @@ FRAME_BYTES = 300
 EMPTY_ANSWER = "(empty answer)"
 
 
-def refusal(state: AgentState, target: str) -> str:
+def delegation_problem(state: AgentState, target: str) -> str:
     """Return why `target` is not delegated to, or "". In this order: unknown, in a cycle, too deep."""
-    if _spec(state, target) is None:
-        known = ", ".join(spec.agent for spec in _delegates(state)) or "none"
+    if _find_delegate(state, target) is None:
+        known = ", ".join(spec.agent for spec in _delegate_specs(state)) or "none"
         return f"there is no agent {target!r} to delegate to; there are: {known}"
-    chain = chain_below(state)
+    chain = delegation_chain(state)
     if target in chain:
         return f"agent {target!r} waits for this already ({' > '.join(chain)}); do it yourself or choose another"
     depth, limit = state.input.lineage.depth, state.config.max_delegation_depth
@@ -139,15 +141,15 @@ def refusal(state: AgentState, target: str) -> str:
     return ""
 
 
-def chain_below(state: AgentState) -> tuple[str, ...]:
+def delegation_chain(state: AgentState) -> tuple[str, ...]:
     """Return the agents from the first run down to this one, its own included."""
     own = state.setup.agent if state.setup else state.input.agent
     return (*state.input.lineage.chain, own)
 
 
-def announced(state: AgentState, child: Child) -> AgentState:
+def with_waiting_delegate(state: AgentState, child: Child) -> AgentState:
     """Return the state in which a delegate waits for its turn."""
-    return state.with_family(children=(*without(state, child.workflow_id).children, child))
+    return state.with_family(children=(*without_delegate(state, child.workflow_id).children, child))
 
 
 def reserved(state: AgentState, workflow_id: str, ceiling: Ceiling) -> AgentState:
@@ -157,19 +159,19 @@ def reserved(state: AgentState, workflow_id: str, ceiling: Ceiling) -> AgentStat
     )
 
 
-def without(state: AgentState, workflow_id: str) -> AgentState:
+def without_delegate(state: AgentState, workflow_id: str) -> AgentState:
     """Return the state without the delegate: what it did not use is back."""
     if all(child.workflow_id != workflow_id for child in state.children):
         return state
     return state.with_family(children=tuple(c for c in state.children if c.workflow_id != workflow_id))
 
 
-def with_usage_settled(state: AgentState, workflow_id: str, result: AgentResult | None) -> AgentState:
+def with_delegate_usage(state: AgentState, workflow_id: str, result: AgentResult | None) -> AgentState:
     """Return the state with what the delegate used, once; of one without a result that is not known."""
-    state = without(state, workflow_id)
+    state = without_delegate(state, workflow_id)
     if result is None:
         return state
-    state, counts = with_gathered(state, _said(result)), state.tool_calls
+    state, counts = with_gathered_text(state, _result_text(result)), state.tool_calls
     more = result.tool_calls.spent
     return state.with_budget(
         usage=state.usage.plus_totals(result.usage),
@@ -179,9 +181,9 @@ def with_usage_settled(state: AgentState, workflow_id: str, result: AgentResult 
 
 def child_tools(state: AgentState, target: str, verdict: Verdict) -> tuple[str, ...] | None:
     """Return the most that the delegate may use: what config, gate, this run's starter and its own ceiling leave."""
-    spec = _spec(state, target)
+    spec = _find_delegate(state, target)
     given = state.input
-    return narrowed_tools(verdict.tools, spec.tools if spec else (), given.tools, given.lineage.ceiling.tools)
+    return common_tools(verdict.tools, spec.tools if spec else (), given.tools, given.lineage.ceiling.tools)
 
 
 def child_input(
@@ -194,7 +196,7 @@ def child_input(
     """
     optional = {"taint": state.taint, "is_awaited": is_awaited}
     more: dict[str, Any] = {name: value for name, value in optional.items() if value}
-    lineage = Lineage(parent=parent, chain=chain_below(state), key=key, ceiling=ceiling, **more)
+    lineage = Lineage(parent=parent, chain=delegation_chain(state), key=key, ceiling=ceiling, **more)
     given: dict[str, object] = {"task": task, "agent": child.agent, "lineage": lineage}
     if state.step_timeout_s is not None and ceiling.timeout_s is not None:
         given["config"] = {"timeout_s": ceiling.timeout_s}
@@ -205,57 +207,57 @@ def child_input(
     return parse_input(given)
 
 
-def abort_reason(state: AgentState) -> str:
+def delegate_abort_reason(state: AgentState) -> str:
     """Return what a delegate is told when its parent is being ended."""
     why = state.aborted or (": ".join(state.stop) if state.stop else "")
     return f"the run that delegated is ending: {why}" if why else "the run that delegated is ending"
 
 
-def answer_text(agent: str, result: AgentResult, max_bytes: int) -> str:
+def delegate_answer_text(agent: str, result: AgentResult, max_bytes: int) -> str:
     """Return what the model is told of a delegate that has finished."""
-    return framed(f"answer of agent {agent!r}", _said(result) or EMPTY_ANSWER, max_bytes)
+    return framed_text(f"answer of agent {agent!r}", _result_text(result) or EMPTY_ANSWER, max_bytes)
 
 
-def shortfall_text(agent: str, result: AgentResult, max_bytes: int) -> str:
+def delegate_shortfall_text(agent: str, result: AgentResult, max_bytes: int) -> str:
     """Return what the model is told of a delegate that ended without having finished."""
     ending = result.termination
     text = f"agent {agent!r} did not finish: {ending.reason}" + (f" ({ending.detail})" if ending.detail else "")
-    said = _said(result)
+    said = _result_text(result)
     if not said:
         return f"{clip(text, max_bytes)}; it had no output"
-    return f"{clip(text, max_bytes // 4)}\n{framed(f'what agent {agent!r} had by then', said, max_bytes * 3 // 4)}"
+    return f"{clip(text, max_bytes // 4)}\n{framed_text(f'what agent {agent!r} had by then', said, max_bytes * 3 // 4)}"
 
 
-def framed(title: str, text: str, max_bytes: int) -> str:
+def framed_text(title: str, text: str, max_bytes: int) -> str:
     """Return another agent's words between two lines that they cannot forge: these name their digest."""
     shown = clip(text, max(max_bytes - FRAME_BYTES, FRAME_BYTES), "ask the agent for less")
-    return delimited(shown, title)
+    return delimited_text(shown, title)
 
 
-def _said(result: AgentResult) -> str:
+def _result_text(result: AgentResult) -> str:
     data = "" if result.data is None else to_json(result.data, inf_nan_mode="strings").decode()
     return "\n".join(part for part in (result.output.strip(), f"data: {data}" if data else "") if part)
 
 
-def _delegates(state: AgentState) -> tuple[DelegateSpec, ...]:
+def _delegate_specs(state: AgentState) -> tuple[DelegateSpec, ...]:
     return state.setup.delegates if state.setup else ()
 
 
-def _spec(state: AgentState, target: str) -> DelegateSpec | None:
-    return next((spec for spec in _delegates(state) if spec.agent == target), None)
+def _find_delegate(state: AgentState, target: str) -> DelegateSpec | None:
+    return next((spec for spec in _delegate_specs(state) if spec.agent == target), None)
 
 
-def is_held(state: AgentState) -> bool:
+def is_paused_by_people(state: AgentState) -> bool:
     """Return whether a person holds the run up, or one of its delegates."""
     return state.clock.stopped_at is not None
 
 
-def with_parent_told(state: AgentState, held: bool) -> AgentState:
+def with_parent_notified(state: AgentState, held: bool) -> AgentState:
     """Return the state whose parent was told so."""
     return state.with_family(told_held=held)
 
 
-def with_delegate_held(state: AgentState, arguments: tuple[object, ...], now: datetime) -> AgentState:
+def with_delegate_paused(state: AgentState, arguments: tuple[object, ...], now: datetime) -> AgentState:
     """Take in what a delegate says of itself: its workflow id, and whether it is held up; others say nothing here."""
     if len(arguments) != 2:
         return state

@@ -11,8 +11,8 @@ from math import inf
 
 from orga.workflows.decisions.limits import tool_calls_left
 from orga.workflows.decisions.tool_calls import repeated_calls
-from orga.workflows.decisions.tool_calls.calls import not_run, turned_away
-from orga.workflows.decisions.tool_calls.recovery import given_up, tries_left
+from orga.workflows.decisions.tool_calls.calls import answered_unrun_outcome, not_run_outcome
+from orga.workflows.decisions.tool_calls.recovery import given_up_text, tries_left
 from orga.workflows.decisions.tool_calls.repeated_calls import with_failed_call, with_succeeded_call
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.state import AgentState
@@ -20,7 +20,7 @@ from orga.workflows.types.tool_calls.loop_tools import loop_tool
 from orga.workflows.types.tool_calls.recovery import Outcome
 
 
-def unstarted(state: AgentState, calls: Sequence[ToolCall]) -> dict[int, Outcome]:
+def unstarted_outcomes(state: AgentState, calls: Sequence[ToolCall]) -> dict[int, Outcome]:
     """Return the outcomes of the calls that are not started, by their place among `calls`.
 
     Beside `terminate` nothing is started. Steps that were stopped and tools that used up their recoveries are not;
@@ -28,32 +28,36 @@ def unstarted(state: AgentState, calls: Sequence[ToolCall]) -> dict[int, Outcome
     """
     ending = next((index for index, call in enumerate(calls) if loop_tool(call.name).stands_alone), None)
     if ending is not None:
-        return {i: not_run(call, "the reply ends the run") for i, call in enumerate(calls) if i != ending}
+        return {i: not_run_outcome(call, "the reply ends the run") for i, call in enumerate(calls) if i != ending}
     found: dict[int, Outcome] = {}
-    left = _left(state)
+    left = _calls_left(state)
     for index, call in enumerate(calls):
-        outcome = given_up_on(state, call) or (over_budget(state, call) if left < _cost(call) else None)
+        outcome = given_up_outcome(state, call) or (
+            over_budget_outcome(state, call) if left < _call_cost(call) else None
+        )
         if outcome is not None:
             found[index] = outcome
         else:
-            left -= _cost(call)
+            left -= _call_cost(call)
     return found
 
 
-def over_budget(state: AgentState, call: ToolCall) -> Outcome:
+def over_budget_outcome(state: AgentState, call: ToolCall) -> Outcome:
     """Return the outcome of a call beyond `max_tool_calls`."""
     limit = state.config.max_tool_calls
-    return not_run(call, f"the run's {limit} tool calls are used up; answer with what you have")
+    return not_run_outcome(call, f"the run's {limit} tool calls are used up; answer with what you have")
 
 
-def wants_more(state: AgentState, calls: Sequence[ToolCall]) -> bool:
+def exceeds_call_budget(state: AgentState, calls: Sequence[ToolCall]) -> bool:
     """Return whether some of these calls are beyond `max_tool_calls` alone."""
     if state.config.max_tool_calls is None:
         return False
     wanted = (
-        _cost(call) for call in calls if given_up_on(state, call) is None and not loop_tool(call.name).stands_alone
+        _call_cost(call)
+        for call in calls
+        if given_up_outcome(state, call) is None and not loop_tool(call.name).stands_alone
     )
-    return sum(wanted) > _left(state)
+    return sum(wanted) > _calls_left(state)
 
 
 def with_over_budget(state: AgentState, is_over: bool) -> AgentState:
@@ -62,39 +66,39 @@ def with_over_budget(state: AgentState, is_over: bool) -> AgentState:
     return state if count == state.over_budget else state.with_budget(over_budget=count)
 
 
-def given_up_on(state: AgentState, call: ToolCall) -> Outcome | None:
+def given_up_outcome(state: AgentState, call: ToolCall) -> Outcome | None:
     """Return the outcome of a call whose step was stopped, or whose tool used up its recoveries."""
-    stopped = repeated_calls.refusal(state, call)
+    stopped = repeated_calls.stopped_call_text(state, call)
     if stopped:
-        return turned_away(call, stopped)
+        return answered_unrun_outcome(call, stopped)
     spec = state.setup.tool(call.name) if state.setup else None
     if spec is not None and tries_left(state, spec) == 0:
-        return turned_away(call, given_up(call.name))
+        return answered_unrun_outcome(call, given_up_text(call.name))
     return None
 
 
-def with_under_way(state: AgentState, calls: Sequence[ToolCall]) -> AgentState:
+def with_begun_calls(state: AgentState, calls: Sequence[ToolCall]) -> AgentState:
     """Take in which calls are begun, so that what a recovery adds to them keeps to `max_tool_calls`."""
-    return state.with_budget(under_way=sum(map(_cost, calls)))
+    return state.with_budget(under_way=sum(map(_call_cost, calls)))
 
 
-def has_room(state: AgentState) -> bool:
+def can_begin_another_call(state: AgentState) -> bool:
     """Return whether one more call may be begun beside those that are under way, and what delegates may make yet."""
     delegated = sum(child.ceiling.max_tool_calls or 0 for child in state.children if child.ceiling)
-    return _left(state) > state.under_way + delegated
+    return _calls_left(state) > state.under_way + delegated
 
 
-def with_one_more(state: AgentState) -> AgentState:
+def with_extra_call(state: AgentState) -> AgentState:
     """Take in that a call is begun in place of another one."""
     return state.with_budget(under_way=state.under_way + 1)
 
 
-def _left(state: AgentState) -> float:
+def _calls_left(state: AgentState) -> float:
     left = tool_calls_left(state)
     return inf if left is None else left
 
 
-def _cost(call: ToolCall) -> int:
+def _call_cost(call: ToolCall) -> int:
     return loop_tool(call.name).cost(call.arguments)
 
 

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from pydantic_core import to_json
 
 from orga.workflows.decisions.control.question_text import shown_arguments
-from orga.workflows.decisions.conversation import news_room, with_message
-from orga.workflows.decisions.tool_calls.calls import counted, fingerprint, tainted
-from orga.workflows.types.conversation import as_data, source_of
+from orga.workflows.decisions.conversation import news_bytes_left, with_message
+from orga.workflows.decisions.tool_calls.calls import call_fingerprint, taint_with_outcomes, with_counted_calls
+from orga.workflows.types.conversation import call_source, delimited_tool_text
 from orga.workflows.types.input import LoopConfig
-from orga.workflows.types.messages import Message, ToolCall, shortened
+from orga.workflows.types.messages import Message, ToolCall, shortened_message
 from orga.workflows.types.questions import Question, Resolution
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip
@@ -26,42 +26,42 @@ SHOWN_BYTES = 2_000
 """Of the arguments, and of each message, in what a person is shown."""
 
 
-def from_fallback(tool: str) -> str:
+def fallback_text(tool: str) -> str:
     """Say, before its error, that another tool answered the call."""
     return f"[Fallback] {tool} answered instead; the call failed: "
 
 
-def cached(age_s: float) -> str:
+def cached_result_text(age_s: float) -> str:
     """Say, before the error of the call, that an earlier result is shown."""
     return f"[Cached result, {age_s:.0f} s old] the call failed now: "
 
 
-def asked_again(left: int) -> str:
+def tries_left_text(left: int) -> str:
     """Say how often the model may still try."""
     return f"[Recovery] Correct the call or choose another way; {left} more failures of this tool are taken."
 
 
-def given_up(tool: str) -> str:
+def given_up_text(tool: str) -> str:
     """Say that a tool is not called any more."""
     return f"[Recovery] {tool} is not called again in this run; go on without it."
 
 
-def person_gave(result: str) -> str:
+def person_result_text(result: str) -> str:
     """Say that a person gave the result."""
     return f"[Result from the operator]\n{result}"
 
 
-def not_retried(reason: str) -> str:
+def retry_denied_text(reason: str) -> str:
     """Say that a person wanted another attempt, and that policy is against it by now."""
     return f"[Policy denied] An operator wanted it called again: {reason}"
 
 
-def dead_lettered(letter: DeadLetter) -> str:
+def dead_letter_text(letter: DeadLetter) -> str:
     """Say that the call is kept."""
     return f"[Dead letter] The call is kept as {letter.letter_id} for an operator to send again; go on without it."
 
 
-class Asked(NamedTuple):
+class EscalatedCall(NamedTuple):
     """What a person is asked about."""
 
     call: ToolCall
@@ -72,7 +72,7 @@ class Asked(NamedTuple):
     """What is to be said of an effect that it may have had."""
 
 
-def escalation(state: AgentState, asked: Asked, settings: Recovery) -> Question:
+def escalation_question(state: AgentState, asked: EscalatedCall, settings: Recovery) -> Question:
     """Return the question to a person about a call that failed."""
     call = asked.call
     arguments = to_json(call.arguments, inf_nan_mode="strings").decode()
@@ -105,7 +105,7 @@ MAX_LETTER_BYTES = 100_000
 MAX_SHOWN_CHARS = 10_000
 """Of the arguments of an alternative, where the journal knows them from nowhere else; longer ones are a text."""
 
-_OF_A_REPLY = re.compile(r"[1-9]\d*\.\d+\.f\d+")
+_REPLY_CALL_ID = re.compile(r"[1-9]\d*\.\d+\.f\d+")
 """The place of an alternative to a call of a reply."""
 
 MAX_LETTER_ID_CHARS = 200
@@ -126,22 +126,22 @@ class Alternative(NamedTuple):
             self.outcome.call,
             self.outcome.error or ("" if self.outcome.status == "ok" else self.outcome.text),
         )
-        is_known = call.arguments == instead_of.arguments and _OF_A_REPLY.fullmatch(self.place)
+        is_known = call.arguments == instead_of.arguments and _REPLY_CALL_ID.fullmatch(self.place)
         return {
             "tool": call.name,
             "place": self.place,
-            **({} if is_known else {"arguments": _shown(call)}),
+            **({} if is_known else {"arguments": _shown_arguments(call)}),
             "outcome": self.outcome.status,
             **({"error": error[:MAX_ERROR_CHARS]} if error else {}),
         }
 
 
-def _shown(call: ToolCall) -> object:
+def _shown_arguments(call: ToolCall) -> object:
     text = to_json(call.arguments, inf_nan_mode="strings").decode()
     return call.arguments if len(text) <= MAX_SHOWN_CHARS else text[:MAX_SHOWN_CHARS]
 
 
-def recovery_of(spec: ToolSpec, config: LoopConfig) -> Recovery:
+def tool_recovery(spec: ToolSpec, config: LoopConfig) -> Recovery:
     """Return the tool's own recovery, or the run's."""
     return spec.options.recovery or config.recovery
 
@@ -150,21 +150,21 @@ def max_attempts(spec: ToolSpec, config: LoopConfig) -> int:
     """Return the attempts of one call: an irreversible tool has one."""
     if spec.effect == "irreversible":
         return 1
-    return spec.options.max_attempts or recovery_of(spec, config).max_attempts
+    return spec.options.max_attempts or tool_recovery(spec, config).max_attempts
 
 
-def with_success(state: AgentState, spec: ToolSpec, call: ToolCall, text: str, now: datetime) -> AgentState:
+def with_succeeded_call(state: AgentState, spec: ToolSpec, call: ToolCall, text: str, now: datetime) -> AgentState:
     """Take in a call that succeeded, where the tool's recovery will want to know."""
-    if recovery_of(spec, state.config).strategy == "cached_result":
-        return state.with_failures(results=_with_result(state, call, GoodResult(at=now, text=text)))
+    if tool_recovery(spec, state.config).strategy == "cached_result":
+        return state.with_failures(results=_kept_results_with(state, call, GoodResult(at=now, text=text)))
     if spec.name in state.failures:
         return state.with_failures(failures={t: count for t, count in state.failures.items() if t != spec.name})
     return state
 
 
-def _with_result(state: AgentState, call: ToolCall, result: GoodResult) -> dict[str, GoodResult]:
+def _kept_results_with(state: AgentState, call: ToolCall, result: GoodResult) -> dict[str, GoodResult]:
     """Return the kept results with this one, the newest that fit."""
-    key = fingerprint(call)
+    key = call_fingerprint(call)
     newest_first = [(key, result), *((k, kept) for k, kept in reversed(state.results.items()) if k != key)]
     found: list[tuple[str, GoodResult]] = []
     size = 0
@@ -176,23 +176,25 @@ def _with_result(state: AgentState, call: ToolCall, result: GoodResult) -> dict[
     return dict(reversed(found))
 
 
-def good_result(state: AgentState, call: ToolCall, recovery: Recovery, now: datetime) -> tuple[str, float] | None:
+def cached_good_result(
+    state: AgentState, call: ToolCall, recovery: Recovery, now: datetime
+) -> tuple[str, float] | None:
     """Return the last good result of the same call and its age in seconds, when it is young enough."""
-    kept = state.results.get(fingerprint(call))
+    kept = state.results.get(call_fingerprint(call))
     if kept is None:
         return None
     age_s = (now - kept.at).total_seconds()
     return (kept.text, age_s) if age_s <= recovery.max_staleness_s else None
 
 
-def with_failure(state: AgentState, tool: str) -> AgentState:
+def with_model_retry_failure(state: AgentState, tool: str) -> AgentState:
     """Count a failure that the model may answer with another try."""
     return state.with_failures(failures={**state.failures, tool: state.failures.get(tool, 0) + 1})
 
 
 def tries_left(state: AgentState, spec: ToolSpec) -> int | None:
     """Return how often the model may still try the tool; None where nothing is counted."""
-    recovery = recovery_of(spec, state.config)
+    recovery = tool_recovery(spec, state.config)
     if recovery.strategy != "llm_recovery" or spec.name not in state.failures:
         return None
     return max(recovery.max_recovery_attempts + 1 - state.failures[spec.name], 0)
@@ -217,7 +219,7 @@ def parsed_letter_id(raw: object) -> str:
     return letter_id
 
 
-def requeued(state: AgentState, letter_id: str) -> AgentState:
+def with_requeued_letter(state: AgentState, letter_id: str) -> AgentState:
     """Mark a letter to be sent again before the next reasoning step.
 
     Raises:
@@ -232,9 +234,9 @@ def requeued(state: AgentState, letter_id: str) -> AgentState:
     return state.with_failures(dead_letters=letters)
 
 
-def kept_key(letter: DeadLetter, call: ToolCall) -> str | None:
+def kept_idempotency_key(letter: DeadLetter, call: ToolCall) -> str | None:
     """Return the letter's idempotency key, or None where policy lets another call than the letter's through."""
-    return letter.key if fingerprint(call) == fingerprint(letter.call) else None
+    return letter.key if call_fingerprint(call) == call_fingerprint(letter.call) else None
 
 
 def without_letter(state: AgentState, letter_id: str) -> AgentState:
@@ -246,10 +248,14 @@ def without_letter(state: AgentState, letter_id: str) -> AgentState:
 def with_letter_answered(state: AgentState, letter: DeadLetter, outcome: Outcome) -> AgentState:
     """Tell the model what became of a call that was sent again: its own call was answered long ago."""
     spec = state.setup.tool(letter.call.name) if state.setup else None
-    shown = as_data(shortened(outcome.message(), news_room(state) // 2), source_of(letter.call, spec))
+    shown = delimited_tool_text(
+        shortened_message(outcome.message(), news_bytes_left(state) // 2), call_source(letter.call, spec)
+    )
     told = f"[Requeued call] {letter.call.name} ({letter.letter_id}), sent again by an operator:\n{shown}"
     conversation = with_message(state.conversation, Message.of("user", told))
-    state = state.with_dialogue(conversation=conversation, taint=tainted(state, (outcome,))).with_budget(under_way=0)
+    state = state.with_dialogue(conversation=conversation, taint=taint_with_outcomes(state, (outcome,))).with_budget(
+        under_way=0
+    )
     if outcome.was_run:
         counts = state.tool_calls.plus(requeued=1, failed=int(outcome.status != "ok"))
         state = state.with_budget(tool_calls=counts)
@@ -257,7 +263,7 @@ def with_letter_answered(state: AgentState, letter: DeadLetter, outcome: Outcome
     return state.with_note("RecoveryTriggered", **told, text=outcome.text)
 
 
-def escalated_to_an_end(state: AgentState, call: ToolCall, decision: Resolution) -> AgentState:
+def with_end_by_escalation(state: AgentState, call: ToolCall, decision: Resolution) -> AgentState:
     """Return the state that a person ended over a call that failed."""
     who = f" ({decision.by})" if decision.by else ""
     detail = f"{call.name} failed and an operator ended the run{who}" + (
@@ -266,7 +272,7 @@ def escalated_to_an_end(state: AgentState, call: ToolCall, decision: Resolution)
     return state.with_control(stop=("escalated", detail))
 
 
-def triggered(
+def with_recovery_note(
     state: AgentState, call: ToolCall, strategy: str, error: str, outcome: str, *, calls: Sequence[Alternative] = ()
 ) -> AgentState:
     """Note which strategy answered a failure, with the calls that it made, and how that went."""
@@ -284,5 +290,5 @@ def triggered(
 
 def with_alternative(state: AgentState, alternative: Alternative, *, is_begun: bool) -> AgentState:
     """Count a call that was to stand in for one that failed, now that it has ended."""
-    counts = counted(state.tool_calls, (alternative.outcome,)).plus(fallbacks=1)
+    counts = with_counted_calls(state.tool_calls, (alternative.outcome,)).plus(fallbacks=1)
     return state.with_budget(tool_calls=counts, under_way=state.under_way - is_begun)

@@ -13,9 +13,9 @@ from pydantic_core import to_json
 from rapidfuzz.distance import Levenshtein
 
 from orga.workflows.decisions.control.question_text import SHOWN_BYTES, shown_arguments
-from orga.workflows.decisions.control.questions import asked
+from orga.workflows.decisions.control.questions import with_question
 from orga.workflows.decisions.conversation import with_message
-from orga.workflows.decisions.tool_calls.calls import fingerprint
+from orga.workflows.decisions.tool_calls.calls import call_fingerprint
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import Message, ToolCall
 from orga.workflows.types.questions import Question, Resolution
@@ -32,17 +32,17 @@ def similarity(one: str, other: str) -> float:
     return Levenshtein.normalized_similarity(one[:MAX_COMPARED_CHARS], other[:MAX_COMPARED_CHARS])
 
 
-EXACTLY = 1.0
+EXACT_SIMILARITY = 1.0
 
-NOTHING_ELSE = "no call of the reply was valid"
+NO_VALID_CALL = "no call of the reply was valid"
 
-NOTHING_BUT_STOPPED = "nothing but calls of stopped steps"
+ONLY_STOPPED_CALLS = "nothing but calls of stopped steps"
 
 
 def alike_at(config: LoopConfig) -> float:
     """Return the similarity at which two reasons count as one: that of `step_iteration`, equality when it is off."""
     tracked = config.step_iteration or StepIteration()
-    return tracked.similarity_threshold if tracked.enabled else EXACTLY
+    return tracked.similarity_threshold if tracked.enabled else EXACT_SIMILARITY
 
 
 def with_streaks(state: AgentState, denied: Iterable[str] = (), invalid: Iterable[str] = ()) -> AgentState:
@@ -53,101 +53,103 @@ def with_streaks(state: AgentState, denied: Iterable[str] = (), invalid: Iterabl
     )
 
 
-def denial_streaks(streaks: dict[str, int], denied: Iterable[str], threshold: float = EXACTLY) -> dict[str, int]:
+def denial_streaks(
+    streaks: dict[str, int], denied: Iterable[str], threshold: float = EXACT_SIMILARITY
+) -> dict[str, int]:
     """Return the streaks after one more iteration: a denial that did not come again is forgotten.
 
     Denials of one tool whose reasons are alike, at `threshold` or more, are one denial; its newest wording stays.
     """
     after: dict[str, int] = {}
     for denial in denied:
-        if not any(_is_same(denial, other, threshold) for other in after):
-            before = [times for other, times in streaks.items() if _is_same(denial, other, threshold)]
+        if not any(_is_similar(denial, other, threshold) for other in after):
+            before = [times for other, times in streaks.items() if _is_similar(denial, other, threshold)]
             after[denial] = max(before, default=0) + 1
     return after
 
 
-def denial_of_call(call: ToolCall, verdict: Verdict) -> str:
+def call_denial_name(call: ToolCall, verdict: Verdict) -> str:
     """Name a denial: the tool and the reason; other arguments do not make it another denial."""
     return f"{call.name}: {verdict.reason}"
 
 
-def repeated(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict], status: OutcomeStatus) -> list[str]:
+def turned_down_calls(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict], status: OutcomeStatus) -> list[str]:
     """Name the calls among the outcomes that the gate turned down so, each once."""
     pairs = zip(outcomes, verdicts, strict=True)
-    return list(dict.fromkeys(denial_of_call(o.call, v) for o, v in pairs if o.status == status))
+    return list(dict.fromkeys(call_denial_name(o.call, v) for o, v in pairs if o.status == status))
 
 
 def invalid_calls(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict]) -> list[str]:
     """Name the invalid calls; a reply of nothing else is one more, for a model that invents another tool each time."""
-    named = repeated(outcomes, verdicts, "invalid")
+    named = turned_down_calls(outcomes, verdicts, "invalid")
     is_all = bool(outcomes) and all(outcome.status == "invalid" for outcome in outcomes)
-    return [*named, NOTHING_ELSE] if is_all else named
+    return [*named, NO_VALID_CALL] if is_all else named
 
 
-def is_all_stopped(outcomes: Sequence[Outcome]) -> bool:
+def has_only_stopped_calls(outcomes: Sequence[Outcome]) -> bool:
     """Return whether the reply held nothing but calls whose steps were stopped before: the model hears nothing."""
-    return bool(outcomes) and all(o.status == "not_run" and o.text.startswith(_STEP_LIMIT) for o in outcomes)
+    return bool(outcomes) and all(o.status == "not_run" and o.text.startswith(_REPEAT_LIMIT_MARKER) for o in outcomes)
 
 
-def denial_of_answer(verdict: Verdict) -> str:
+def answer_denial_name(verdict: Verdict) -> str:
     """Name the denial of a final answer."""
     return f"final answer: {verdict.reason}"
 
 
-def _is_same(one: str, other: str, threshold: float) -> bool:
+def _is_similar(one: str, other: str, threshold: float) -> bool:
     (tool, _, reason), (other_tool, _, other_reason) = one.partition(": "), other.partition(": ")
     return one == other or (
-        tool == other_tool and threshold < EXACTLY and similarity(reason, other_reason) >= threshold
+        tool == other_tool and threshold < EXACT_SIMILARITY and similarity(reason, other_reason) >= threshold
     )
 
 
-MAX_STEPS = 200
+MAX_REPEATED_CALLS = 200
 """Steps that are remembered, the newest; the state has to fit a payload."""
 
 MAX_SHOWN_CHARS = 2_000
 
-_STEP_LIMIT = "[Step limit]"
+_REPEAT_LIMIT_MARKER = "[Step limit]"
 
-_ASKED = "it waits for an operator's decision"
+_WAITING_FOR_OPERATOR = "it waits for an operator's decision"
 
 
-def step_key(call: ToolCall) -> str:
+def repeated_call_key(call: ToolCall) -> str:
     """Return the id of the step that a call is an attempt of: the tool with its arguments, in whatever order."""
-    return fingerprint(call)
+    return call_fingerprint(call)
 
 
-def refusal(state: AgentState, call: ToolCall) -> str:
+def stopped_call_text(state: AgentState, call: ToolCall) -> str:
     """Return what the model is told instead of running the call, or "" while its step may be tried."""
-    step = state.steps.get(step_key(call)) if state.steps else None
-    if step is None or not step.stopped or not _settings(state).enabled:
+    step = state.steps.get(repeated_call_key(call)) if state.steps else None
+    if step is None or not step.stopped or not _step_iteration(state).enabled:
         return ""
     return (
-        f"{_STEP_LIMIT} {call.name} with these arguments is not run again: {step.stopped}. "
+        f"{_REPEAT_LIMIT_MARKER} {call.name} with these arguments is not run again: {step.stopped}. "
         "Use other arguments or another tool, or go on without it."
     )
 
 
 def with_failed_call(state: AgentState, call: ToolCall, error: str, now: datetime) -> AgentState:
     """Count a failed attempt. As many as are allowed, or one that failed like the one before it, stop the step."""
-    settings, key = _settings(state), step_key(call)
+    settings, key = _step_iteration(state), repeated_call_key(call)
     before = state.steps.get(key, Step(tool=call.name))
     if not settings.enabled or before.stopped:
         return state
     error = error[:MAX_COMPARED_CHARS]
     step = Step(tool=call.name, attempts=before.attempts + 1, last_error=error)
     if before.attempts and similarity(before.last_error, error) >= settings.similarity_threshold:
-        return _stopped(state, call, step, f"it failed {step.attempts} times, the last two alike", now)
+        return _with_stopped_call(state, call, step, f"it failed {step.attempts} times, the last two alike", now)
     if step.attempts >= settings.max_reattempts:
-        return _stopped(state, call, step, f"failed attempts: {step.attempts}", now)
-    return _with(state, key, step)
+        return _with_stopped_call(state, call, step, f"failed attempts: {step.attempts}", now)
+    return _with_repeated_call(state, key, step)
 
 
 def with_succeeded_call(state: AgentState, call: ToolCall) -> AgentState:
     """Forget what failed before."""
-    return _with(state, step_key(call), None) if state.steps else state
+    return _with_repeated_call(state, repeated_call_key(call), None) if state.steps else state
 
 
-def with_resolved_step(state: AgentState, question: Question) -> AgentState:
+def with_resolved_repeated_call(state: AgentState, question: Question) -> AgentState:
     """Do what a person decided about the step that was asked about; closing the question is the caller's."""
     decision, data = question.resolution, question.data
     key, tool = str(data.get("step_id", "")), str(data.get("tool", ""))
@@ -156,33 +158,35 @@ def with_resolved_step(state: AgentState, question: Question) -> AgentState:
     step = state.steps.get(key) or Step(tool=tool)
     match decision.choice:
         case "retry":
-            return _with(state, key, None)
+            return _with_repeated_call(state, key, None)
         case "skip":
-            return _with(state, key, step.with_stop(_by("an operator skipped it", decision)))
+            return _with_repeated_call(state, key, step.with_stop(_by_person_text("an operator skipped it", decision)))
         case "result":
             return _with_result(state, data, step, decision)
         case "abort":
-            return state.with_control(stop=("escalated", _by(f"{tool}: an operator ended the run", decision)))
+            return state.with_control(
+                stop=("escalated", _by_person_text(f"{tool}: an operator ended the run", decision))
+            )
 
 
-def _settings(state: AgentState) -> StepIteration:
+def _step_iteration(state: AgentState) -> StepIteration:
     return state.config.step_iteration or StepIteration()
 
 
-def _stopped(state: AgentState, call: ToolCall, step: Step, reason: str, now: datetime) -> AgentState:
-    settings, key = _settings(state), step_key(call)
+def _with_stopped_call(state: AgentState, call: ToolCall, step: Step, reason: str, now: datetime) -> AgentState:
+    settings, key = _step_iteration(state), repeated_call_key(call)
     asks = settings.on_limit_reached == "escalate"
-    state = _with(state, key, step.with_stop(_ASKED if asks else reason))
+    state = _with_repeated_call(state, key, step.with_stop(_WAITING_FOR_OPERATOR if asks else reason))
     state = state.with_note("StepLimitReached", step_id=key, tool=call.name, attempts=step.attempts, reason=reason)
     if asks:
-        return asked(state, _question(state, call, step, now), now)
+        return with_question(state, _stopped_call_question(state, call, step, now), now)
     if settings.on_limit_reached == "abort_task" and state.stop is None:
         detail = f"step limit of {call.name}, {reason}: {step.last_error}"
         return state.with_control(stop=("error", detail))
     return state
 
 
-def _question(state: AgentState, call: ToolCall, step: Step, now: datetime) -> Question:
+def _stopped_call_question(state: AgentState, call: ToolCall, step: Step, now: datetime) -> Question:
     prefix = f"step-{state.iteration}-"
     number = sum(each.question_id.startswith(prefix) for each in state.questions) + 1
     return Question(
@@ -191,7 +195,7 @@ def _question(state: AgentState, call: ToolCall, step: Step, now: datetime) -> Q
         since=now,
         text=f"{call.name} gets nowhere, failed attempts: {step.attempts}. Retry, skip, give its result, or abort?",
         data={
-            "step_id": step_key(call),
+            "step_id": repeated_call_key(call),
             "tool": call.name,
             **shown_arguments(to_json(call.arguments, inf_nan_mode="strings").decode(), SHOWN_BYTES),
             "attempts": step.attempts,
@@ -205,19 +209,19 @@ def _with_result(state: AgentState, data: Mapping[str, Any], step: Step, decisio
     text = f"[Result from the operator] {step.tool} {data.get('arguments', '')}\n{decision.result}"
     told = with_message(state.conversation, Message.of("user", text))
     known = f"an operator gave its result: {decision.result[:MAX_SHOWN_CHARS]}"
-    state = _with(state, str(data.get("step_id", "")), step.with_stop(known))
+    state = _with_repeated_call(state, str(data.get("step_id", "")), step.with_stop(known))
     return state.with_dialogue(conversation=told)
 
 
-def _by(what: str, decision: Resolution) -> str:
+def _by_person_text(what: str, decision: Resolution) -> str:
     who = f"{what} ({decision.by})" if decision.by else what
     return (f"{who}: {decision.reason}" if decision.reason else who)[:MAX_SHOWN_CHARS]
 
 
-def _with(state: AgentState, key: str, step: Step | None) -> AgentState:
+def _with_repeated_call(state: AgentState, key: str, step: Step | None) -> AgentState:
     if step is None and key not in state.steps:
         return state
     steps = {other: kept for other, kept in state.steps.items() if other != key}
     if step is not None:
         steps[key] = step
-    return state.with_failures(steps=dict(list(steps.items())[-MAX_STEPS:]))
+    return state.with_failures(steps=dict(list(steps.items())[-MAX_REPEATED_CALLS:]))

@@ -10,34 +10,34 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from orga.workflows.decisions.tool_calls.calls import UNKNOWN, tainted
-from orga.workflows.decisions.tool_calls.dispatch import given_up_on
-from orga.workflows.decisions.tool_calls.recovery import recovery_of
-from orga.workflows.types.conversation import as_data, source_of
+from orga.workflows.decisions.tool_calls.calls import UNKNOWN_OUTCOME_TEXT, taint_with_outcomes
+from orga.workflows.decisions.tool_calls.dispatch import given_up_outcome
+from orga.workflows.decisions.tool_calls.recovery import tool_recovery
+from orga.workflows.types.conversation import call_source, delimited_tool_text
 from orga.workflows.types.input import LoopConfig
 from orga.workflows.types.messages import ToolCall
-from orga.workflows.types.record import problems
+from orga.workflows.types.record import validation_problems
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip
 from orga.workflows.types.tool_calls.loop_tools import LOOP_TOOLS, MAX_STEPS, SAGA_ENDED, Action, SagaPlan, SagaStep
-from orga.workflows.types.tool_calls.recovery import FAILED, Outcome, Recovery, RecoveryStrategy
+from orga.workflows.types.tool_calls.recovery import ERROR_MARKER, Outcome, Recovery, RecoveryStrategy
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
-INTERRUPTED = "the run was interrupted, and no time was left for it"
+INTERRUPTED_TEXT = "the run was interrupted, and no time was left for it"
 
-_ANY: tuple[RecoveryStrategy, ...] = ("retry", "llm_recovery", "escalate")
+_COMMON_RECOVERIES: tuple[RecoveryStrategy, ...] = ("retry", "llm_recovery", "escalate")
 _RECOVERIES: dict[str, tuple[RecoveryStrategy, ...]] = {
-    "read_only": (*_ANY, "fallback", "cached_result"),
-    "compensatable": _ANY,
-    "final": _ANY,
-    "compensation": (*_ANY, "fallback", "dead_letter"),
+    "read_only": (*_COMMON_RECOVERIES, "fallback", "cached_result"),
+    "compensatable": _COMMON_RECOVERIES,
+    "final": _COMMON_RECOVERIES,
+    "compensation": (*_COMMON_RECOVERIES, "fallback", "dead_letter"),
 }
 """What may answer a failure. A compensation takes back what the tool of its step does, not what an alternative did; a
 cached result is that of an earlier effect; and a step that were sent again after its saga had been taken back would
 stand alone."""
 
 
-def steps_of(call: ToolCall) -> tuple[SagaStep, ...]:
+def saga_steps(call: ToolCall) -> tuple[SagaStep, ...]:
     """Return the steps that a call proposes.
 
     Raises:
@@ -46,10 +46,10 @@ def steps_of(call: ToolCall) -> tuple[SagaStep, ...]:
     try:
         return SagaPlan.model_validate(call.arguments).steps
     except ValidationError as error:
-        raise ValueError("; ".join(problems(error))) from None
+        raise ValueError("; ".join(validation_problems(error))) from None
 
 
-def refusal(state: AgentState, steps: Sequence[SagaStep]) -> str:
+def saga_problem(state: AgentState, steps: Sequence[SagaStep]) -> str:
     """Return why a plan is not started, or ""; the first problem, steps counted from 1."""
     if not steps:
         return "a saga needs at least one step"
@@ -57,14 +57,14 @@ def refusal(state: AgentState, steps: Sequence[SagaStep]) -> str:
         return f"a saga has at most {MAX_STEPS} steps, this one has {len(steps)}"
     is_final = False
     for number, step in enumerate(steps, 1):
-        problem = _disorder(step, is_final) or _step_problem(state, step)
+        problem = _order_problem(step, is_final) or _step_problem(state, step)
         if problem:
             return f"step {number} ({step.tool}): {problem}"
         is_final = step.kind == "final"
     return ""
 
 
-def compensated(steps: Sequence[SagaStep], outcomes: Sequence[Outcome]) -> tuple[int, ...]:
+def steps_to_compensate(steps: Sequence[SagaStep], outcomes: Sequence[Outcome]) -> tuple[int, ...]:
     """Return the steps whose compensations are carried out, in that order; `outcomes` are of the steps that were begun.
 
     The last one first. A step that failed has nothing to take back, unless it may have had its effect: an effect that
@@ -72,29 +72,29 @@ def compensated(steps: Sequence[SagaStep], outcomes: Sequence[Outcome]) -> tuple
     taken back: its effect stands, and builds on what came before it. The same where it may have: undoing the rest on a
     guess could not be undone again, while a person who has found out can still do it.
     """
-    if is_done(steps, outcomes):
+    if is_saga_done(steps, outcomes):
         return ()
     begun = list(zip(steps, outcomes, strict=False))
-    if any(step.kind == "final" and may_stand(outcome) for step, outcome in begun):
+    if any(step.kind == "final" and may_have_effect(outcome) for step, outcome in begun):
         return ()
     return tuple(
         index
         for index, (step, outcome) in reversed(list(enumerate(begun)))
-        if step.compensation is not None and may_stand(outcome)
+        if step.compensation is not None and may_have_effect(outcome)
     )
 
 
-def is_done(steps: Sequence[SagaStep], outcomes: Sequence[Outcome]) -> bool:
+def is_saga_done(steps: Sequence[SagaStep], outcomes: Sequence[Outcome]) -> bool:
     """Return whether every step succeeded."""
     return len(outcomes) == len(steps) and all(outcome.status == "ok" for outcome in outcomes)
 
 
-def may_stand(outcome: Outcome) -> bool:
+def may_have_effect(outcome: Outcome) -> bool:
     """Return whether the call had its effect, or may have had it."""
     return outcome.status == "ok" or outcome.may_have_acted
 
 
-def foreseen(place: str, outcome: Outcome) -> str:
+def foreseen_denial_text(place: str, outcome: Outcome) -> str:
     """Return why a saga is not begun, of which the gate turns the call at this place down."""
     part = place.rpartition(".")[2]
     what = "step" if part[0] == "s" else "the compensation of step"
@@ -106,27 +106,27 @@ def part_call(saga: ToolCall, place: str, action: Action) -> ToolCall:
     return ToolCall(call_id=f"{saga.call_id}.{place.rpartition('.')[2]}", name=action.tool, arguments=action.arguments)
 
 
-def spec_within(spec: ToolSpec, config: LoopConfig, part: str) -> ToolSpec:
+def saga_part_spec(spec: ToolSpec, config: LoopConfig, part: str) -> ToolSpec:
     """Return the tool as a part of a saga (a kind of step, `compensation`): without recoveries that would not fit."""
-    recovery = recovery_of(spec, config)
+    recovery = tool_recovery(spec, config)
     if recovery.strategy in _RECOVERIES[part]:
         return spec
     plain = Recovery(max_attempts=recovery.max_attempts, base_delay_ms=recovery.base_delay_ms)
     return spec.with_options(spec.options.with_recovery(plain))
 
 
-def with_action(state: AgentState, kind: str) -> AgentState:
+def with_saga_call(state: AgentState, kind: str) -> AgentState:
     """Count a call that a saga makes; `max_tool_calls` holds for it. A step was under way since its saga began."""
     is_step = kind != "compensation"
     return state.with_budget(tool_calls=state.tool_calls.plus(in_sagas=1), under_way=state.under_way - is_step)
 
 
-def with_end(state: AgentState, place: str, outcome: Outcome, acted: Sequence[Outcome]) -> AgentState:
+def with_saga_end(state: AgentState, place: str, outcome: Outcome, acted: Sequence[Outcome]) -> AgentState:
     """Take in how a saga ended: for the journal, and the taint of what its tools said.
 
     The taint comes only now: no word of a tool could enter the arguments of a later step.
     """
-    state = state.with_dialogue(taint=tainted(state, acted))
+    state = state.with_dialogue(taint=taint_with_outcomes(state, acted))
     return state.with_note(
         SAGA_ENDED,
         place=place,
@@ -137,7 +137,7 @@ def with_end(state: AgentState, place: str, outcome: Outcome, acted: Sequence[Ou
     )
 
 
-def _disorder(step: SagaStep, is_after_final: bool) -> str:
+def _order_problem(step: SagaStep, is_after_final: bool) -> str:
     if is_after_final and step.kind != "final":
         return "after a final step only final steps may follow: what a final step did cannot be taken back"
     if step.kind == "compensatable" and step.compensation is None:
@@ -154,7 +154,7 @@ def _step_problem(state: AgentState, step: SagaStep) -> str:
     spec = state.setup.tool(step.tool) if state.setup else None
     if step.kind == "read_only" and spec is not None and spec.effect != "read_only":
         return f"{step.tool} is no read-only tool; make the step compensatable or final"
-    stopped = given_up_on(state, ToolCall(call_id="", name=step.tool, arguments=step.arguments))
+    stopped = given_up_outcome(state, ToolCall(call_id="", name=step.tool, arguments=step.arguments))
     return stopped.text if stopped else ""
 
 
@@ -168,10 +168,10 @@ def _action_problem(state: AgentState, action: Action) -> str:
 MIN_SHOWN_BYTES = 200
 """Of each tool's words."""
 
-Specs = Callable[[str], ToolSpec | None]
+SpecLookup = Callable[[str], ToolSpec | None]
 
 
-class Course(NamedTuple):
+class SagaCourse(NamedTuple):
     """How a saga went."""
 
     steps: Sequence[SagaStep]
@@ -182,25 +182,25 @@ class Course(NamedTuple):
     """Of the compensations, by the index of their step, in the order in which they were carried out."""
 
 
-def ended(saga: ToolCall, course: Course, specs: Specs, max_bytes: int) -> Outcome:
+def saga_outcome(saga: ToolCall, course: SagaCourse, specs: SpecLookup, max_bytes: int) -> Outcome:
     """Return the one outcome of a saga; `max_bytes` is for what the tools said, all together."""
-    told = _description(course, specs, max_bytes)
-    if is_done(course.steps, course.outcomes):
+    told = _saga_report_lines(course, specs, max_bytes)
+    if is_saga_done(course.steps, course.outcomes):
         done = Outcome(call=saga, status="ok", text="")
         return done.with_words(before="\n".join([f"[Saga done] all {len(course.steps)} steps", *told]))
-    left = _left_behind(course)
-    failed = Outcome(call=saga, status="failed", text="", error=f"{why(course)}; {left}", ours=(0, 0))
-    return failed.with_words(before="\n".join([f"{FAILED}{_where(course)}; {left}", *told]))
+    left = _remaining_effects_text(course)
+    failed = Outcome(call=saga, status="failed", text="", error=f"{saga_stop_text(course)}; {left}", ours=(0, 0))
+    return failed.with_words(before="\n".join([f"{ERROR_MARKER}{_stop_position_text(course)}; {left}", *told]))
 
 
-def why(course: Course) -> str:
+def saga_stop_text(course: SagaCourse) -> str:
     """Return where a saga stopped and what was said there, for people and for the journal."""
     last = course.outcomes[-1] if course.outcomes else None
     said = "" if last is None or last.status == "ok" else f": {last.error or last.text}"
-    return f"{_where(course)}{said}"
+    return f"{_stop_position_text(course)}{said}"
 
 
-def _where(course: Course) -> str:
+def _stop_position_text(course: SagaCourse) -> str:
     """Say it without a word of a tool."""
     steps, outcomes, number = course.steps, course.outcomes, len(course.outcomes)
     if outcomes and outcomes[-1].status != "ok":
@@ -208,14 +208,14 @@ def _where(course: Course) -> str:
     return f"saga stopped before step {number + 1} of {len(steps)}, because the run was interrupted"
 
 
-def _left_behind(course: Course) -> str:
+def _remaining_effects_text(course: SagaCourse) -> str:
     """Say what still stands."""
     begun = zip(course.steps, course.outcomes, strict=False)
     finals = [outcome for step, outcome in begun if step.kind == "final"]
     if any(outcome.status == "ok" for outcome in finals):
         return "partly done: a final step had succeeded before, so nothing is taken back"
-    if any(map(may_stand, finals)):
-        return f"nothing is taken back, since it is a final step{UNKNOWN}"
+    if any(map(may_have_effect, finals)):
+        return f"nothing is taken back, since it is a final step{UNKNOWN_OUTCOME_TEXT}"
     bad = [str(n + 1) for n, outcome in course.undone.items() if outcome.status != "ok"]
     going = [str(n + 1) for n, outcome in enumerate(course.outcomes) if n in course.undone and outcome.goes_on]
     left = [f"NOT taken back: step {', '.join(bad)}"] if bad else []
@@ -225,19 +225,23 @@ def _left_behind(course: Course) -> str:
     return "what was done is taken back" if course.undone else "there was nothing to take back"
 
 
-def _description(course: Course, specs: Specs, max_bytes: int) -> list[str]:
+def _saga_report_lines(course: SagaCourse, specs: SpecLookup, max_bytes: int) -> list[str]:
     outcomes, undone = course.outcomes, course.undone
     share = max(max_bytes // max(len(outcomes) + len(undone), 1), MIN_SHOWN_BYTES)
     told = [f"step {n}, {step.kind}, " for n, step in enumerate(course.steps, 1)]
     for index, step in enumerate(course.steps):
-        told[index] += _shown(outcomes[index], specs, share) if index < len(outcomes) else f"{step.tool}: not begun"
-    return told + [f"compensation of step {n + 1}, {_shown(outcome, specs, share)}" for n, outcome in undone.items()]
+        told[index] += (
+            _shown_outcome(outcomes[index], specs, share) if index < len(outcomes) else f"{step.tool}: not begun"
+        )
+    return told + [
+        f"compensation of step {n + 1}, {_shown_outcome(outcome, specs, share)}" for n, outcome in undone.items()
+    ]
 
 
-def _shown(outcome: Outcome, specs: Specs, share: int) -> str:
+def _shown_outcome(outcome: Outcome, specs: SpecLookup, share: int) -> str:
     """Return the tool, what became of its call, and its words between lines that they cannot forge."""
     head, tail = outcome.own_words
     end = len(outcome.text) - tail
     data = clip(outcome.text[head:end], share)
-    words = as_data(outcome.with_data(data).message(), source_of(outcome.call, specs(outcome.call.name)))
+    words = delimited_tool_text(outcome.with_data(data).message(), call_source(outcome.call, specs(outcome.call.name)))
     return f"{outcome.call.name}: {outcome.status}\n{words}"

@@ -18,7 +18,7 @@ _TIMEOUTS = {
 
 def failure_text(error: BaseException) -> str:
     """Return one line: the kind of failure and its message, the innermost that says something."""
-    cause = cause_of(error)
+    cause = root_cause(error)
     if isinstance(cause, TimeoutError):
         last = cause.last_heartbeat_details and cause.cause
         return _TIMEOUTS.get(cause.type or TimeoutType.START_TO_CLOSE, "it timed out") + (f" ({last})" if last else "")
@@ -32,17 +32,17 @@ def failure_text(error: BaseException) -> str:
 
 def failure_kind(error: BaseException) -> str | None:
     """Return the type of the failure, `Timeout` of one that took too long."""
-    cause = cause_of(error)
+    cause = root_cause(error)
     return cause.type if isinstance(cause, ApplicationError) else type(cause).__name__.replace("Error", "")
 
 
 def failure_message(error: BaseException) -> str:
     """Return the innermost message alone."""
-    cause = cause_of(error)
+    cause = root_cause(error)
     return cause.message if isinstance(cause, ApplicationError) else failure_text(error)
 
 
-def cause_of(error: BaseException) -> BaseException:
+def root_cause(error: BaseException) -> BaseException:
     """Return the failure itself."""
     if isinstance(error, ActivityError) and error.cause is not None:
         return error.cause

@@ -9,7 +9,7 @@ from temporalio import workflow
 from temporalio.common import RawValue
 
 from orga.workflows.decisions.control import interventions, questions
-from orga.workflows.phases.control.lifetime import Resets
+from orga.workflows.phases.control.lifetime import ResetWatch
 from orga.workflows.phases.control.run import ControlledRun, live_time
 from orga.workflows.phases.control.visibility import show_details
 from orga.workflows.types.control import InterventionKind
@@ -17,10 +17,10 @@ from orga.workflows.types.questions import ApprovalDecision
 
 R = TypeVar("R", bound=ControlledRun[Any])
 
-TOO_LATE = "the ending stands, and only what follows from it is still done; rewind or fork it to go on from there"
+TOO_LATE_TEXT = "the ending stands, and only what follows from it is still done; rewind or fork it to go on from there"
 
 
-def first_of(arguments: tuple[Any, ...]) -> Any:
+def first_argument(arguments: tuple[Any, ...]) -> Any:
     """Return the first argument, None where there is none."""
     return arguments[0] if arguments else None
 
@@ -29,7 +29,7 @@ class ControlHandlers(Generic[R]):
     """A handler takes any arguments: one that could not be called would fail the workflow task again and again."""
 
     _run: R
-    _resets: Resets
+    _resets: ResetWatch
 
     @workflow.signal
     def steer(self, *guidance: Any) -> None:
@@ -61,7 +61,7 @@ class ControlHandlers(Generic[R]):
     @workflow.signal
     def rewound(self, *rewind: Any) -> None:
         """Go on from where a reset put the run: sent by `orga rewind` with the reset, by anybody else in vain."""
-        self._resets.claimed(first_of(rewind))
+        self._resets.claimed(first_argument(rewind))
 
     @workflow.signal(dynamic=True)
     def unknown(self, name: str, arguments: Sequence[RawValue]) -> None:
@@ -71,26 +71,26 @@ class ControlHandlers(Generic[R]):
     @workflow.update
     def resolve_escalation(self, *resolution: Any) -> str:
         """Decide what waits for a person; return the choice."""
-        decision = questions.parsed_resolution(self._run.state, first_of(resolution))
+        decision = questions.parsed_resolution(self._run.state, first_argument(resolution))
         self._run.change(questions.with_resolution, decision, self._run.heard())
         return decision.choice
 
     @resolve_escalation.validator
-    def _decides_what_waits(self, *resolution: Any) -> None:
+    def _validate_resolution(self, *resolution: Any) -> None:
         self.refuse_when_over()
-        questions.parsed_resolution(self._run.state, first_of(resolution))
+        questions.parsed_resolution(self._run.state, first_argument(resolution))
 
     @workflow.update
     def answer(self, *answer: Any) -> str:
         """Answer the question that is open: a text, or `{question_id, text, by}`; return its id."""
-        decision = questions.answer_in(self._run.state, first_of(answer))
+        decision = questions.parsed_answer(self._run.state, first_argument(answer))
         self._run.change(questions.with_resolution, decision, self._run.heard())
         return decision.escalation_id
 
     @answer.validator
-    def _answers_a_question(self, *answer: Any) -> None:
+    def _validate_answer(self, *answer: Any) -> None:
         self.refuse_when_over()
-        questions.answer_in(self._run.state, first_of(answer))
+        questions.parsed_answer(self._run.state, first_argument(answer))
 
     @workflow.signal(name="answer")
     def take_answer(self, *answer: Any) -> None:
@@ -98,42 +98,42 @@ class ControlHandlers(Generic[R]):
         now = self._run.heard()
         try:
             self.refuse_when_over()
-            decision = questions.answer_in(self._run.state, first_of(answer))
+            decision = questions.parsed_answer(self._run.state, first_argument(answer))
         except ValueError as error:
-            self._run.change(questions.with_refused, "answer", str(error))
+            self._run.change(questions.with_refused_signal, "answer", str(error))
         else:
             self._run.change(questions.with_resolution, decision, now)
 
     @workflow.update
     def approve(self, *decision: Any) -> None:
         """Say yes to one held call; it is bound to exactly that call."""
-        self._decide(decision, approved=True)
+        self._record_decision(decision, approved=True)
 
     @approve.validator
-    def _may_be_approved(self, *decision: Any) -> None:
+    def _validate_approval(self, *decision: Any) -> None:
         self.refuse_when_over()
-        questions.parsed_decision(self._run.state, first_of(decision), live_time())
+        questions.parsed_decision(self._run.state, first_argument(decision), live_time())
 
     @workflow.update
     def deny(self, *decision: Any) -> None:
         """Say no to one held call; the reason reaches the model."""
-        self._decide(decision, approved=False)
+        self._record_decision(decision, approved=False)
 
     @deny.validator
-    def _may_be_denied(self, *decision: Any) -> None:
+    def _validate_denial(self, *decision: Any) -> None:
         self.refuse_when_over()
-        questions.parsed_decision(self._run.state, first_of(decision), live_time())
+        questions.parsed_decision(self._run.state, first_argument(decision), live_time())
 
     def _record(self, kind: InterventionKind, arguments: tuple[Any, ...]) -> None:
         self._run.heard()
         if self._run.is_final:
-            self._run.change(questions.with_refused, kind, TOO_LATE)
+            self._run.change(questions.with_refused_signal, kind, TOO_LATE_TEXT)
         else:
             self._run.change(interventions.with_guidance, interventions.guidance(kind, arguments))
 
-    def _decide(self, decision: tuple[Any, ...], *, approved: bool) -> None:
+    def _record_decision(self, decision: tuple[Any, ...], *, approved: bool) -> None:
         """Take a decision that the validator let through: in a replay the time may differ, and must not refuse it."""
-        parsed = ApprovalDecision.model_validate(first_of(decision))
+        parsed = ApprovalDecision.model_validate(first_argument(decision))
         self._run.change(questions.with_answer, parsed, approved, self._run.heard())
         show_details(self._run)
 

@@ -18,32 +18,32 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from orga.workflows.decisions.control import interventions, notifications
 from orga.workflows.decisions.control.interventions import (
     out_of_time,
+    parse_rewind,
     remaining_s,
-    rewind_in,
     with_abort,
-    with_full_history,
-    with_guidance_of,
+    with_end_at_full_history,
     with_rewind,
+    with_rewind_guidance,
 )
 from orga.workflows.decisions.control.questions import is_open
 from orga.workflows.phases.control.failure_text import failure_text
-from orga.workflows.phases.control.run import ControlledRun, task_clock
+from orga.workflows.phases.control.run import ControlledRun, workflow_task_clock
 from orga.workflows.types.control import Control, Rewind, Stop
 from orga.workflows.types.names import NOTIFY
 from orga.workflows.types.questions import Notification, Question
 
-ATTEMPT_S = 10.0
-WITHIN_S = 3_600.0
+DELIVERY_ATTEMPT_S = 10.0
+DELIVERY_TIMEOUT_S = 3_600.0
 """For all attempts to tell of a question; it waits on, and stands in the inbox."""
 
-END_WITHIN_S = 5.0
+END_DELIVERY_TIMEOUT_S = 5.0
 """For all attempts to tell of the end, which the result waits for."""
 
-LONGEST_PAUSE_S = 60.0
+MAX_RETRY_INTERVAL_S = 60.0
 """Between two attempts; the first pause is a second, and each is twice the one before."""
 
 
-class Announcer:
+class QuestionAnnouncer:
     """Tells of each question as it opens; what is not delivered when the question closes is withdrawn."""
 
     def __init__(self, run: ControlledRun[Any]) -> None:
@@ -56,7 +56,7 @@ class Announcer:
         """Begin to watch the questions, where the setup asks for it: a run that tells nobody does nothing here."""
         self._is_over = False
         if self._run.state.terms.notify:
-            self._watch = self._run.beside(self._tell_new())
+            self._watch = self._run.beside(self._announce_new())
 
     async def stop(self) -> None:
         """Withdraw what is under way, before the run ends or continues as new; the next run tells of it again."""
@@ -64,61 +64,61 @@ class Announcer:
         if self._watch is not None:
             await asyncio.gather(self._watch, *self._telling.values())
 
-    async def _tell_new(self) -> None:
+    async def _announce_new(self) -> None:
         while not self._is_over:
             self._telling = {question_id: task for question_id, task in self._telling.items() if not task.done()}
-            for question in self._new():
-                self._telling[question.question_id] = self._run.beside(self._tell(question))
-            await workflow.wait_condition(lambda: self._is_over or bool(self._new()))
+            for question in self._unannounced_questions():
+                self._telling[question.question_id] = self._run.beside(self._announce(question))
+            await workflow.wait_condition(lambda: self._is_over or bool(self._unannounced_questions()))
 
-    def _new(self) -> list[Question]:
+    def _unannounced_questions(self) -> list[Question]:
         return [each for each in notifications.unannounced(self._run.state) if each.question_id not in self._telling]
 
-    async def _tell(self, question: Question) -> None:
-        delivery = self._run.beside(_deliver(self._run, question))
+    async def _announce(self, question: Question) -> None:
+        delivery = self._run.beside(_deliver_question(self._run, question))
         await self._run.settle([delivery], lambda: self._is_over or not is_open(self._run.state, question.question_id))
 
 
-async def tell_end(run: ControlledRun[Any], stop: Stop) -> None:
+async def announce_end(run: ControlledRun[Any], stop: Stop) -> None:
     """Tell of the end, where the setup asks for it, for a short time that is the same whatever the receiver does."""
     if not run.state.is_end_told:
         return
     info = workflow.info()
     try:
-        message = notifications.of_end(run.state, stop, info.workflow_id, info.run_id)
-        await run.event(_send(message, "ended", END_WITHIN_S))
+        message = notifications.end_notification(run.state, stop, info.workflow_id, info.run_id)
+        await run.event(_send_notification(message, "ended", END_DELIVERY_TIMEOUT_S))
     except ActivityError as error:
-        run.change(notifications.with_failure, "ended", failure_text(error))
+        run.change(notifications.with_notification_failure, "ended", failure_text(error))
 
 
-async def _deliver(run: ControlledRun[Any], question: Question) -> None:
-    message = notifications.of_question(run.state, question, workflow.info().workflow_id, run.commands)
+async def _deliver_question(run: ControlledRun[Any], question: Question) -> None:
+    message = notifications.question_notification(run.state, question, workflow.info().workflow_id, run.commands)
     try:
-        await run.event(_send(message, question.question_id, WITHIN_S))
+        await run.event(_send_notification(message, question.question_id, DELIVERY_TIMEOUT_S))
     except ActivityError as error:
         if is_cancelled_exception(error):
             return
-        run.change(notifications.with_failure, question.question_id, failure_text(error))
-    run.change(notifications.with_announced, question.question_id)
+        run.change(notifications.with_notification_failure, question.question_id, failure_text(error))
+    run.change(notifications.with_announced_question, question.question_id)
 
 
-async def _send(message: Notification, about: str, within_s: float) -> None:
+async def _send_notification(message: Notification, about: str, within_s: float) -> None:
     await workflow.execute_activity(
         NOTIFY,
         message,
         activity_id=f"notify-{about}",
-        start_to_close_timeout=timedelta(seconds=ATTEMPT_S),
+        start_to_close_timeout=timedelta(seconds=DELIVERY_ATTEMPT_S),
         schedule_to_close_timeout=timedelta(seconds=within_s),
-        retry_policy=RetryPolicy(maximum_interval=timedelta(seconds=LONGEST_PAUSE_S)),
+        retry_policy=RetryPolicy(maximum_interval=timedelta(seconds=MAX_RETRY_INTERVAL_S)),
         summary=f"{message.event} {message.kind or message.reason}",
     )
 
 
-DOUBT_S = 0.001
+ABORT_CONFIRMATION_S = 0.001
 """Until an abort that came together with a claim counts after all. The reset is told in the same task, or never."""
 
 
-class _Claim(NamedTuple):
+class _RewindClaim(NamedTuple):
     """What the signals of one workflow task say of a reset."""
 
     rewinds: tuple[Rewind, ...]
@@ -131,7 +131,7 @@ class _Claim(NamedTuple):
     """Why the run was to be aborted, by what came in this task before the claim."""
 
 
-class Resets:
+class ResetWatch:
     """Takes the word of `rewound` only in the first task behind a reset; from any other sender it changes nothing.
 
     The server delivers signals again behind a reset, an abort among them, and the SDK tells of the reset behind all
@@ -141,11 +141,11 @@ class Resets:
     def __init__(self, run: ControlledRun[Any]) -> None:
         """Listen; to be made where the workflow is."""
         self._run = run
-        self._claim: _Claim | None = None
+        self._claim: _RewindClaim | None = None
         self._aborted_in = 0.0
         self._reset_in = 0.0
-        self._task = task_clock()
-        workflow.register_random_seed_callback(self._was_reset)
+        self._task = workflow_task_clock()
+        workflow.register_random_seed_callback(self._record_reset)
 
     def abort(self, why: str) -> None:
         """Take an abort in, and remember when it came."""
@@ -157,36 +157,36 @@ class Resets:
     def claimed(self, raw: object) -> None:
         """Take in what a signal says."""
         self._run.heard()
-        rewind = rewind_in(raw)
+        rewind = parse_rewind(raw)
         if rewind is None:
             return
-        claim = _Claim((*self._earlier(), rewind), self._task(), self._run.before)
+        claim = _RewindClaim((*self._earlier_rewinds(), rewind), self._task(), self._run.before)
         if self._run.state.aborted is not None and self._aborted_in == claim.task:
             claim = claim._replace(aborted=self._run.state.aborted)
             self._run.state = self._run.state.with_control(aborted=None)
-            self._run.beside(self._unless_it_is_true(claim))
+            self._run.beside(self._drop_unconfirmed(claim))
         self._claim = claim
         if self._reset_in == claim.task:
-            self._confirm(claim)
+            self._confirm_rewind(claim)
 
-    def _earlier(self) -> tuple[Rewind, ...]:
+    def _earlier_rewinds(self) -> tuple[Rewind, ...]:
         return self._claim.rewinds if self._claim is not None and self._claim.task == self._task() else ()
 
-    def _was_reset(self, seed: int) -> None:
+    def _record_reset(self, seed: int) -> None:
         """Note the reset. The SDK calls this outside of the loop, and swallows what it raises: it only records."""
         self._reset_in = self._task()
         if self._claim is not None and self._claim.task == self._reset_in:
-            self._confirm(self._claim)
+            self._confirm_rewind(self._claim)
 
-    def _confirm(self, claim: _Claim) -> None:
+    def _confirm_rewind(self, claim: _RewindClaim) -> None:
         state = self._run.state
         for rewind in claim.rewinds:
-            state = with_guidance_of(state, rewind)
+            state = with_rewind_guidance(state, rewind)
         self._run.state = with_rewind(state, claim.rewinds[-1], claim.since, self._run.now)
 
-    async def _unless_it_is_true(self, claim: _Claim) -> None:
+    async def _drop_unconfirmed(self, claim: _RewindClaim) -> None:
         self._run.doubts += 1
-        await self._run.event(workflow.sleep(DOUBT_S, summary="for word of a rewind"))
+        await self._run.event(workflow.sleep(ABORT_CONFIRMATION_S, summary="for word of a rewind"))
         self._run.doubts -= 1
         if self._reset_in != claim.task and claim.aborted is not None:
             self._run.change(interventions.with_abort, claim.aborted)
@@ -198,7 +198,7 @@ Watch = Callable[[Any], Coroutine[Any, Any, None]]
 """Looks after something of a run until it is cancelled."""
 
 
-async def run_to_an_end(run: ControlledRun[Any], loop: Coroutine[Any, Any, T]) -> T:
+async def run_to_completion(run: ControlledRun[Any], loop: Coroutine[Any, Any, T]) -> T:
     """Return what the loop comes to. Temporal's own cancellation ends a run as an abort does, with a result."""
     task = asyncio.create_task(loop)
     try:
@@ -215,11 +215,11 @@ def continue_as_new(state: Control) -> NoReturn:
     # Of the deployment's versions the current one goes on, where there are any.
     current = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
     workflow.continue_as_new(
-        args=[None, state], initial_versioning_behavior=current, search_attributes=_shown_attributes()
+        args=[None, state], initial_versioning_behavior=current, search_attributes=_carried_attributes()
     )
 
 
-def _shown_attributes() -> TypedSearchAttributes | None:
+def _carried_attributes() -> TypedSearchAttributes | None:
     """Return the search attributes for the next run where one was unset in this; None lets the server carry all on.
 
     It carries on what was unset, too, as null: no worker could read such a time, and none begin with that run.
@@ -229,12 +229,12 @@ def _shown_attributes() -> TypedSearchAttributes | None:
     return info.typed_search_attributes if is_one_unset else None
 
 
-class Watches:
+class RunWatches:
     """All that goes on beside the loop: the deadline, the history's length, word to people outside, and `others`."""
 
     def __init__(self, run: ControlledRun[Any], *others: Watch) -> None:
         self._run = run
-        self._announcer = Announcer(run)
+        self._announcer = QuestionAnnouncer(run)
         self._watches: tuple[Watch, ...] = (watch_clock, watch_length, *others)
         self._tasks = list[asyncio.Task[None]]()
 
@@ -257,10 +257,10 @@ async def watch_clock(run: ControlledRun[Any]) -> None:
         if remaining_s(run.state, run.now) <= 0:
             run.change(out_of_time)
             continue
-        await _until_checked(run, run.state.timeout_s)
+        await _wait_for_clock_change(run, run.state.timeout_s)
 
 
-async def _until_checked(run: ControlledRun[Any], limit_s: float) -> None:
+async def _wait_for_clock_change(run: ControlledRun[Any], limit_s: float) -> None:
     """Wait until the time is up as it looks now, or something about it changes."""
     left = remaining_s(run.state, run.now)
     try:
@@ -276,4 +276,4 @@ async def _until_checked(run: ControlledRun[Any], limit_s: float) -> None:
 async def watch_length(run: ControlledRun[Any]) -> None:
     """End the run when its history is full, until the task is cancelled."""
     await workflow.wait_condition(lambda: run.is_full)
-    run.change(with_full_history, run.length.events, run.length.size)
+    run.change(with_end_at_full_history, run.length.events, run.length.size)

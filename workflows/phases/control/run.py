@@ -19,11 +19,11 @@ from temporalio.common import SearchAttributeUpdate
 from temporalio.exceptions import FailureError, is_cancelled_exception
 
 from orga.workflows.decisions.control import interventions
-from orga.workflows.decisions.control.notifications import commands, in_markdown
+from orga.workflows.decisions.control.notifications import commands, question_markdown
 from orga.workflows.types.control import NOTES_MEMO, Control, Note
 from orga.workflows.types.names import ITERATION, PHASE
 from orga.workflows.types.questions import ShownQuestion
-from orga.workflows.types.text import as_code, can_be_typed
+from orga.workflows.types.text import can_be_typed, markdown_code
 
 
 def event_time() -> datetime:
@@ -36,7 +36,7 @@ def live_time() -> datetime:
     return workflow.now()
 
 
-def task_clock() -> Callable[[], float]:
+def workflow_task_clock() -> Callable[[], float]:
     """Return what tells one workflow task from another, also where the SDK calls the run outside of its loop."""
     return asyncio.get_running_loop().time
 
@@ -50,7 +50,7 @@ def wall_time() -> datetime:
         return max(datetime.now(UTC), workflow.now())
 
 
-class Length(NamedTuple):
+class HistoryLength(NamedTuple):
     """Of the history of this run, so far."""
 
     events: int = 0
@@ -60,11 +60,11 @@ class Length(NamedTuple):
     """Whether the server suggests to continue as new."""
 
 
-def length() -> Length:
+def history_length() -> HistoryLength:
     """Return it; to be asked where the run's clock is moved on, never behind a local activity."""
     info = workflow.info()
     events, size = info.get_current_history_length(), info.get_current_history_size()
-    return Length(events, size, info.is_continue_as_new_suggested())
+    return HistoryLength(events, size, info.is_continue_as_new_suggested())
 
 
 CANCEL_GRACE_S = 5.0
@@ -88,7 +88,7 @@ class DefectBeside(Exception):
     """An error in what goes on beside the loop."""
 
 
-class RollOver(Exception):
+class ContinueAsNew(Exception):
     """The history has grown enough while people were waited for: the run continues as new, and asks them on."""
 
 
@@ -105,7 +105,7 @@ class ControlledRun(Generic[S]):
         """Of the last event of the run's own."""
         self.before = self.now
         """The time before the clock was last moved on."""
-        self.length = Length()
+        self.length = HistoryLength()
         """Of the history, at that event."""
         self.is_full = False
         """Whether the history is so long that the server will soon end the run without a result."""
@@ -117,7 +117,7 @@ class ControlledRun(Generic[S]):
         """Whether Temporal has cancelled it, which is an abort that waits for nothing more."""
         self.doubts = 0
         """How many aborts wait for word of a reset; see `lifetime.Resets`."""
-        self._heard = 0
+        self._intervention_count = 0
         self._fault: BaseException | None = None
 
     def details(self) -> str:
@@ -127,10 +127,13 @@ class ControlledRun(Generic[S]):
     def waits(self) -> list[str]:
         """Return in Markdown what the run waits for people for, and which commands decide it."""
         run_id = workflow.info().workflow_id
-        resume = f": {as_code(f'orga resume {quote(run_id)}')} lets it go on" if can_be_typed(run_id) else ""
+        resume = f": {markdown_code(f'orga resume {quote(run_id)}')} lets it go on" if can_be_typed(run_id) else ""
         paused = [f"- paused{resume}"] if self.state.paused else []
         asked = self.state.open_questions
-        return [*paused, *(line for each in asked for line in in_markdown(self.state, each, run_id, self.commands))]
+        return [
+            *paused,
+            *(line for each in asked for line in question_markdown(self.state, each, run_id, self.commands)),
+        ]
 
     def progress(self) -> list[SearchAttributeUpdate[Any]]:
         """Return the search attributes that tell how far the run is."""
@@ -162,8 +165,8 @@ class ControlledRun(Generic[S]):
         """
         if (now := event_time()) > self.now:
             self.before, self.now = self.now, now
-        self.length = length()
-        self.is_full = interventions.is_full(self.state, self.length.events, self.length.size)
+        self.length = history_length()
+        self.is_full = interventions.is_history_full(self.state, self.length.events, self.length.size)
         return self.now
 
     async def event(self, ending: Awaitable[T]) -> T:
@@ -180,10 +183,10 @@ class ControlledRun(Generic[S]):
     def beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do something beside the loop, which does not wait for it: an error in it is the run's, see `until_done`."""
         task = asyncio.create_task(work)
-        task.add_done_callback(self._take_fault)
+        task.add_done_callback(self._record_fault)
         return task
 
-    def _take_fault(self, task: asyncio.Task[None]) -> None:
+    def _record_fault(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and self._fault is None:
             self._fault = task.exception()
 
@@ -201,7 +204,7 @@ class ControlledRun(Generic[S]):
 
     def heard(self) -> datetime:
         """Take in a signal or an update: by these alone does a history grow while people are waited for."""
-        self._heard += 1
+        self._intervention_count += 1
         return self.tick()
 
     async def wait_until(
@@ -223,14 +226,14 @@ class ControlledRun(Generic[S]):
         Raises:
             RollOver: The history has grown enough, by messages that came meanwhile.
         """
-        heard = self._heard
+        heard = self._intervention_count
         await workflow.wait_condition(
-            lambda: is_over() or (may_roll_over and self._heard > heard and self.is_due),
+            lambda: is_over() or (may_roll_over and self._intervention_count > heard and self.is_due),
             timeout=timeout_s,
             timeout_summary=summary,
         )
         if not is_over():
-            raise RollOver
+            raise ContinueAsNew
 
     async def settle(self, tasks: Sequence[asyncio.Task[Any]], is_cut_short: CutShort) -> None:
         """Wait until all tasks are done, or until they are cut short: then cancel them and give them the grace.
@@ -275,9 +278,9 @@ class ControlledRun(Generic[S]):
         """Whether to continue as new: never while an abort is in doubt."""
         return not self.doubts and self.can_be_carried(self.length)
 
-    def can_be_carried(self, so_far: Length) -> bool:
+    def can_be_carried(self, so_far: HistoryLength) -> bool:
         """Return whether the history is long enough to be left behind, and the state can be carried on."""
-        return interventions.is_time_to_roll_over(self.state, so_far.events, so_far.size, so_far.is_long)
+        return interventions.should_continue_as_new(self.state, so_far.events, so_far.size, so_far.is_long)
 
     def held_up_s(self) -> float:
         """Return the seconds for which people have held the run up so far, by a pause or by what they were asked."""

@@ -20,8 +20,8 @@ from temporalio.exceptions import ApplicationError
 from orga.activities.instruments import record_wait
 from orga.workflows.decisions.control import questions
 from orga.workflows.decisions.control.interventions import with_abort
-from orga.workflows.decisions.control.notifications import waits_for
-from orga.workflows.phases.control.run import ControlledRun, Interrupted, RollOver
+from orga.workflows.decisions.control.notifications import waiting_text
+from orga.workflows.phases.control.run import ContinueAsNew, ControlledRun, Interrupted
 from orga.workflows.types import telemetry_names as names
 from orga.workflows.types.control import Control, StopReason
 from orga.workflows.types.names import PHASE, TERMINATION, WAITING, WAITING_SINCE
@@ -33,7 +33,7 @@ EVERY_ITERATIONS = 10
 AnyRun = ControlledRun[Any]
 
 
-def upsert(run: AnyRun, *updates: SearchAttributeUpdate[Any]) -> None:
+def upsert_attributes(run: AnyRun, *updates: SearchAttributeUpdate[Any]) -> None:
     """Write them, where the server knows them."""
     if run.state.terms.search_attributes:
         workflow.upsert_search_attributes(list(updates))  # pyright: ignore[reportUnknownMemberType]
@@ -42,17 +42,17 @@ def upsert(run: AnyRun, *updates: SearchAttributeUpdate[Any]) -> None:
 def show_progress(run: AnyRun) -> None:
     """Write how far the run is, at every tenth iteration."""
     if run.state.iteration % EVERY_ITERATIONS == 0:
-        upsert(run, *run.progress())
+        upsert_attributes(run, *run.progress())
 
 
 def show_phase(run: AnyRun) -> None:
     """Write the phase at once: for phases that last (paused)."""
-    upsert(run, PHASE.value_set(run.state.phase))
+    upsert_attributes(run, PHASE.value_set(run.state.phase))
 
 
-def show_spent(run: AnyRun) -> None:
+def show_progress_now(run: AnyRun) -> None:
     """Write how far the run is, now that a part of it has ended."""
-    upsert(run, *run.progress())
+    upsert_attributes(run, *run.progress())
 
 
 def show_waiting(run: AnyRun) -> None:
@@ -62,17 +62,17 @@ def show_waiting(run: AnyRun) -> None:
         waiting = (WAITING.value_unset(), WAITING_SINCE.value_unset())
     else:
         waiting = (WAITING.value_set(oldest.kind), WAITING_SINCE.value_set(oldest.since))
-    upsert(run, *waiting, *run.progress())
+    upsert_attributes(run, *waiting, *run.progress())
 
 
 def show_end(run: AnyRun, reason: StopReason) -> None:
     """Write how the run ended."""
-    upsert(run, *run.progress(), TERMINATION.value_set(reason))
+    upsert_attributes(run, *run.progress(), TERMINATION.value_set(reason))
 
 
-def show_goes_on(run: AnyRun) -> None:
+def show_reopened(run: AnyRun) -> None:
     """Write that a run whose end was written goes on after all."""
-    upsert(run, PHASE.value_set(run.state.phase), TERMINATION.value_unset())
+    upsert_attributes(run, PHASE.value_set(run.state.phase), TERMINATION.value_unset())
 
 
 def show_details(run: AnyRun) -> None:
@@ -80,7 +80,7 @@ def show_details(run: AnyRun) -> None:
     workflow.set_current_details(run.details())
 
 
-def enter(run: AnyRun, doing: str) -> None:
+def enter_phase(run: AnyRun, doing: str) -> None:
     """Begin with a phase."""
     run.state = run.state.with_control(doing=doing)
     show_details(run)
@@ -97,24 +97,24 @@ async def wait_if_paused(run: AnyRun, *, may_roll_over: bool = False, is_over: C
         await workflow.wait_condition(lambda: not run.doubts)
     if not run.state.paused:
         return
-    _stand(run, True)
+    _wait_while_paused(run, True)
     try:
         await run.wait_until(
             lambda: not run.state.paused or run.is_interrupted() or is_over(), may_roll_over=may_roll_over
         )
-    except RollOver:
+    except ContinueAsNew:
         run.state = run.state.with_control(is_standing=False)
         raise
-    _stand(run, False)
+    _wait_while_paused(run, False)
 
 
-def _stand(run: AnyRun, is_standing: bool) -> None:
+def _wait_while_paused(run: AnyRun, is_standing: bool) -> None:
     run.state = run.state.with_control(is_standing=is_standing)
     show_details(run)
     show_phase(run)
 
 
-async def checkpoint(run: AnyRun, *, may_roll_over: bool = False) -> None:
+async def pause_checkpoint(run: AnyRun, *, may_roll_over: bool = False) -> None:
     """Stand still while paused.
 
     Raises:
@@ -140,12 +140,12 @@ def phase_span(phase: str, iteration: int) -> Generator[None]:
     if not get_current_span().is_recording():
         yield
         return
-    with opened(phase, {names.ITERATION: iteration}):
+    with open_span(phase, {names.ITERATION: iteration}):
         yield
 
 
 @contextmanager
-def opened(name: str, attributes: Mapping[str, AttributeValue]) -> Generator[Span]:
+def open_span(name: str, attributes: Mapping[str, AttributeValue]) -> Generator[Span]:
     """Open a span in workflow code and make it current. The exception it may leave by is named, never quoted."""
     span = get_tracer(names.SCOPE, schema_url=names.SCHEMA_URL).start_span(name, attributes=attributes)
     with use_span(span, record_exception=False, set_status_on_exception=False):
@@ -154,7 +154,7 @@ def opened(name: str, attributes: Mapping[str, AttributeValue]) -> Generator[Spa
         except Exception as error:
             # Any other exception fails the workflow task only: the attempt that succeeds ends its own span.
             if workflow.is_failure_exception(error):
-                span.set_attribute(names.ERROR, _kind(error))
+                span.set_attribute(names.ERROR, _exception_kind(error))
                 span.set_status(Status(StatusCode.ERROR))
                 span.end()
             raise
@@ -164,17 +164,17 @@ def opened(name: str, attributes: Mapping[str, AttributeValue]) -> Generator[Spa
     span.end()
 
 
-def _kind(error: Exception) -> str:
+def _exception_kind(error: Exception) -> str:
     return (isinstance(error, ApplicationError) and error.type) or type(error).__name__
 
 
 S = TypeVar("S", bound=Control)
 
-SHORTEST_S = 0.001
+MIN_TIMER_S = 0.001
 """Of a timer: one of no time at all is none."""
 
 
-async def ask(
+async def ask_people(
     run: ControlledRun[S],
     question: Question,
     *,
@@ -193,15 +193,15 @@ async def ask(
         Interrupted: The run is ended before it is decided.
         RollOver: The history has grown enough meanwhile; the question stays open.
     """
-    run.change(questions.asked, question, run.now)
-    _show(run)
+    run.change(questions.with_question, question, run.now)
+    _show_questions(run)
     try:
-        await _until_decided(run, question.question_id, is_moot, may_roll_over=may_roll_over)
+        await _wait_for_decision(run, question.question_id, is_moot, may_roll_over=may_roll_over)
     except asyncio.CancelledError:  # what waits was given up; an open question would hold the clock
-        _close(run, question)
+        _close_question(run, question)
         raise
-    decided = questions.question_named(run.state, question.question_id) or question
-    _close(run, decided)
+    decided = questions.find_question(run.state, question.question_id) or question
+    _close_question(run, decided)
     if decided.is_open and not is_moot():
         raise Interrupted
     return decided
@@ -220,7 +220,7 @@ async def ask_for_answer(
         Interrupted: The run is ended, before or by that.
         RollOver: As `ask` does.
     """
-    decided = (await ask(run, question, is_moot=is_moot, may_roll_over=may_roll_over)).resolution
+    decided = (await ask_people(run, question, is_moot=is_moot, may_roll_over=may_roll_over)).resolution
     if decided is None and is_moot():
         return Resolution(escalation_id=question.question_id, choice="skip")
     if decided is None or decided.choice == "abort":
@@ -229,7 +229,7 @@ async def ask_for_answer(
     return decided
 
 
-async def _until_decided(
+async def _wait_for_decision(
     run: ControlledRun[S], question_id: str, is_moot: Callable[[], bool], *, may_roll_over: bool
 ) -> None:
     """Wait for the decision. What expires is told by the timer alone, which runs from where the run's clock stood."""
@@ -239,44 +239,44 @@ async def _until_decided(
 
     while not is_decided():
         expiry = questions.next_expiry(run.state, question_id)
-        left = None if expiry is None else max((expiry - run.now).total_seconds(), SHORTEST_S)
+        left = None if expiry is None else max((expiry - run.now).total_seconds(), MIN_TIMER_S)
         try:
             await run.wait_until(
-                is_decided, may_roll_over=may_roll_over, timeout_s=left, summary=_timer(run.state, question_id)
+                is_decided, may_roll_over=may_roll_over, timeout_s=left, summary=_timer_summary(run.state, question_id)
             )
         except TimeoutError:
             run.tick()
             if expiry is not None:
-                run.change(questions.with_expired, expiry, run.now)
+                run.change(questions.with_expired_decisions, expiry, run.now)
 
 
-def _timer(state: Control, question_id: str) -> str | None:
-    question = questions.question_named(state, question_id)
-    return None if question is None else waits_for(question)
+def _timer_summary(state: Control, question_id: str) -> str | None:
+    question = questions.find_question(state, question_id)
+    return None if question is None else waiting_text(question)
 
 
-def withdraw(run: ControlledRun[S], kind: QuestionKind, asked_on: str = "") -> None:
+def withdraw_question(run: ControlledRun[S], kind: QuestionKind, asked_on: str = "") -> None:
     """Close what the run before this one had asked and this one does not: left open, it would hold the clock.
 
     To be called where no other question of that kind is open.
     """
     for question in run.state.questions:
         if question.kind == kind and question.question_id != asked_on:
-            _close(run, question)
+            _close_question(run, question)
 
 
-def withdraw_all(run: ControlledRun[Any]) -> None:
+def withdraw_all_questions(run: ControlledRun[Any]) -> None:
     """Close whatever is asked: nobody waits for it any more."""
     for question in run.state.questions:
-        _close(run, question)
+        _close_question(run, question)
 
 
-def _close(run: ControlledRun[Any], question: Question) -> None:
-    run.change(questions.closed, question.question_id, run.now)
+def _close_question(run: ControlledRun[Any], question: Question) -> None:
+    run.change(questions.without_question, question.question_id, run.now)
     show_closed(question)
-    _show(run)
+    _show_questions(run)
 
 
-def _show(run: ControlledRun[Any]) -> None:
+def _show_questions(run: ControlledRun[Any]) -> None:
     show_details(run)
     show_waiting(run)

@@ -13,9 +13,9 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from orga.workflows.decisions.goals import deliveries
-from orga.workflows.decisions.goals.endings import has_found_something
-from orga.workflows.decisions.result import written_out
-from orga.workflows.phases.control.failure_text import cause_of, failure_text
+from orga.workflows.decisions.goals.endings import has_done_step
+from orga.workflows.decisions.result import with_all_keys
+from orga.workflows.phases.control.failure_text import failure_text, root_cause
 from orga.workflows.phases.goals.run import GoalRun
 from orga.workflows.phases.run import show_dead_letters
 from orga.workflows.types.goals.deliveries import Channel, Delivered
@@ -27,28 +27,28 @@ ATTEMPT_S = 40.0
 HEARTBEAT_TIMEOUT_S = 10.0
 """After which an attempt of a worker that has died is made again."""
 
-WITHIN_S = 180.0
+DELIVERY_TIMEOUT_S = 180.0
 """For all attempts: the result waits for them."""
 
-ABORTED_WITHIN_S = 20.0
+ABORTED_DELIVERY_TIMEOUT_S = 20.0
 """Of a goal that was aborted."""
 
-LONGEST_PAUSE_S = 30.0
+MAX_RETRY_INTERVAL_S = 30.0
 """Between two attempts, where the failed one told no pause: its worker died, or it ran out of time."""
 
-CUT_SHORT = "the goal was aborted while it was delivered"
+CUT_SHORT_TEXT = "the goal was aborted while it was delivered"
 
 
-async def deliver(run: GoalRun, ended: GoalResult) -> GoalResult:
+async def deliver_answer(run: GoalRun, ended: GoalResult) -> GoalResult:
     """Return the result with what became of its deliveries; an abort that comes meanwhile cuts them short."""
-    channels = deliveries.chosen(run.goal, is_in_vain=not has_found_something(ended))
+    channels = deliveries.chosen_channels(run.goal, is_in_vain=not has_done_step(ended))
     if not channels:
-        return _with_deliveries(run, ended, deliveries.untold(run.goal))
+        return _with_deliveries(run, ended, deliveries.undelivered_without_setup(run.goal))
     was_aborted = run.state.aborted is not None
-    within_s = ABORTED_WITHIN_S if was_aborted else WITHIN_S
-    tasks = [asyncio.create_task(_deliver_to(run, ended, channel, within_s)) for channel in channels]
+    within_s = ABORTED_DELIVERY_TIMEOUT_S if was_aborted else DELIVERY_TIMEOUT_S
+    tasks = [asyncio.create_task(_deliver_to_channel(run, ended, channel, within_s)) for channel in channels]
     await run.settle(tasks, lambda: run.state.aborted is not None and not was_aborted)
-    return _with_deliveries(run, ended, tuple(map(_end_of, tasks, channels)))
+    return _with_deliveries(run, ended, tuple(map(_delivery_outcome, tasks, channels)))
 
 
 def _with_deliveries(run: GoalRun, ended: GoalResult, told: tuple[Delivered, ...]) -> GoalResult:
@@ -58,45 +58,47 @@ def _with_deliveries(run: GoalRun, ended: GoalResult, told: tuple[Delivered, ...
         run.pursue(deliveries.with_delivery, each)
     if failed := sum(each.status == "failed" for each in told):
         show_dead_letters(run, failed)
-    return written_out(ended.with_deliveries(told))
+    return with_all_keys(ended.with_deliveries(told))
 
 
-def _end_of(task: asyncio.Task[Delivered], channel: Channel) -> Delivered:
+def _delivery_outcome(task: asyncio.Task[Delivered], channel: Channel) -> Delivered:
     is_told = task.done() and not task.cancelled()
     return (
-        task.result() if is_told else Delivered(name=channel.name, kind=channel.kind, status="failed", error=CUT_SHORT)
+        task.result()
+        if is_told
+        else Delivered(name=channel.name, kind=channel.kind, status="failed", error=CUT_SHORT_TEXT)
     )
 
 
-async def _deliver_to(run: GoalRun, ended: GoalResult, channel: Channel, within_s: float) -> Delivered:
+async def _deliver_to_channel(run: GoalRun, ended: GoalResult, channel: Channel, within_s: float) -> Delivered:
     try:
         attempts = await run.event(
             workflow.execute_activity(
                 DELIVER,
-                deliveries.request(run.goal, ended, channel, workflow.info().workflow_id),
+                deliveries.delivery_request(run.goal, ended, channel, workflow.info().workflow_id),
                 result_type=int,
                 activity_id=f"deliver-{channel.name}",
                 start_to_close_timeout=timedelta(seconds=ATTEMPT_S),
                 schedule_to_close_timeout=timedelta(seconds=within_s),
                 heartbeat_timeout=timedelta(seconds=HEARTBEAT_TIMEOUT_S),
                 retry_policy=RetryPolicy(
-                    maximum_attempts=MAX_ATTEMPTS, maximum_interval=timedelta(seconds=LONGEST_PAUSE_S)
+                    maximum_attempts=MAX_ATTEMPTS, maximum_interval=timedelta(seconds=MAX_RETRY_INTERVAL_S)
                 ),
                 summary=f"{channel.kind} {channel.name}",
             )
         )
     except ActivityError as error:
-        return _failed(channel, error)
+        return _failed_delivery(channel, error)
     return Delivered(name=channel.name, kind=channel.kind, status="delivered", attempts=attempts)
 
 
-def _failed(channel: Channel, error: ActivityError) -> Delivered:
-    cause = cause_of(error)
+def _failed_delivery(channel: Channel, error: ActivityError) -> Delivered:
+    cause = root_cause(error)
     counted = [each for each in getattr(cause, "details", ()) if type(each) is int]
     return Delivered(
         name=channel.name,
         kind=channel.kind,
         status="failed",
-        error=CUT_SHORT if is_cancelled_exception(error) else failure_text(error),
+        error=CUT_SHORT_TEXT if is_cancelled_exception(error) else failure_text(error),
         attempts=counted[0] if counted else 0,
     )

@@ -6,28 +6,28 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from orga.workflows.decisions import observe
-from orga.workflows.decisions.continue_as_new import holding_up
-from orga.workflows.decisions.control.questions import question_of
+from orga.workflows.decisions.continue_as_new import with_paused_reply
+from orga.workflows.decisions.control.questions import build_question
 from orga.workflows.decisions.goals import prompts, pursue, review
-from orga.workflows.decisions.goals.planners import planner_of
-from orga.workflows.decisions.goals.plans import fits_steps
-from orga.workflows.decisions.tool_calls.calls import not_run
+from orga.workflows.decisions.goals.planners import planner_for
+from orga.workflows.decisions.goals.plans import calls_mismatch
+from orga.workflows.decisions.tool_calls.calls import not_run_outcome
 from orga.workflows.phases import act, gate
-from orga.workflows.phases.control.run import Interrupted, RollOver
-from orga.workflows.phases.control.visibility import ask_for_answer, checkpoint, enter, phase_span
-from orga.workflows.phases.goals.run import GoalRun, hear, take_turn
+from orga.workflows.phases.control.run import ContinueAsNew, Interrupted
+from orga.workflows.phases.control.visibility import ask_for_answer, enter_phase, pause_checkpoint, phase_span
+from orga.workflows.phases.goals.run import GoalRun, ask_goal_prompt, take_interventions
 from orga.workflows.phases.knowledge import recall_context
-from orga.workflows.phases.reason import Proposed, proposed_before
+from orga.workflows.phases.reason import ProposedReply, carried_proposal
 from orga.workflows.phases.recovery import resolve_stuck_steps
-from orga.workflows.phases.review_stages import conclude, pass_stages
-from orga.workflows.types.goals.pursuit import GoalState, Stage
+from orga.workflows.phases.review_stages import conclude_reply, pass_review_stages
+from orga.workflows.types.goals.pursuit import GoalPhase, GoalState
 from orga.workflows.types.goals.requests import GoalReply
 from orga.workflows.types.messages import ToolCall
 from orga.workflows.types.questions import Question
 from orga.workflows.types.tool_calls.gate import PLAN, ProposedStep, Verdict
 
 
-def _decide_without_model(run: GoalRun, decide: Callable[[GoalState], GoalState | None]) -> bool:
+def _decide_by_rules(run: GoalRun, decide: Callable[[GoalState], GoalState | None]) -> bool:
     """Go by `decide`, and return whether it settles what is to be done: no model is asked then."""
     decided = decide(run.goal)
     if decided is not None:
@@ -35,40 +35,40 @@ def _decide_without_model(run: GoalRun, decide: Callable[[GoalState], GoalState 
     return decided is not None
 
 
-async def _plan(run: GoalRun) -> None:
-    hear(run)
-    if _decide_without_model(run, planner_of(run.goal).plan):
+async def _run_plan_phase(run: GoalRun) -> None:
+    take_interventions(run)
+    if _decide_by_rules(run, planner_for(run.goal).plan):
         return
     await recall_context(run)
-    if proposed := await take_turn(run, "goal_plan", lambda state: prompts.plan_prompt(state, run.setup)):
-        run.pursue(pursue.with_plan, _own(proposed), run.setup)
+    if proposed := await ask_goal_prompt(run, "goal_plan", lambda state: prompts.plan_prompt(state, run.setup)):
+        run.pursue(pursue.with_plan, _goal_reply(proposed), run.setup)
 
 
-async def _execute(run: GoalRun) -> None:
+async def _run_execute_phase(run: GoalRun) -> None:
     """Carry out all steps that can be: calls of one reply, through gate and stages like those of any agent."""
-    proposed = held_up_reply(run)
+    proposed = paused_reply(run)
     if proposed is None:
-        guided = hear(run)
-        run.pursue(planner_of(run.goal).round)
-        if not run.goal.pursuit.due_steps or (guided and _decide_without_model(run, planner_of(run.goal).guided)):
+        guided = take_interventions(run)
+        run.pursue(planner_for(run.goal).round)
+        if not run.goal.pursuit.due_steps or (guided and _decide_by_rules(run, planner_for(run.goal).guided)):
             return
         proposed = await _prepare_steps(run)
     if proposed is None:
         return
     due, reply = run.goal.pursuit.due_steps, proposed.classified.reply
     problem = "" if proposed.classified.kind == "calls" else "make the calls of this round, whole"
-    if problem := problem or fits_steps(reply.calls, due, _planned_calls(run.goal), run.setup):
-        run.change(observe.with_unjudged, reply, tuple(not_run(call, problem) for call in reply.calls))
-        run.pursue(pursue.with_unusable, problem)
+    if problem := problem or calls_mismatch(reply.calls, due, _planned_calls(run.goal), run.setup):
+        run.change(observe.with_unjudged_reply, reply, tuple(not_run_outcome(call, problem) for call in reply.calls))
+        run.pursue(pursue.with_unusable_reply, problem)
         return
-    await _carry_out(run, proposed)
+    await _execute_steps(run, proposed)
 
 
-async def _prepare_steps(run: GoalRun) -> Proposed | None:
+async def _prepare_steps(run: GoalRun) -> ProposedReply | None:
     """Return the calls of the steps: the plan's as they are, and those that the model makes beside them."""
     due = run.goal.pursuit.due_steps
     unplanned = [step for step, call in zip(due, _planned_calls(run.goal), strict=True) if call is None]
-    return await take_turn(
+    return await ask_goal_prompt(
         run,
         "goal_input",
         lambda state: prompts.input_prompt(state, unplanned or due, is_planned=not unplanned),
@@ -78,25 +78,25 @@ async def _prepare_steps(run: GoalRun) -> Proposed | None:
 
 def _planned_calls(state: GoalState) -> Sequence[ToolCall | None]:
     """Return the call of each step of the round as the plan has it; None if the model makes its arguments."""
-    return planner_of(state).calls(state)
+    return planner_for(state).calls(state)
 
 
-async def _carry_out(run: GoalRun, proposed: Proposed) -> None:
+async def _execute_steps(run: GoalRun, proposed: ProposedReply) -> None:
     reply = proposed.classified.reply
     try:
         gated = await pass_gate(run, proposed)
     except Interrupted:
-        run.change(observe.with_unjudged, reply, tuple(not_run(call) for call in reply.calls))
+        run.change(observe.with_unjudged_reply, reply, tuple(not_run_outcome(call) for call in reply.calls))
         raise
     if gated.conclusion is not None:
-        return conclude(run, gated)
+        return conclude_reply(run, gated)
     acted = await act.execute_reply(run, gated, "executing")
-    run.pursue(pursue.with_executed, acted.outcomes)
-    run.pursue(planner_of(run.goal).brought, acted.outcomes)
+    run.pursue(pursue.with_round_outcomes, acted.outcomes)
+    run.pursue(planner_for(run.goal).brought, acted.outcomes)
     return await resolve_stuck_steps(run)
 
 
-async def pass_gate(run: GoalRun, proposed: Proposed) -> gate.Gated:
+async def pass_gate(run: GoalRun, proposed: ProposedReply) -> gate.GatedReply:
     """Return the reply once it has passed the gate and its stages; one that people hold up is carried over.
 
     Raises:
@@ -104,75 +104,80 @@ async def pass_gate(run: GoalRun, proposed: Proposed) -> gate.Gated:
         RollOver: The next run judges the reply, and asks on.
     """
     try:
-        await checkpoint(run, may_roll_over=True)
-        enter(run, "gating")
+        await pause_checkpoint(run, may_roll_over=True)
+        enter_phase(run, "gating")
         with phase_span("gate", run.state.iteration):
-            gated = await gate.judge(run, proposed.classified)
-        return await pass_stages(run, gated)
-    except RollOver:
-        run.change(holding_up, proposed.classified.reply)
+            gated = await gate.judge_reply(run, proposed.classified)
+        return await pass_review_stages(run, gated)
+    except ContinueAsNew:
+        run.change(with_paused_reply, proposed.classified.reply)
         raise
 
 
-def held_up_reply(run: GoalRun) -> Proposed | None:
+def paused_reply(run: GoalRun) -> ProposedReply | None:
     """Return what was proposed when the run before this one continued as new."""
     reply = run.state.pending
     if reply is None:
         return None
-    run.change(holding_up, None)
-    return proposed_before(run, reply)
+    run.change(with_paused_reply, None)
+    return carried_proposal(run, reply)
 
 
-async def _evaluate(run: GoalRun) -> None:
-    asked = pursue.to_evaluate(run.goal.pursuit)
-    if proposed := await take_turn(run, "goal_evaluate", lambda state: prompts.evaluate_prompt(state, asked)):
-        run.pursue(pursue.with_evaluated, proposed.classified.reply)
+async def _run_evaluate_phase(run: GoalRun) -> None:
+    asked = pursue.steps_to_evaluate(run.goal.pursuit)
+    if proposed := await ask_goal_prompt(run, "goal_evaluate", lambda state: prompts.evaluate_prompt(state, asked)):
+        run.pursue(pursue.with_evaluation, proposed.classified.reply)
 
 
-async def _compress(run: GoalRun) -> None:
-    if proposed := await take_turn(run, "goal_compress", prompts.compress_prompt):
-        run.pursue(pursue.with_compressed, proposed.classified.reply)
+async def _run_compress_phase(run: GoalRun) -> None:
+    if proposed := await ask_goal_prompt(run, "goal_compress", prompts.compress_prompt):
+        run.pursue(pursue.with_compressed_memory, proposed.classified.reply)
 
 
-async def _decide(run: GoalRun) -> None:
+async def _run_decide_phase(run: GoalRun) -> None:
     """Go by the rules where they say what is next, else ask the model."""
-    hear(run)
-    if _decide_without_model(run, planner_of(run.goal).next):
+    take_interventions(run)
+    if _decide_by_rules(run, planner_for(run.goal).next):
         return
-    if proposed := await take_turn(run, "goal_decide", lambda state: prompts.decide_prompt(state, run.setup)):
-        run.pursue(pursue.with_decision, _own(proposed), run.setup)
+    if proposed := await ask_goal_prompt(run, "goal_decide", lambda state: prompts.decide_prompt(state, run.setup)):
+        run.pursue(pursue.with_decision, _goal_reply(proposed), run.setup)
 
 
-async def _ask(run: GoalRun) -> None:
+async def _run_ask_phase(run: GoalRun) -> None:
     """Ask the person that the goal is for; the clock stands still meanwhile. What people say instead is an answer."""
     answer = ""
     if not run.state.inbox:
-        decided = await ask_for_answer(run, _question(run), may_roll_over=True, is_moot=lambda: bool(run.state.inbox))
+        decided = await ask_for_answer(
+            run, _goal_question(run), may_roll_over=True, is_moot=lambda: bool(run.state.inbox)
+        )
         answer = decided.result if decided.choice == "result" else ""
-    run.pursue(pursue.with_answer_of_person, answer or (pursue.SAID_INSTEAD if run.state.inbox else pursue.UNANSWERED))
+    run.pursue(
+        pursue.with_person_answer,
+        answer or (pursue.GUIDANCE_INSTEAD_TEXT if run.state.inbox else pursue.NO_ANSWER_TEXT),
+    )
 
 
-async def _review(run: GoalRun) -> None:
+async def _run_review_phase(run: GoalRun) -> None:
     """Put the plan to the policy where that is wanted; hold it until a person has approved, changed or rejected it."""
     if review.is_for_policy(run.goal):
-        await checkpoint(run, may_roll_over=True)
-        enter(run, "gating")
+        await pause_checkpoint(run, may_roll_over=True)
+        enter_phase(run, "gating")
         with phase_span("gate", run.state.iteration):
-            verdict = await _judge_plan(run, review.proposed(run.goal))
-        run.pursue(review.with_verdict, verdict)
+            verdict = await _judge_plan(run, review.proposed_steps(run.goal))
+        run.pursue(review.with_plan_verdict, verdict)
         return
-    asked = review.asked(run.goal)
+    asked = review.plan_question(run.goal)
 
     def is_moot() -> bool:
-        return review.asked(run.goal) != asked
+        return review.plan_question(run.goal) != asked
 
-    decided = await ask_for_answer(run, _question(run), may_roll_over=True, is_moot=is_moot)
+    decided = await ask_for_answer(run, _goal_question(run), may_roll_over=True, is_moot=is_moot)
     if is_moot():  # also where it was answered just before: the answer was to another plan
         return
     if decided.choice == "result":
-        run.pursue(review.with_reviewed, decided.result, run.setup)
+        run.pursue(review.with_review_answer, decided.result, run.setup)
     else:
-        run.pursue(review.with_unapproved, decided)
+        run.pursue(review.with_unapproved_plan, decided)
 
 
 async def _judge_plan(run: GoalRun, plan: tuple[ProposedStep, ...]) -> Verdict:
@@ -183,29 +188,29 @@ async def _judge_plan(run: GoalRun, plan: tuple[ProposedStep, ...]) -> Verdict:
     """
     tools = (run.setup.tool(name) for name in dict.fromkeys(step.skill for step in plan))
     specs = tuple(tool for tool in tools if tool is not None)
-    request = gate.request_for(run, (), (PLAN,), "plan").with_plan(plan, specs)
+    request = gate.gate_request(run, (), (PLAN,), "plan").with_plan(plan, specs)
     return (await gate.ask_for_verdicts(run, request, run.is_interrupted))[0]
 
 
-def _question(run: GoalRun) -> Question:
+def _goal_question(run: GoalRun) -> Question:
     pursuit = run.goal.pursuit
     terms: dict[str, Any] = pursuit.terms.model_dump() if pursuit.terms else {}
-    return question_of(str(pursuit.questions), pursuit.question, run.now, **terms)
+    return build_question(str(pursuit.questions), pursuit.question, run.now, **terms)
 
 
-def _own(proposed: Proposed) -> GoalReply:
+def _goal_reply(proposed: ProposedReply) -> GoalReply:
     """Return the reply as one of a plan's turns, which may say what is wrong with its arguments."""
     reply = proposed.classified.reply
     return reply if isinstance(reply, GoalReply) else GoalReply.model_validate(dict(reply))
 
 
-STAGES: Mapping[Stage, Callable[[GoalRun], Awaitable[None]]] = {
-    "plan": _plan,
-    "execute": _execute,
-    "evaluate": _evaluate,
-    "compress": _compress,
-    "decide": _decide,
-    "ask": _ask,
-    "review": _review,
+GOAL_PHASES: Mapping[GoalPhase, Callable[[GoalRun], Awaitable[None]]] = {
+    "plan": _run_plan_phase,
+    "execute": _run_execute_phase,
+    "evaluate": _run_evaluate_phase,
+    "compress": _run_compress_phase,
+    "decide": _run_decide_phase,
+    "ask": _run_ask_phase,
+    "review": _run_review_phase,
 }
 """All but the summary, which ends the goal: see `phases/goals/summary.py`."""

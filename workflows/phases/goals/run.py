@@ -9,32 +9,32 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from orga.workflows.decisions import observe
-from orga.workflows.decisions.continue_as_new import MAX_CARRIED_BYTES, carried, weight
-from orga.workflows.decisions.control.interventions import is_time_to_roll_over
-from orga.workflows.decisions.goals.change import with_told
+from orga.workflows.decisions.continue_as_new import MAX_CARRIED_BYTES, continue_as_new_state, state_bytes
+from orga.workflows.decisions.control.interventions import should_continue_as_new
+from orga.workflows.decisions.goals.change import with_message_to_model
 from orga.workflows.decisions.goals.deliveries import unknown_deliveries
-from orga.workflows.decisions.goals.endings import details, goal_stop, step_outputs
+from orga.workflows.decisions.goals.endings import goal_details, goal_stop, step_outputs
 from orga.workflows.decisions.goals.pipelines.plans import pipeline_problem
-from orga.workflows.decisions.goals.planners import planner_of
-from orga.workflows.decisions.goals.pursue import with_guidance_seen, with_turn
-from orga.workflows.decisions.goals.templates import TemplateFault
-from orga.workflows.decisions.limits import is_time_for_another
+from orga.workflows.decisions.goals.planners import planner_for
+from orga.workflows.decisions.goals.pursue import with_counted_reply, with_guidance_seen
+from orga.workflows.decisions.goals.templates import TemplateProblem
+from orga.workflows.decisions.limits import can_retry_model_call
 from orga.workflows.phases import act
-from orga.workflows.phases.control.run import Length
-from orga.workflows.phases.control.visibility import checkpoint, enter, phase_span, wait_if_paused
-from orga.workflows.phases.reason import NoReply, Proposed, Turn, propose
+from orga.workflows.phases.control.run import HistoryLength
+from orga.workflows.phases.control.visibility import enter_phase, pause_checkpoint, phase_span, wait_if_paused
+from orga.workflows.phases.reason import ModelPrompt, NoReply, ProposedReply, propose_reply
 from orga.workflows.phases.run import Run
 from orga.workflows.types.context import ContextRef
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.goals.requests import GoalReply, GoalRequest
 from orga.workflows.types.knowledge import StepOutput
-from orga.workflows.types.names import GoalTurn
+from orga.workflows.types.names import GoalPromptName
 from orga.workflows.types.setup import PrepareRequest, Setup
 
 P = ParamSpec("P")
 
-_DOING: dict[GoalTurn, str] = {
+_PHASE_OF_PROMPT: dict[GoalPromptName, str] = {
     "goal_plan": "planning",
     "goal_input": "executing",
     "goal_evaluate": "evaluating",
@@ -84,9 +84,9 @@ class GoalRun(Run):
 
     def details(self) -> str:
         """Return where the goal stands, step by step."""
-        return details(self.goal, self.waits())
+        return goal_details(self.goal, self.waits())
 
-    def can_be_carried(self, so_far: Length) -> bool:
+    def can_be_carried(self, so_far: HistoryLength) -> bool:
         """Return whether it is time, and all of the state with its plan fits into a payload."""
         return super().can_be_carried(so_far) and self._fits
 
@@ -94,38 +94,41 @@ class GoalRun(Run):
         """End where the history is long and no payload holds the state with its plan."""
         super().end_if_outgrown()
         length = self.length
-        is_time = is_time_to_roll_over(self.state, length.events, length.size, length.is_long)
+        is_time = should_continue_as_new(self.state, length.events, length.size, length.is_long)
         if is_time and self.state.stop is None and not self._fits:
             told = f"the goal cannot continue as new, its state is over the limit of {MAX_CARRIED_BYTES} bytes of JSON"
-            self.change(observe.with_stop, "error", told)
+            self.change(observe.with_stop_reason, "error", told)
 
     @property
     def _fits(self) -> bool:
-        return weight(carried(self.state, "")) <= MAX_CARRIED_BYTES
+        return state_bytes(continue_as_new_state(self.state, "")) <= MAX_CARRIED_BYTES
 
 
-def hear(run: GoalRun) -> bool:
+def take_interventions(run: GoalRun) -> bool:
     """Take in what people sent: the model is told, and decides with it. Return whether it was more than steps to do."""
     if not (said := run.state.inbox):
         return False
     run.pursue(with_guidance_seen)
-    run.change(observe.drain_inbox)
+    run.change(observe.with_inbox_drained)
     heard = said[: len(said) - len(run.state.inbox)]
-    run.pursue(planner_of(run.goal).heard, heard)
+    run.pursue(planner_for(run.goal).heard, heard)
     return any(each.is_for_delegates for each in heard)
 
 
-With = Callable[[GoalState, GoalRequest], GoalRequest]
+RequestBuilder = Callable[[GoalState, GoalRequest], GoalRequest]
 """What goes with the request of a turn that no model may have to be asked for."""
 
 
-def _alone(_: GoalState, request: GoalRequest) -> GoalRequest:
+def _unchanged_request(_: GoalState, request: GoalRequest) -> GoalRequest:
     return request
 
 
-async def take_turn(
-    run: GoalRun, name: GoalTurn, prompt: Callable[[GoalState], str], with_given: With = _alone
-) -> Proposed | None:
+async def ask_goal_prompt(
+    run: GoalRun,
+    name: GoalPromptName,
+    prompt: Callable[[GoalState], str],
+    with_given: RequestBuilder = _unchanged_request,
+) -> ProposedReply | None:
     """Return what the model says when it is asked for this turn; None where it comes to no reply.
 
     Args:
@@ -138,31 +141,31 @@ async def take_turn(
         Interrupted: The run is to end.
         RollOver: The history has grown enough while the run stood still.
     """
-    await act.send_again(run)
-    await checkpoint(run, may_roll_over=True)
-    hear(run)
-    enter(run, _DOING[name])
+    await act.send_requeued_letters(run)
+    await pause_checkpoint(run, may_roll_over=True)
+    take_interventions(run)
+    enter_phase(run, _PHASE_OF_PROMPT[name])
     try:
         text, latest = prompt(run.goal), run.state.conversation.messages[-1:]
-    except TemplateFault as error:
+    except TemplateProblem as error:
         workflow.logger.warning("no prompt: %s", error)  # a limit that is the ending already stays it
-        run.change(observe.with_stop, "error", str(error))
+        run.change(observe.with_stop_reason, "error", str(error))
         return None
     if not latest or latest[0].text != text:  # it was asked before, and not answered in time
-        run.pursue(with_told, text)
+        run.pursue(with_message_to_model, text)
     with phase_span(name, run.state.iteration + 1):
-        proposed = await propose(run, _turn(run, name, with_given))
+        proposed = await propose_reply(run, _prompt_call(run, name, with_given))
     if not isinstance(proposed, NoReply):
-        run.pursue(with_turn, proposed.classified.reply, proposed.conversation)
+        run.pursue(with_counted_reply, proposed.classified.reply, proposed.conversation)
         return proposed
-    if not (proposed.is_out_of_time and is_time_for_another(run.state, run.now)):
-        run.change(observe.with_stop, "error", proposed.detail)
+    if not (proposed.is_out_of_time and can_retry_model_call(run.state, run.now)):
+        run.change(observe.with_stop_reason, "error", proposed.detail)
     await wait_if_paused(run)
     return None
 
 
-def _turn(run: GoalRun, name: GoalTurn, with_given: With) -> Turn:
+def _prompt_call(run: GoalRun, name: GoalPromptName, with_given: RequestBuilder) -> ModelPrompt:
     def request(iteration: int, context: ContextRef) -> GoalRequest:
         return with_given(run.goal, GoalRequest(iteration=iteration, context=context))
 
-    return Turn(name, request, GoalReply)
+    return ModelPrompt(name, request, GoalReply)

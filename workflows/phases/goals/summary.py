@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from orga.workflows.decisions import observe
 from orga.workflows.decisions.goals import prompts, pursue
-from orga.workflows.decisions.goals.endings import best_effort, may_be_summarised, with_end_put_off
-from orga.workflows.decisions.goals.planners import planner_of
-from orga.workflows.decisions.goals.progress import OPEN_ENDED
+from orga.workflows.decisions.goals.endings import best_effort_answer, can_be_summarised, with_end_postponed
+from orga.workflows.decisions.goals.planners import planner_for
+from orga.workflows.decisions.goals.progress import UNFINISHED_STOPS
 from orga.workflows.decisions.result import with_output
 from orga.workflows.decisions.review_stages import is_in_question
 from orga.workflows.phases import gate
 from orga.workflows.phases.control.run import Interrupted
-from orga.workflows.phases.goals.goal_phases import held_up_reply, pass_gate
-from orga.workflows.phases.goals.run import GoalRun, hear, take_turn
-from orga.workflows.phases.review_stages import conclude
+from orga.workflows.phases.goals.goal_phases import pass_gate, paused_reply
+from orga.workflows.phases.goals.run import GoalRun, ask_goal_prompt, take_interventions
+from orga.workflows.phases.review_stages import conclude_reply
 from orga.workflows.types.control import Stop
 from orga.workflows.types.goals.pursuit import GoalState
 from orga.workflows.types.goals.requests import GoalRequest
@@ -22,7 +22,7 @@ MAX_TRIES = 3
 """To write an answer that gate and critics let through."""
 
 
-async def summarise(run: GoalRun, ending: Stop) -> Stop | None:
+async def write_final_answer(run: GoalRun, ending: Stop) -> Stop | None:
     """Write the final answer, and return how the goal ends; None where people said something that it has to go by.
 
     A limit that they raised meanwhile ends it no longer.
@@ -34,51 +34,51 @@ async def summarise(run: GoalRun, ending: Stop) -> Stop | None:
     limits = run.state.extended
     try:
         for count in range(MAX_TRIES):
-            is_made = not count and bool(planner_of(run.goal).answer(run.goal, ending))
-            if run.is_interrupted() or not (is_made or may_be_summarised(run.goal, run.now)):
+            is_made = not count and bool(planner_for(run.goal).answer(run.goal, ending))
+            if run.is_interrupted() or not (is_made or can_be_summarised(run.goal, run.now)):
                 break
-            hear(run)
-            await _answer(run, ending, is_made=is_made)
+            take_interventions(run)
+            await _take_in_answer(run, ending, is_made=is_made)
             if run.state.extended != limits:
-                run.pursue(with_end_put_off, run.now)
-            if _goes_on(run) or _is_news(run, ending):
+                run.pursue(with_end_postponed, run.now)
+            if _has_guidance(run) or _has_news_before_end(run, ending):
                 run.pursue(pursue.with_guidance_seen)
                 return None
             if run.state.stop is not None or (run.state.output and ending[0] != "completed"):
                 break
     except Interrupted:
         pass
-    return _how(run, ending)
+    return _goal_stop(run, ending)
 
 
-async def _answer(run: GoalRun, ending: Stop, *, is_made: bool) -> None:
+async def _take_in_answer(run: GoalRun, ending: Stop, *, is_made: bool) -> None:
     """Take in an answer: that of the planner where it has made one, which is put to gate and critics once."""
 
     def with_planned(state: GoalState, request: GoalRequest) -> GoalRequest:
-        return request.with_answer(planner_of(state).answer(state, ending)) if is_made else request
+        return request.with_answer(planner_for(state).answer(state, ending)) if is_made else request
 
-    if _goes_on(run):
+    if _has_guidance(run):
         return
-    proposed = held_up_reply(run) or await take_turn(run, "goal_summary", prompts.summary_prompt, with_planned)
-    if proposed is None or _goes_on(run):
+    proposed = paused_reply(run) or await ask_goal_prompt(run, "goal_summary", prompts.summary_prompt, with_planned)
+    if proposed is None or _has_guidance(run):
         return
     if proposed.classified.kind not in {"answer", "cut_answer"}:
         run.change(observe.with_repair, proposed.classified)
         return
-    conclude(run, await pass_gate(run, proposed))
+    conclude_reply(run, await pass_gate(run, proposed))
 
 
-def _goes_on(run: GoalRun) -> bool:
+def _has_guidance(run: GoalRun) -> bool:
     """Return whether guidance came before the end was told."""
     return run.goal.pursuit.ending is None
 
 
-def _is_news(run: GoalRun, ending: Stop) -> bool:
+def _has_news_before_end(run: GoalRun, ending: Stop) -> bool:
     """Return whether people said something while an end was told that is no limit: it is not the end then."""
-    return ending[0] in OPEN_ENDED and bool(run.state.inbox) and run.state.stop is None
+    return ending[0] in UNFINISHED_STOPS and bool(run.state.inbox) and run.state.stop is None
 
 
-def _how(run: GoalRun, ending: Stop) -> Stop:
+def _goal_stop(run: GoalRun, ending: Stop) -> Stop:
     state = run.state
     if state.aborted is not None:
         return "aborted", state.aborted
@@ -93,6 +93,6 @@ async def bring_best_effort(run: GoalRun, ending: Stop) -> None:
     """Let a goal without a final answer bring what its steps have found, as far as the gate lets it."""
     if run.state.output or is_in_question(run.setup):
         return
-    text = best_effort(run.goal, ending)
-    if text and await gate.lets_through(run, text):
+    text = best_effort_answer(run.goal, ending)
+    if text and await gate.is_text_allowed(run, text):
         run.change(with_output, text)

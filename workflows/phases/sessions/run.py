@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
-from orga.workflows.decisions.sessions.details import details
+from orga.workflows.decisions.sessions.details import session_details
 from orga.workflows.phases.run import Run
 from orga.workflows.types.sessions.session import SessionState
 from orga.workflows.types.usage import UsageTotals
@@ -50,4 +50,4 @@ class SessionRun(Run):
 
     def details(self) -> str:
         """Return where the session stands, its turn with it."""
-        return details(self.session_state, self.waits())
+        return session_details(self.session_state, self.waits())

@@ -29,7 +29,7 @@ GOAL_ID = "{goal_id}"
 MAX_ID_CHARS = 100
 
 
-def place_of_whole(goal_id: str) -> str:
+def full_answer_location(goal_id: str) -> str:
     """Return where all of an answer is, for who gets its beginning."""
     if can_be_typed(goal_id) and len(goal_id) <= MAX_ID_CHARS:
         return f"the whole: orga attach {quote(goal_id)}"

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, model_validator
 from orga.workflows.types.goals.deliveries import MAX_DELIVERIES, DeliveryName
 from orga.workflows.types.goals.pipelines import MAX_INPUTS, PipelineInput, PipelineName
 from orga.workflows.types.input import AgentInput, ContextStrategy, LoopConfig, Name, Task, TrustedContext
-from orga.workflows.types.record import Border, InvalidInput, checked
+from orga.workflows.types.record import CheckedInput, InvalidInput, check_input
 from orga.workflows.types.tool_calls.recovery import Recovery
 
 MAX_GOAL_BYTES = 50_000
@@ -17,7 +17,7 @@ MAX_PIPELINE_GOAL_BYTES = 8_000
 """Of a goal with a pipeline: each of its steps is told it."""
 
 
-def _small(goal: str) -> str:
+def _checked_goal_size(goal: str) -> str:
     if (size := len(goal.encode("utf-8", "replace"))) > MAX_GOAL_BYTES:
         raise ValueError(f"must not be longer than {MAX_GOAL_BYTES} bytes, it has {size}; put it into a file")
     return goal
@@ -26,7 +26,7 @@ def _small(goal: str) -> str:
 Deliver = Annotated[tuple[DeliveryName, ...] | None, Field(max_length=MAX_DELIVERIES)]
 
 
-class GoalConfig(Border):
+class GoalConfig(CheckedInput):
     """Limits and settings of one goal. A limit is reached at `>=`."""
 
     max_iterations: int = Field(default=15, ge=1, le=1_000)
@@ -62,10 +62,10 @@ class GoalConfig(Border):
     """Of steps whose tools have none of their own."""
 
 
-class GoalInput(Border):
+class GoalInput(CheckedInput):
     """Input of `GoalWorkflow`. Only `goal` is required; null takes the agent's own setting."""
 
-    goal: Annotated[Task, AfterValidator(_small)]
+    goal: Annotated[Task, AfterValidator(_checked_goal_size)]
     agent: Name = "default"
     """Whose tools, delegates, instructions and policy the goal has."""
     model: Name | None = None
@@ -117,7 +117,7 @@ class GoalInput(Border):
         given: dict[str, Any] = {"task": self.goal, "agent": self.agent, "config": limits}
         facts = self.trusted_context or None
         optional = {"model": self.model, "tools": self.skills, "tenant": self.tenant, "trusted_context": facts}
-        return checked(AgentInput, given | {name: each for name, each in optional.items() if each is not None})
+        return check_input(AgentInput, given | {name: each for name, each in optional.items() if each is not None})
 
 
 def parse_goal(raw: object) -> GoalInput:
@@ -128,6 +128,6 @@ def parse_goal(raw: object) -> GoalInput:
     """
     if not isinstance(raw, (dict, GoalInput)):
         raise InvalidInput('input: give an object such as {"goal": "..."}, not ' + type(raw).__name__)
-    given = checked(GoalInput, cast("object", raw))
+    given = check_input(GoalInput, cast("object", raw))
     given.for_agent()
     return given

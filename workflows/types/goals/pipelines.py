@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from orga.workflows.types.agents import WEIGHT_TOLERANCE, Critic, Dimension, DimensionName
 from orga.workflows.types.input import Name
-from orga.workflows.types.record import Border
+from orga.workflows.types.record import CheckedInput
 
 PipelineKind = Literal["chain", "map_reduce", "director_critic"]
 
@@ -42,7 +42,7 @@ INPUT = "your input"
 PipelineInput = Annotated[str, Field(min_length=1, max_length=MAX_INPUT_CHARS)]
 
 
-class PipelineStep(Border):
+class PipelineStep(CheckedInput):
     """An agent and what it is to do. In `orga.toml` its name alone, or a table."""
 
     agent: Name
@@ -56,7 +56,7 @@ class PipelineStep(Border):
         return {"agent": value} if isinstance(value, str) else value
 
 
-class AdaptiveBreak(Border):
+class AdaptiveBreak(CheckedInput):
     """When a director is sent back no more, since its drafts get no better. In `orga.toml` `true`, or a table."""
 
     min_rounds: int = Field(default=2, ge=2, le=MAX_ROUNDS)
@@ -70,7 +70,7 @@ class AdaptiveBreak(Border):
         return {} if value is True else value
 
 
-def _of_weights(rubric: dict[str, Dimension]) -> dict[str, Dimension]:
+def _checked_weights(rubric: dict[str, Dimension]) -> dict[str, Dimension]:
     total = fsum(dimension.weight for dimension in rubric.values())
     if rubric and abs(total - 1) > WEIGHT_TOLERANCE + 1e-9:
         raise ValueError(f"the weights sum to {total:g}, not to 1")
@@ -79,28 +79,28 @@ def _of_weights(rubric: dict[str, Dimension]) -> dict[str, Dimension]:
     return rubric
 
 
-Rubric = Annotated[dict[DimensionName, Dimension], Field(max_length=20), AfterValidator(_of_weights)]
+Rubric = Annotated[dict[DimensionName, Dimension], Field(max_length=20), AfterValidator(_checked_weights)]
 
 
-class _Keys(NamedTuple):
+class _KindKeys(NamedTuple):
     """What a kind needs, and what it may have beside that and the keys of all."""
 
     needed: tuple[str, ...]
     optional: tuple[str, ...] = ()
 
 
-_OF_ALL = ("kind", "attempts")
+_COMMON_KEYS = ("kind", "attempts")
 
-_KEYS: Mapping[PipelineKind, _Keys] = {
-    "chain": _Keys(("steps",), ("evaluate",)),
-    "map_reduce": _Keys(("map", "reduce"), ("inputs", "max_inputs", "allow_failed", "evaluate")),
-    "director_critic": _Keys(
+_KEYS_BY_KIND: Mapping[PipelineKind, _KindKeys] = {
+    "chain": _KindKeys(("steps",), ("evaluate",)),
+    "map_reduce": _KindKeys(("map", "reduce"), ("inputs", "max_inputs", "allow_failed", "evaluate")),
+    "director_critic": _KindKeys(
         ("director", "critic", "rubric"), ("threshold", "max_rounds", "fixed_rounds", "adaptive_break")
     ),
 }
 
 
-class Pipeline(Border):
+class Pipeline(CheckedInput):
     """One pipeline; which keys it has its kind says."""
 
     kind: PipelineKind
@@ -146,7 +146,7 @@ class Pipeline(Border):
 
     @model_validator(mode="after")
     def _has_the_keys_of_its_kind(self) -> "Pipeline":
-        keys, given = _KEYS[self.kind], self.model_fields_set - set(_OF_ALL)
+        keys, given = _KEYS_BY_KIND[self.kind], self.model_fields_set - set(_COMMON_KEYS)
         if missing := [key for key in keys.needed if not getattr(self, key)]:
             raise ValueError(f'kind "{self.kind}" needs {", ".join(missing)}')
         if extra := sorted(given - {*keys.needed, *keys.optional}):

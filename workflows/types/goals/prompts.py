@@ -5,15 +5,15 @@ from typing import Literal, Self, get_args
 
 from pydantic_core import to_json
 
-from orga.workflows.types.context import reference, text_digest
-from orga.workflows.types.names import GoalTurn
+from orga.workflows.types.context import short_digest, text_digest
+from orga.workflows.types.names import GoalPromptName
 from orga.workflows.types.record import Record
 
 PromptName = Literal["planning", "execution", "evaluation", "decision", "summary", "compression"]
 
-PROMPTS: tuple[PromptName, ...] = get_args(PromptName)
+PROMPT_NAMES: tuple[PromptName, ...] = get_args(PromptName)
 
-PROMPT_OF: Mapping[GoalTurn, PromptName] = {
+PROMPT_OF: Mapping[GoalPromptName, PromptName] = {
     "goal_plan": "planning",
     "goal_input": "execution",
     "goal_evaluate": "evaluation",
@@ -39,4 +39,4 @@ class PromptTemplates(Record):
         if not texts:
             return None
         canonical = to_json(sorted(texts.items())).decode()
-        return cls(digest=reference(text_digest(canonical)), texts=dict(texts))
+        return cls(digest=short_digest(text_digest(canonical)), texts=dict(texts))

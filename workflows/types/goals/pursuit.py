@@ -10,7 +10,7 @@ from orga.workflows.types.record import Record, replace_fields
 from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.gate import ApprovalTerms
 
-Stage = Literal["plan", "execute", "evaluate", "decide", "ask", "review", "compress", "summarise"]
+GoalPhase = Literal["plan", "execute", "evaluate", "decide", "ask", "review", "compress", "summarise"]
 """What a goal is at, or will be at next: a run that continues as new goes on there."""
 
 StepState = Literal["open", "done", "failed"]
@@ -128,7 +128,7 @@ class Course(Record):
 class PursuitChanges(TypedDict, total=False):
     """What `Pursuit.with_fields` takes: its fields."""
 
-    stage: Stage
+    stage: GoalPhase
     rounds: int
     steps: tuple[PlanStep, ...]
     due: tuple[str, ...]
@@ -153,7 +153,7 @@ class PursuitChanges(TypedDict, total=False):
 class Pursuit(Record):
     """What a goal knows beside what any agent's run knows."""
 
-    stage: Stage = "plan"
+    stage: GoalPhase = "plan"
     rounds: int = 0
     """Rounds of steps so far: the goal's iterations."""
     steps: tuple[PlanStep, ...] = ()

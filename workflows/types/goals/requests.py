@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self, cast
 
 from orga.workflows.types.context import ReasonRequest
-from orga.workflows.types.json_text import answer_json, object_in
+from orga.workflows.types.json_text import find_json_object, parsed_answer_json
 from orga.workflows.types.messages import Reply, ToolCall
-from orga.workflows.types.names import GoalTurn
+from orga.workflows.types.names import GoalPromptName
 from orga.workflows.types.record import replace_differing_fields
 from orga.workflows.types.text import clean_text
 
@@ -50,7 +50,7 @@ class GoalRequest(ReasonRequest):
         return replace_differing_fields(self, {"answer": answer})
 
 
-MAX_CALLED = 5
+MAX_RECORDED_TOOLS = 5
 """Tools that are named of those that the model called."""
 
 
@@ -73,11 +73,11 @@ class GoalReply(Reply):
 
     def with_called(self, calls: Sequence[ToolCall]) -> Self:
         """Return the reply with the tools of these calls, the first ones; none is not written."""
-        names = tuple(dict.fromkeys(clean_text(call.name)[:MAX_SKILL_CHARS] for call in calls))[:MAX_CALLED]
+        names = tuple(dict.fromkeys(clean_text(call.name)[:MAX_SKILL_CHARS] for call in calls))[:MAX_RECORDED_TOOLS]
         return replace_differing_fields(self, {"called": names})
 
 
-_READ: Mapping[str, tuple[tuple[str, ...], str]] = {
+_REPLY_KEYS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "goal_plan": (("steps", "new_plan", "error"), "steps"),
     "goal_evaluate": (("steps", "relevance"), "steps"),
     "goal_decide": (("action",), ""),
@@ -86,61 +86,61 @@ _READ: Mapping[str, tuple[tuple[str, ...], str]] = {
 """By turn: the keys that tell its object from others, and the key of a list that may stand alone."""
 
 
-def said_in_turn(turn: str, text: str) -> dict[str, Any]:
+def goal_reply_object(turn: str, text: str) -> dict[str, Any]:
     """Return the JSON object that a reply to a turn holds.
 
     Raises:
         ValueError: There is none, or several that say different things.
     """
-    keys, listed = _READ.get(turn, ((), ""))
-    return object_in(text, keys, listed)
+    keys, listed = _REPLY_KEYS.get(turn, ((), ""))
+    return find_json_object(text, keys, listed)
 
 
-def steps_of(said: Mapping[str, Any]) -> object:
+def steps_in_reply(said: Mapping[str, Any]) -> object:
     """Return the steps of a plan as a model wrote them; None for none."""
     return said.get("steps", said.get("new_plan"))
 
 
-_SKILL = ("skill", "tool", "skill_name", "agent")
+_SKILL_KEYS = ("skill", "tool", "skill_name", "agent")
 """Keys of a step in which models write what it is done by."""
 
-_ARGUMENTS = ("arguments", "args", "parameters", "input")
+_ARGUMENT_KEYS = ("arguments", "args", "parameters", "input")
 """Keys of a step in which models write its arguments; under the others only an object is taken for them."""
 
 MAX_SKILL_CHARS = 200
 
 
-def skill_named(step: Mapping[str, Any]) -> str:
+def step_skill(step: Mapping[str, Any]) -> str:
     """Return what a step is done by, as a model wrote it; "" for nothing."""
-    said = (step.get(key) for key in _SKILL)
+    said = (step.get(key) for key in _SKILL_KEYS)
     named = (clean_text(each).strip()[:MAX_SKILL_CHARS] for each in said if isinstance(each, str))
     return next(filter(None, named), "")
 
 
-def arguments_given(step: Mapping[str, Any]) -> object:
+def step_arguments(step: Mapping[str, Any]) -> object:
     """Return the arguments of a step: an object, also if it was written as JSON text; else what stands in its place."""
-    for key in _ARGUMENTS:
-        given = _from_text(step.get(key))
+    for key in _ARGUMENT_KEYS:
+        given = _parsed_text(step.get(key))
         if isinstance(given, dict):
             return cast("dict[str, Any]", given)
-    return _from_text(step.get(_ARGUMENTS[0]))
+    return _parsed_text(step.get(_ARGUMENT_KEYS[0]))
 
 
-def _from_text(given: object) -> object:
+def _parsed_text(given: object) -> object:
     """Return the value that a JSON text is; the text if it is none, and None for an empty one."""
     if not isinstance(given, str):
         return given
     try:
-        return answer_json(given) if given.strip() else None
+        return parsed_answer_json(given) if given.strip() else None
     except ValueError:
         return given
 
 
-def asking(turn: GoalTurn, text: str) -> str:
+def goal_prompt_message(turn: GoalPromptName, text: str) -> str:
     """Return the message that asks for a turn."""
     return f"[{turn}] {text}"
 
 
-def turn_asked_for(text: str) -> str:
+def goal_prompt_in(text: str) -> str:
     """Return the turn that a message asks for, "" where it asks for none."""
     return text[1:].partition("]")[0] if text.startswith("[goal_") else ""

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import to_json
 
 from orga.workflows.types.input import AgentInput, Instructions, LoopConfig, Name, OutputSchema, TrustedContext
-from orga.workflows.types.record import Border, InvalidInput, checked
+from orga.workflows.types.record import CheckedInput, InvalidInput, check_input
 
 WhenBusy = Literal["enqueue", "steer", "interrupt", "refuse"]
 """What becomes of a message that comes while a turn is under way.
@@ -27,7 +27,7 @@ _MESSAGE_ID = re.compile(r"[!#-\[\]-~]+")
 """What takes as much room in JSON as it has characters: a session carries on the ids of its last messages."""
 
 
-def _said(text: str) -> str:
+def _checked_text(text: str) -> str:
     if not text.strip():
         raise ValueError("must not be empty")
     if (size := len(to_json(text, inf_nan_mode="null")) - 2) > MAX_MESSAGE_BYTES:
@@ -38,13 +38,13 @@ def _said(text: str) -> str:
     return text
 
 
-def _usable_id(message_id: str) -> str:
+def _checked_message_id(message_id: str) -> str:
     if not _MESSAGE_ID.fullmatch(message_id):
         raise ValueError("give letters, digits and signs of ASCII; no space, no quotation mark, no backslash")
     return message_id
 
 
-class SessionInput(Border):
+class SessionInput(CheckedInput):
     """Input of `SessionWorkflow`: that of an agent's run without a task. Null takes the agent's own setting."""
 
     agent: Name = "default"
@@ -72,14 +72,16 @@ class SessionInput(Border):
         given: dict[str, Any] = {
             name: getattr(self, name) for name in self.model_fields_set if name in AgentInput.model_fields
         }
-        return checked(AgentInput, {"task": NO_MESSAGE_YET, **given})
+        return check_input(AgentInput, {"task": NO_MESSAGE_YET, **given})
 
 
-class SessionMessage(Border):
+class SessionMessage(CheckedInput):
     """Argument of the update `send`."""
 
-    text: Annotated[str, AfterValidator(_said)]
-    message_id: Annotated[str, Field(min_length=1, max_length=MAX_MESSAGE_ID_CHARS), AfterValidator(_usable_id)]
+    text: Annotated[str, AfterValidator(_checked_text)]
+    message_id: Annotated[
+        str, Field(min_length=1, max_length=MAX_MESSAGE_ID_CHARS), AfterValidator(_checked_message_id)
+    ]
     """One that was seen before is answered with the turn that it became part of, and changes nothing.
 
     With other words it is refused."""
@@ -90,13 +92,13 @@ class SessionMessage(Border):
         def __init__(self, *, text: str, message_id: str, when_busy: WhenBusy = "enqueue") -> None: ...
 
 
-class TurnWanted(Border):
+class AwaitTurnArgument(CheckedInput):
     """Argument of the update `await_turn`."""
 
     turn: int = Field(ge=1)
 
 
-class CutWanted(Border):
+class InterruptArgument(CheckedInput):
     """Argument of the update `interrupt`; a text alone is `why`."""
 
     why: str = ""
@@ -114,6 +116,6 @@ def parse_session(raw: object) -> SessionInput:
         return SessionInput()
     if not isinstance(raw, (dict, SessionInput)):
         raise InvalidInput('input: give an object such as {"agent": "default"}, not ' + type(raw).__name__)
-    given = checked(SessionInput, cast("object", raw))
+    given = check_input(SessionInput, cast("object", raw))
     given.for_agent()
     return given

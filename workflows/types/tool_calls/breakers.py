@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from orga.workflows.types.record import Border, Record, replace_fields
+from orga.workflows.types.record import CheckedInput, Record, replace_fields
 
 BreakerScope = Literal["run", "worker"]
 """`run`: state of the run, deterministic, carried through continue-as-new. `worker`: shared by all runs of a worker."""
@@ -22,7 +22,7 @@ PROVIDER_PREFIX = "provider:"
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 
 
-class CircuitOptions(Border):
+class CircuitOptions(CheckedInput):
     """When a circuit opens, and how it is tried again. Only infrastructure failures count."""
 
     enabled: bool = True
@@ -107,7 +107,7 @@ class Breaker(Record):
         return f"{name} is left alone {until} (failures in a row: {self.failures}{last})"
 
 
-def cause_named(kind: str | None) -> str:
+def failure_cause(kind: str | None) -> str:
     """Return the kind of a tool's failure as the cause that others may read, or "".
 
     Not its text: that is a stranger's, belongs to one run, and would stand among the loop's own words.

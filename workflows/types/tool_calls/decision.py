@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
 
-from orga.workflows.types.record import Border, Record, replace_fields
+from orga.workflows.types.record import CheckedInput, Record, replace_fields
 
 Label = Annotated[StrictStr, Field(min_length=1, max_length=100)]
 Number = StrictInt | StrictFloat
@@ -15,7 +15,7 @@ Value = StrictBool | StrictInt | StrictFloat | Label
 VariableName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 
 
-class Kind(Border):
+class ValueKind(CheckedInput):
     """What a field or a fact can be: one of a few words, a number within bounds, or a truth."""
 
     enum: tuple[Label, ...] = Field(default=(), max_length=100)
@@ -40,10 +40,10 @@ class Kind(Border):
                 return value
             case bool() if self.type == "boolean":
                 return value
-            case int() | float() if not isinstance(value, bool) and self._holds(value):
+            case int() | float() if not isinstance(value, bool) and self._is_within_bounds(value):
                 return int(value) if self.type == "integer" else value
             case _:
-                raise ValueError(f"{_shown(value)} is not {self.wording}")
+                raise ValueError(f"{_shown_value(value)} is not {self.wording}")
 
     @property
     def wording(self) -> str:
@@ -53,21 +53,21 @@ class Kind(Border):
         what = "an integer" if self.type == "integer" else "a number"
         return "true or false" if self.type == "boolean" else f"{what} from {self.minimum} to {self.maximum}"
 
-    def _holds(self, value: Number) -> bool:
+    def _is_within_bounds(self, value: Number) -> bool:
         """Return whether a number is within the bounds, both of which have to be there."""
         if self.minimum is None or self.maximum is None or not self.minimum <= value <= self.maximum:
             return False
         return self.type == "number" or (self.type == "integer" and value == int(value))
 
 
-class Fact(Kind):
+class Fact(ValueKind):
     """What the starter of a run says."""
 
     source: str = Field(pattern=r"^(tenant|trusted_context(\.[^.\s]+)+)$", max_length=300)
     """`trusted_context.customer.tier`, or `tenant`."""
 
 
-class Condition(Border):
+class Condition(CheckedInput):
     """What a rule asks of one field or fact. In `orga.toml` a value, a list of words, or a table of bounds."""
 
     any_of: tuple[Value, ...] = ()
@@ -94,7 +94,7 @@ class Condition(Border):
         return (low is None or low <= value) and (high is None or value <= high)
 
 
-def _shown(value: object) -> str:
+def _shown_value(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:59] + "…"
 
@@ -108,7 +108,7 @@ TAINTED = "tainted"
 DEFAULT_RULE = "default"
 
 
-class Rule(Border):
+class Rule(CheckedInput):
     """If all conditions hold, this is the outcome."""
 
     name: str = Field(default="", max_length=100)
@@ -118,7 +118,7 @@ class Rule(Border):
     """The outcome, by field."""
 
 
-class GroundedDecision(Border):
+class GroundedDecision(CheckedInput):
     """What is decided, from what, and how."""
 
     description: str = Field(default="", max_length=2_000)
@@ -127,7 +127,7 @@ class GroundedDecision(Border):
     """Without it no answer ends the run."""
     revisable: bool = False
     """Whether it may be made again; the last one counts."""
-    fields: dict[VariableName, Kind] = Field(default={}, max_length=20)
+    fields: dict[VariableName, ValueKind] = Field(default={}, max_length=20)
     """What the model proposes."""
     facts: dict[VariableName, Fact] = Field(default={}, max_length=20)
     rules: tuple[Rule, ...] = Field(default=(), max_length=100)
@@ -136,9 +136,9 @@ class GroundedDecision(Border):
     """The outcome where no rule does."""
 
     @property
-    def variables(self) -> dict[str, Kind]:
+    def variables(self) -> dict[str, ValueKind]:
         """What rules can ask about."""
-        return {**self.fields, **self.facts, TAINTED: Kind(type="boolean")}
+        return {**self.fields, **self.facts, TAINTED: ValueKind(type="boolean")}
 
     def rule_name(self, index: int) -> str:
         """Return how grounds call a rule."""
@@ -186,11 +186,11 @@ Box = dict[str, frozenset[Value]]
 """Cases, by variable: any of these values with any of those."""
 
 
-class TooEntangled(ValueError):
+class TooManyCombinations(ValueError):
     """It cannot be told in reasonable time whether each rule can decide."""
 
 
-def unreachable(decision: GroundedDecision) -> tuple[int, ...]:
+def unreachable_rules(decision: GroundedDecision) -> tuple[int, ...]:
     """Return the indexes of the rules that never decide. Numbers are looked at where the rules distinguish them.
 
     Raises:
@@ -199,17 +199,17 @@ def unreachable(decision: GroundedDecision) -> tuple[int, ...]:
     values = {name: _values(kind, _conditions(decision, name)) for name, kind in decision.variables.items()}
     boxes = [_box(rule.when, values) for rule in decision.rules]
     patience = iter(range(MAX_BOXES))
-    return tuple(index for index, box in enumerate(boxes) if not _left(box, boxes[:index], patience))
+    return tuple(index for index, box in enumerate(boxes) if not _remaining_boxes(box, boxes[:index], patience))
 
 
-def _left(box: Box, others: list[Box], patience: Iterator[int]) -> list[Box]:
+def _remaining_boxes(box: Box, others: list[Box], patience: Iterator[int]) -> list[Box]:
     """Return what is left of a box without the others."""
     left = [box]
     for other in others:
         pieces: list[Box] = []
         for one in left:
             if next(patience, None) is None:
-                raise TooEntangled
+                raise TooManyCombinations
             pieces += _without(one, other)
         left = pieces
     return left
@@ -219,7 +219,7 @@ def _conditions(decision: GroundedDecision, name: str) -> list[Condition]:
     return [rule.when[name] for rule in decision.rules if name in rule.when]
 
 
-def _values(kind: Kind, conditions: list[Condition]) -> frozenset[Value]:
+def _values(kind: ValueKind, conditions: list[Condition]) -> frozenset[Value]:
     """Return values of which each stands for all that the conditions treat alike."""
     if kind.enum or kind.type == "boolean":
         return frozenset(kind.enum or (False, True))
@@ -227,7 +227,7 @@ def _values(kind: Kind, conditions: list[Condition]) -> frozenset[Value]:
     high = inf if kind.maximum is None else kind.maximum
     named = {number for condition in conditions for number in _numbers(condition) if low <= number <= high}
     points = sorted(named | {low, high})
-    between = (_between(kind, *pair) for pair in pairwise(points))
+    between = (_number_between(kind, *pair) for pair in pairwise(points))
     return frozenset([*points, *(number for number in between if number is not None)])
 
 
@@ -237,7 +237,7 @@ def _numbers(condition: Condition) -> Iterator[Number]:
             yield number
 
 
-def _between(kind: Kind, low: Number, high: Number) -> Number | None:
+def _number_between(kind: ValueKind, low: Number, high: Number) -> Number | None:
     """Return a number of this kind between two others, if there is one."""
     number = low + 1 if kind.type == "integer" else low + (high - low) / 2
     return number if low < number < high else None
@@ -299,7 +299,7 @@ def _kind_problems(decision: GroundedDecision) -> Iterator[str]:
         yield "default: it is missing, or sets nothing; say what is decided where no rule holds"
 
 
-def _kind_problem(kind: Kind) -> str:
+def _kind_problem(kind: ValueKind) -> str:
     has_bounds = kind.minimum is not None or kind.maximum is not None
     if bool(kind.enum) == (kind.type is not None):
         return 'give either enum = [...], or type = "boolean", "integer" or "number"; free text decides nothing'
@@ -310,7 +310,7 @@ def _kind_problem(kind: Kind) -> str:
     return _bounds_problem(kind)
 
 
-def _bounds_problem(kind: Kind) -> str:
+def _bounds_problem(kind: ValueKind) -> str:
     if kind.minimum is None or kind.maximum is None:
         return "a number needs minimum and maximum"
     if kind.minimum > kind.maximum:
@@ -336,7 +336,7 @@ def _rule_problems(decision: GroundedDecision) -> Iterator[str]:
     yield from _name_problems(decision.rules)
 
 
-def _condition_problem(condition: Condition, kind: Kind) -> str:
+def _condition_problem(condition: Condition, kind: ValueKind) -> str:
     bounds = [bound for bound in (condition.at_least, condition.at_most) if bound is not None]
     if bool(condition.any_of) == bool(bounds):
         return "it asks for nothing, or for two things; give a value, a list of values, or at_least and at_most"
@@ -373,10 +373,10 @@ def _name_problems(rules: tuple[Rule, ...]) -> Iterator[str]:
 
 def _idle_rules(decision: GroundedDecision) -> Iterator[str]:
     try:
-        for index in unreachable(decision):
+        for index in unreachable_rules(decision):
             what = f"rules.{index} ({decision.rule_name(index)})"
             yield f"{what}: it never decides, the rules before it take all its cases; move it up, or leave it out"
-    except TooEntangled:
+    except TooManyCombinations:
         yield "rules: they overlap in too many ways to be checked; use fewer conditions, or make two decisions of it"
 
 

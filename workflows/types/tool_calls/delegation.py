@@ -6,10 +6,10 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from orga.workflows.types.record import Border, Record, replace_fields
+from orga.workflows.types.record import CheckedInput, Record, replace_fields
 
 
-class Delegate(Border):
+class Delegate(CheckedInput):
     """An agent that another may delegate to. In `orga.toml` its name alone, or a table that narrows it."""
 
     agent: str = Field(min_length=1, max_length=200)
@@ -23,7 +23,7 @@ class Delegate(Border):
         return {"agent": value} if isinstance(value, str) else value
 
 
-class Ceiling(Border):
+class Ceiling(CheckedInput):
     """What a run may do at most, whatever its agent's config says. It only ever narrows on the way down."""
 
     tools: tuple[str, ...] | None = None
@@ -74,7 +74,7 @@ class Child(Record):
 MAX_ID_CHARS = 900
 """Of a parent's id in that of its delegates; the server takes 1,000."""
 
-_PLACE = re.compile(r"\d+\.\d+(?:\.[a-z]\d+)*$")
+_ACTIVITY_ID_SUFFIX = re.compile(r"\d+\.\d+(?:\.[a-z]\d+)*$")
 
 
 def child_id(workflow_id: str, activity_id: str) -> str:
@@ -86,9 +86,9 @@ def child_id(workflow_id: str, activity_id: str) -> str:
     return f"{parent}.{activity_id}"
 
 
-def delegated_place(child: str) -> str:
+def delegate_activity_id(child: str) -> str:
     """Return the place of the call that a delegated run carries out."""
-    found = _PLACE.search(child)
+    found = _ACTIVITY_ID_SUFFIX.search(child)
     return found.group() if found else ""
 
 

@@ -23,13 +23,13 @@ Purpose = Literal["reply", "hydration", "fallback", "requeue", "saga", "compensa
 step of a saga, taking one back; `ending`: text that a run without an answer would bring; `plan`: that of a goal;
 `learning`: what a run stores at its end."""
 
-ANEW: frozenset[Purpose] = frozenset({"saga", "compensation", "requeue"})
+RECONFIRMED_PURPOSES: frozenset[Purpose] = frozenset({"saga", "compensation", "requeue"})
 """What may be put to the gate anew: a saga foresees its steps, a letter that was not sent may be sent later."""
 
-TAKEN_BACK: frozenset[Purpose] = frozenset({"saga"})
+COMPENSATED_PURPOSES: frozenset[Purpose] = frozenset({"saga"})
 """What a later call may take back, which has to come behind it."""
 
-UNCONFIRMED: frozenset[Purpose] = frozenset({"compensation", "learning"})
+UNCONFIRMED_PURPOSES: frozenset[Purpose] = frozenset({"compensation", "learning"})
 """What is carried out under its one verdict, since it goes on while a run is paused, or ends."""
 
 ENDING = "ending"
@@ -41,7 +41,7 @@ PLAN = "plan"
 LEARNINGS = "learnings"
 """The place of what a run stores at its end."""
 
-APART = frozenset({ENDING, PLAN, LEARNINGS})
+SEPARATE_PROPOSALS = frozenset({ENDING, PLAN, LEARNINGS})
 """Places of what is neither a call nor the answer of a reply."""
 
 
@@ -165,8 +165,8 @@ class Verdicts(Record):
 
     def by_place(self, activity_id: str) -> dict[str, Verdict] | None:
         """Return the verdicts by what they are about; None where it is not said, or one thing has not just one."""
-        about = asked_about(activity_id)
-        places = self.places or ((about,) if is_place(about) else ())
+        about = gate_subject(activity_id)
+        places = self.places or ((about,) if is_activity_id(about) else ())
         found = dict(zip(places, self.verdicts, strict=False))
         return found if found and len(found) == len(places) == len(self.verdicts) else None
 
@@ -192,12 +192,12 @@ def gate_id(places: Sequence[str]) -> str:
     return f"{one if len(places) == 1 else SEVERAL.format(one.rpartition('.')[0])}{_GATE}"
 
 
-def asked_about(activity_id: str) -> str:
+def gate_subject(activity_id: str) -> str:
     """Return what a gate was asked about, one place or `SEVERAL`; "" where the id is another's."""
     return activity_id.removesuffix(_GATE) if activity_id.endswith(_GATE) else ""
 
 
-def is_place(about: str) -> bool:
+def is_activity_id(about: str) -> bool:
     """Return whether this is one place."""
     return bool(about) and not about.endswith(SEVERAL.format(""))
 
@@ -211,7 +211,7 @@ NOT_PERMITTED = "NotPermitted"
 MAC_CHARS = 22
 """128 bits as base64url."""
 
-_AGAIN = re.compile(r"\.r\d+$")
+_RETRY_SUFFIX = re.compile(r"\.r\d+$")
 
 
 def permit_text(signature: str, version: str, purpose: str, approver: str) -> str:
@@ -220,9 +220,9 @@ def permit_text(signature: str, version: str, purpose: str, approver: str) -> st
     return f"{signature}{terms}" if signature else ""
 
 
-def place_of(activity_id: str) -> str:
+def call_activity_id(activity_id: str) -> str:
     """Return the place of a call; one that a person has tried once more (`.r1`) stands where it stood."""
-    return _AGAIN.sub("", activity_id)
+    return _RETRY_SUFFIX.sub("", activity_id)
 
 
 def policy_text(engine: str, place: str, version: str) -> str:
@@ -230,7 +230,7 @@ def policy_text(engine: str, place: str, version: str) -> str:
     return f"{engine}:{place}:{version}"
 
 
-def judges_by(worker: str, run: str) -> bool:
+def is_same_policy(worker: str, run: str) -> bool:
     """Return whether a worker judges by the policy of a run, both as `policy_text` returns them; "" is unknown.
 
     Rules stay the same policy when they are edited where they are, and when they are copied as they are.
@@ -240,7 +240,7 @@ def judges_by(worker: str, run: str) -> bool:
     engine, place, version = (*worker.split(":"), "", "")[:3]
     wanted, wanted_place, wanted_version = (*run.split(":"), "", "")[:3]
     if wanted not in RULES:
-        return not is_weaker(engine, wanted)
+        return not is_weaker_engine(engine, wanted)
     return engine == wanted and (place == wanted_place or (bool(version) and version == wanted_version))
 
 
@@ -250,7 +250,7 @@ RULES = frozenset({"cedar", "opa"})
 _STRENGTH = {"allow": 0, "default": 1, "cedar": 2, "opa": 2}
 
 
-def is_weaker(engine: str, than: str) -> bool:
+def is_weaker_engine(engine: str, than: str) -> bool:
     """Say whether an engine may let through what another one turns down, by its kind; of an unknown one nothing is."""
     strength, wanted = _STRENGTH.get(engine), _STRENGTH.get(than)
     return strength is not None and wanted is not None and strength < wanted

@@ -66,23 +66,23 @@ ASK_USER = "ask_user"
 Arguments = dict[str, Any]
 
 
-def _one(arguments: Arguments) -> int:
+def _one_call(arguments: Arguments) -> int:
     return 1
 
 
-def _nothing(arguments: Arguments) -> int:
+def _no_calls(arguments: Arguments) -> int:
     return 0
 
 
-def _steps_too(arguments: Arguments) -> int:
+def _steps_and_itself(arguments: Arguments) -> int:
     return 1 + step_count(arguments)
 
 
-def _no_others(arguments: Arguments) -> tuple[str, ...]:
+def _no_other_tools(arguments: Arguments) -> tuple[str, ...]:
     return ()
 
 
-def _of_steps(arguments: Arguments) -> tuple[str, ...]:
+def _tools_of_steps(arguments: Arguments) -> tuple[str, ...]:
     try:
         steps = SagaPlan.model_validate(arguments).steps
     except ValidationError:  # then it is not begun
@@ -91,7 +91,7 @@ def _of_steps(arguments: Arguments) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Need:
+class ToolNeed:
     """What an agent's config has to hold for a tool, which it offers then without listing it."""
 
     key: str
@@ -109,13 +109,13 @@ class LoopTool:
     name: str
     action: str = "tool_call"
     """What policies call it."""
-    cost: Callable[[Arguments], int] = _one
+    cost: Callable[[Arguments], int] = _one_call
     """How many of `max_tool_calls` it takes, by its arguments."""
     stands_alone: bool = False
     """Nothing that stands beside it in a reply is begun."""
     is_answer: bool = False
     """It brings the run's answer."""
-    calls: Callable[[Arguments], tuple[str, ...]] = _no_others
+    calls: Callable[[Arguments], tuple[str, ...]] = _no_other_tools
     """The other tools that it calls, by its arguments."""
     is_plan: bool = False
     """It makes calls of other tools; it ends by itself when the run is interrupted."""
@@ -123,7 +123,7 @@ class LoopTool:
     """A call of it is a run of another agent."""
     ends_with: str = ""
     """The note that tells how a call of it ended, where no activity or child stands for it."""
-    need: Need | None = None
+    need: ToolNeed | None = None
 
 
 LOOP_TOOLS = {
@@ -133,18 +133,18 @@ LOOP_TOOLS = {
             DELEGATE,
             action="delegate",
             is_run=True,
-            need=Need("delegates", "nobody to delegate to", "name agents in"),
+            need=ToolNeed("delegates", "nobody to delegate to", "name agents in"),
         ),
         LoopTool(TERMINATE, action="terminate", stands_alone=True, is_answer=True),
         # A required decision could never be made otherwise, and no answer would be taken.
         LoopTool(
             DECIDE,
-            cost=_nothing,
+            cost=_no_calls,
             ends_with=DECISION_GROUNDED,
-            need=Need("decisions", "nothing to decide", "declare it in"),
+            need=ToolNeed("decisions", "nothing to decide", "declare it in"),
         ),
         LoopTool(ASK_USER, ends_with=QUESTION_ANSWERED),
-        LoopTool(SAGA, cost=_steps_too, calls=_of_steps, is_plan=True, ends_with=SAGA_ENDED),
+        LoopTool(SAGA, cost=_steps_and_itself, calls=_tools_of_steps, is_plan=True, ends_with=SAGA_ENDED),
     )
 }
 """By name. None of them may be a step of a saga: what a delegate does, no compensation named beforehand takes back."""
@@ -155,12 +155,12 @@ CALL_ENDS = frozenset(tool.ends_with for tool in LOOP_TOOLS.values() if tool.end
 RUN_TOOL = next(tool.name for tool in LOOP_TOOLS.values() if tool.is_run)
 """The tool whose calls are runs."""
 
-_OTHERS = LoopTool("")
+_ORDINARY_TOOL = LoopTool("")
 
 
 def loop_tool(name: str) -> LoopTool:
     """Return what is particular about a tool; nothing is about one that is not the loop's."""
-    return LOOP_TOOLS.get(name, _OTHERS)
+    return LOOP_TOOLS.get(name, _ORDINARY_TOOL)
 
 
 def tool_needing(key: str) -> str:

@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from orga.workflows.types.record import Border, replace_fields
+from orga.workflows.types.record import CheckedInput, replace_fields
 from orga.workflows.types.tool_calls.sandbox import ConfiguredPath
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolProfile
 
@@ -17,7 +17,7 @@ Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
 
 
-class McpServer(Border):
+class McpServer(CheckedInput):
     """One server: a `command` that speaks over its standard streams, or a `url` (streamable HTTP)."""
 
     command: str | None = Field(default=None, min_length=1)

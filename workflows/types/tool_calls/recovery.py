@@ -6,7 +6,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from orga.workflows.types.messages import Message, ToolCall
-from orga.workflows.types.record import Border, Record, replace_fields
+from orga.workflows.types.record import CheckedInput, Record, replace_fields
 
 OutcomeStatus = Literal["ok", "failed", "denied", "invalid", "cancelled", "not_run"]
 """`cancelled`: stopped while it ran; `not_run`: never started (the run was aborted or out of time before)."""
@@ -41,7 +41,7 @@ class Outcome(Record):
         """How much of the text is ours: nothing of a result, the marker of a failure, all of a call that never ran."""
         if self.ours is not None or self.status == "ok":
             return self.ours or (0, 0)
-        return (len(FAILED), 0) if self.status == "failed" else (len(self.text), 0)
+        return (len(ERROR_MARKER), 0) if self.status == "failed" else (len(self.text), 0)
 
     def with_words(self, before: str = "", after: str = "") -> "Outcome":
         """Return the outcome with our own words around its text, which is no activity's result any more."""
@@ -80,7 +80,7 @@ class Outcome(Record):
         return tool_message(self.call, self.text, is_error=self.status != "ok", ours=self.own_words)
 
 
-FAILED = "[Error] "
+ERROR_MARKER = "[Error] "
 """Stands before what a call that failed says."""
 
 
@@ -92,7 +92,7 @@ def tool_message(call: ToolCall, text: str, *, is_error: bool, ours: tuple[int, 
 RecoveryStrategy = Literal["retry", "fallback", "cached_result", "llm_recovery", "escalate", "dead_letter"]
 
 
-class Recovery(Border):
+class Recovery(CheckedInput):
     """Every strategy starts with the attempts; what it does after the last one, its name says. Per tool or for all."""
 
     strategy: RecoveryStrategy = "retry"
@@ -124,7 +124,7 @@ OnLimit = Literal["skip_step", "abort_task", "escalate"]
 person decides."""
 
 
-class StepIteration(Border):
+class StepIteration(CheckedInput):
     """`step_iteration` of the config. A step is a tool with its arguments; an attempt is a failed call of it."""
 
     enabled: bool = True

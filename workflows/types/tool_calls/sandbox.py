@@ -6,11 +6,11 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, Field
 
-from orga.workflows.types.record import Border
+from orga.workflows.types.record import CheckedInput
 
 _LONGEST, _LONGEST_NAME = 4_000, 255
 
-Place = TypeVar("Place", str, Path)
+PathLike = TypeVar("PathLike", str, Path)
 
 
 def can_exist(path: str | Path) -> bool:
@@ -19,21 +19,21 @@ def can_exist(path: str | Path) -> bool:
     return b"\0" not in text and len(text) <= _LONGEST and all(len(name) <= _LONGEST_NAME for name in text.split(b"/"))
 
 
-def _possible(path: Place) -> Place:
+def _checked_path(path: PathLike) -> PathLike:
     if not can_exist(path):
         raise ValueError("is no path: it is too long, or holds a NUL character")
     return path
 
 
-ConfiguredPath = Annotated[Path, AfterValidator(_possible)]
-PathOrGlob = Annotated[str, AfterValidator(_possible)]
+ConfiguredPath = Annotated[Path, AfterValidator(_checked_path)]
+PathOrGlob = Annotated[str, AfterValidator(_checked_path)]
 
 
 Isolation = Literal["none", "bubblewrap"]
 """`bubblewrap`: namespaces of its own, in which all but one folder is read-only and there is no network."""
 
 
-class Limits(Border):
+class SandboxLimits(CheckedInput):
     """Null lifts a limit. All but `processes` are of each process: what it asks for above one fails."""
 
     cpu_s: float | None = Field(default=120, gt=0, le=86_400)
@@ -49,10 +49,10 @@ class Limits(Border):
     """Files and connections that it has open at once."""
 
 
-class Sandbox(Border):
+class Sandbox(CheckedInput):
     """What stands around a command."""
 
-    limits: Limits = Limits()
+    limits: SandboxLimits = SandboxLimits()
     isolation: Isolation = "none"
     """`bubblewrap`: the command sees its folder and little else of the machine."""
     network: bool = False

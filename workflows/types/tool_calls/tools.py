@@ -7,7 +7,7 @@ from pydantic import Field, model_serializer, model_validator
 from pydantic_core import to_json
 
 from orga.workflows.types.knowledge import Behalf
-from orga.workflows.types.record import Border, Record, replace_fields
+from orga.workflows.types.record import CheckedInput, Record, replace_fields
 from orga.workflows.types.text import clean_text
 from orga.workflows.types.tool_calls.breakers import BreakerOptions
 from orga.workflows.types.tool_calls.recovery import Recovery
@@ -16,7 +16,7 @@ Effect = Literal["read_only", "idempotent", "irreversible"]
 """What repeating a call does: nothing, the same again, or harm. Attempts after an unknown outcome follow it."""
 
 
-class ToolOptions(Border):
+class ToolOptions(CheckedInput):
     """How calls of one tool are carried out: Temporal activity options, in seconds. `[tools.options.NAME]`."""
 
     effect: Effect | None = None
@@ -174,10 +174,10 @@ class ToolOutput(Record):
         if isinstance(value, ToolOutput):
             return value
         content = cast("dict[str, Any]", value).get("content") if isinstance(value, dict) else None
-        return {"content": clean_text(content if isinstance(content, str) else _as_text(value))}
+        return {"content": clean_text(content if isinstance(content, str) else _result_text(value))}
 
 
-def _as_text(value: Any) -> str:
+def _result_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):
@@ -191,7 +191,7 @@ MAX_GLOBS = 200
 Glob = Annotated[str, Field(max_length=200)]
 
 
-class ToolProfile(Border):
+class ToolProfile(CheckedInput):
     """`tool_profile` of the config: include, then exclude, then verified, then the first `max_tools`.
 
     Globs know `*` and `?` alone, match whole names, and tell upper from lower case.
@@ -211,8 +211,8 @@ class ToolProfile(Border):
         kept = [
             tool
             for tool in tools
-            if (not self.include or matches(tool.name, self.include))
-            and not matches(tool.name, self.exclude)
+            if (not self.include or matches_any_glob(tool.name, self.include))
+            and not matches_any_glob(tool.name, self.exclude)
             and (tool.options.verified or not self.require_verified)
         ]
         return tuple(kept[: self.max_tools])
@@ -228,9 +228,9 @@ def exclude_only(*names: str) -> ToolProfile:
     return ToolProfile(exclude=names)
 
 
-def matches(name: str, globs: Sequence[str]) -> bool:
+def matches_any_glob(name: str, globs: Sequence[str]) -> bool:
     """Return whether a name is one of `globs`, or fits one; in time linear in each glob times the name."""
-    return any(_fits(name, glob) for glob in globs)
+    return any(_matches_glob(name, glob) for glob in globs)
 
 
 def is_glob(name: str) -> bool:
@@ -238,7 +238,7 @@ def is_glob(name: str) -> bool:
     return "*" in name or "?" in name
 
 
-def _fits(name: str, glob: str) -> bool:
+def _matches_glob(name: str, glob: str) -> bool:
     """Go through both; where they part, the last star takes one character more. No star before it has to be tried."""
     at = in_glob = 0
     star, taken = -1, 0

@@ -8,9 +8,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
-from orga.activities.adapters.knowledge.conventions.files import KEY, Place, items_of
-from orga.activities.adapters.knowledge.conventions.readers import kind_of
-from orga.activities.adapters.knowledge.project_files import Unreadable, project_files
+from orga.activities.adapters.knowledge.conventions.files import KEY_PREFIX, ConventionTarget, convention_items
+from orga.activities.adapters.knowledge.conventions.readers import find_reader
+from orga.activities.adapters.knowledge.project_files import UnreadableFile, project_files
 from orga.activities.knowledge.batches import batches
 from orga.activities.knowledge.erasing import forget_ids
 from orga.activities.knowledge.ports import KnowledgeError, KnowledgeStore, Progress
@@ -20,7 +20,7 @@ Change = Literal["added", "changed", "unchanged"]
 
 
 @dataclass
-class Kept:
+class StoredConventions:
     """What a store has of a source."""
 
     ids: dict[str, str] = field(default_factory=dict[str, str])
@@ -31,10 +31,10 @@ class Kept:
     def keep(self, item: StoredItem) -> None:
         """Take in one item of the source."""
         self.ids[item.key] = item.id
-        self.digests[item.key] = _digest(item)
+        self.digests[item.key] = _item_digest(item)
 
 
-async def replace(store: KnowledgeStore, kept: Kept, items: Sequence[KnowledgeItem]) -> Change:
+async def replace_conventions(store: KnowledgeStore, kept: StoredConventions, items: Sequence[KnowledgeItem]) -> Change:
     """Store what is new or says something else, forget the rest, and say what that was.
 
     Stopped in the middle, the next call goes on.
@@ -47,7 +47,7 @@ async def replace(store: KnowledgeStore, kept: Kept, items: Sequence[KnowledgeIt
     Raises:
         KnowledgeError: Not all is done.
     """
-    now = {item.key: _digest(item) for item in items}
+    now = {item.key: _item_digest(item) for item in items}
     if now == kept.digests:
         return "unchanged"
     news = [item for item in items if kept.digests.get(item.key) != now[item.key]]
@@ -57,17 +57,17 @@ async def replace(store: KnowledgeStore, kept: Kept, items: Sequence[KnowledgeIt
     return "changed" if kept.ids else "added"
 
 
-def _digest(item: KnowledgeItem) -> str:
+def _item_digest(item: KnowledgeItem) -> str:
     facts = (item.text, item.directory, item.language, item.confidence, item.provenance.taint)
     return sha256(repr(facts).encode(errors="surrogatepass")).hexdigest()
 
 
 MAX_FILES = 2_000
 
-_OF_OTHERS = frozenset({"vendor", "third_party", "node_modules", "site-packages"})
+_FOREIGN_FOLDERS = frozenset({"vendor", "third_party", "node_modules", "site-packages"})
 """Folders of other projects' code: what is said there is said of those, also where git knows it."""
 
-FileFate = Change | Literal["removed", "unreadable"]
+FileOutcome = Change | Literal["removed", "unreadable"]
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,14 @@ class FileChange:
 
     path: str
     """As the store names it."""
-    change: FileFate
+    change: FileOutcome
     items: int
     """That the store has of it now; of a removed file, those that went."""
     detail: str = ""
     """Why it cannot be read: what was stored of it before stays."""
 
 
-class TooMany(ValueError):
+class TooManyFiles(ValueError):
     """More files than a project has conventions."""
 
 
@@ -93,14 +93,18 @@ def convention_files(root: Path) -> list[str]:
     Raises:
         TooMany: The root is no project.
     """
-    found = list(project_files(root, lambda path: kind_of(path) is not None and _OF_OTHERS.isdisjoint(path.split("/"))))
+    found = list(
+        project_files(root, lambda path: find_reader(path) is not None and _FOREIGN_FOLDERS.isdisjoint(path.split("/")))
+    )
     if len(found) > MAX_FILES:
-        raise TooMany(f"more than {MAX_FILES:,} files with conventions lie in {root}; name the folder of a project")
+        raise TooManyFiles(
+            f"more than {MAX_FILES:,} files with conventions lie in {root}; name the folder of a project"
+        )
     return sorted(found)
 
 
 async def import_conventions(
-    store: KnowledgeStore, root: Path, place: Place, progress: Progress
+    store: KnowledgeStore, root: Path, place: ConventionTarget, progress: Progress
 ) -> AsyncGenerator[FileChange]:
     """Bring the conventions of a project's files up to date, file by file, and yield what became of each.
 
@@ -111,40 +115,40 @@ async def import_conventions(
         KnowledgeError: The store cannot do it, or has another project's conventions in that place.
     """
     paths = await asyncio.to_thread(convention_files, root)
-    before = await _read_kept(store, place)
+    before = await _read_stored(store, place)
     for number, path in enumerate(paths):
         progress(number, len(paths))
-        kept = before.pop(place.inside(path), Kept())
+        kept = before.pop(place.inside(path), StoredConventions())
         try:
-            items = await asyncio.to_thread(items_of, root, path, place)
-        except Unreadable as error:
+            items = await asyncio.to_thread(convention_items, root, path, place)
+        except UnreadableFile as error:
             yield FileChange(place.inside(path), "unreadable", len(kept.ids), str(error))
             continue
         if items or kept.ids:
-            yield FileChange(place.inside(path), await replace(store, kept, items), len(items))
+            yield FileChange(place.inside(path), await replace_conventions(store, kept, items), len(items))
     for path, kept in before.items():
         await forget_ids(store, list(kept.ids.values()))
         yield FileChange(path, "removed", len(kept.ids))
     progress(len(paths), len(paths))
 
 
-async def _read_kept(store: KnowledgeStore, place: Place) -> dict[str, Kept]:
+async def _read_stored(store: KnowledgeStore, place: ConventionTarget) -> dict[str, StoredConventions]:
     """Return what the store has of the project's files below the place, by their names there."""
-    found: dict[str, Kept] = defaultdict(Kept)
+    found: dict[str, StoredConventions] = defaultdict(StoredConventions)
     prefix = place.inside("") + "/" if place.at else ""
     async for item in store.items(kinds=("convention",), source_prefix=prefix):
         kind, _, rest = item.key.partition(":")
-        if kind != KEY or (item.scope, item.owner) != (place.scope, place.owner):
+        if kind != KEY_PREFIX or (item.scope, item.owner) != (place.scope, place.owner):
             continue
         project = rest.partition(":")[0]
         if project == place.project:
             found[item.provenance.source].keep(item)
         elif item.directory == place.at:
-            raise KnowledgeError(_taken(project, place), kind="OtherProject")
+            raise KnowledgeError(_other_project_text(project, place), kind="OtherProject")
     return found
 
 
-def _taken(project: str, place: Place) -> str:
+def _other_project_text(project: str, place: ConventionTarget) -> str:
     where = f"in {place.at}/" if place.at else "at the root"
     return (
         f"the conventions {where} are those of the project {project!r}, these are of {place.project!r}: put them into "

@@ -4,8 +4,13 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from orga.activities.adapters.knowledge.conventions.readers import Kind, Rule, directory_of, kind_of
-from orga.activities.adapters.knowledge.project_files import Unreadable, text_of
+from orga.activities.adapters.knowledge.conventions.readers import (
+    ConventionRule,
+    FileReader,
+    convention_directory,
+    find_reader,
+)
+from orga.activities.adapters.knowledge.project_files import UnreadableFile, read_project_file
 from orga.workflows.types.knowledge import KnowledgeItem, Provenance, Reader, ScopeLevel
 from orga.workflows.types.text import clean_text
 
@@ -16,11 +21,11 @@ MAX_ITEMS = 300
 
 MAX_PATH_CHARS = 700
 
-KEY = "convention"
+KEY_PREFIX = "convention"
 
 
 @dataclass(frozen=True)
-class Place:
+class ConventionTarget:
     """Where the conventions of a project go, and whose they become."""
 
     project: str
@@ -38,10 +43,10 @@ class Place:
 
     def key(self, path: str, number: int) -> str:
         """Return the key of one of its conventions."""
-        return f"{KEY}:{self.project}:{self.inside(path)}#{number:03}"
+        return f"{KEY_PREFIX}:{self.project}:{self.inside(path)}#{number:03}"
 
 
-def items_of(root: Path, path: str, place: Place) -> list[KnowledgeItem]:
+def convention_items(root: Path, path: str, place: ConventionTarget) -> list[KnowledgeItem]:
     """Return the conventions of a file, in order; none for one that says none.
 
     At the root those of a language hold for that language wherever it lies; further down, for their folder alone.
@@ -49,11 +54,11 @@ def items_of(root: Path, path: str, place: Place) -> list[KnowledgeItem]:
     Raises:
         Unreadable: It cannot be read, or is not what its name says. The text says why.
     """
-    kind = kind_of(path)
+    kind = find_reader(path)
     assert kind is not None, path
-    directory = place.inside(directory_of(path))
+    directory = place.inside(convention_directory(path))
     if "\\" in directory or len(path) > MAX_PATH_CHARS:
-        raise Unreadable(f"no path of at most {MAX_PATH_CHARS} characters without a backslash")
+        raise UnreadableFile(f"no path of at most {MAX_PATH_CHARS} characters without a backslash")
     return [
         KnowledgeItem(
             kind="convention",
@@ -66,12 +71,12 @@ def items_of(root: Path, path: str, place: Place) -> list[KnowledgeItem]:
             confidence=kind.confidence,
             provenance=Provenance(source=place.inside(path), taint=place.taint),
         )
-        for number, rule in enumerate(_rules(text_of(root, path, MAX_BYTES), kind))
+        for number, rule in enumerate(_bounded_rules(read_project_file(root, path, MAX_BYTES), kind))
     ]
 
 
-def _rules(text: str, kind: Kind) -> list[Rule]:
+def _bounded_rules(text: str, kind: FileReader) -> list[ConventionRule]:
     try:
         return list(islice(kind.rules(text), MAX_ITEMS))
     except RecursionError:
-        raise Unreadable("it is nested too deeply") from None
+        raise UnreadableFile("it is nested too deeply") from None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-from orga.activities.adapters.knowledge.project_files import Unreadable
+from orga.activities.adapters.knowledge.project_files import UnreadableFile
 from orga.activities.adapters.toml_text import read_toml
 from orga.activities.knowledge.chunks import chunks
 from orga.activities.knowledge.languages import language_of_settings, language_of_suffixes
@@ -17,7 +17,7 @@ MAX_CHARS = 1_600
 
 
 @dataclass(frozen=True)
-class Rule:
+class ConventionRule:
     """One convention."""
 
     text: str
@@ -25,23 +25,23 @@ class Rule:
     """In lower case; empty where it holds for all."""
 
 
-def rules(title: str, lines: Iterable[str], language: str = "") -> Iterator[Rule]:
+def titled_rules(title: str, lines: Iterable[str], language: str = "") -> Iterator[ConventionRule]:
     """Yield the lines as rules that each begin with the title; what has no line is no rule."""
     head = title[: MAX_CHARS // 4].rstrip()
-    for part in _parts(lines, MAX_CHARS - len(head)):
-        yield Rule(f"{head}\n{part}" if head else part, language)
+    for part in _text_parts(lines, MAX_CHARS - len(head)):
+        yield ConventionRule(f"{head}\n{part}" if head else part, language)
 
 
-def _parts(lines: Iterable[str], chars: int) -> Iterator[str]:
+def _text_parts(lines: Iterable[str], chars: int) -> Iterator[str]:
     part: list[str] = []
     size = 0
     for line in _short_lines(lines, chars):
         if size + len(line) >= chars:
-            yield from _filled(part)
+            yield from _filled_parts(part)
             part, size = [], 0
         part.append(line)
         size += len(line) + 1
-    yield from _filled(part)
+    yield from _filled_parts(part)
 
 
 def _short_lines(lines: Iterable[str], chars: int) -> Iterator[str]:
@@ -49,57 +49,57 @@ def _short_lines(lines: Iterable[str], chars: int) -> Iterator[str]:
         yield from (line[start : start + chars - 1] for start in range(0, max(len(line), 1), chars - 1))
 
 
-def _filled(part: list[str]) -> Iterator[str]:
+def _filled_parts(part: list[str]) -> Iterator[str]:
     if text := "\n".join(part).strip("\n").rstrip():
         yield text
 
 
-FOR_AGENTS, FOR_PEOPLE, FOR_TOOLS = 0.95, 0.9, 0.85
+AGENT_CONFIDENCE, PEOPLE_CONFIDENCE, TOOL_CONFIDENCE = 0.95, 0.9, 0.85
 """Confidence: of one directory, what is written for agents comes first."""
 
 
-_FOLDERS_OF_TOOLS = frozenset({".github", ".gitlab", ".claude", ".config"})
+_TOOL_FOLDERS = frozenset({".github", ".gitlab", ".claude", ".config"})
 """What lies in them holds for the folder that they lie in."""
 
 
 @dataclass(frozen=True)
-class Kind:
+class FileReader:
     """How a file is read."""
 
-    rules: Callable[[str], Iterable[Rule]]
+    rules: Callable[[str], Iterable[ConventionRule]]
     """Raises `Unreadable`."""
     confidence: float
 
 
-_AGENTS = (
+_AGENT_FILES = (
     *("AGENTS.md", "AGENT.md", "CLAUDE.md", "GEMINI.md", "copilot-instructions.md"),
     *(".cursorrules", ".windsurfrules", ".clinerules", ".goosehints"),
 )
 
 
-_PEOPLE = ("STYLE.md", "CONVENTIONS.md")
+_PEOPLE_FILES = ("STYLE.md", "CONVENTIONS.md")
 
 
-_PEOPLE_IN_ANY_CASE = (
+_CASELESS_PEOPLE_FILES = (
     *("contributing", "contributing.md", "contributing.rst", "contributing.txt"),
     *("styleguide.md", "style-guide.md", "style_guide.md", "codestyle.md"),
     *("coding-style.md", "code-style.md", "coding_style.md", "code_style.md"),
 )
 
 
-_JSON = (
+_JSON_FILES = (
     *(".prettierrc.json", "biome.json", "biome.jsonc", ".jsbeautifyrc", "deno.json", ".eslintrc.json", ".jshintrc"),
     *(".stylelintrc.json", ".markdownlint.json", ".swcrc", "tsconfig.json", "tslint.json", "pyrightconfig.json"),
 )
 
 
-_TOML = (
+_TOML_FILES = (
     *("ruff.toml", ".ruff.toml", "pylintrc.toml", "rustfmt.toml", ".rustfmt.toml", "clippy.toml", ".clippy.toml"),
     *("taplo.toml", ".taplo.toml", ".prettierrc.toml", "typos.toml", "_typos.toml", "stylua.toml"),
 )
 
 
-_VERBATIM = (
+_VERBATIM_FILES = (
     *(".prettierrc", ".prettierrc.yaml", ".prettierrc.yml", ".eslintrc", ".eslintrc.yml", ".eslintrc.yaml"),
     *(".stylelintrc", ".markdownlint.yaml", ".markdownlint.yml", ".yamllint", ".yamllint.yaml", ".hadolint.yaml"),
     *(".pre-commit-config.yaml", ".tool-versions", ".nvmrc", ".clang-format", ".clang-tidy", ".gitmessage"),
@@ -111,113 +111,117 @@ _VERBATIM = (
 )
 
 
-def _reading(read: Callable[..., Iterable[Rule]], names: Iterable[str]) -> dict[str, Kind]:
-    return {name: Kind(partial(read, name, language=language_of_settings(name)), FOR_TOOLS) for name in names}
+def _readers_for(read: Callable[..., Iterable[ConventionRule]], names: Iterable[str]) -> dict[str, FileReader]:
+    return {
+        name: FileReader(partial(read, name, language=language_of_settings(name)), TOOL_CONFIDENCE) for name in names
+    }
 
 
-def editorconfig_rules(text: str) -> Iterator[Rule]:
+def editorconfig_rules(text: str) -> Iterator[ConventionRule]:
     """Yield a rule for each section; one whose pattern names files of one language is a rule of that language."""
     pattern, lines = "", list[str]()
     for line in map(str.strip, text.splitlines()):
         if line.startswith("[") and line.endswith("]"):
-            yield from _of_section(pattern, lines)
+            yield from _section_rules(pattern, lines)
             pattern, lines = line[1:-1].strip(), []
-        elif line and line[0] not in "#;" and line.partition("=")[0].strip().lower() not in _LEFT_OUT:
+        elif line and line[0] not in "#;" and line.partition("=")[0].strip().lower() not in _IGNORED_KEYS:
             lines.append(line)
-    yield from _of_section(pattern, lines)
+    yield from _section_rules(pattern, lines)
 
 
-def prose_rules(text: str) -> Iterator[Rule]:
+def prose_rules(text: str) -> Iterator[ConventionRule]:
     """Yield a rule for each section of Markdown, `Contributing > Tests` above it; other text is one section.
 
     Comments are left out: who reads the page does not see them.
     """
     for part in chunks(_without_comments(text), overlap=0):
-        yield Rule(part.text)
+        yield ConventionRule(part.text)
 
 
-def cargo_rules(text: str) -> Iterator[Rule]:
+def cargo_rules(text: str) -> Iterator[ConventionRule]:
     """Yield what `Cargo.toml` says of Rust's edition and of lints."""
-    whole = _toml(text)
-    package = _table(whole.get("package"))
+    whole = _parsed_toml(text)
+    package = _as_table(whole.get("package"))
     facts = {key: package[key] for key in ("edition", "rust-version") if key in package}
-    yield from _of_tool("Rust, in Cargo.toml", facts, "rust")
-    workspace = _table(whole.get("workspace"))
-    yield from _of_tool("lints, in Cargo.toml", _table(workspace.get("lints")) | _table(whole.get("lints")), "rust")
+    yield from _tool_rules("Rust, in Cargo.toml", facts, "rust")
+    workspace = _as_table(whole.get("workspace"))
+    yield from _tool_rules(
+        "lints, in Cargo.toml", _as_table(workspace.get("lints")) | _as_table(whole.get("lints")), "rust"
+    )
 
 
-def json_rules(name: str, text: str, language: str = "") -> Iterator[Rule]:
+def json_rules(name: str, text: str, language: str = "") -> Iterator[ConventionRule]:
     """Yield what a tool's own JSON file says, comments and last commas borne with."""
-    yield from _of_tool(name, _json(text), language)
+    yield from _tool_rules(name, _parsed_json(text), language)
 
 
-def package_rules(text: str) -> Iterator[Rule]:
+def package_rules(text: str) -> Iterator[ConventionRule]:
     """Yield what `package.json` says of versions, scripts, linters and formatters."""
-    whole = _json(text)
-    yield from _of_tool("package, in package.json", {key: whole[key] for key in _PACKAGE_FACTS if key in whole}, "")
-    yield from _of_tools(whole, _PACKAGE, "package.json", "")
+    whole = _parsed_json(text)
+    yield from _tool_rules("package, in package.json", {key: whole[key] for key in _PACKAGE_FACTS if key in whole}, "")
+    yield from _tools_rules(whole, _PACKAGE_TOOLS, "package.json", "")
 
 
-def pyproject_rules(text: str) -> Iterator[Rule]:
+def pyproject_rules(text: str) -> Iterator[ConventionRule]:
     """Yield what `pyproject.toml` says of Python's version and of linters, formatters, type checkers, tests."""
-    whole = _toml(text)
-    project = _table(whole.get("project"))
+    whole = _parsed_toml(text)
+    project = _as_table(whole.get("project"))
     if version := project.get("requires-python"):
-        yield from rules("Python, in pyproject.toml", [f"requires-python = {_value(version)}"], "python")
-    tools = _table(whole.get("tool"))
-    yield from _of_tools(tools, _PYPROJECT, "pyproject.toml", "python")
+        yield from titled_rules("Python, in pyproject.toml", [f"requires-python = {_value_text(version)}"], "python")
+    tools = _as_table(whole.get("tool"))
+    yield from _tools_rules(tools, _PYPROJECT_TOOLS, "pyproject.toml", "python")
 
 
-def toml_rules(name: str, text: str, language: str = "") -> Iterator[Rule]:
+def toml_rules(name: str, text: str, language: str = "") -> Iterator[ConventionRule]:
     """Yield what a tool's own TOML file says."""
-    yield from _of_tool(name, _toml(text), language)
+    yield from _tool_rules(name, _parsed_toml(text), language)
 
 
-def verbatim_rules(name: str, text: str, language: str = "") -> Iterator[Rule]:
+def verbatim_rules(name: str, text: str, language: str = "") -> Iterator[ConventionRule]:
     """Yield a tool's own file as it stands, comments too, which say why; empty lines are left out."""
-    yield from rules(name, (line.rstrip() for line in text.splitlines() if line.strip()), language)
+    yield from titled_rules(name, (line.rstrip() for line in text.splitlines() if line.strip()), language)
 
 
-_KINDS: dict[str, Kind] = {
-    **dict.fromkeys(_AGENTS, Kind(prose_rules, FOR_AGENTS)),
-    **dict.fromkeys((*_PEOPLE, *_PEOPLE_IN_ANY_CASE), Kind(prose_rules, FOR_PEOPLE)),
-    **_reading(json_rules, _JSON),
-    **_reading(toml_rules, _TOML),
-    **_reading(verbatim_rules, _VERBATIM),
-    ".editorconfig": Kind(editorconfig_rules, FOR_TOOLS),
-    "pyproject.toml": Kind(pyproject_rules, FOR_TOOLS),
-    "Cargo.toml": Kind(cargo_rules, FOR_TOOLS),
-    "package.json": Kind(package_rules, FOR_TOOLS),
+_READERS: dict[str, FileReader] = {
+    **dict.fromkeys(_AGENT_FILES, FileReader(prose_rules, AGENT_CONFIDENCE)),
+    **dict.fromkeys((*_PEOPLE_FILES, *_CASELESS_PEOPLE_FILES), FileReader(prose_rules, PEOPLE_CONFIDENCE)),
+    **_readers_for(json_rules, _JSON_FILES),
+    **_readers_for(toml_rules, _TOML_FILES),
+    **_readers_for(verbatim_rules, _VERBATIM_FILES),
+    ".editorconfig": FileReader(editorconfig_rules, TOOL_CONFIDENCE),
+    "pyproject.toml": FileReader(pyproject_rules, TOOL_CONFIDENCE),
+    "Cargo.toml": FileReader(cargo_rules, TOOL_CONFIDENCE),
+    "package.json": FileReader(package_rules, TOOL_CONFIDENCE),
 }
 
 
-def kind_of(path: str) -> Kind | None:
+def find_reader(path: str) -> FileReader | None:
     """Return how a file is read; None for one that holds no conventions."""
     name = path.rpartition("/")[2]
     guide = name.lower()
-    return _KINDS.get(guide if guide in _PEOPLE_IN_ANY_CASE else name)
+    return _READERS.get(guide if guide in _CASELESS_PEOPLE_FILES else name)
 
 
-def directory_of(path: str) -> str:
+def convention_directory(path: str) -> str:
     """Return the directory for which the conventions of a file hold, empty for the root: its own, mostly."""
     directory, _, name = path.rpartition("/")
     above, _, folder = directory.rpartition("/")
     is_guide = folder == "docs" and name.lower().startswith("contributing")
-    return above if is_guide or folder in _FOLDERS_OF_TOOLS else directory
+    return above if is_guide or folder in _TOOL_FOLDERS else directory
 
 
 _SUFFIXES = re.compile(r"\*\.(?:(\w+)|\{(\w+(?:, ?\w+)*)\})")
 
 
-_LEFT_OUT = ("root",)
+_IGNORED_KEYS = ("root",)
 
 
-def _of_section(pattern: str, lines: list[str]) -> Iterator[Rule]:
+def _section_rules(pattern: str, lines: list[str]) -> Iterator[ConventionRule]:
     if pattern:
-        yield from rules(f"files that match {pattern}, in .editorconfig", lines, _language(pattern))
+        yield from titled_rules(f"files that match {pattern}, in .editorconfig", lines, _pattern_language(pattern))
 
 
-def _language(pattern: str) -> str:
+def _pattern_language(pattern: str) -> str:
     found = _SUFFIXES.fullmatch(pattern)
     return language_of_suffixes((found[1] or found[2]).replace(" ", "").split(",")) if found else ""
 
@@ -241,64 +245,84 @@ MAX_KEYS = 200
 _MAX_DEPTH = 6
 
 
-_PYPROJECT = ("ruff", "black", "isort", "mypy", "pyright", "basedpyright", "pylint", "flake8", "pytest", "coverage")
+_PYPROJECT_TOOLS = (
+    "ruff",
+    "black",
+    "isort",
+    "mypy",
+    "pyright",
+    "basedpyright",
+    "pylint",
+    "flake8",
+    "pytest",
+    "coverage",
+)
 
 
-_PACKAGE = ("prettier", "eslintConfig", "stylelint", "commitlint", "lint-staged", "browserslist", "jest", "scripts")
+_PACKAGE_TOOLS = (
+    "prettier",
+    "eslintConfig",
+    "stylelint",
+    "commitlint",
+    "lint-staged",
+    "browserslist",
+    "jest",
+    "scripts",
+)
 
 
 _PACKAGE_FACTS = ("type", "packageManager", "engines")
 
 
-def _of_tools(tables: Mapping[str, Any], names: Iterable[str], file: str, language: str) -> Iterator[Rule]:
+def _tools_rules(tables: Mapping[str, Any], names: Iterable[str], file: str, language: str) -> Iterator[ConventionRule]:
     for name in names:
         found = tables.get(name)
-        table = _table(found) if isinstance(found, dict) else {} if found is None else {name: found}
-        yield from _of_tool(f"{name}, in {file}", table, language)
+        table = _as_table(found) if isinstance(found, dict) else {} if found is None else {name: found}
+        yield from _tool_rules(f"{name}, in {file}", table, language)
 
 
-def _of_tool(title: str, table: Mapping[str, Any], language: str) -> Iterator[Rule]:
-    lines = [f"{key} = {value}" for key, value in _flat(table)]
+def _tool_rules(title: str, table: Mapping[str, Any], language: str) -> Iterator[ConventionRule]:
+    lines = [f"{key} = {value}" for key, value in _flattened_keys(table)]
     more = [f"[and {len(lines) - MAX_KEYS} more]"] if len(lines) > MAX_KEYS else []
-    yield from rules(title, lines[:MAX_KEYS] + more, language)
+    yield from titled_rules(title, lines[:MAX_KEYS] + more, language)
 
 
-def _flat(table: Mapping[str, Any], above: str = "", depth: int = 1) -> Iterator[tuple[str, str]]:
+def _flattened_keys(table: Mapping[str, Any], above: str = "", depth: int = 1) -> Iterator[tuple[str, str]]:
     for key, value in table.items():
         name = f"{above}{key}"
         if isinstance(value, dict) and value and depth < _MAX_DEPTH:
-            yield from _flat(cast("dict[str, Any]", value), f"{name}.", depth + 1)
+            yield from _flattened_keys(cast("dict[str, Any]", value), f"{name}.", depth + 1)
         else:
-            yield name, _value(value)
+            yield name, _value_text(value)
 
 
-def _value(value: Any) -> str:
+def _value_text(value: Any) -> str:
     shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return shown if len(shown) <= MAX_VALUE_CHARS else f"{shown[:MAX_VALUE_CHARS]}…"
 
 
-def _table(value: Any) -> dict[str, Any]:
+def _as_table(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _toml(text: str) -> dict[str, Any]:
+def _parsed_toml(text: str) -> dict[str, Any]:
     try:
         return read_toml(text)
     except ValueError as error:
-        raise Unreadable(f"it is no TOML: {_cause(error)}") from None
+        raise UnreadableFile(f"it is no TOML: {_parse_error_text(error)}") from None
 
 
-def _json(text: str) -> dict[str, Any]:
+def _parsed_json(text: str) -> dict[str, Any]:
     try:
         found = json.loads(_plain_json(text))
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"it is no JSON: {_cause(error)}") from None
+        raise UnreadableFile(f"it is no JSON: {_parse_error_text(error)}") from None
     if not isinstance(found, dict):
-        raise Unreadable("it is no JSON object")
+        raise UnreadableFile("it is no JSON object")
     return cast("dict[str, Any]", found)
 
 
-def _cause(error: Exception) -> str:
+def _parse_error_text(error: Exception) -> str:
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)[:200]
 
 
@@ -307,7 +331,7 @@ def _plain_json(text: str) -> str:
     kept: list[str] = []
     position = 0
     while position < len(text):
-        length, piece = _piece(text, position)
+        length, piece = _next_piece(text, position)
         position += length
         if piece in {"}", "]"}:
             _drop_last_comma(kept)
@@ -315,7 +339,7 @@ def _plain_json(text: str) -> str:
     return "".join(kept)
 
 
-def _piece(text: str, start: int) -> tuple[int, str]:
+def _next_piece(text: str, start: int) -> tuple[int, str]:
     """Return how long the next piece is, and what it stands for: a string is one, a comment stands for nothing."""
     if text[start] == '"':
         end = start + 1

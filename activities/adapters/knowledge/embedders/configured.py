@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 
 from orga.activities.adapters.knowledge.embedders.hashing import HashingEmbedder
-from orga.activities.adapters.knowledge.embedders.names import HASHING, WORDLLAMA, checked_embedder
+from orga.activities.adapters.knowledge.embedders.names import HASHING, WORDLLAMA, checked_embedder_name
 from orga.activities.adapters.knowledge.embedders.provider import ProviderEmbedder
 from orga.activities.adapters.knowledge.embedders.wordllama import WordLlamaEmbedder
-from orga.activities.adapters.models.settings import endpoint
+from orga.activities.adapters.models.settings import provider_endpoint
 from orga.activities.knowledge.ports import Embedder
 
-_EXTRA = "the embedder wordllama needs the extra: pip install 'orga[embeddings]'"
+_MISSING_EXTRA = "the embedder wordllama needs the extra: pip install 'orga[embeddings]'"
 
 
 def configured_embedder(name: str, env: Mapping[str, str], base_urls: Mapping[str, str]) -> Embedder:
@@ -24,12 +24,12 @@ def configured_embedder(name: str, env: Mapping[str, str], base_urls: Mapping[st
     Raises:
         ValueError: There is no such embedder, it is not installed, or its key or address is missing.
     """
-    name = checked_embedder(name)
+    name = checked_embedder_name(name)
     if name == HASHING:
         return HashingEmbedder()
     if name == WORDLLAMA:
         if find_spec("wordllama") is None:
-            raise ValueError(_EXTRA)
+            raise ValueError(_MISSING_EXTRA)
         return WordLlamaEmbedder()
     provider, _, model = name.partition(":")
-    return ProviderEmbedder(model, endpoint(provider, env, base_urls))
+    return ProviderEmbedder(model, provider_endpoint(provider, env, base_urls))

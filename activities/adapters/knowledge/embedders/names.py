@@ -3,20 +3,20 @@
 HASHING = "hashing"
 WORDLLAMA = "wordllama"
 
-PROVIDERS = ("openai", "ollama", "openrouter", "openai-compatible")
+EMBEDDING_PROVIDERS = ("openai", "ollama", "openrouter", "openai-compatible")
 """Those that have `/v1/embeddings`."""
 
 
-def checked_embedder(name: str) -> str:
+def checked_embedder_name(name: str) -> str:
     """Return a name that an embedder can be made of.
 
     Raises:
         ValueError: With what is allowed.
     """
     provider, colon, model = name.strip().partition(":")
-    if name in (HASHING, WORDLLAMA) or (colon and provider in PROVIDERS and model.strip()):
+    if name in (HASHING, WORDLLAMA) or (colon and provider in EMBEDDING_PROVIDERS and model.strip()):
         return f"{provider}{colon}{model.strip()}"
     raise ValueError(
         f"{name[:60]!r} names no embedder; allowed: {HASHING}, {WORDLLAMA}, or provider:model with provider one of "
-        f"{', '.join(PROVIDERS)}"
+        f"{', '.join(EMBEDDING_PROVIDERS)}"
     )

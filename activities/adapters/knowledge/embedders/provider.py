@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from orga.activities.adapters import http
-from orga.activities.adapters.models.errors import Failures
-from orga.activities.adapters.models.http import Endpoint
+from orga.activities.adapters.models.errors import ProviderFailures
+from orga.activities.adapters.models.http import ProviderEndpoint
 from orga.activities.adapters.models.json_shape import as_object, as_objects
 from orga.activities.knowledge.ports import KnowledgeError
-from orga.activities.knowledge.vectors import normalised
+from orga.activities.knowledge.vectors import normalised_vector
 from orga.activities.ports import ModelError
 
 BATCH_TEXTS = 64
@@ -30,18 +30,18 @@ REQUEST_S = 60.0
 _MAX_NUMBER = 1e18
 """In a vector: beyond it its length cannot be told."""
 
-_TRY_AGAIN = "the store is as it was: try again, or choose another [knowledge] embedder"
+_TRY_AGAIN_TEXT = "the store is as it was: try again, or choose another [knowledge] embedder"
 
 
 class ProviderEmbedder:
     """Asks for the vectors of many texts at once. It does not retry: its caller's activity is retried."""
 
-    def __init__(self, model: str, place: Endpoint, transport: http.AsyncBaseTransport | None = None) -> None:
+    def __init__(self, model: str, place: ProviderEndpoint, transport: http.AsyncBaseTransport | None = None) -> None:
         """Take the model's name at the provider, and where that is."""
         self._model = model
         self._place = place
         self._transport = transport
-        self._failures = Failures(place.provider, place.secret)
+        self._failures = ProviderFailures(place.provider, place.secret)
         self._dimensions: int = 0
 
     @property
@@ -64,10 +64,10 @@ class ProviderEmbedder:
         try:
             # Made anew for each call: whoever holds an embedder has nothing to close.
             async with http.http_client(self._place.base_url, transport=self._transport, silence_s=REQUEST_S) as client:
-                for batch in batches(texts):
+                for batch in request_batches(texts):
                     found += await self._vectors(client, batch)
         except ModelError as error:
-            raise KnowledgeError(f"{error}; {_TRY_AGAIN}", kind=error.kind, retryable=error.retryable) from error
+            raise KnowledgeError(f"{error}; {_TRY_AGAIN_TEXT}", kind=error.kind, retryable=error.retryable) from error
         return found
 
     async def _vectors(self, client: http.AsyncClient, batch: list[str]) -> list[list[float]]:
@@ -75,7 +75,7 @@ class ProviderEmbedder:
         if status != 200:
             raise self._failures.answered(status, headers, body.decode("utf-8", "replace"))
         try:
-            vectors = [normalised(vector) for vector in _read(body, len(batch))]
+            vectors = [normalised_vector(vector) for vector in _parsed_vectors(body, len(batch))]
         except (ValueError, RecursionError) as error:
             raise self._failures.bad_stream(f"no vectors: {error}") from None
         sizes = {len(vector) for vector in vectors} | ({self._dimensions} - {0})
@@ -111,7 +111,7 @@ class ProviderEmbedder:
         return bytes(body)
 
 
-def batches(texts: Sequence[str]) -> Iterator[list[str]]:
+def request_batches(texts: Sequence[str]) -> Iterator[list[str]]:
     """Yield the texts in order, in requests that providers take; an empty text is a blank, since they refuse one."""
     batch: list[str] = []
     chars = 0
@@ -126,7 +126,7 @@ def batches(texts: Sequence[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def _read(body: bytes, wanted: int) -> list[list[float]]:
+def _parsed_vectors(body: bytes, wanted: int) -> list[list[float]]:
     """Return the vectors in the order of their texts, whatever order they came in.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Any
 
 from orga.activities.adapters.knowledge.embedders.names import WORDLLAMA
 from orga.activities.knowledge.ports import KnowledgeError
-from orga.activities.knowledge.vectors import normalised
+from orga.activities.knowledge.vectors import normalised_vector
 
 DIMENSIONS = 256
 
@@ -39,15 +39,15 @@ class WordLlamaEmbedder:
         if not texts:
             return []
         # One by one: the digits of a vector must not depend on what it is made beside.
-        return [normalised(self._model.embed([text])[0].tolist()) for text in texts]
+        return [normalised_vector(self._model.embed([text])[0].tolist()) for text in texts]
 
     @cached_property
     def _model(self) -> Any:
-        return loaded()
+        return load_model()
 
 
 @cache
-def loaded() -> Any:
+def load_model() -> Any:
     """Return the package's own model.
 
     Raises:

@@ -7,11 +7,11 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 CONNECT_S = 5
-_LOCAL = ("localhost", "127.0.0.1", "::1")
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
-class Address:
+class PostgresAddress:
     """An address with its password, and what people are told in its place."""
 
     conninfo: str = field(repr=False)
@@ -22,7 +22,7 @@ class Address:
     """That holds it, for remedies."""
 
 
-def address(dsn: str, variable: str) -> Address:
+def parse_address(dsn: str, variable: str) -> PostgresAddress:
     """Return the address that a variable holds. A server elsewhere is asked for TLS unless the address says otherwise.
 
     Raises:
@@ -35,12 +35,12 @@ def address(dsn: str, variable: str) -> Address:
             f"{variable} holds no address of a database; write it like postgresql://user:password@host/database"
         ) from None
     host, name = parts.get("host", ""), parts.get("dbname", parts.get("user", ""))
-    is_local = all(each in _LOCAL or each.startswith(("/", "@")) for each in host.split(",") if each)
+    is_local = all(each in _LOCAL_HOSTS or each.startswith(("/", "@")) for each in host.split(",") if each)
     added = {"connect_timeout": str(CONNECT_S), "application_name": "orga"}
     if not is_local:
         added["sslmode"] = "require"
     port = parts.get("port", "5432")
-    return Address(
+    return PostgresAddress(
         conninfo=make_conninfo("", **{**added, **parts}),
         password=parts.get("password", ""),
         place=f"postgresql://{quote(host, safe=',/:') or 'localhost'}:{quote(port, safe=',')}/{quote(name)}",

@@ -8,13 +8,20 @@ from typing import Any
 
 from psycopg import sql
 
-from orga.activities.adapters.knowledge.postgres.schema import SELECTED, Connection, bits
-from orga.activities.adapters.knowledge.postgres.words import all_of, some_of
-from orga.activities.adapters.knowledge.rows import UNTAINTED, item_of
-from orga.activities.knowledge.identity import claims_of_tainted
-from orga.activities.knowledge.ranking import COMMON, IN_A_FOLDER, Candidate, enough, is_of_conventions, kinds_apart
+from orga.activities.adapters.knowledge.postgres.schema import SELECTED_COLUMNS, PostgresConnection, code_bits
+from orga.activities.adapters.knowledge.postgres.words import all_words_query, any_words_query
+from orga.activities.adapters.knowledge.rows import UNTAINTED, row_item
+from orga.activities.knowledge.identity import tainted_claims
+from orga.activities.knowledge.ranking import (
+    COMMON,
+    MAX_IN_FOLDER,
+    Candidate,
+    candidate_limit,
+    is_conventions_only,
+    separate_kinds,
+)
 from orga.activities.knowledge.scopes import visible_places
-from orga.activities.knowledge.vectors import code_of
+from orga.activities.knowledge.vectors import vector_code
 from orga.workflows.types.knowledge import KnowledgeKind, Recall
 
 _VISIBLE = sql.SQL("place = ANY(%(places)s) AND kind = ANY(%(kinds)s) AND (expires_at IS NULL OR expires_at > %(now)s)")
@@ -48,42 +55,42 @@ _CLEAN = sql.SQL("claim = ANY(%(wanted)s) AND claim != '' AND taint = {} AND con
 
 
 @dataclass(frozen=True)
-class Query:
+class SearchQuery:
     """A text that is looked for: the words in the store that stand for its terms, one set a term, and its vector."""
 
     terms: tuple[frozenset[str], ...]
     vector: Sequence[float] | None
 
 
-class Search:
+class PostgresSearch:
     """One recall over one connection, within one transaction."""
 
-    def __init__(self, connection: Connection, wish: Recall, *, now: int, embedder: str) -> None:
+    def __init__(self, connection: PostgresConnection, wish: Recall, *, now: int, embedder: str) -> None:
         self._connection = connection
         self._wish = wish
-        self._enough = enough(wish)
+        self._enough = candidate_limit(wish)
         self._places = list(visible_places(wish.reader, wish.scopes))
         self._values = {"places": self._places, "kinds": list(wish.kinds), "now": now, "embedder": embedder}
 
-    async def candidates(self, query: Query) -> list[Candidate]:
+    async def candidates(self, query: SearchQuery) -> list[Candidate]:
         """Return all that may fit, the facts that contradict any of it, and clean ones where tainted ones differ."""
         wish = self._wish
         if wish.directory is not None or wish.language is not None or not wish.text.strip():
-            found = await self._of_folder(IN_A_FOLDER if wish.text.strip() else wish.limit)
+            found = await self._of_folder(MAX_IN_FOLDER if wish.text.strip() else wish.limit)
         else:
             by_words = list(dict.fromkeys(await self._by_words(query.terms)))
             numbers = set[int]()
-            for kinds in kinds_apart(wish):
+            for kinds in separate_kinds(wish):
                 numbers.update(await self._first_visible(by_words, kinds))
                 if query.vector is not None:
-                    numbers.update(await self._nearest(query.vector, kinds))
-            found = await self._load(sql.SQL("number = ANY(%(wanted)s)"), wanted=sorted(numbers))
+                    numbers.update(await self._nearest_numbers(query.vector, kinds))
+            found = await self._load_candidates(sql.SQL("number = ANY(%(wanted)s)"), wanted=sorted(numbers))
         newer = {each.item.contradicted_by for each in found if each.item.contradicted_by}
         beside = list[Candidate]()
         if missing := newer - {each.item.id for each in found}:
-            beside += await self._load(sql.SQL("id = ANY(%(wanted)s)"), wanted=sorted(missing))
-        if claims := claims_of_tainted((each.item for each in found), self._places):
-            beside += await self._load(_CLEAN, wanted=sorted(claims))
+            beside += await self._load_candidates(sql.SQL("id = ANY(%(wanted)s)"), wanted=sorted(missing))
+        if claims := tainted_claims((each.item for each in found), self._places):
+            beside += await self._load_candidates(_CLEAN, wanted=sorted(claims))
         return [*found, *beside]
 
     async def _of_folder(self, limit: int) -> list[Candidate]:
@@ -94,18 +101,18 @@ class Search:
             folder += sql.SQL(" AND language = %(language)s")
         if wish.language:
             folder += sql.SQL(" AND language != ''")  # as its index says
-        first = sql.SQL('confidence DESC, key COLLATE "C"' if is_of_conventions(wish) else "stored_at DESC")
+        first = sql.SQL('confidence DESC, key COLLATE "C"' if is_conventions_only(wish) else "stored_at DESC")
         among = sql.SQL(
             "number IN (SELECT number FROM orga_knowledge.items WHERE {} AND {} ORDER BY {}, id LIMIT %(limit)s)"
         ).format(folder, _VISIBLE, first)
-        return await self._load(among, directory=wish.directory, language=wish.language, limit=limit)
+        return await self._load_candidates(among, directory=wish.directory, language=wish.language, limit=limit)
 
-    async def _load(self, condition: sql.Composable, **values: object) -> list[Candidate]:
-        rows = await self._rows(_LOAD.format(SELECTED, condition, _VISIBLE), **values)
-        return [Candidate(item_of(row), None if row[-1] is None else array("f", row[-1])) for row in rows]
+    async def _load_candidates(self, condition: sql.Composable, **values: object) -> list[Candidate]:
+        rows = await self._rows(_LOAD.format(SELECTED_COLUMNS, condition, _VISIBLE), **values)
+        return [Candidate(row_item(row), None if row[-1] is None else array("f", row[-1])) for row in rows]
 
-    async def _nearest(self, vector: Sequence[float], kinds: Sequence[KnowledgeKind]) -> list[int]:
-        rows = await self._rows(NEAREST, code=bits(code_of(vector)), limit=self._enough, kinds=list(kinds))
+    async def _nearest_numbers(self, vector: Sequence[float], kinds: Sequence[KnowledgeKind]) -> list[int]:
+        rows = await self._rows(NEAREST, code=code_bits(vector_code(vector)), limit=self._enough, kinds=list(kinds))
         return [number for (number,) in rows]
 
     async def _by_words(self, terms: Sequence[frozenset[str]]) -> list[int]:
@@ -115,7 +122,7 @@ class Search:
         """
         if not terms or not self._places:
             return []
-        queries = [all_of(term, self._places) for term in terms]
+        queries = [all_words_query(term, self._places) for term in terms]
         holding = defaultdict[int, list[int]](list)
         for place, number in await self._rows(_HOLDING, queries=queries, limit=COMMON):
             holding[place].append(number)
@@ -124,9 +131,9 @@ class Search:
             for number in holding[place] if len(holding[place]) < COMMON else ():
                 weights[number] = weights.get(number, 0.0) + 1 / (len(holding[place]) + 1)
         words = sorted(frozenset[str]().union(*terms))
-        every = await self._newest_holding(all_of(words, self._places))
+        every = await self._newest_holding(all_words_query(words, self._places))
         rarest = sorted(weights, key=lambda number: (-weights[number], -number))
-        return [*every, *(rarest or await self._newest_holding(some_of(words, self._places)))]
+        return [*every, *(rarest or await self._newest_holding(any_words_query(words, self._places)))]
 
     async def _newest_holding(self, query: str) -> list[int]:
         return [number for (number,) in await self._rows(_NEWEST_HOLDING, query=query, limit=self._enough)]

@@ -7,29 +7,34 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from orga.activities.adapters.knowledge.postgres.address import Address
-from orga.activities.adapters.knowledge.postgres.schema import LOCK, Connection, migrate, told
+from orga.activities.adapters.knowledge.postgres.address import PostgresAddress
+from orga.activities.adapters.knowledge.postgres.schema import (
+    MIGRATION_LOCK,
+    PostgresConnection,
+    migrate,
+    raising_knowledge_errors,
+)
 
-MOST = 8
+MAX_CONNECTIONS = 8
 """Connections of one store; servers let in a hundred from all workers together."""
 
-OPERATION_S = 120.0
+OPERATION_TIMEOUT_S = 120.0
 """For one transaction, the wait for other writers included."""
 
 
-class Connections:
+class PostgresConnections:
     """Those of one store, within one event loop."""
 
-    def __init__(self, place: Address) -> None:
+    def __init__(self, place: PostgresAddress) -> None:
         self._place = place
-        self._idle: list[Connection] = []
-        self._free = asyncio.Semaphore(MOST)
+        self._idle: list[PostgresConnection] = []
+        self._free = asyncio.Semaphore(MAX_CONNECTIONS)
         self._is_closed = False
         self._is_migrated = False
         self._migrating = asyncio.Lock()
 
     @asynccontextmanager
-    async def reading(self) -> AsyncGenerator[Connection]:
+    async def reading(self) -> AsyncGenerator[PostgresConnection]:
         """Give a connection in a transaction that sees one state of the store.
 
         Raises:
@@ -39,14 +44,14 @@ class Connections:
             yield connection
 
     @asynccontextmanager
-    async def writing(self) -> AsyncGenerator[Connection]:
+    async def writing(self) -> AsyncGenerator[PostgresConnection]:
         """Give a connection in a transaction of the only writer.
 
         Raises:
             KnowledgeError: Nothing was written.
         """
         async with self._transaction("BEGIN") as connection:
-            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
             yield connection
 
     async def close(self) -> None:
@@ -57,32 +62,32 @@ class Connections:
             await connection.close()
 
     @asynccontextmanager
-    async def alone(self) -> AsyncGenerator[Connection]:
+    async def alone(self) -> AsyncGenerator[PostgresConnection]:
         """Give a connection that is in no transaction.
 
         Raises:
             KnowledgeError: The database cannot be reached, or refuses.
         """
-        with told(self._place):
-            async with asyncio.timeout(OPERATION_S), self._free:
-                connection = await self._sound()
+        with raising_knowledge_errors(self._place):
+            async with asyncio.timeout(OPERATION_TIMEOUT_S), self._free:
+                connection = await self._working_connection()
                 try:
                     yield connection
                 finally:
                     await self._give_back(connection)
 
     @asynccontextmanager
-    async def _transaction(self, begin: LiteralString) -> AsyncGenerator[Connection]:
+    async def _transaction(self, begin: LiteralString) -> AsyncGenerator[PostgresConnection]:
         async with self.alone() as connection:
             try:
                 await connection.execute(begin)
                 yield connection
                 await connection.execute("COMMIT")
             except BaseException:
-                await _rolled_back(connection)
+                await _roll_back(connection)
                 raise
 
-    async def _sound(self) -> Connection:
+    async def _working_connection(self) -> PostgresConnection:
         """Return a connection that answers: one that was idle, else a new one."""
         while self._idle:
             connection = self._idle.pop()
@@ -100,13 +105,13 @@ class Connections:
             raise
         return connection
 
-    async def _migrate(self, connection: Connection) -> None:
+    async def _migrate(self, connection: PostgresConnection) -> None:
         async with self._migrating:
             if not self._is_migrated:
                 await migrate(connection, self._place)
                 self._is_migrated = True
 
-    async def _give_back(self, connection: Connection) -> None:
+    async def _give_back(self, connection: PostgresConnection) -> None:
         is_usable = not connection.closed and connection.info.transaction_status is psycopg.pq.TransactionStatus.IDLE
         if is_usable and not self._is_closed:
             self._idle.append(connection)
@@ -114,6 +119,6 @@ class Connections:
             await connection.close()
 
 
-async def _rolled_back(connection: Connection) -> None:
+async def _roll_back(connection: PostgresConnection) -> None:
     with suppress(psycopg.Error):
         await connection.execute("ROLLBACK")

@@ -8,16 +8,16 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg import AsyncConnection, sql
 
-from orga.activities.adapters.knowledge.postgres.address import Address
+from orga.activities.adapters.knowledge.postgres.address import PostgresAddress
 from orga.activities.adapters.knowledge.rows import COLUMNS, DamagedItem
-from orga.activities.adapters.models.errors import redacted
+from orga.activities.adapters.models.errors import redacted_text
 from orga.activities.knowledge.ports import KnowledgeError
 from orga.activities.knowledge.vectors import MAX_BITS
 
 _BUSY = {"53300": "has no connection left", "40001": "is busy", "40P01": "is busy", "55P03": "is busy"}
 _NO_EXTENSION = {"0A000", "58P01"}
 
-_TOLD: dict[str, tuple[str, str]] = {
+_FAILURES: dict[str, tuple[str, str]] = {
     "53100": ("DiskFull", "{store} has no room left; nothing was stored: make room on its server"),
     "53200": ("DiskFull", "{store} has no memory left; nothing was stored: make room on its server"),
     "XX002": ("Corrupt", "an index of {store} is damaged; run: orga knowledge reindex"),
@@ -36,7 +36,7 @@ _TOLD: dict[str, tuple[str, str]] = {
 
 
 @contextmanager
-def told(place: Address) -> Generator[None]:
+def raising_knowledge_errors(place: PostgresAddress) -> Generator[None]:
     """Raise a `KnowledgeError` for each error of PostgreSQL, of its connection, of a time limit, or of values."""
     try:
         yield
@@ -49,37 +49,37 @@ def told(place: Address) -> Generator[None]:
     except psycopg.Error as error:
         raise knowledge_error(error, place) from None  # its text and its connection hold the address
     except TimeoutError:
-        raise _unreachable(place, "no answer in time") from None
+        raise _unreachable_error(place, "no answer in time") from None
     except UnicodeEncodeError:
         raise KnowledgeError("a text holds characters that no database takes", kind="InvalidItem") from None
 
 
-def knowledge_error(error: psycopg.Error, place: Address) -> KnowledgeError:
+def knowledge_error(error: psycopg.Error, place: PostgresAddress) -> KnowledgeError:
     """Return the failure by its SQLSTATE; what has none is one of the connection."""
     state, store = error.sqlstate or "", f"the knowledge store {place.place}"
-    cause = redacted(str(error), place.password) or type(error).__name__
-    if state in _TOLD:
-        kind, text = _TOLD[state]
+    cause = redacted_text(str(error), place.password) or type(error).__name__
+    if state in _FAILURES:
+        kind, text = _FAILURES[state]
         message = text.format(store=store, cause=cause, variable=place.variable)
         return KnowledgeError(message, kind=kind, retryable=kind == "DiskFull")
     if state in _BUSY:
         return KnowledgeError(f"{store} {_BUSY[state]}; try again", kind="Busy", retryable=True)
     if isinstance(error, psycopg.OperationalError) or not state:
-        return _unreachable(place, cause)
+        return _unreachable_error(place, cause)
     return KnowledgeError(f"{store} failed: {cause}; look at its log, then try again", kind="Unreachable")
 
 
-def without_extension(place: Address, error: psycopg.Error) -> KnowledgeError:
+def missing_extension_error(place: PostgresAddress, error: psycopg.Error) -> KnowledgeError:
     """Return what is said where pgvector is not there, or may not be made."""
     if error.sqlstate in _NO_EXTENSION:
         remedy = "install pgvector on its server, as the image pgvector/pgvector has it"
     else:
         remedy = "let an administrator run there: CREATE EXTENSION vector"
-    cause = redacted(str(error), place.password)
+    cause = redacted_text(str(error), place.password)
     return KnowledgeError(f"the knowledge store {place.place} lacks pgvector ({cause}); {remedy}", kind="Unreachable")
 
 
-def _unreachable(place: Address, cause: str) -> KnowledgeError:
+def _unreachable_error(place: PostgresAddress, cause: str) -> KnowledgeError:
     return KnowledgeError(
         f"the knowledge store {place.place} cannot be reached: {cause}; start its server, or correct the address in "
         f"{place.variable}",
@@ -88,9 +88,9 @@ def _unreachable(place: Address, cause: str) -> KnowledgeError:
     )
 
 
-Connection = AsyncConnection[tuple[Any, ...]]
+PostgresConnection = AsyncConnection[tuple[Any, ...]]
 
-LOCK = 0x6F726761
+MIGRATION_LOCK = 0x6F726761
 """`orga`: the advisory lock that every writer holds, so that they come one after the other, migrations too."""
 
 MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
@@ -162,26 +162,26 @@ MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
 VERSION = len(MIGRATIONS)
 
 
-async def migrate(connection: Connection, place: Address) -> None:
+async def migrate(connection: PostgresConnection, place: PostgresAddress) -> None:
     """Bring a database to this version, all steps or none; whoever comes at the same time waits.
 
     Raises:
         KnowledgeError: It is of a newer version, or pgvector is not there. The connection, with its lock, is to be
             closed.
     """
-    if await _version(connection, place) == VERSION:
+    if await _schema_version(connection, place) == VERSION:
         return
     # Before the transaction begins: one that has waited within it may still take the tables for missing.
-    await connection.execute("SELECT pg_advisory_lock(%s)", (LOCK,))
+    await connection.execute("SELECT pg_advisory_lock(%s)", (MIGRATION_LOCK,))
     async with connection.transaction():
         await _make_tables(connection, place)
-    await connection.execute("SELECT pg_advisory_unlock(%s)", (LOCK,))
+    await connection.execute("SELECT pg_advisory_unlock(%s)", (MIGRATION_LOCK,))
 
 
-async def _make_tables(connection: Connection, place: Address) -> None:
-    version = await _version(connection, place)  # another process may have been faster
+async def _make_tables(connection: PostgresConnection, place: PostgresAddress) -> None:
+    version = await _schema_version(connection, place)  # another process may have been faster
     if version < VERSION:
-        await _have_extension(connection, place)
+        await _ensure_extension(connection, place)
         await connection.execute("CREATE SCHEMA IF NOT EXISTS orga_knowledge")
         await connection.execute("CREATE TABLE IF NOT EXISTS orga_knowledge.version (version INTEGER NOT NULL)")
         for statements in MIGRATIONS[version:]:
@@ -191,17 +191,17 @@ async def _make_tables(connection: Connection, place: Address) -> None:
         await connection.execute("INSERT INTO orga_knowledge.version VALUES (%s)", (VERSION,))
 
 
-async def _have_extension(connection: Connection, place: Address) -> None:
+async def _ensure_extension(connection: PostgresConnection, place: PostgresAddress) -> None:
     found = await (await connection.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'")).fetchone()
     if found:
         return
     try:
         await connection.execute("CREATE EXTENSION vector")
     except psycopg.Error as error:
-        raise without_extension(place, error) from None
+        raise missing_extension_error(place, error) from None
 
 
-async def _version(connection: Connection, place: Address) -> int:
+async def _schema_version(connection: PostgresConnection, place: PostgresAddress) -> int:
     """Return the version of the tables, 0 where there are none."""
     known = await (await connection.execute("SELECT to_regclass('orga_knowledge.version')")).fetchone()
     if not known or known[0] is None:
@@ -217,21 +217,21 @@ async def _version(connection: Connection, place: Address) -> int:
     return version
 
 
-NAMES = sql.SQL(", ").join(map(sql.Identifier, COLUMNS))
-SELECTED = sql.SQL(", ").join(sql.SQL("items.") + sql.Identifier(name) for name in COLUMNS)
+COLUMN_NAMES = sql.SQL(", ").join(map(sql.Identifier, COLUMNS))
+SELECTED_COLUMNS = sql.SQL(", ").join(sql.SQL("items.") + sql.Identifier(name) for name in COLUMNS)
 """To be read by `item_of`."""
 
-MARKS = sql.SQL(", ").join([sql.Placeholder()] * len(COLUMNS))
-CHANGED = sql.SQL(", ").join(
+PLACEHOLDERS = sql.SQL(", ").join([sql.Placeholder()] * len(COLUMNS))
+UPDATED_COLUMNS = sql.SQL(", ").join(
     sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in (*COLUMNS[1:], "words")
 )
 
 
-def bits(code: int) -> str:
+def code_bits(code: int) -> str:
     """Return a code as `bit(512)`."""
     return f"{code:0{MAX_BITS}b}"
 
 
-def numbers(vector: Sequence[float]) -> str:
+def vector_text(vector: Sequence[float]) -> str:
     """Return a `vector` whose numbers are those of 4 bytes that every store keeps."""
     return f"[{','.join(map(repr, array('f', vector)))}]"

@@ -6,33 +6,33 @@ from datetime import UTC, datetime
 
 from psycopg import sql
 
-from orga.activities.adapters.knowledge.embedder_changes import LeftAside
-from orga.activities.adapters.knowledge.postgres.address import Address
-from orga.activities.adapters.knowledge.postgres.candidates import Query, Search
-from orga.activities.adapters.knowledge.postgres.connections import Connections
-from orga.activities.adapters.knowledge.postgres.schema import SELECTED, VERSION, Connection
-from orga.activities.adapters.knowledge.postgres.words import Cutter
+from orga.activities.adapters.knowledge.embedder_changes import MissingVectorsNotice
+from orga.activities.adapters.knowledge.postgres.address import PostgresAddress
+from orga.activities.adapters.knowledge.postgres.candidates import PostgresSearch, SearchQuery
+from orga.activities.adapters.knowledge.postgres.connections import PostgresConnections
+from orga.activities.adapters.knowledge.postgres.schema import SELECTED_COLUMNS, VERSION, PostgresConnection
+from orga.activities.adapters.knowledge.postgres.words import WordTokenizer
 from orga.activities.adapters.knowledge.postgres.writing import (
-    Vectors,
+    PostgresVectors,
+    encoded_vectors,
     erase,
     keep_vectors,
-    known_items,
+    read_stored_items,
     store_items,
-    vectors_of,
 )
-from orga.activities.adapters.knowledge.rows import item_of, micros
-from orga.activities.knowledge.arrival import arrived, change, checked
-from orga.activities.knowledge.batches import PAGE, paged
+from orga.activities.adapters.knowledge.rows import epoch_micros, row_item
+from orga.activities.knowledge.arrival import arrival_change, arriving_item, checked_item
+from orga.activities.knowledge.batches import PAGE_ITEMS, paged_items
 from orga.activities.knowledge.erasing import require_named
 from orga.activities.knowledge.ports import Embedder, Progress, StoreFacts
-from orga.activities.knowledge.ranking import ranked
-from orga.activities.knowledge.words import query_terms, searched_text
+from orga.activities.knowledge.ranking import ranked_items
+from orga.activities.knowledge.words import query_terms, searchable_text
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, KnowledgeKind, Recall, Recalled, Stored, StoredItem
 
 _PAGE = sql.SQL(
     "SELECT {} FROM orga_knowledge.items WHERE id > %s AND starts_with(source, %s) AND (%s OR kind = ANY(%s)) "
     "ORDER BY id LIMIT %s"
-).format(SELECTED)
+).format(SELECTED_COLUMNS)
 _WITHOUT_VECTOR = sql.SQL(
     "FROM orga_knowledge.items LEFT JOIN orga_knowledge.vectors "
     "ON vectors.number = items.number AND vectors.embedder = %s WHERE vectors.number IS NULL"
@@ -44,23 +44,23 @@ _FIGURES = (
 _SIZE = "SELECT pg_total_relation_size('orga_knowledge.items') + pg_total_relation_size('orga_knowledge.vectors')"
 
 
-async def page_of(
-    connection: Connection, kinds: Sequence[KnowledgeKind], source_prefix: str, after: str, limit: int
+async def read_page(
+    connection: PostgresConnection, kinds: Sequence[KnowledgeKind], source_prefix: str, after: str, limit: int
 ) -> list[StoredItem]:
     """Return the next items behind an id."""
     cursor = await connection.execute(_PAGE, (after, source_prefix, not kinds, list(kinds), limit))
-    return [item_of(row) for row in await cursor.fetchall()]
+    return [row_item(row) for row in await cursor.fetchall()]
 
 
-async def unindexed(connection: Connection, embedder: str, limit: int) -> tuple[list[StoredItem], int]:
+async def unindexed_items(connection: PostgresConnection, embedder: str, limit: int) -> tuple[list[StoredItem], int]:
     """Return the next items that have no vector of this embedder, and how many there are in all."""
     total = await (await connection.execute(sql.SQL("SELECT count(*) ") + _WITHOUT_VECTOR, (embedder,))).fetchone()
-    query = sql.SQL("SELECT {} {} ORDER BY items.number LIMIT %s").format(SELECTED, _WITHOUT_VECTOR)
+    query = sql.SQL("SELECT {} {} ORDER BY items.number LIMIT %s").format(SELECTED_COLUMNS, _WITHOUT_VECTOR)
     cursor = await connection.execute(query, (embedder, limit))
-    return [item_of(row) for row in await cursor.fetchall()], int(total[0]) if total else 0
+    return [row_item(row) for row in await cursor.fetchall()], int(total[0]) if total else 0
 
 
-async def facts_of(connection: Connection, place: str, embedder: str, now: int) -> StoreFacts:
+async def store_facts(connection: PostgresConnection, place: str, embedder: str, now: int) -> StoreFacts:
     """Return what the store holds."""
     names = await connection.execute("SELECT DISTINCT embedder FROM orga_knowledge.vectors ORDER BY embedder")
     found = ", ".join(name for (name,) in await names.fetchall())
@@ -79,12 +79,12 @@ async def facts_of(connection: Connection, place: str, embedder: str, now: int) 
         tainted=figures[0],
         expired=figures[1],
         contradicted=figures[2],
-        unindexed=(await unindexed(connection, embedder, 0))[1],
+        unindexed=(await unindexed_items(connection, embedder, 0))[1],
         size_bytes=int(size[0]),
     )
 
 
-_REINDEXED = 128
+_REINDEX_BATCH = 128
 
 
 def _now() -> datetime:
@@ -98,7 +98,7 @@ class PostgresStore:
     database finds candidates within the same limits, shared functions rank them.
     """
 
-    def __init__(self, place: Address, embedder: Embedder, *, now: Callable[[], datetime] = _now) -> None:
+    def __init__(self, place: PostgresAddress, embedder: Embedder, *, now: Callable[[], datetime] = _now) -> None:
         """Connect to nothing yet.
 
         Args:
@@ -109,9 +109,9 @@ class PostgresStore:
         self._place = place
         self._embedder = embedder
         self._now = now
-        self._connections = Connections(place)
-        self._cutter = Cutter()
-        self._left_aside = LeftAside(place.place, embedder.name)
+        self._connections = PostgresConnections(place)
+        self._cutter = WordTokenizer()
+        self._left_aside = MissingVectorsNotice(place.place, embedder.name)
 
     async def store(self, items: Sequence[KnowledgeItem]) -> list[Stored]:
         """Store all of them or none, and return what became of each, in order.
@@ -120,15 +120,15 @@ class PostgresStore:
             KnowledgeError: Nothing was stored.
         """
         now = self._now()
-        arriving = [arrived(checked(item), now) for item in items]
+        arriving = [arriving_item(checked_item(item), now) for item in items]
         if not arriving:
             return []
         async with self._connections.reading() as connection:
-            known = await known_items(connection, [item.id for item in arriving])
-        if all(change(known.get(item.id), item) == "unchanged" for item in arriving):
+            known = await read_stored_items(connection, [item.id for item in arriving])
+        if all(arrival_change(known.get(item.id), item) == "unchanged" for item in arriving):
             return [Stored(id=item.id, change="unchanged") for item in arriving]
         vectors = await self._vectors(arriving)  # of all: what is unchanged now may be news once the store is ours
-        texts = list(dict.fromkeys(map(searched_text, arriving)))
+        texts = list(dict.fromkeys(map(searchable_text, arriving)))
         words = dict(zip(texts, await asyncio.to_thread(self._cutter.cut, texts), strict=True))
         async with self._connections.writing() as connection:
             return await store_items(connection, arriving, vectors, words)
@@ -140,21 +140,21 @@ class PostgresStore:
             KnowledgeError: The store cannot be read.
         """
         vector = (await self._embedder.embed([wish.text]))[0] if wish.text.strip() else None
-        now = micros(self._now())
+        now = epoch_micros(self._now())
         async with self._connections.reading() as connection:
-            search = Search(connection, wish, now=now, embedder=self._embedder.name)
-            candidates = await search.candidates(Query(self._terms(wish.text), vector))
+            search = PostgresSearch(connection, wish, now=now, embedder=self._embedder.name)
+            candidates = await search.candidates(SearchQuery(self._term_words(wish.text), vector))
         self._left_aside.notice(candidates)
-        return ranked(wish, vector, candidates)
+        return ranked_items(wish, vector, candidates)
 
     async def get(self, item_id: str) -> StoredItem | None:
         """Return the item, expired or not."""
         async with self._connections.reading() as connection:
-            return (await known_items(connection, [item_id])).get(item_id)
+            return (await read_stored_items(connection, [item_id])).get(item_id)
 
     def items(self, *, kinds: Sequence[KnowledgeKind] = (), source_prefix: str = "") -> AsyncIterator[StoredItem]:
         """Return all items of these kinds (all kinds where none is named), by id, a page at a time."""
-        return paged(lambda after: self._page(kinds, source_prefix, after))
+        return paged_items(lambda after: self._page(kinds, source_prefix, after))
 
     async def forget(self, what: Erasure) -> dict[KnowledgeKind, int]:
         """Erase them, and return how many went.
@@ -182,7 +182,7 @@ class PostgresStore:
             KnowledgeError: The database cannot be read.
         """
         async with self._connections.reading() as connection:
-            return await facts_of(connection, self._place.place, self._embedder.name, micros(self._now()))
+            return await store_facts(connection, self._place.place, self._embedder.name, epoch_micros(self._now()))
 
     async def reindex(self, progress: Progress) -> int:
         """Make the text index and vectors of another embedder anew, and return of how many items.
@@ -194,7 +194,7 @@ class PostgresStore:
         done = 0
         while True:
             async with self._connections.reading() as connection:
-                part, left = await unindexed(connection, self._embedder.name, _REINDEXED)
+                part, left = await unindexed_items(connection, self._embedder.name, _REINDEX_BATCH)
             progress(done, done + left)
             if not part:
                 return done
@@ -208,14 +208,14 @@ class PostgresStore:
         self._cutter.close()
         await self._connections.close()
 
-    def _terms(self, text: str) -> tuple[frozenset[str], ...]:
+    def _term_words(self, text: str) -> tuple[frozenset[str], ...]:
         return tuple(filter(None, self._cutter.cut(query_terms(text))))
 
-    async def _vectors(self, items: Sequence[StoredItem]) -> Vectors:
-        texts = list(dict.fromkeys(map(searched_text, items)))
+    async def _vectors(self, items: Sequence[StoredItem]) -> PostgresVectors:
+        texts = list(dict.fromkeys(map(searchable_text, items)))
         found = dict(zip(texts, await self._embedder.embed(texts), strict=True))
-        return await asyncio.to_thread(vectors_of, self._embedder.name, found)
+        return await asyncio.to_thread(encoded_vectors, self._embedder.name, found)
 
     async def _page(self, kinds: Sequence[KnowledgeKind], source_prefix: str, after: str) -> list[StoredItem]:
         async with self._connections.reading() as connection:
-            return await page_of(connection, kinds, source_prefix, after, PAGE)
+            return await read_page(connection, kinds, source_prefix, after, PAGE_ITEMS)

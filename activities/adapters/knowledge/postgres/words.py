@@ -8,15 +8,15 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from threading import Lock
 
-MOST_BYTES = 2_046
+MAX_WORD_BYTES = 2_046
 """Of a word, in PostgreSQL."""
 
-_PLACE = "place:"
-_LONG = "long:"
+_PLACE_PREFIX = "place:"
+_LONG_WORD_PREFIX = "long:"
 """Before what is no word of a text: none of those has a colon."""
 
 
-class Cutter:
+class WordTokenizer:
     """Cuts; one text after the other, whichever threads ask."""
 
     def __init__(self) -> None:
@@ -27,11 +27,11 @@ class Cutter:
         """Return the words of each text."""
         found: list[set[str]] = [set() for _ in texts]
         with self._lock:
-            memory = self._memory()
+            memory = self._memory_connection()
             memory.execute("BEGIN")
             memory.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", enumerate(texts))
             for number, word in memory.execute("SELECT doc, term FROM words"):
-                found[int(number)].add(_kept(str(word)))
+                found[int(number)].add(_bounded_word(str(word)))
             memory.execute("ROLLBACK")
         return list(map(frozenset, found))
 
@@ -42,7 +42,7 @@ class Cutter:
                 self._opened.close()
             self._opened = None
 
-    def _memory(self) -> sqlite3.Connection:
+    def _memory_connection(self) -> sqlite3.Connection:
         if self._opened is None:
             self._opened = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
             self._opened.execute(
@@ -52,31 +52,31 @@ class Cutter:
         return self._opened
 
 
-def vector_of(words: frozenset[str], place: str) -> str:
+def words_tsvector(words: frozenset[str], place: str) -> str:
     """Return a `tsvector` of the words, and of the place, so that one index finds both."""
-    return " ".join(map(quoted, (f"{_PLACE}{place}", *sorted(words))))
+    return " ".join(map(quoted_word, (f"{_PLACE_PREFIX}{place}", *sorted(words))))
 
 
-def some_of(words: Iterable[str], places: Sequence[str]) -> str:
+def any_words_query(words: Iterable[str], places: Sequence[str]) -> str:
     """Return a `tsquery` of what holds any of the words, at one of the places."""
-    return f"{_at(places)} & ({' | '.join(map(quoted, words))})"
+    return f"{_places_query(places)} & ({' | '.join(map(quoted_word, words))})"
 
 
-def all_of(words: Iterable[str], places: Sequence[str]) -> str:
+def all_words_query(words: Iterable[str], places: Sequence[str]) -> str:
     """Return a `tsquery` of what holds all of the words, at one of the places."""
-    return f"{_at(places)} & {' & '.join(map(quoted, words))}"
+    return f"{_places_query(places)} & {' & '.join(map(quoted_word, words))}"
 
 
-def quoted(word: str) -> str:
+def quoted_word(word: str) -> str:
     """Return a word as `tsvector` and `tsquery` read it."""
     escaped = word.replace("\\", "\\\\").replace("'", "''")
     return f"'{escaped}'"
 
 
-def _kept(word: str) -> str:
+def _bounded_word(word: str) -> str:
     """Return a word, or what stands for one that is too long."""
-    return word if len(word.encode()) <= MOST_BYTES else f"{_LONG}{sha256(word.encode()).hexdigest()}"
+    return word if len(word.encode()) <= MAX_WORD_BYTES else f"{_LONG_WORD_PREFIX}{sha256(word.encode()).hexdigest()}"
 
 
-def _at(places: Sequence[str]) -> str:
-    return f"({' | '.join(quoted(_PLACE + place) for place in places)})"
+def _places_query(places: Sequence[str]) -> str:
+    return f"({' | '.join(quoted_word(_PLACE_PREFIX + place) for place in places)})"

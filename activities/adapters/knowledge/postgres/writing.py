@@ -8,26 +8,26 @@ from typing import Any
 from psycopg import sql
 
 from orga.activities.adapters.knowledge.postgres.schema import (
-    CHANGED,
-    MARKS,
-    NAMES,
-    SELECTED,
-    Connection,
-    bits,
-    numbers,
+    COLUMN_NAMES,
+    PLACEHOLDERS,
+    SELECTED_COLUMNS,
+    UPDATED_COLUMNS,
+    PostgresConnection,
+    code_bits,
+    vector_text,
 )
-from orga.activities.adapters.knowledge.postgres.words import vector_of
-from orga.activities.adapters.knowledge.rows import UNTAINTED, item_of, micros, row_of
-from orga.activities.knowledge.arrival import SETTLED, change, in_place_of, standing
-from orga.activities.knowledge.erasing import named_exactly, spellings
-from orga.activities.knowledge.identity import claim_of
-from orga.activities.knowledge.scopes import place_of
-from orga.activities.knowledge.vectors import code_of
-from orga.activities.knowledge.words import searched_text
+from orga.activities.adapters.knowledge.postgres.words import words_tsvector
+from orga.activities.adapters.knowledge.rows import UNTAINTED, epoch_micros, item_row, row_item
+from orga.activities.knowledge.arrival import MAX_SETTLED_FACTS, arrival_change, contradictions, replacement_item
+from orga.activities.knowledge.erasing import exact_columns, matching_subjects
+from orga.activities.knowledge.identity import claim_digest
+from orga.activities.knowledge.scopes import scope_place
+from orga.activities.knowledge.vectors import vector_code
+from orga.activities.knowledge.words import searchable_text
 from orga.workflows.types.knowledge import Erasure, KnowledgeKind, Stored, StoredItem
 
 
-class Arrivals:
+class ArrivalBatch:
     """A batch; afterwards `written` and `marked` are what changes in the tables."""
 
     def __init__(self, known: Iterable[StoredItem]) -> None:
@@ -36,7 +36,7 @@ class Arrivals:
         self._places: dict[str, int] = {}
         self._claims: defaultdict[str, dict[str, None]] = defaultdict(dict)
         for item in known:
-            self._keep(item)
+            self._remember(item)
         self._changed: dict[str, bool] = {}
 
     @property
@@ -52,41 +52,43 @@ class Arrivals:
     def take(self, item: StoredItem) -> Stored:
         """Take in the next one, and return what becomes of it."""
         old = self._items.get(item.id)
-        what = change(old, item)
+        what = arrival_change(old, item)
         if what == "unchanged":
             return Stored(id=item.id, change=what)
         if old is not None:
-            self._claims[claim_of(old)].pop(item.id, None)
-        self._keep(in_place_of(old, item))
+            self._claims[claim_digest(old)].pop(item.id, None)
+        self._remember(replacement_item(old, item))
         self._changed[item.id] = True
-        return Stored(id=item.id, change=what, contradicts=self._settle(claim_of(item), item.id))
+        return Stored(id=item.id, change=what, contradicts=self._resolve_claim(claim_digest(item), item.id))
 
-    def _keep(self, item: StoredItem) -> None:
+    def _remember(self, item: StoredItem) -> None:
         self._items[item.id] = item
         self._places.setdefault(item.id, len(self._places))
-        if claim := claim_of(item):
+        if claim := claim_digest(item):
             self._claims[claim][item.id] = None
 
-    def _settle(self, claim: str, arriving: str) -> tuple[str, ...]:
+    def _resolve_claim(self, claim: str, arriving: str) -> tuple[str, ...]:
         """Settle which fact of a claim stands, and return which ones the arriving one contradicts from now on."""
-        facts = self._newest(claim, arriving) if claim else []
+        facts = self._newest_facts(claim, arriving) if claim else []
         news = {
-            id_: newer for id_, newer in standing(facts, arriving).items() if self._items[id_].contradicted_by != newer
+            id_: newer
+            for id_, newer in contradictions(facts, arriving).items()
+            if self._items[id_].contradicted_by != newer
         }
         for id_, newer in news.items():
             self._items[id_] = self._items[id_].with_contradiction(newer)
             self._changed.setdefault(id_, False)
         return tuple(sorted(id_ for id_, newer in news.items() if newer == arriving))
 
-    def _newest(self, claim: str, arriving: str) -> list[StoredItem]:
+    def _newest_facts(self, claim: str, arriving: str) -> list[StoredItem]:
         """Return the newest facts of a claim, of equal time the later ones; the newest clean and the arriving one."""
         facts = [self._items[id_] for id_ in self._claims[claim]]
         facts.sort(key=lambda fact: (fact.stored_at, self._places[fact.id]), reverse=True)
         clean = next((fact.id for fact in facts if not fact.provenance.taint), arriving)
-        return facts[:SETTLED] + [fact for fact in facts[SETTLED:] if fact.id in {arriving, clean}]
+        return facts[:MAX_SETTLED_FACTS] + [fact for fact in facts[MAX_SETTLED_FACTS:] if fact.id in {arriving, clean}]
 
 
-_KNOWN = sql.SQL(
+_STORED_ITEMS = sql.SQL(
     "SELECT {} FROM orga_knowledge.items WHERE number IN ("
     "SELECT number FROM orga_knowledge.items WHERE id = ANY(%s) "
     "UNION SELECT newest.number FROM unnest(%s::text[]) AS asked (claim) CROSS JOIN LATERAL ("
@@ -96,10 +98,10 @@ _KNOWN = sql.SQL(
     "SELECT number FROM orga_knowledge.items WHERE items.claim = asked.claim AND items.claim != '' "
     "AND items.taint = {} ORDER BY stored_at DESC, number DESC LIMIT 1) AS clean"
     ") ORDER BY number"
-).format(SELECTED, sql.Literal(UNTAINTED))
+).format(SELECTED_COLUMNS, sql.Literal(UNTAINTED))
 _INSERT = sql.SQL(
     "INSERT INTO orga_knowledge.items ({}, words) VALUES ({}, %s::text::tsvector) ON CONFLICT (id) DO UPDATE SET {}"
-).format(NAMES, MARKS, CHANGED)
+).format(COLUMN_NAMES, PLACEHOLDERS, UPDATED_COLUMNS)
 _MARK = "UPDATE orga_knowledge.items SET contradicted_by = %s WHERE id = %s"
 _KEEP_VECTOR = (
     "INSERT INTO orga_knowledge.vectors (number, place, kind, expires_at, embedder, code, vector) "
@@ -109,27 +111,34 @@ _KEEP_VECTOR = (
 
 
 @dataclass(frozen=True)
-class Vectors:
+class PostgresVectors:
     """Of one embedder, as they are written: code and numbers, by the text that each was made of."""
 
     embedder: str
     of: dict[str, tuple[str, str]]
 
 
-def vectors_of(embedder: str, found: Mapping[str, Sequence[float]]) -> Vectors:
+def encoded_vectors(embedder: str, found: Mapping[str, Sequence[float]]) -> PostgresVectors:
     """Return them ready to be written; a thousand take a second, so not in the event loop."""
-    return Vectors(embedder, {text: (bits(code_of(vector)), numbers(vector)) for text, vector in found.items()})
+    return PostgresVectors(
+        embedder, {text: (code_bits(vector_code(vector)), vector_text(vector)) for text, vector in found.items()}
+    )
 
 
-async def known_items(connection: Connection, ids: Sequence[str], claims: Sequence[str] = ()) -> dict[str, StoredItem]:
+async def read_stored_items(
+    connection: PostgresConnection, ids: Sequence[str], claims: Sequence[str] = ()
+) -> dict[str, StoredItem]:
     """Return those of these ids, and of these claims the newest and the newest clean one, in the order they came."""
     asked = list(set(claims))
-    cursor = await connection.execute(_KNOWN, (list(ids), asked, SETTLED, asked))
-    return {item.id: item for item in map(item_of, await cursor.fetchall())}
+    cursor = await connection.execute(_STORED_ITEMS, (list(ids), asked, MAX_SETTLED_FACTS, asked))
+    return {item.id: item for item in map(row_item, await cursor.fetchall())}
 
 
 async def store_items(
-    connection: Connection, items: Sequence[StoredItem], vectors: Vectors, words: dict[str, frozenset[str]]
+    connection: PostgresConnection,
+    items: Sequence[StoredItem],
+    vectors: PostgresVectors,
+    words: dict[str, frozenset[str]],
 ) -> list[Stored]:
     """Store them, and return what became of each. One without a vector is found by its words until `reindex`.
 
@@ -139,23 +148,23 @@ async def store_items(
         vectors: Of those that bring news.
         words: By the text that they were cut from.
     """
-    claims = [claim for item in items if (claim := claim_of(item))]
-    arrivals = Arrivals((await known_items(connection, [item.id for item in items], claims)).values())
+    claims = [claim for item in items if (claim := claim_digest(item))]
+    arrivals = ArrivalBatch((await read_stored_items(connection, [item.id for item in items], claims)).values())
     stored = [arrivals.take(item) for item in items]
     await _write(connection, arrivals.written, vectors, words)
-    await _mark(connection, arrivals.marked)
+    await _mark_contradicted(connection, arrivals.marked)
     return stored
 
 
-async def keep_vectors(connection: Connection, items: Sequence[StoredItem], vectors: Vectors) -> None:
+async def keep_vectors(connection: PostgresConnection, items: Sequence[StoredItem], vectors: PostgresVectors) -> None:
     """Give items their vectors, but for those that have changed or gone meanwhile."""
-    known = await known_items(connection, [item.id for item in items])
+    known = await read_stored_items(connection, [item.id for item in items])
     await _give_vectors(connection, [item for item in items if known.get(item.id) == item], vectors)
 
 
-async def erase(connection: Connection, what: Erasure) -> dict[KnowledgeKind, int]:
+async def erase(connection: PostgresConnection, what: Erasure) -> dict[KnowledgeKind, int]:
     """Erase what fits all that is named, and let stand again what it alone contradicted."""
-    condition, values = await _condition(connection, what)
+    condition, values = await _erasure_condition(connection, what)
     gone = await (
         await connection.execute(
             sql.SQL("DELETE FROM orga_knowledge.items WHERE {} RETURNING id, kind").format(condition),
@@ -168,45 +177,51 @@ async def erase(connection: Connection, what: Erasure) -> dict[KnowledgeKind, in
         "SELECT DISTINCT claim FROM orga_knowledge.items WHERE claim != '' AND contradicted_by = ANY(%s)",
         ([id_ for id_, _ in gone],),
     )
-    await _stand_again(connection, [claim for (claim,) in await orphans.fetchall()])
+    await _restore_facts(connection, [claim for (claim,) in await orphans.fetchall()])
     return dict(sorted(Counter[KnowledgeKind](kind for _, kind in gone).items()))
 
 
 async def _write(
-    connection: Connection, items: Sequence[StoredItem], vectors: Vectors, words: dict[str, frozenset[str]]
+    connection: PostgresConnection,
+    items: Sequence[StoredItem],
+    vectors: PostgresVectors,
+    words: dict[str, frozenset[str]],
 ) -> None:
-    rows = [(*row_of(item), vector_of(words[searched_text(item)], place_of(item.scope, item.owner))) for item in items]
+    rows = [
+        (*item_row(item), words_tsvector(words[searchable_text(item)], scope_place(item.scope, item.owner)))
+        for item in items
+    ]
     async with connection.cursor() as cursor:
         await cursor.executemany(_INSERT, rows)
     await _give_vectors(connection, items, vectors)
 
 
-async def _give_vectors(connection: Connection, items: Sequence[StoredItem], vectors: Vectors) -> None:
+async def _give_vectors(connection: PostgresConnection, items: Sequence[StoredItem], vectors: PostgresVectors) -> None:
     await connection.execute(
         "DELETE FROM orga_knowledge.vectors USING orga_knowledge.items "
         "WHERE items.number = vectors.number AND items.id = ANY(%s)",
         ([item.id for item in items],),
     )
-    rows = [(vectors.embedder, *made, item.id) for item in items if (made := vectors.of.get(searched_text(item)))]
+    rows = [(vectors.embedder, *made, item.id) for item in items if (made := vectors.of.get(searchable_text(item)))]
     async with connection.cursor() as cursor:
         await cursor.executemany(_KEEP_VECTOR, rows)
 
 
-async def _mark(connection: Connection, items: Sequence[StoredItem]) -> None:
+async def _mark_contradicted(connection: PostgresConnection, items: Sequence[StoredItem]) -> None:
     async with connection.cursor() as cursor:
         await cursor.executemany(_MARK, [(item.contradicted_by, item.id) for item in items])
 
 
-async def _stand_again(connection: Connection, claims: Sequence[str]) -> None:
-    facts = list((await known_items(connection, [], claims)).values())
+async def _restore_facts(connection: PostgresConnection, claims: Sequence[str]) -> None:
+    facts = list((await read_stored_items(connection, [], claims)).values())
     for claim in claims:
-        of = [fact for fact in facts if claim_of(fact) == claim]
+        of = [fact for fact in facts if claim_digest(fact) == claim]
         before = {fact.id: fact.contradicted_by for fact in of}
-        news = {id_: newer for id_, newer in standing(of, "").items() if before[id_] != newer}
-        await _mark(connection, [fact.with_contradiction(news[fact.id]) for fact in of if fact.id in news])
+        news = {id_: newer for id_, newer in contradictions(of, "").items() if before[id_] != newer}
+        await _mark_contradicted(connection, [fact.with_contradiction(news[fact.id]) for fact in of if fact.id in news])
 
 
-async def _condition(connection: Connection, what: Erasure) -> tuple[sql.Composed, list[Any]]:
+async def _erasure_condition(connection: PostgresConnection, what: Erasure) -> tuple[sql.Composed, list[Any]]:
     conditions: list[sql.Composable] = []
     values: list[Any] = []
     if what.ids:
@@ -215,8 +230,8 @@ async def _condition(connection: Connection, what: Erasure) -> tuple[sql.Compose
     if what.subject:
         cursor = await connection.execute("SELECT DISTINCT subject FROM orga_knowledge.items WHERE subject != ''")
         conditions.append(sql.SQL("subject = ANY(%s)"))
-        values.append(spellings([subject for (subject,) in await cursor.fetchall()], what.subject))
-    for column, value in named_exactly(what).items():
+        values.append(matching_subjects([subject for (subject,) in await cursor.fetchall()], what.subject))
+    for column, value in exact_columns(what).items():
         conditions.append(sql.SQL("{} = %s").format(sql.Identifier(column)))
         values.append(value)
     if what.tenant is not None:
@@ -224,5 +239,5 @@ async def _condition(connection: Connection, what: Erasure) -> tuple[sql.Compose
         values.append(what.tenant)
     if what.expired_by is not None:
         conditions.append(sql.SQL("expires_at <= %s"))
-        values.append(micros(what.expired_by))
+        values.append(epoch_micros(what.expired_by))
     return sql.SQL(" AND ").join(conditions), values

@@ -5,13 +5,20 @@ from collections.abc import Sequence
 from heapq import nsmallest
 from threading import Lock
 
-from orga.activities.adapters.knowledge.rows import UNTAINTED, DamagedItem, item_of
-from orga.activities.adapters.knowledge.sqlite.schema import SELECTED
+from orga.activities.adapters.knowledge.rows import UNTAINTED, DamagedItem, row_item
+from orga.activities.adapters.knowledge.sqlite.schema import SELECTED_COLUMNS
 from orga.activities.knowledge.batches import batches
-from orga.activities.knowledge.identity import claims_of_tainted
-from orga.activities.knowledge.ranking import COMMON, IN_A_FOLDER, Candidate, enough, is_of_conventions, kinds_apart
+from orga.activities.knowledge.identity import tainted_claims
+from orga.activities.knowledge.ranking import (
+    COMMON,
+    MAX_IN_FOLDER,
+    Candidate,
+    candidate_limit,
+    is_conventions_only,
+    separate_kinds,
+)
 from orga.activities.knowledge.scopes import visible_places
-from orga.activities.knowledge.vectors import code_of, unpacked
+from orga.activities.knowledge.vectors import unpack_vector, vector_code
 from orga.activities.knowledge.words import query_terms
 from orga.workflows.types.knowledge import KnowledgeKind, Recall
 
@@ -46,7 +53,7 @@ class _Bucket:
         return [(distance, self.numbers[at]) for at, distance in enumerate(distances) if distance <= furthest]
 
 
-class Codes:
+class VectorCodes:
     """Those of one embedder, by place and kind: what a reader cannot see is not even looked at.
 
     100,000 of them take some 15 MB and 15 ms to look through.
@@ -81,7 +88,7 @@ class Codes:
             now: In microseconds.
             limit: How many at most.
         """
-        code = code_of(vector)
+        code = vector_code(vector)
         with self._lock:
             self._refresh(connection)
             found = [self._buckets.get((place, kind)) for place in places for kind in kinds]
@@ -103,10 +110,10 @@ class Codes:
                 (self._changed, self._embedder),
             )
             for number, place, kind, expires_at, code in rows:
-                self._keep(number, (place, kind), expires_at, int.from_bytes(code, "big"))
+                self._add_code(number, (place, kind), expires_at, int.from_bytes(code, "big"))
         self._changed, self._erased = counters["changed"], counters["erased"]
 
-    def _keep(self, number: int, bucket: tuple[str, str], expires_at: int | None, code: int) -> None:
+    def _add_code(self, number: int, bucket: tuple[str, str], expires_at: int | None, code: int) -> None:
         before = self._bucket_of.get(number)
         if before is not None and before != bucket:
             self._buckets[before].drop(number)
@@ -118,12 +125,12 @@ class Codes:
             self._expiring[number] = expires_at
 
 
-_LOOKED_AT = 200
-_CLAIM = "items.claim != '' AND items.claim"
+_MAX_EXAMINED = 200
+_CLAIM_CONDITION = "items.claim != '' AND items.claim"
 """As its index says."""
 
 
-class Search:
+class SqliteSearch:
     """One recall over one connection, within one transaction."""
 
     def __init__(self, connection: sqlite3.Connection, wish: Recall, *, now: int, embedder: str) -> None:
@@ -131,10 +138,10 @@ class Search:
         self._wish = wish
         self._now = now
         self._embedder = embedder
-        self._enough = enough(wish)
+        self._enough = candidate_limit(wish)
         self._places = visible_places(wish.reader, wish.scopes)
 
-    def candidates(self, codes: Codes, query: Sequence[float] | None) -> list[Candidate]:
+    def candidates(self, codes: VectorCodes, query: Sequence[float] | None) -> list[Candidate]:
         """Return all that may fit, the facts that contradict any of it, and clean ones where tainted ones differ.
 
         Args:
@@ -143,24 +150,26 @@ class Search:
         """
         wish = self._wish
         if wish.directory is not None or wish.language is not None or not wish.text.strip():
-            found = self._of_folder(IN_A_FOLDER if wish.text.strip() else wish.limit)
+            found = self._folder_candidates(MAX_IN_FOLDER if wish.text.strip() else wish.limit)
         else:
-            by_words = list(dict.fromkeys(self._by_words()))
+            by_words = list(dict.fromkeys(self._numbers_by_words()))
             numbers = set[int]()
-            for kinds in kinds_apart(wish):
+            for kinds in separate_kinds(wish):
                 numbers.update(self._first_visible(by_words, kinds))
                 if query is not None:
                     numbers.update(
                         codes.nearest(self._connection, query, self._places, kinds, now=self._now, limit=self._enough)
                     )
-            found = self._loaded("items.number", sorted(numbers))
+            found = self._load_candidates("items.number", sorted(numbers))
         newer = {each.item.contradicted_by for each in found if each.item.contradicted_by}
         missing = newer - {each.item.id for each in found}
-        claims = claims_of_tainted((each.item for each in found), self._places)
-        clean = self._loaded(f"items.taint = '{UNTAINTED}' AND items.contradicted_by = '' AND {_CLAIM}", sorted(claims))
-        return [*found, *self._loaded("items.id", sorted(missing)), *clean]
+        claims = tainted_claims((each.item for each in found), self._places)
+        clean = self._load_candidates(
+            f"items.taint = '{UNTAINTED}' AND items.contradicted_by = '' AND {_CLAIM_CONDITION}", sorted(claims)
+        )
+        return [*found, *self._load_candidates("items.id", sorted(missing)), *clean]
 
-    def _of_folder(self, limit: int) -> list[Candidate]:
+    def _folder_candidates(self, limit: int) -> list[Candidate]:
         wish, folder, values = self._wish, "", list[object]()
         for column, value in (("directory", wish.directory), ("language", wish.language)):
             if value is not None:
@@ -168,32 +177,34 @@ class Search:
                 values.append(value)
         if wish.language:
             folder += " AND items.language != ''"  # which SQLite has to read, or it does not take the index
-        first = "items.confidence DESC, items.key" if is_of_conventions(wish) else "items.stored_at DESC"
-        return self._read(f"{self._visible(wish.kinds)}{folder} ORDER BY {first}, items.id LIMIT {limit:d}", values)
+        first = "items.confidence DESC, items.key" if is_conventions_only(wish) else "items.stored_at DESC"
+        return self._read(
+            f"{self._visible_condition(wish.kinds)}{folder} ORDER BY {first}, items.id LIMIT {limit:d}", values
+        )
 
-    def _loaded(self, column: str, values: Sequence[object]) -> list[Candidate]:
+    def _load_candidates(self, column: str, values: Sequence[object]) -> list[Candidate]:
         # `+` keeps SQLite from going through all items of a place to find these few.
-        condition = f"+{self._visible(self._wish.kinds)} AND {column} IN ({_marks(values)})"
+        condition = f"+{self._visible_condition(self._wish.kinds)} AND {column} IN ({_placeholders(values)})"
         return self._read(condition, values) if values else []
 
     def _read(self, condition: str, values: Sequence[object]) -> list[Candidate]:
         rows = self._connection.execute(
-            f"SELECT {SELECTED}, vectors.vector FROM items "
+            f"SELECT {SELECTED_COLUMNS}, vectors.vector FROM items "
             f"LEFT JOIN vectors ON vectors.number = items.number AND vectors.embedder = ? WHERE {condition}",
             (self._embedder, *self._visible_values(self._wish.kinds), *values),
         )
-        return [Candidate(item_of(row), _vector(row[-1])) for row in rows]
+        return [Candidate(row_item(row), _unpacked_vector(row[-1])) for row in rows]
 
-    def _visible(self, kinds: Sequence[KnowledgeKind]) -> str:
+    def _visible_condition(self, kinds: Sequence[KnowledgeKind]) -> str:
         return (
-            f"items.place IN ({_marks(self._places)}) AND items.kind IN ({_marks(kinds)}) "
+            f"items.place IN ({_placeholders(self._places)}) AND items.kind IN ({_placeholders(kinds)}) "
             "AND (items.expires_at IS NULL OR items.expires_at > ?)"
         )
 
     def _visible_values(self, kinds: Sequence[KnowledgeKind]) -> tuple[object, ...]:
         return (*self._places, *kinds, self._now)
 
-    def _by_words(self) -> list[int]:
+    def _numbers_by_words(self) -> list[int]:
         """Return the newest that hold all words, and those that hold the rarest ones.
 
         FTS5's `bm25` goes through all that hold a word before it weighs the first, 150 ms for common words of 100,000
@@ -204,19 +215,20 @@ class Search:
             return []
         newest, weights = f"ORDER BY rowid DESC LIMIT {self._enough:d}", dict[int, float]()
         for term in terms:
-            numbers = self._matching(_quoted(term), f"LIMIT {COMMON}")
+            numbers = self._matching_numbers(_quoted_word(term), f"LIMIT {COMMON}")
             for number in numbers if len(numbers) < COMMON else ():
                 weights[number] = weights.get(number, 0.0) + 1 / (len(numbers) + 1)
-        every = self._matching(" AND ".join(map(_quoted, terms)), newest)
+        every = self._matching_numbers(" AND ".join(map(_quoted_word, terms)), newest)
         rarest = sorted(weights, key=lambda number: (-weights[number], -number))
-        return [*every, *(rarest or self._matching(" OR ".join(map(_quoted, terms)), newest))]
+        return [*every, *(rarest or self._matching_numbers(" OR ".join(map(_quoted_word, terms)), newest))]
 
     def _first_visible(self, numbers: Sequence[int], kinds: Sequence[KnowledgeKind]) -> list[int]:
         """Return the first of these that are of these kinds and have not expired."""
         found: list[int] = []
-        for part in batches(numbers, _LOOKED_AT):
+        for part in batches(numbers, _MAX_EXAMINED):
             rows = self._connection.execute(
-                f"SELECT number FROM items WHERE +{self._visible(kinds)} AND number IN ({_marks(part)})",
+                f"SELECT number FROM items WHERE +{self._visible_condition(kinds)} AND number IN "
+                f"({_placeholders(part)})",
                 (*self._visible_values(kinds), *part),
             )
             visible = {number for (number,) in rows}
@@ -225,9 +237,9 @@ class Search:
                 break
         return found[: self._enough]
 
-    def _matching(self, words: str, which: str) -> list[int]:
+    def _matching_numbers(self, words: str, which: str) -> list[int]:
         """Return what the reader sees and holds these words."""
-        places = " OR ".join(map(_quoted, self._places))
+        places = " OR ".join(map(_quoted_word, self._places))
         rows = self._connection.execute(
             f"SELECT rowid FROM words WHERE words MATCH ? {which}",
             (f"{{text labels}} : ({words}) AND place : ({places})",),
@@ -235,16 +247,16 @@ class Search:
         return [number for (number,) in rows]
 
 
-def _vector(data: bytes | None) -> Sequence[float] | None:
+def _unpacked_vector(data: bytes | None) -> Sequence[float] | None:
     try:
-        return None if data is None else unpacked(data)
+        return None if data is None else unpack_vector(data)
     except (ValueError, TypeError) as error:
         raise DamagedItem("a vector in it is none") from error
 
 
-def _quoted(word: str) -> str:
+def _quoted_word(word: str) -> str:
     return f'"{word}"'
 
 
-def _marks(values: Sequence[object]) -> str:
+def _placeholders(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))

@@ -7,14 +7,14 @@ from pathlib import Path
 from threading import Lock, local
 from time import monotonic, sleep
 
-from orga.activities.adapters.knowledge.sqlite.failures import told
+from orga.activities.adapters.knowledge.sqlite.failures import raising_knowledge_errors
 from orga.activities.adapters.knowledge.sqlite.schema import migrate
 
 WAIT_S = 30.0
 """How long a writer waits for another one, of any process."""
 
 
-class Connections:
+class SqliteConnections:
     """Opens the file at the first need, migrates it once, and closes all."""
 
     def __init__(self, path: Path) -> None:
@@ -32,8 +32,8 @@ class Connections:
         """
         known: sqlite3.Connection | None = getattr(self._own, "connection", None)
         if known is None:
-            with told(self._path):
-                known = self._own.connection = self._opened()
+            with raising_knowledge_errors(self._path):
+                known = self._own.connection = self._open()
         return known
 
     def close(self) -> None:
@@ -44,7 +44,7 @@ class Connections:
                     connection.close()
             self._all.clear()
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         with self._lock:
             if not self._is_ready:
                 _make_private(self._path)
@@ -54,7 +54,7 @@ class Connections:
                 connection.execute("PRAGMA secure_delete = ON")  # what is forgotten is wiped
                 if not self._is_ready:
                     migrate(connection, self._path)
-                    _write_ahead(connection)
+                    _enable_write_ahead(connection)
                     self._is_ready = True
             except BaseException:
                 connection.close()
@@ -69,7 +69,7 @@ def _make_private(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
-def _write_ahead(connection: sqlite3.Connection) -> None:
+def _enable_write_ahead(connection: sqlite3.Connection) -> None:
     """Let readers read while one writes. SQLite does not wait by itself for others that are opening a new file."""
     until = monotonic() + WAIT_S
     while True:

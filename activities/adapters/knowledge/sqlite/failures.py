@@ -10,12 +10,12 @@ from orga.activities.knowledge.ports import KnowledgeError
 
 
 @contextmanager
-def told(path: Path) -> Generator[None]:
+def raising_knowledge_errors(path: Path) -> Generator[None]:
     """Raise a `KnowledgeError` for each error of SQLite or of the file, and for values that nobody has stored."""
     try:
         yield
     except DamagedItem as error:
-        raise corrupt(path, str(error)) from error
+        raise corrupt_file_error(path, str(error)) from error
     except sqlite3.Error as error:
         raise knowledge_error(error, path) from error
     except OSError as error:
@@ -26,7 +26,7 @@ def told(path: Path) -> Generator[None]:
         ) from error
 
 
-_MEANINGS: dict[int, tuple[str, str, bool]] = {
+_FAILURES: dict[int, tuple[str, str, bool]] = {
     sqlite3.SQLITE_BUSY: ("Busy", "is held by another process; try again once that one is done", True),
     sqlite3.SQLITE_LOCKED: ("Busy", "is held by another process; try again once that one is done", True),
     sqlite3.SQLITE_FULL: ("DiskFull", "has no room left and nothing was stored; make room on its disk", True),
@@ -48,14 +48,14 @@ def knowledge_error(error: sqlite3.Error, path: Path) -> KnowledgeError:
         message = f"the text index of the knowledge store {path} is damaged ({error}); run: orga knowledge reindex"
         return KnowledgeError(message, kind="Corrupt")
     if code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-        return corrupt(path, str(error))
+        return corrupt_file_error(path, str(error))
     if "decode to UTF-8" in str(error):  # Python's own, without a code; the rest of it is the text
-        return corrupt(path, "a text in it is no UTF-8")
-    kind, what, is_retryable = _MEANINGS.get(code & 0xFF, ("Unreachable", f"failed: {error}; look at its disk", True))
+        return corrupt_file_error(path, "a text in it is no UTF-8")
+    kind, what, is_retryable = _FAILURES.get(code & 0xFF, ("Unreachable", f"failed: {error}; look at its disk", True))
     return KnowledgeError(f"the knowledge store {path} {what}", kind=kind, retryable=is_retryable)
 
 
-def held_log(path: Path) -> KnowledgeError:
+def busy_log_error(path: Path) -> KnowledgeError:
     """Return the failure of a log of writes that could not be emptied."""
     return KnowledgeError(
         f"what was forgotten or replaced is recalled no more, but may remain in {path}-wal: another process reads the "
@@ -65,7 +65,7 @@ def held_log(path: Path) -> KnowledgeError:
     )
 
 
-def corrupt(path: Path, what: str) -> KnowledgeError:
+def corrupt_file_error(path: Path, what: str) -> KnowledgeError:
     """Return the failure of a damaged file, with the way back."""
     return KnowledgeError(
         f"the knowledge store {path} is damaged ({what}). The way back: save what can still be read (orga knowledge "
@@ -74,6 +74,6 @@ def corrupt(path: Path, what: str) -> KnowledgeError:
     )
 
 
-def unreadable(path: Path, lost: int) -> KnowledgeError:
+def unreadable_items_error(path: Path, lost: int) -> KnowledgeError:
     """Return the failure of a file of which so many items cannot be read, with the way back."""
-    return corrupt(path, f"{lost:,} of its items cannot be read")
+    return corrupt_file_error(path, f"{lost:,} of its items cannot be read")

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from orga.activities.adapters.knowledge.rows import COLUMNS
-from orga.activities.adapters.knowledge.sqlite.failures import corrupt
+from orga.activities.adapters.knowledge.sqlite.failures import corrupt_file_error
 from orga.activities.knowledge.ports import KnowledgeError
 
 
@@ -107,7 +107,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 
 VERSION = len(MIGRATIONS)
 
-SELECTED = ", ".join(f"items.{name}" for name in COLUMNS)
+SELECTED_COLUMNS = ", ".join(f"items.{name}" for name in COLUMNS)
 """To be read by `item_of`."""
 
 
@@ -118,11 +118,11 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
         KnowledgeError: It is of a newer version, or no store at all.
     """
     with transaction(connection, "BEGIN"):  # so that what is read of a file fits together
-        version = _version(connection, path)
+        version = _schema_version(connection, path)
     if version == VERSION:
         return
     with transaction(connection, "BEGIN IMMEDIATE"):
-        version = _version(connection, path)  # another process may have been faster
+        version = _schema_version(connection, path)  # another process may have been faster
         for statements in MIGRATIONS[version:]:
             for statement in statements:
                 connection.execute(statement)
@@ -130,7 +130,7 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
-def _version(connection: sqlite3.Connection, path: Path) -> int:
+def _schema_version(connection: sqlite3.Connection, path: Path) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -145,5 +145,5 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
             kind="NewerSchema",
         )
     if application == APPLICATION_ID and version < 1:
-        raise corrupt(path, "it has no version")
+        raise corrupt_file_error(path, "it has no version")
     return int(version)

@@ -8,63 +8,68 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from orga.activities.adapters.knowledge.embedder_changes import LeftAside
-from orga.activities.adapters.knowledge.rows import DamagedItem, item_of, micros
-from orga.activities.adapters.knowledge.sqlite.candidates import Codes, Search
-from orga.activities.adapters.knowledge.sqlite.connections import Connections
-from orga.activities.adapters.knowledge.sqlite.failures import corrupt, held_log, told, unreadable
-from orga.activities.adapters.knowledge.sqlite.schema import SELECTED, VERSION, transaction
+from orga.activities.adapters.knowledge.embedder_changes import MissingVectorsNotice
+from orga.activities.adapters.knowledge.rows import DamagedItem, epoch_micros, row_item
+from orga.activities.adapters.knowledge.sqlite.candidates import SqliteSearch, VectorCodes
+from orga.activities.adapters.knowledge.sqlite.connections import SqliteConnections
+from orga.activities.adapters.knowledge.sqlite.failures import (
+    busy_log_error,
+    corrupt_file_error,
+    raising_knowledge_errors,
+    unreadable_items_error,
+)
+from orga.activities.adapters.knowledge.sqlite.schema import SELECTED_COLUMNS, VERSION, transaction
 from orga.activities.adapters.knowledge.sqlite.writing import (
-    Vectors,
+    SqliteVectors,
     erase,
     keep_vectors,
-    known_items,
     merge_words,
+    read_stored_items,
     store_items,
 )
-from orga.activities.knowledge.arrival import arrived, change, checked
-from orga.activities.knowledge.batches import PAGE, paged
+from orga.activities.knowledge.arrival import arrival_change, arriving_item, checked_item
+from orga.activities.knowledge.batches import PAGE_ITEMS, paged_items
 from orga.activities.knowledge.erasing import require_named
 from orga.activities.knowledge.ports import Embedder, KnowledgeError, Progress, StoreFacts
-from orga.activities.knowledge.ranking import ranked
-from orga.activities.knowledge.words import searched_text
+from orga.activities.knowledge.ranking import ranked_items
+from orga.activities.knowledge.words import searchable_text
 from orga.workflows.types.knowledge import Erasure, KnowledgeItem, KnowledgeKind, Recall, Recalled, Stored, StoredItem
 
-SPAN = 256
+SPAN_ITEMS = 256
 """Numbers of items that are looked through at once."""
 
 
-def spans(connection: sqlite3.Connection) -> list[tuple[int, int]]:
+def number_spans(connection: sqlite3.Connection) -> list[tuple[int, int]]:
     """Return the numbers that items have ever had, in parts: each from behind its first to its last."""
     (last,) = connection.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'items'").fetchone()
-    return [(low, min(low + SPAN, last)) for low in range(0, last, SPAN)]
+    return [(low, min(low + SPAN_ITEMS, last)) for low in range(0, last, SPAN_ITEMS)]
 
 
-def readable(connection: sqlite3.Connection, low: int, high: int) -> Iterator[StoredItem | None]:
+def readable_items(connection: sqlite3.Connection, low: int, high: int) -> Iterator[StoredItem | None]:
     """Yield the items with numbers behind the one up to the other, None for each that cannot be read.
 
     They are sought by their numbers, so that no page but their own is touched, and by halves where one of them fails.
     """
     try:
-        rows = connection.execute(f"SELECT {SELECTED} FROM items WHERE number > ? AND number <= ?", (low, high))
-        found = list(map(item_of, rows.fetchall()))
+        rows = connection.execute(f"SELECT {SELECTED_COLUMNS} FROM items WHERE number > ? AND number <= ?", (low, high))
+        found = list(map(row_item, rows.fetchall()))
     except (sqlite3.DatabaseError, DamagedItem):
         if high - low == 1:
             yield None
             return
         middle = (low + high) // 2
-        yield from readable(connection, low, middle)
-        yield from readable(connection, middle, high)
+        yield from readable_items(connection, low, middle)
+        yield from readable_items(connection, middle, high)
     else:
         yield from found
 
 
-def lost_items(connection: sqlite3.Connection) -> int:
+def count_lost_items(connection: sqlite3.Connection) -> int:
     """Return how many items cannot be read: some 2 s where there are 100,000."""
-    return sum(item is None for span in spans(connection) for item in readable(connection, *span))
+    return sum(item is None for span in number_spans(connection) for item in readable_items(connection, *span))
 
 
-def is_of(item: StoredItem, kinds: Sequence[KnowledgeKind], source_prefix: str) -> bool:
+def is_item_wanted(item: StoredItem, kinds: Sequence[KnowledgeKind], source_prefix: str) -> bool:
     """Return whether an item is of these kinds (any where none is named), and from a source that begins so."""
     return (not kinds or item.kind in kinds) and item.provenance.source.startswith(source_prefix)
 
@@ -75,28 +80,29 @@ _WITHOUT_VECTOR = (
 )
 
 
-def page_of(
+def read_page(
     connection: sqlite3.Connection, kinds: Sequence[KnowledgeKind], source_prefix: str, after: str, limit: int
 ) -> list[StoredItem]:
     """Return the next items behind an id."""
     condition = f" AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
     rows = connection.execute(
-        f"SELECT {SELECTED} FROM items WHERE id > ? AND substr(source, 1, ?) = ?{condition} ORDER BY id LIMIT ?",
+        f"SELECT {SELECTED_COLUMNS} FROM items WHERE id > ? AND substr(source, 1, ?) = "
+        f"?{condition} ORDER BY id LIMIT ?",
         (after, len(source_prefix), source_prefix, *kinds, limit),
     )
-    return list(map(item_of, rows))
+    return list(map(row_item, rows))
 
 
-def unindexed(connection: sqlite3.Connection, embedder: str, limit: int) -> tuple[dict[int, StoredItem], int]:
+def unindexed_items(connection: sqlite3.Connection, embedder: str, limit: int) -> tuple[dict[int, StoredItem], int]:
     """Return the next items by their numbers that have no vector of this embedder, and how many there are in all."""
     (total,) = connection.execute(f"SELECT count(*) {_WITHOUT_VECTOR}", (embedder,)).fetchone()
     rows = connection.execute(
-        f"SELECT {SELECTED}, items.number {_WITHOUT_VECTOR} ORDER BY items.number LIMIT ?", (embedder, limit)
+        f"SELECT {SELECTED_COLUMNS}, items.number {_WITHOUT_VECTOR} ORDER BY items.number LIMIT ?", (embedder, limit)
     )
-    return {row[-1]: item_of(row) for row in rows}, int(total)
+    return {row[-1]: row_item(row) for row in rows}, int(total)
 
 
-def facts_of(connection: sqlite3.Connection, path: Path, embedder: str, now: int) -> StoreFacts:
+def store_facts(connection: sqlite3.Connection, path: Path, embedder: str, now: int) -> StoreFacts:
     """Return what a sound file holds.
 
     Raises:
@@ -104,9 +110,9 @@ def facts_of(connection: sqlite3.Connection, path: Path, embedder: str, now: int
     """
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
-        raise corrupt(path, str(verdict).replace("\n", " "))
-    if lost := lost_items(connection):  # SQLite does not look into values
-        raise unreadable(path, lost)
+        raise corrupt_file_error(path, str(verdict).replace("\n", " "))
+    if lost := count_lost_items(connection):  # SQLite does not look into values
+        raise unreadable_items_error(path, lost)
     names = [name for (name,) in connection.execute("SELECT DISTINCT embedder FROM vectors ORDER BY embedder")]
     tainted, expired, contradicted = connection.execute(
         "SELECT count(*) FILTER (WHERE taint != '[]'), count(*) FILTER (WHERE expires_at <= ?), "
@@ -124,15 +130,15 @@ def facts_of(connection: sqlite3.Connection, path: Path, embedder: str, now: int
         tainted=tainted,
         expired=expired,
         contradicted=contradicted,
-        unindexed=unindexed(connection, embedder, 0)[1],
+        unindexed=unindexed_items(connection, embedder, 0)[1],
         size_bytes=pages * page_bytes,
     )
 
 
 T = TypeVar("T")
 
-_READERS = 4
-_REINDEXED = 128
+_READER_THREADS = 4
+_REINDEX_BATCH = 128
 
 _EMPTY_LOG = "PRAGMA wal_checkpoint(TRUNCATE)"
 """Waits for others as a writer does, then says whether one was in its way: it is no error."""
@@ -156,10 +162,10 @@ class SqliteStore:
         self._path = path
         self._embedder = embedder
         self._now = now
-        self._connections = Connections(path)
-        self._codes = Codes(embedder.name)
-        self._left_aside = LeftAside(str(path), embedder.name)
-        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="knowledge-reader")
+        self._connections = SqliteConnections(path)
+        self._codes = VectorCodes(embedder.name)
+        self._left_aside = MissingVectorsNotice(str(path), embedder.name)
+        self._readers = ThreadPoolExecutor(_READER_THREADS, thread_name_prefix="knowledge-reader")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="knowledge-writer")
 
     async def store(self, items: Sequence[KnowledgeItem]) -> list[Stored]:
@@ -169,11 +175,11 @@ class SqliteStore:
             KnowledgeError: Nothing was stored.
         """
         now = self._now()
-        arriving = [arrived(checked(item), now) for item in items]
+        arriving = [arriving_item(checked_item(item), now) for item in items]
         if not arriving:
             return []
-        known = await self._read(lambda connection: known_items(connection, [item.id for item in arriving]))
-        if all(change(known.get(item.id), item) == "unchanged" for item in arriving):
+        known = await self._read(lambda connection: read_stored_items(connection, [item.id for item in arriving]))
+        if all(arrival_change(known.get(item.id), item) == "unchanged" for item in arriving):
             return [Stored(id=item.id, change="unchanged") for item in arriving]
         vectors = await self._vectors(arriving)  # of all: what is unchanged now may be news once the store is ours
         return await self._write(lambda connection: store_items(connection, arriving, vectors))
@@ -185,19 +191,19 @@ class SqliteStore:
             KnowledgeError: The store cannot be read.
         """
         query = (await self._embedder.embed([wish.text]))[0] if wish.text.strip() else None
-        now = micros(self._now())
+        now = epoch_micros(self._now())
 
         def recalled(connection: sqlite3.Connection) -> list[Recalled]:
-            search = Search(connection, wish, now=now, embedder=self._embedder.name)
+            search = SqliteSearch(connection, wish, now=now, embedder=self._embedder.name)
             candidates = search.candidates(self._codes, query)
             self._left_aside.notice(candidates)
-            return ranked(wish, query, candidates)
+            return ranked_items(wish, query, candidates)
 
         return await self._read(recalled)
 
     async def get(self, item_id: str) -> StoredItem | None:
         """Return the item, expired or not."""
-        return (await self._read(lambda connection: known_items(connection, [item_id]))).get(item_id)
+        return (await self._read(lambda connection: read_stored_items(connection, [item_id]))).get(item_id)
 
     def items(self, *, kinds: Sequence[KnowledgeKind] = (), source_prefix: str = "") -> AsyncIterator[StoredItem]:
         """Return all items of these kinds (all kinds where none is named), by id, a page at a time.
@@ -205,7 +211,7 @@ class SqliteStore:
         Raises:
             KnowledgeError: The file is damaged; all that can be read of it has been returned before.
         """
-        return self._whole_or_rest(kinds, source_prefix)
+        return self._readable_in_spans(kinds, source_prefix)
 
     async def forget(self, what: Erasure) -> dict[KnowledgeKind, int]:
         """Erase them, and return how many went.
@@ -227,9 +233,11 @@ class SqliteStore:
         is_begun = False
         while await self._write(lambda connection, begun=is_begun: merge_words(connection, is_begun=begun)):
             is_begun = True
-        is_busy, *_ = await self._alone(self._writer, lambda connection: connection.execute(_EMPTY_LOG).fetchone())
+        is_busy, *_ = await self._run_without_transaction(
+            self._writer, lambda connection: connection.execute(_EMPTY_LOG).fetchone()
+        )
         if is_busy:
-            raise held_log(self._path)
+            raise busy_log_error(self._path)
 
     async def facts(self) -> StoreFacts:
         """Return what the store holds, once the file has been checked.
@@ -237,8 +245,8 @@ class SqliteStore:
         Raises:
             KnowledgeError: It is damaged.
         """
-        now = micros(self._now())
-        return await self._read(lambda connection: facts_of(connection, self._path, self._embedder.name, now))
+        now = epoch_micros(self._now())
+        return await self._read(lambda connection: store_facts(connection, self._path, self._embedder.name, now))
 
     async def reindex(self, progress: Progress) -> int:
         """Make the text index and vectors of another embedder anew, and return of how many items.
@@ -246,10 +254,12 @@ class SqliteStore:
         Each part is a transaction: stopped at any time, the next call goes on from there.
         """
         await self._write(lambda connection: connection.execute("INSERT INTO words (words) VALUES ('rebuild')"))
-        total = (await self._read(lambda connection: unindexed(connection, self._embedder.name, 0)))[1]
+        total = (await self._read(lambda connection: unindexed_items(connection, self._embedder.name, 0)))[1]
         done = 0
         progress(done, total)
-        while part := (await self._read(lambda connection: unindexed(connection, self._embedder.name, _REINDEXED)))[0]:
+        while part := (
+            await self._read(lambda connection: unindexed_items(connection, self._embedder.name, _REINDEX_BATCH))
+        )[0]:
             vectors = await self._vectors(list(part.values()))
             await self._write(lambda connection, p=part, v=vectors: keep_vectors(connection, p, v))
             done += len(part)
@@ -265,54 +275,58 @@ class SqliteStore:
         self._writer.shutdown()
         self._connections.close()
 
-    async def _vectors(self, items: Sequence[StoredItem]) -> Vectors:
-        texts = list(dict.fromkeys(map(searched_text, items)))
-        return Vectors(self._embedder.name, dict(zip(texts, await self._embedder.embed(texts), strict=True)))
+    async def _vectors(self, items: Sequence[StoredItem]) -> SqliteVectors:
+        texts = list(dict.fromkeys(map(searchable_text, items)))
+        return SqliteVectors(self._embedder.name, dict(zip(texts, await self._embedder.embed(texts), strict=True)))
 
-    async def _whole_or_rest(self, kinds: Sequence[KnowledgeKind], source_prefix: str) -> AsyncIterator[StoredItem]:
+    async def _readable_in_spans(self, kinds: Sequence[KnowledgeKind], source_prefix: str) -> AsyncIterator[StoredItem]:
         after = ""
         try:
-            async for item in paged(lambda after: self._page(kinds, source_prefix, after)):
+            async for item in paged_items(lambda after: self._page(kinds, source_prefix, after)):
                 yield item
                 after = item.id
         except KnowledgeError as error:
             if error.kind != "Corrupt":
                 raise
             lost = 0
-            for span in await self._read(spans):
-                for item in await self._readable(span):
+            for span in await self._read(number_spans):
+                for item in await self._read_span(span):
                     if item is None:
                         lost += 1
-                    elif is_of(item, kinds, source_prefix) and item.id > after:
+                    elif is_item_wanted(item, kinds, source_prefix) and item.id > after:
                         yield item
-            raise unreadable(self._path, lost) from error
+            raise unreadable_items_error(self._path, lost) from error
 
-    async def _readable(self, span: tuple[int, int]) -> list[StoredItem | None]:
+    async def _read_span(self, span: tuple[int, int]) -> list[StoredItem | None]:
         """Look outside of a transaction: SQLite ends none well in which it has met damage."""
-        return await self._alone(self._readers, lambda connection: list(readable(connection, *span)))
+        return await self._run_without_transaction(
+            self._readers, lambda connection: list(readable_items(connection, *span))
+        )
 
     async def _page(self, kinds: Sequence[KnowledgeKind], source_prefix: str, after: str) -> list[StoredItem]:
-        return await self._read(lambda connection: page_of(connection, kinds, source_prefix, after, PAGE))
+        return await self._read(lambda connection: read_page(connection, kinds, source_prefix, after, PAGE_ITEMS))
 
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._within(self._readers, "BEGIN", work)
+        return await self._run_transaction(self._readers, "BEGIN", work)
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._within(self._writer, "BEGIN IMMEDIATE", work)
+        return await self._run_transaction(self._writer, "BEGIN IMMEDIATE", work)
 
-    async def _within(self, threads: ThreadPoolExecutor, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(threads, self._transacted, begin, work)
+    async def _run_transaction(
+        self, threads: ThreadPoolExecutor, begin: str, work: Callable[[sqlite3.Connection], T]
+    ) -> T:
+        return await asyncio.get_running_loop().run_in_executor(threads, self._in_transaction, begin, work)
 
-    async def _alone(self, threads: ThreadPoolExecutor, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def _run_without_transaction(self, threads: ThreadPoolExecutor, work: Callable[[sqlite3.Connection], T]) -> T:
         """Work in no transaction."""
 
         def done() -> T:
-            with told(self._path):
+            with raising_knowledge_errors(self._path):
                 return work(self._connections.current())
 
         return await asyncio.get_running_loop().run_in_executor(threads, done)
 
-    def _transacted(self, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _in_transaction(self, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
         connection = self._connections.current()
-        with told(self._path), transaction(connection, begin):
+        with raising_knowledge_errors(self._path), transaction(connection, begin):
             return work(connection)

@@ -4,14 +4,14 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orga.activities.adapters.knowledge.rows import COLUMNS, UNTAINTED, item_of, micros, row_of
-from orga.activities.adapters.knowledge.sqlite.schema import SELECTED
-from orga.activities.knowledge.arrival import SETTLED, change, in_place_of, standing
+from orga.activities.adapters.knowledge.rows import COLUMNS, UNTAINTED, epoch_micros, item_row, row_item
+from orga.activities.adapters.knowledge.sqlite.schema import SELECTED_COLUMNS
+from orga.activities.knowledge.arrival import MAX_SETTLED_FACTS, arrival_change, contradictions, replacement_item
 from orga.activities.knowledge.batches import batches
-from orga.activities.knowledge.erasing import named_exactly, spellings
-from orga.activities.knowledge.identity import claim_of
-from orga.activities.knowledge.vectors import code_bytes, code_of, packed
-from orga.activities.knowledge.words import searched_text
+from orga.activities.knowledge.erasing import exact_columns, matching_subjects
+from orga.activities.knowledge.identity import claim_digest
+from orga.activities.knowledge.vectors import code_bytes, pack_vector, vector_code
+from orga.activities.knowledge.words import searchable_text
 from orga.workflows.types.knowledge import Erasure, KnowledgeKind, Stored, StoredItem
 
 _INSERT = (
@@ -21,45 +21,47 @@ _INSERT = (
 )
 
 
-MERGED_PAGES = 500
+MERGE_PAGES = 500
 """Of the text index, at once: some 40 ms."""
 
 
 @dataclass(frozen=True)
-class Vectors:
+class SqliteVectors:
     """Of one embedder, by the text that each was made of."""
 
     embedder: str
     of: dict[str, Sequence[float]]
 
 
-def known_items(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, StoredItem]:
+def read_stored_items(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, StoredItem]:
     """Return those of these that are there."""
     found: dict[str, StoredItem] = {}
     for part in batches(ids, 500):
-        rows = connection.execute(f"SELECT {SELECTED} FROM items WHERE id IN ({', '.join('?' * len(part))})", part)
-        found.update((item.id, item) for item in map(item_of, rows))
+        rows = connection.execute(
+            f"SELECT {SELECTED_COLUMNS} FROM items WHERE id IN ({', '.join('?' * len(part))})", part
+        )
+        found.update((item.id, item) for item in map(row_item, rows))
     return found
 
 
-def store_items(connection: sqlite3.Connection, items: Sequence[StoredItem], vectors: Vectors) -> list[Stored]:
+def store_items(connection: sqlite3.Connection, items: Sequence[StoredItem], vectors: SqliteVectors) -> list[Stored]:
     """Store them, and return what became of each. One without a vector is found by its words until `reindex`."""
-    changed = _count_up(connection, "changed")
+    changed = _next_count(connection, "changed")
     return [_store(connection, item, vectors, changed) for item in items]
 
 
-def keep_vectors(connection: sqlite3.Connection, items: dict[int, StoredItem], vectors: Vectors) -> None:
+def keep_vectors(connection: sqlite3.Connection, items: dict[int, StoredItem], vectors: SqliteVectors) -> None:
     """Give items (by their numbers) their vectors, but for those that have changed or gone meanwhile."""
-    changed = _count_up(connection, "changed")
+    changed = _next_count(connection, "changed")
     for number, item in items.items():
-        if known_items(connection, [item.id]).get(item.id) == item:
-            _keep_vector(connection, number, vectors.of[searched_text(item)], vectors.embedder)
+        if read_stored_items(connection, [item.id]).get(item.id) == item:
+            _keep_vector(connection, number, vectors.of[searchable_text(item)], vectors.embedder)
             connection.execute("UPDATE items SET changed = ? WHERE number = ?", (changed, number))
 
 
 def erase(connection: sqlite3.Connection, what: Erasure) -> dict[KnowledgeKind, int]:
     """Erase what fits all that is named, and let stand again what it alone contradicted."""
-    condition, values = _condition(connection, what)
+    condition, values = _erasure_condition(connection, what)
     connection.execute("CREATE TEMP TABLE IF NOT EXISTS going (number INTEGER PRIMARY KEY, id TEXT)")
     connection.execute("DELETE FROM going")
     connection.execute(f"INSERT INTO going SELECT number, id FROM items WHERE {condition}", values)
@@ -72,10 +74,10 @@ def erase(connection: sqlite3.Connection, what: Erasure) -> dict[KnowledgeKind, 
     connection.execute("DELETE FROM items WHERE number IN (SELECT number FROM going)")
     connection.execute("DELETE FROM going")
     if counts:
-        changed = _count_up(connection, "changed")
-        _count_up(connection, "erased")
+        changed = _next_count(connection, "changed")
+        _next_count(connection, "erased")
         for (claim,) in claims:
-            _settle(connection, claim, "", changed)
+            _resolve_claim(connection, claim, "", changed)
     return counts
 
 
@@ -87,42 +89,44 @@ def merge_words(connection: sqlite3.Connection, *, is_begun: bool) -> bool:
         is_begun: Whether a call before has said that all parts are to become one.
     """
     before = connection.total_changes
-    pages = MERGED_PAGES if is_begun else -MERGED_PAGES
+    pages = MERGE_PAGES if is_begun else -MERGE_PAGES
     connection.execute("INSERT INTO words (words, rank) VALUES ('merge', ?)", (pages,))
     return connection.total_changes - before >= 2  # as FTS5 says of "merge": less is nothing
 
 
-def _store(connection: sqlite3.Connection, item: StoredItem, vectors: Vectors, changed: int) -> Stored:
-    old = known_items(connection, [item.id]).get(item.id)
-    what = change(old, item)
+def _store(connection: sqlite3.Connection, item: StoredItem, vectors: SqliteVectors, changed: int) -> Stored:
+    old = read_stored_items(connection, [item.id]).get(item.id)
+    what = arrival_change(old, item)
     if what == "unchanged":
         return Stored(id=item.id, change=what)
-    (number,) = connection.execute(_INSERT, (*row_of(in_place_of(old, item)), changed)).fetchone()
-    vector = vectors.of.get(searched_text(item))
+    (number,) = connection.execute(_INSERT, (*item_row(replacement_item(old, item)), changed)).fetchone()
+    vector = vectors.of.get(searchable_text(item))
     if vector is not None:
         _keep_vector(connection, number, vector, vectors.embedder)
     elif old is not None:
         connection.execute("DELETE FROM vectors WHERE number = ?", (number,))
-    contradicts = _settle(connection, claim_of(item), item.id, changed)
+    contradicts = _resolve_claim(connection, claim_digest(item), item.id, changed)
     return Stored(id=item.id, change=what, contradicts=contradicts)
 
 
-def _settle(connection: sqlite3.Connection, claim: str, arriving: str, changed: int) -> tuple[str, ...]:
+def _resolve_claim(connection: sqlite3.Connection, claim: str, arriving: str, changed: int) -> tuple[str, ...]:
     """Settle which fact of a claim stands, and return which ones the arriving one contradicts from now on."""
     if not claim:
         return ()
     rows = [
         row
-        for among, count in (("", SETTLED), (f"AND taint = '{UNTAINTED}'", 1))
+        for among, count in (("", MAX_SETTLED_FACTS), (f"AND taint = '{UNTAINTED}'", 1))
         for row in connection.execute(
-            f"SELECT {SELECTED} FROM items WHERE claim = ? AND claim != '' {among} "
+            f"SELECT {SELECTED_COLUMNS} FROM items WHERE claim = ? AND claim != '' {among} "
             "ORDER BY stored_at DESC, number DESC LIMIT ?",
             (claim, count),
         )
     ]
-    facts = list({**{item.id: item for item in map(item_of, rows)}, **known_items(connection, [arriving])}.values())
+    facts = list(
+        {**{item.id: item for item in map(row_item, rows)}, **read_stored_items(connection, [arriving])}.values()
+    )
     before = {fact.id: fact.contradicted_by for fact in facts}
-    news = {id_: newer for id_, newer in standing(facts, arriving).items() if before[id_] != newer}
+    news = {id_: newer for id_, newer in contradictions(facts, arriving).items() if before[id_] != newer}
     for id_, newer in news.items():
         connection.execute("UPDATE items SET contradicted_by = ?, changed = ? WHERE id = ?", (newer, changed, id_))
     return tuple(sorted(id_ for id_, newer in news.items() if newer == arriving))
@@ -132,26 +136,26 @@ def _keep_vector(connection: sqlite3.Connection, number: int, vector: Sequence[f
     connection.execute(
         "INSERT INTO vectors (number, embedder, code, vector) VALUES (?, ?, ?, ?) ON CONFLICT (number) DO UPDATE "
         "SET embedder = excluded.embedder, code = excluded.code, vector = excluded.vector",
-        (number, embedder, code_bytes(code_of(vector)), packed(vector)),
+        (number, embedder, code_bytes(vector_code(vector)), pack_vector(vector)),
     )
 
 
-def _count_up(connection: sqlite3.Connection, name: str) -> int:
+def _next_count(connection: sqlite3.Connection, name: str) -> int:
     (value,) = connection.execute(
         "UPDATE counters SET value = value + 1 WHERE name = ? RETURNING value", (name,)
     ).fetchone()
     return int(value)
 
 
-def _condition(connection: sqlite3.Connection, what: Erasure) -> tuple[str, list[object]]:
-    named: dict[str, object] = {f"{column} = ?": value for column, value in named_exactly(what).items()}
+def _erasure_condition(connection: sqlite3.Connection, what: Erasure) -> tuple[str, list[object]]:
+    named: dict[str, object] = {f"{column} = ?": value for column, value in exact_columns(what).items()}
     if what.tenant is not None:
         named["tenant = ? AND scope != 'global'"] = what.tenant
     if what.expired_by is not None:
-        named["expires_at <= ?"] = micros(what.expired_by)
+        named["expires_at <= ?"] = epoch_micros(what.expired_by)
     listed: list[tuple[str, Sequence[str]]] = [("id", what.ids)] if what.ids else []
     if what.subject:
         subjects = connection.execute("SELECT DISTINCT subject FROM items WHERE subject != ''").fetchall()
-        listed.append(("subject", spellings((subject for (subject,) in subjects), what.subject)))
+        listed.append(("subject", matching_subjects((subject for (subject,) in subjects), what.subject)))
     conditions = [f"{column} IN ({', '.join('?' * len(values))})" for column, values in listed]
     return " AND ".join([*conditions, *named]), [*(value for _, each in listed for value in each), *named.values()]

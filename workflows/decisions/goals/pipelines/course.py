@@ -7,35 +7,35 @@ from typing import Literal, NamedTuple
 
 from pydantic_core import to_json
 
-from orga.workflows.decisions.conversation import shares
-from orga.workflows.decisions.goals.change import told_steps
+from orga.workflows.decisions.conversation import fair_shares
+from orga.workflows.decisions.goals.change import steps_data
 from orga.workflows.decisions.goals.pipelines.plans import (
     REDUCE,
-    inputs_of,
-    known_pipeline,
-    own_steps,
-    part_of,
-    pipeline_of,
-    role_of,
-    round_steps,
-    steps_of,
+    configured_step,
+    draft_round_steps,
+    find_pipeline,
+    own_pipeline_steps,
+    pipeline_inputs,
+    pipeline_steps,
+    required_pipeline,
+    step_role,
 )
-from orga.workflows.decisions.goals.pipelines.verdicts import best_draft, convergence, verdict_in
-from orga.workflows.decisions.goals.plans import call_of, delegated, ready_steps
-from orga.workflows.decisions.goals.pursue import honest_confidence, with_ending
-from orga.workflows.decisions.goals.replies import Unusable
+from orga.workflows.decisions.goals.pipelines.verdicts import best_draft_number, convergence, parsed_draft_verdict
+from orga.workflows.decisions.goals.plans import delegate_step_call, ready_steps, step_call
+from orga.workflows.decisions.goals.pursue import goal_confidence, with_ending
+from orga.workflows.decisions.goals.replies import UnusableReply
 from orga.workflows.decisions.goals.review import with_plan_to_review
 from orga.workflows.types.control import Intervention, Stop
 from orga.workflows.types.goals.pipelines import FROM_OPERATOR, INPUT, THE_GOAL, Pipeline, PipelineKind
 from orga.workflows.types.goals.pursuit import MAX_KEPT_STEPS, OPERATOR, Course, GoalState, PlanStep
-from orga.workflows.types.messages import UNUSABLE, ToolCall
-from orga.workflows.types.text import clip, clip_json, delimited, one_line, undelimited
+from orga.workflows.types.messages import UNUSABLE_MARKER, ToolCall
+from orga.workflows.types.text import clip, clip_json, delimited_text, one_line, undelimited_text
 from orga.workflows.types.tool_calls.recovery import Outcome
 
-ROOM_BYTES = 50_000
+MAX_MATERIAL_BYTES = 50_000
 """Of one task as JSON: it is an argument of a call, and the calls of a reply have room for 64,000 at least."""
 
-LEAST_BYTES = 2_000
+MIN_MATERIAL_BYTES = 2_000
 """Of the material of a task, however long the rest of it is."""
 
 _DEFAULTS = {
@@ -50,27 +50,27 @@ Material = tuple[str, str]
 """What it is, on one line, and its text."""
 
 
-def task_of(state: GoalState, pipeline: Pipeline, step: PlanStep) -> str:
+def step_task(state: GoalState, pipeline: Pipeline, step: PlanStep) -> str:
     """Return what the agent of a step is given to do."""
-    role, _ = role_of(step.id)
+    role, _ = step_role(step.id)
     course = state.pursuit.course or Course()
-    said = [part_of(pipeline, step.id).task or _DEFAULTS[role], f"{THE_GOAL}\n{state.input.task}"]
+    said = [configured_step(pipeline, step.id).task or _DEFAULTS[role], f"{THE_GOAL}\n{state.input.task}"]
     if course.guidance:
         said.append("\n".join([FROM_OPERATOR, *course.guidance]))
     if role == "critique":
-        said.append(_asked_for(pipeline))
-        said += [step.error] if step.error.startswith(UNUSABLE) else []
-    material = _MATERIAL[role](state, pipeline, course, step)
-    room = max(ROOM_BYTES - len(to_json(said)), LEAST_BYTES)
-    most = shares([len(to_json(text)) for _, text in material], room)
+        said.append(_requested_format_text(pipeline))
+        said += [step.error] if step.error.startswith(UNUSABLE_MARKER) else []
+    material = _MATERIAL_BY_ROLE[role](state, pipeline, course, step)
+    room = max(MAX_MATERIAL_BYTES - len(to_json(said)), MIN_MATERIAL_BYTES)
+    most = fair_shares([len(to_json(text)) for _, text in material], room)
     shown = [
-        delimited(clip_json(text, share, "there is no room for the rest"), source, state.origin)
+        delimited_text(clip_json(text, share, "there is no room for the rest"), source, state.origin)
         for (source, text), share in zip(material, most, strict=True)
     ]
     return "\n\n".join([*said, *shown])
 
 
-def _asked_for(pipeline: Pipeline) -> str:
+def _requested_format_text(pipeline: Pipeline) -> str:
     lines = [
         f"- {name} (weight {each.weight:g}){f': {each.description}' if each.description else ''}"
         for name, each in pipeline.rubric.items()
@@ -82,17 +82,17 @@ def _asked_for(pipeline: Pipeline) -> str:
     return "\n".join(["The rubric, each from 0 to 1:", *lines, f"{how}."])
 
 
-def _of_step(_: GoalState, __: Pipeline, course: Course, step: PlanStep) -> Sequence[Material]:
+def _step_material(_: GoalState, __: Pipeline, course: Course, step: PlanStep) -> Sequence[Material]:
     return [(f"what {need} brought", course.outputs.get(need, "")) for need in step.depends_on]
 
 
-def _of_map(state: GoalState, pipeline: Pipeline, _: Course, step: PlanStep) -> Sequence[Material]:
-    inputs, (_role, number) = inputs_of(state.inputs, pipeline), role_of(step.id)
+def _map_material(state: GoalState, pipeline: Pipeline, _: Course, step: PlanStep) -> Sequence[Material]:
+    inputs, (_role, number) = pipeline_inputs(state.inputs, pipeline), step_role(step.id)
     return [(f"{INPUT}, {number} of {len(inputs)}", inputs[number - 1])]
 
 
-def _of_reduce(state: GoalState, pipeline: Pipeline, course: Course, step: PlanStep) -> Sequence[Material]:
-    inputs = inputs_of(state.inputs, pipeline)
+def _reduce_material(state: GoalState, pipeline: Pipeline, course: Course, step: PlanStep) -> Sequence[Material]:
+    inputs = pipeline_inputs(state.inputs, pipeline)
     found = list[Material]()
     for number, each in enumerate(inputs, start=1):
         brought = course.outputs.get(f"map-{number}", "")
@@ -102,8 +102,8 @@ def _of_reduce(state: GoalState, pipeline: Pipeline, course: Course, step: PlanS
     return found
 
 
-def _of_draft(_: GoalState, __: Pipeline, course: Course, step: PlanStep) -> Sequence[Material]:
-    _role, number = role_of(step.id)
+def _draft_material(_: GoalState, __: Pipeline, course: Course, step: PlanStep) -> Sequence[Material]:
+    _role, number = step_role(step.id)
     if number == 1:
         return []
     return [
@@ -112,24 +112,24 @@ def _of_draft(_: GoalState, __: Pipeline, course: Course, step: PlanStep) -> Seq
     ]
 
 
-def _of_critique(_: GoalState, __: Pipeline, course: Course, step: PlanStep) -> Sequence[Material]:
-    _role, number = role_of(step.id)
+def _critique_material(_: GoalState, __: Pipeline, course: Course, step: PlanStep) -> Sequence[Material]:
+    _role, number = step_role(step.id)
     return [("the draft", course.outputs.get(f"draft-{number}", ""))]
 
 
-_MATERIAL = {
-    "step": _of_step,
-    "map": _of_map,
-    "reduce": _of_reduce,
-    "draft": _of_draft,
-    "critique": _of_critique,
+_MATERIAL_BY_ROLE = {
+    "step": _step_material,
+    "map": _map_material,
+    "reduce": _reduce_material,
+    "draft": _draft_material,
+    "critique": _critique_material,
 }
 
 
 SHOWN_ERROR_CHARS = 200
 
 
-class Next(NamedTuple):
+class NextMove(NamedTuple):
     """What is next."""
 
     action: Literal["continue", "done", "stuck"]
@@ -138,13 +138,13 @@ class Next(NamedTuple):
     """The plan from here on, where it changes."""
 
 
-def with_next(state: GoalState) -> GoalState:
+def with_next_move(state: GoalState) -> GoalState:
     """Return the state with what is next, as its pipeline has it: no model is asked."""
     if any(step.by == OPERATOR for step in ready_steps(state.pursuit.steps, MAX_KEPT_STEPS)):
         return state.with_pursuit(stage="execute").with_note("DecisionMade", action="continue", by="operator")
-    pipeline = known_pipeline(state)
-    found = _NEXT[pipeline.kind](state, pipeline)
-    why = found.why or _again(state)
+    pipeline = required_pipeline(state)
+    found = _NEXT_BY_KIND[pipeline.kind](state, pipeline)
+    why = found.why or _retries_text(state)
     told = {"reason": why} if why else {}
     state = state.with_note("DecisionMade", action=found.action, by="rule", **told)
     if found.action == "done":
@@ -153,19 +153,19 @@ def with_next(state: GoalState) -> GoalState:
         return with_ending(state, ("stuck", found.why))
     if found.steps is not None:
         state = state.with_pursuit(steps=found.steps)
-        state = state.with_note("PlanAdjusted", by="pipeline", steps=told_steps(state.pursuit.open_steps))
+        state = state.with_note("PlanAdjusted", by="pipeline", steps=steps_data(state.pursuit.open_steps))
     if not ready_steps(state.pursuit.steps, 1):
         return with_ending(state, ("stuck", "no step of the pipeline can be done"))
     return state.with_pursuit(stage="execute")
 
 
-def _again(state: GoalState) -> str:
+def _retries_text(state: GoalState) -> str:
     """Return which steps are done once more, and why, "" where none is."""
-    again = [step for step in own_steps(state) if step.state == "open" and step.attempts]
+    again = [step for step in own_pipeline_steps(state) if step.state == "open" and step.attempts]
     return "; ".join(f"{step.id} again: {one_line(step.error, SHOWN_ERROR_CHARS)}" for step in again)
 
 
-def _failed(steps: Sequence[PlanStep]) -> str:
+def _failures_text(steps: Sequence[PlanStep]) -> str:
     """Return which of the steps failed, and why, "" where none did."""
     failed = [step for step in steps if step.state == "failed"]
     return "; ".join(
@@ -173,51 +173,53 @@ def _failed(steps: Sequence[PlanStep]) -> str:
     )
 
 
-def _after_chain(state: GoalState, _: Pipeline) -> Next:
-    if why := _failed(own_steps(state)):
-        return Next("stuck", why)
-    return Next("continue" if any(step.state == "open" for step in own_steps(state)) else "done")
+def _next_of_chain(state: GoalState, _: Pipeline) -> NextMove:
+    if why := _failures_text(own_pipeline_steps(state)):
+        return NextMove("stuck", why)
+    return NextMove("continue" if any(step.state == "open" for step in own_pipeline_steps(state)) else "done")
 
 
-def _after_map(state: GoalState, pipeline: Pipeline) -> Next:
-    *maps, reduce = own_steps(state)
+def _next_of_map_reduce(state: GoalState, pipeline: Pipeline) -> NextMove:
+    *maps, reduce = own_pipeline_steps(state)
     failed = [step for step in maps if step.state == "failed"]
     if reduce.state == "done":
-        return Next("done")
-    if why := _failed([reduce]):
-        return Next("stuck", why)
+        return NextMove("done")
+    if why := _failures_text([reduce]):
+        return NextMove("stuck", why)
     if len(failed) > pipeline.allow_failed or len(failed) == len(maps):
-        return Next("stuck", f"{_failed(failed)} ({len(failed)} of {len(maps)}, {pipeline.allow_failed} may)")
+        return NextMove(
+            "stuck", f"{_failures_text(failed)} ({len(failed)} of {len(maps)}, {pipeline.allow_failed} may)"
+        )
     if any(step.state == "open" for step in maps) or not failed:
-        return Next("continue")
+        return NextMove("continue")
     left = tuple(step.id for step in maps if step.state == "done")
     if reduce.depends_on == left:
-        return Next("continue")
+        return NextMove("continue")
     without = f"without {', '.join(step.id for step in failed)}"
     steps = state.pursuit.with_steps([reduce.with_fields(depends_on=left)]).steps
-    return Next("continue", without, steps)
+    return NextMove("continue", without, steps)
 
 
-def _after_draft(state: GoalState, pipeline: Pipeline) -> Next:
+def _next_of_director(state: GoalState, pipeline: Pipeline) -> NextMove:
     scores = state.pursuit.course.scores if state.pursuit.course else ()
-    if why := _failed(own_steps(state)):
-        return Next("stuck", why)
-    if any(step.state == "open" for step in own_steps(state)):
-        return Next("continue")
+    if why := _failures_text(own_pipeline_steps(state)):
+        return NextMove("stuck", why)
+    if any(step.state == "open" for step in own_pipeline_steps(state)):
+        return NextMove("continue")
     found = convergence(pipeline, scores)
     if found.what != "again":
-        return Next(found.what, found.why)
-    return Next("continue", found.why, (*state.pursuit.steps, *round_steps(pipeline, len(scores) + 1)))
+        return NextMove(found.what, found.why)
+    return NextMove("continue", found.why, (*state.pursuit.steps, *draft_round_steps(pipeline, len(scores) + 1)))
 
 
-_NEXT: Mapping[str, Callable[[GoalState, Pipeline], Next]] = {
-    "chain": _after_chain,
-    "map_reduce": _after_map,
-    "director_critic": _after_draft,
+_NEXT_BY_KIND: Mapping[str, Callable[[GoalState, Pipeline], NextMove]] = {
+    "chain": _next_of_chain,
+    "map_reduce": _next_of_map_reduce,
+    "director_critic": _next_of_director,
 }
 
 
-KEPT_BYTES = 100_000
+MAX_KEPT_BYTES = 100_000
 """Of JSON that all outputs together may take which later steps need."""
 
 GUIDANCE_BYTES = 4_000
@@ -225,38 +227,38 @@ ERROR_CHARS = 300
 WHY_CHARS = 200
 
 
-def _known(state: GoalState) -> tuple[Pipeline, Course]:
-    return known_pipeline(state), state.pursuit.course or Course()
+def _pipeline_and_course(state: GoalState) -> tuple[Pipeline, Course]:
+    return required_pipeline(state), state.pursuit.course or Course()
 
 
 def with_pipeline_plan(state: GoalState) -> GoalState:
     """Return the state with the plan that the pipeline stands for."""
-    pipeline, course = _known(state)
-    inputs = inputs_of(state.inputs, pipeline)
+    pipeline, course = _pipeline_and_course(state)
+    inputs = pipeline_inputs(state.inputs, pipeline)
     by_people = state.pursuit.open_steps_of_people
-    steps = (*by_people, *steps_of(pipeline, inputs, 1))
-    longest = len(by_people) + len(steps_of(pipeline, inputs, pipeline.rounds))
+    steps = (*by_people, *pipeline_steps(pipeline, inputs, 1))
+    longest = len(by_people) + len(pipeline_steps(pipeline, inputs, pipeline.rounds))
     after = with_plan_to_review(state.with_pursuit(steps=steps, longest=longest, course=course, due=()))
-    return after.with_note("PlanMade", pipeline=state.pipeline, kind=pipeline.kind, steps=told_steps(steps))
+    return after.with_note("PlanMade", pipeline=state.pipeline, kind=pipeline.kind, steps=steps_data(steps))
 
 
-def with_heard(state: GoalState, said: Sequence[Intervention]) -> GoalState:
+def with_pipeline_guidance(state: GoalState, said: Sequence[Intervention]) -> GoalState:
     """Keep what people said for all steps to come, but for what is for the goal's own model.
 
     Of too much the latest: the journal tells what is left out, or cut.
     """
-    _, course = _known(state)
+    _, course = _pipeline_and_course(state)
     texts = [each.text for each in said if each.is_for_delegates]
     kept = [*course.guidance, *texts]
     while sum(len(text.encode()) for text in kept) > GUIDANCE_BYTES and len(kept) > 1:
-        state = _with_cut(state, kept.pop(0), "")
+        state = _with_cut_guidance(state, kept.pop(0), "")
     if kept and len(kept[0].encode()) > GUIDANCE_BYTES:
         whole, kept[0] = kept[0], clip(kept[0], GUIDANCE_BYTES, "the rest is in the journal")
-        state = _with_cut(state, whole, kept[0])
+        state = _with_cut_guidance(state, whole, kept[0])
     return state.with_pursuit(course=course.with_fields(guidance=tuple(kept)))
 
 
-def _with_cut(state: GoalState, text: str, kept: str) -> GoalState:
+def _with_cut_guidance(state: GoalState, text: str, kept: str) -> GoalState:
     told = {"bytes": len(text.encode()), "kept": len(kept.encode()), "text": one_line(text, WHY_CHARS)}
     return state.with_note("InterventionReceived", kind="cut", of="guidance", **told)
 
@@ -271,64 +273,66 @@ def with_pipeline_round(state: GoalState) -> GoalState:
     by_person = [step for step in ready if step.by == OPERATOR]
     due, size = list[PlanStep](), 0
     for step in by_person[:1] or ready[:most]:
-        size += len(to_json(_call(state, step)))
-        if due and size > ROOM_BYTES:
+        size += len(to_json(_step_call(state, step)))
+        if due and size > MAX_MATERIAL_BYTES:
             break
         due.append(step)
     return state.with_pursuit(due=tuple(step.id for step in due), stage=pursuit.stage if due else "decide")
 
 
-def calls_of(state: GoalState) -> tuple[ToolCall | None, ...]:
+def due_pipeline_calls(state: GoalState) -> tuple[ToolCall | None, ...]:
     """Return the calls of the steps that are due; None for one that a person described and a model has to make."""
-    return tuple(_call(state, step) for step in state.pursuit.due_steps)
+    return tuple(_step_call(state, step) for step in state.pursuit.due_steps)
 
 
-def _call(state: GoalState, step: PlanStep) -> ToolCall | None:
-    pipeline, _ = _known(state)
+def _step_call(state: GoalState, step: PlanStep) -> ToolCall | None:
+    pipeline, _ = _pipeline_and_course(state)
     if step.by == OPERATOR:
-        return call_of(step, frozenset(tool.name for tool in state.setup.tools) if state.setup else frozenset())
-    return delegated(step, task_of(state, pipeline, step))
+        return step_call(step, frozenset(tool.name for tool in state.setup.tools) if state.setup else frozenset())
+    return delegate_step_call(step, step_task(state, pipeline, step))
 
 
-def with_brought(state: GoalState, outcomes: Sequence[Outcome]) -> GoalState:
+def with_round_outputs(state: GoalState, outcomes: Sequence[Outcome]) -> GoalState:
     """Take in what the steps of the round brought, behind `with_executed`; what may be tried again is open again."""
-    pipeline, course = _known(state)
+    pipeline, course = _pipeline_and_course(state)
     outputs, again = dict(course.outputs), list[PlanStep]()
-    share = KEPT_BYTES // max(len(inputs_of(state.inputs, pipeline)), 5)
+    share = MAX_KEPT_BYTES // max(len(pipeline_inputs(state.inputs, pipeline)), 5)
     for step, outcome in zip(state.pursuit.due_steps, outcomes, strict=True):
-        if outcome.status == "ok" and role_of(step.id)[0] != OPERATOR:
-            outputs[step.id] = clip_json(undelimited(outcome.text).strip(), share)
-        if _may_be_tried_again(step, outcome, pipeline):
+        if outcome.status == "ok" and step_role(step.id)[0] != OPERATOR:
+            outputs[step.id] = clip_json(undelimited_text(outcome.text).strip(), share)
+        if _can_be_retried(step, outcome, pipeline):
             again.append(step.with_fields(state="open"))
     pursuit = state.pursuit.with_steps(again)
     state = state.with_pursuit(steps=pursuit.steps, course=course.with_fields(outputs=outputs), is_guided=False)
-    state = _with_needed_alone(_with_verdict(state, pipeline), pipeline)
+    state = _with_needed_outputs(_with_critic_verdict(state, pipeline), pipeline)
     is_whole = all(outcome.status == "ok" for outcome in outcomes)
     if pipeline.evaluate and any(step.state == "done" for step in state.pursuit.due_steps):
         return state.with_pursuit(stage="evaluate")
     state = state.with_pursuit(stage="decide")
     # what is done is done ahead of any limit; what was cut short is looked at behind them
-    return with_next(state) if is_whole else state
+    return with_next_move(state) if is_whole else state
 
 
-def _may_be_tried_again(step: PlanStep, outcome: Outcome, pipeline: Pipeline) -> bool:
+def _can_be_retried(step: PlanStep, outcome: Outcome, pipeline: Pipeline) -> bool:
     """A denial stays one, and what may have acted is not repeated unseen."""
     is_ours = step.by != OPERATOR
     return is_ours and outcome.status == "failed" and not outcome.may_have_acted and step.attempts < pipeline.attempts
 
 
-def _with_verdict(state: GoalState, pipeline: Pipeline) -> GoalState:
+def _with_critic_verdict(state: GoalState, pipeline: Pipeline) -> GoalState:
     """Take in the verdict of a critic; one that is none is asked for again, `stuck_threshold` times in all."""
     pursuit, course = state.pursuit, state.pursuit.course or Course()
-    found = [step for step in pursuit.due_steps if role_of(step.id)[0] == "critique" and step.state == "done"]
+    found = [step for step in pursuit.due_steps if step_role(step.id)[0] == "critique" and step.state == "done"]
     if not found:
         return state
     [critique] = found
     try:
-        verdict = verdict_in(course.outputs[critique.id], pipeline)
-    except Unusable as error:
+        verdict = parsed_draft_verdict(course.outputs[critique.id], pipeline)
+    except UnusableReply as error:
         is_last = critique.attempts >= state.goal_config.stuck_threshold or critique.by == OPERATOR
-        unusable = critique.with_fields(state="failed" if is_last else "open", error=f"{UNUSABLE}{error}"[:ERROR_CHARS])
+        unusable = critique.with_fields(
+            state="failed" if is_last else "open", error=f"{UNUSABLE_MARKER}{error}"[:ERROR_CHARS]
+        )
         return state.with_pursuit(steps=pursuit.with_steps([unusable]).steps)
     scores = (*course.scores, verdict.score)
     is_good = pipeline.fixed_rounds is None and verdict.score >= pipeline.threshold
@@ -343,25 +347,25 @@ def _with_verdict(state: GoalState, pipeline: Pipeline) -> GoalState:
     return state.with_note("StepEvaluated", step=draft.id, **told)
 
 
-def _with_needed_alone(state: GoalState, pipeline: Pipeline) -> GoalState:
+def _with_needed_outputs(state: GoalState, pipeline: Pipeline) -> GoalState:
     """Let go of what no later step needs, and no answer is made of."""
     course = state.pursuit.course or Course()
-    needed = _KINDS[pipeline.kind].needed(course)
+    needed = _RULES_BY_KIND[pipeline.kind].needed(course)
     kept = {step_id: text for step_id, text in course.outputs.items() if step_id in needed}
     return state.with_pursuit(course=course.with_fields(outputs=kept))
 
 
-def _latest(course: Course) -> set[str]:
+def _latest_outputs(course: Course) -> set[str]:
     return set(list(course.outputs)[-1:])
 
 
-def _reduced(course: Course) -> set[str]:
+def _outputs_to_reduce(course: Course) -> set[str]:
     return {REDUCE} if REDUCE in course.outputs else set(course.outputs)
 
 
-def _best_and_latest(course: Course) -> set[str]:
-    drafts = [step_id for step_id in course.outputs if role_of(step_id)[0] == "draft"]
-    return {f"draft-{best_draft(course.scores)}", *drafts[-1:]}
+def _best_and_latest_drafts(course: Course) -> set[str]:
+    drafts = [step_id for step_id in course.outputs if step_role(step_id)[0] == "draft"]
+    return {f"draft-{best_draft_number(course.scores)}", *drafts[-1:]}
 
 
 def pipeline_answer(state: GoalState, ending: Stop) -> str:
@@ -370,38 +374,38 @@ def pipeline_answer(state: GoalState, ending: Stop) -> str:
     That of the last step, or the best draft, which says so where the goal ends early. Once people have said something
     that no step has heard, or have added steps, the goal's model writes the answer.
     """
-    pipeline = pipeline_of(state)
+    pipeline = find_pipeline(state)
     course = state.pursuit.course
     if (
         pipeline is None
         or course is None
         or state.pursuit.is_guided
-        or len(own_steps(state)) < len(state.pursuit.steps)
+        or len(own_pipeline_steps(state)) < len(state.pursuit.steps)
     ):
         return ""
-    return _KINDS[pipeline.kind].answer(state, ending)
+    return _RULES_BY_KIND[pipeline.kind].answer(state, ending)
 
 
-def _of_last_step(state: GoalState, ending: Stop) -> str:
-    last = own_steps(state)[-1:] if ending[0] == "completed" else ()
+def _last_step_answer(state: GoalState, ending: Stop) -> str:
+    last = own_pipeline_steps(state)[-1:] if ending[0] == "completed" else ()
     outputs = state.pursuit.course.outputs if state.pursuit.course else {}
     return "".join(outputs.get(step.id, "") for step in last)
 
 
-def best_so_far(state: GoalState, ending: Stop) -> str:
+def best_draft_answer(state: GoalState, ending: Stop) -> str:
     """Return the best draft of a director, which says so where the goal ends early; "" where none has its score."""
     course = state.pursuit.course
     if course is None or not course.scores:
         return ""
-    draft = f"draft-{best_draft(course.scores)}"
+    draft = f"draft-{best_draft_number(course.scores)}"
     text = course.outputs.get(draft, "")
     if ending[0] == "completed" or not text:
         return text
     why = f"{ending[0]}{f' ({one_line(ending[1], WHY_CHARS)})' if ending[1] else ''}"
-    return f"The goal ended early: {why}. Confidence {honest_confidence(state):.2f}. The best draft, {draft}:\n\n{text}"
+    return f"The goal ended early: {why}. Confidence {goal_confidence(state):.2f}. The best draft, {draft}:\n\n{text}"
 
 
-class _Kind(NamedTuple):
+class _OutputRules(NamedTuple):
     """What becomes of the outputs of a pipeline of this kind."""
 
     needed: Callable[[Course], set[str]]
@@ -409,8 +413,8 @@ class _Kind(NamedTuple):
     answer: Callable[[GoalState, Stop], str]
 
 
-_KINDS: Mapping[PipelineKind, _Kind] = {
-    "chain": _Kind(_latest, _of_last_step),
-    "map_reduce": _Kind(_reduced, _of_last_step),
-    "director_critic": _Kind(_best_and_latest, best_so_far),
+_RULES_BY_KIND: Mapping[PipelineKind, _OutputRules] = {
+    "chain": _OutputRules(_latest_outputs, _last_step_answer),
+    "map_reduce": _OutputRules(_outputs_to_reduce, _last_step_answer),
+    "director_critic": _OutputRules(_best_and_latest_drafts, best_draft_answer),
 }

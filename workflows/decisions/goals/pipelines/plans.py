@@ -12,7 +12,7 @@ from orga.workflows.types.text import one_line
 REDUCE = "reduce"
 """The id of the step; the others are numbered: `step-1`, `map-1`, `draft-1`, `critique-1`."""
 
-_DOES = {
+_STEP_PURPOSES = {
     "step": "do its part",
     "map": "see to one input",
     REDUCE: "make one answer of all",
@@ -22,18 +22,18 @@ _DOES = {
 """What a step without a task is for, as people are shown it."""
 
 
-def pipeline_of(state: GoalState) -> Pipeline | None:
+def find_pipeline(state: GoalState) -> Pipeline | None:
     """Return the pipeline of a goal that is prepared and has one."""
     return state.setup.pipeline if state.setup else None
 
 
-def known_pipeline(state: GoalState) -> Pipeline:
+def required_pipeline(state: GoalState) -> Pipeline:
     """Return the pipeline of a goal that has one.
 
     Raises:
         TypeError: It has none.
     """
-    pipeline = pipeline_of(state)
+    pipeline = find_pipeline(state)
     if pipeline is None:
         raise TypeError("the goal has no pipeline")
     return pipeline
@@ -46,25 +46,25 @@ def pipeline_problem(state: GoalState, setup: Setup) -> str:
         return ""
     if pipeline is None:
         return f"pipeline: the worker that prepared the goal is of a version without pipelines, so there is no {name!r}"
-    if changed := _changed(state, pipeline):
+    if changed := _first_changed_step(state, pipeline):
         return f"pipeline: {name!r} is another by now, {changed} is none of its steps as it was; start a goal anew"
     return inputs_problem(name, state.inputs, pipeline)
 
 
-def _changed(state: GoalState, pipeline: Pipeline) -> str:
+def _first_changed_step(state: GoalState, pipeline: Pipeline) -> str:
     """Return the first step of a past that the pipeline of today would not have made, "" where there is none."""
-    inputs = inputs_of(state.inputs, pipeline)
-    steps = steps_of(pipeline, inputs, MAX_ROUNDS)
+    inputs = pipeline_inputs(state.inputs, pipeline)
+    steps = pipeline_steps(pipeline, inputs, MAX_ROUNDS)
     known = {step.id: (step.skill, step.goal) for step in steps}
-    planned = [step for step in own_steps(state) if step.by != OPERATOR]
+    planned = [step for step in own_pipeline_steps(state) if step.by != OPERATOR]
     is_other = [step.id for step in planned if known.get(step.id) != (step.skill, step.goal)]
-    is_more = pipeline.takes_inputs and 0 < len(own_steps(state)) < len(steps)
+    is_more = pipeline.takes_inputs and 0 < len(own_pipeline_steps(state)) < len(steps)
     return next(iter(is_other), f"map-{len(inputs)}" if is_more else "")
 
 
 def inputs_problem(name: str, given: tuple[str, ...] | None, pipeline: Pipeline) -> str:
     """Return what is wrong with the inputs that a starter gave a pipeline of that name, "" where it can have them."""
-    number = len(inputs_of(given, pipeline))
+    number = len(pipeline_inputs(given, pipeline))
     if not pipeline.takes_inputs:
         return "" if given is None else f"inputs: pipeline {name!r} is a {pipeline.kind}, which takes none"
     if not number:
@@ -74,68 +74,68 @@ def inputs_problem(name: str, given: tuple[str, ...] | None, pipeline: Pipeline)
     return ""
 
 
-def inputs_of(given: tuple[str, ...] | None, pipeline: Pipeline) -> tuple[str, ...]:
+def pipeline_inputs(given: tuple[str, ...] | None, pipeline: Pipeline) -> tuple[str, ...]:
     """Return what is mapped: the goal's own inputs win over those of the pipeline."""
     return pipeline.inputs if given is None else given
 
 
-def steps_of(pipeline: Pipeline, inputs: tuple[str, ...], rounds: int) -> tuple[PlanStep, ...]:
+def pipeline_steps(pipeline: Pipeline, inputs: tuple[str, ...], rounds: int) -> tuple[PlanStep, ...]:
     """Return the steps that the pipeline stands for: of a director's draft and its critique so many rounds."""
-    return _STEPS[pipeline.kind](pipeline, inputs, rounds)
+    return _STEPS_BY_KIND[pipeline.kind](pipeline, inputs, rounds)
 
 
-def _chain(pipeline: Pipeline, _: tuple[str, ...], __: int) -> tuple[PlanStep, ...]:
+def _chain_steps(pipeline: Pipeline, _: tuple[str, ...], __: int) -> tuple[PlanStep, ...]:
     numbers = range(1, len(pipeline.steps) + 1)
-    return tuple(_step(pipeline, f"step-{each}", (f"step-{each - 1}",) if each > 1 else ()) for each in numbers)
+    return tuple(_plan_step(pipeline, f"step-{each}", (f"step-{each - 1}",) if each > 1 else ()) for each in numbers)
 
 
-def _map_and_reduce(pipeline: Pipeline, inputs: tuple[str, ...], _: int) -> tuple[PlanStep, ...]:
-    maps = tuple(_step(pipeline, f"map-{number}", (), each) for number, each in enumerate(inputs, start=1))
-    return (*maps, _step(pipeline, REDUCE, tuple(step.id for step in maps)))
+def _map_reduce_steps(pipeline: Pipeline, inputs: tuple[str, ...], _: int) -> tuple[PlanStep, ...]:
+    maps = tuple(_plan_step(pipeline, f"map-{number}", (), each) for number, each in enumerate(inputs, start=1))
+    return (*maps, _plan_step(pipeline, REDUCE, tuple(step.id for step in maps)))
 
 
-def _drafts(pipeline: Pipeline, _: tuple[str, ...], rounds: int) -> tuple[PlanStep, ...]:
-    return tuple(step for number in range(1, rounds + 1) for step in round_steps(pipeline, number))
+def _director_steps(pipeline: Pipeline, _: tuple[str, ...], rounds: int) -> tuple[PlanStep, ...]:
+    return tuple(step for number in range(1, rounds + 1) for step in draft_round_steps(pipeline, number))
 
 
-_STEPS: Mapping[PipelineKind, Callable[[Pipeline, tuple[str, ...], int], tuple[PlanStep, ...]]] = {
-    "chain": _chain,
-    "map_reduce": _map_and_reduce,
-    "director_critic": _drafts,
+_STEPS_BY_KIND: Mapping[PipelineKind, Callable[[Pipeline, tuple[str, ...], int], tuple[PlanStep, ...]]] = {
+    "chain": _chain_steps,
+    "map_reduce": _map_reduce_steps,
+    "director_critic": _director_steps,
 }
 
 
-def round_steps(pipeline: Pipeline, number: int) -> tuple[PlanStep, ...]:
+def draft_round_steps(pipeline: Pipeline, number: int) -> tuple[PlanStep, ...]:
     """Return a draft of a director, and the critique of it."""
     before = (f"critique-{number - 1}",) if number > 1 else ()
-    draft = _step(pipeline, f"draft-{number}", before)
-    return draft, _step(pipeline, f"critique-{number}", (draft.id,))
+    draft = _plan_step(pipeline, f"draft-{number}", before)
+    return draft, _plan_step(pipeline, f"critique-{number}", (draft.id,))
 
 
-def own_steps(state: GoalState) -> tuple[PlanStep, ...]:
+def own_pipeline_steps(state: GoalState) -> tuple[PlanStep, ...]:
     """Return the steps of the pipeline: those that a person has added to them are none."""
-    return tuple(step for step in state.pursuit.steps if role_of(step.id)[0] != OPERATOR)
+    return tuple(step for step in state.pursuit.steps if step_role(step.id)[0] != OPERATOR)
 
 
-def role_of(step_id: str) -> tuple[str, int]:
+def step_role(step_id: str) -> tuple[str, int]:
     """Return what a step of a pipeline is there as, and its number; 0 of the one that has none."""
     role, _, number = step_id.partition("-")
     return role, int(number) if number.isdecimal() else 0
 
 
-def part_of(pipeline: Pipeline, step_id: str) -> PipelineStep:
+def configured_step(pipeline: Pipeline, step_id: str) -> PipelineStep:
     """Return who does a step, and what it is to do, as the configuration says."""
-    return pipeline.parts[_key(step_id)]
+    return pipeline.parts[_configuration_key(step_id)]
 
 
-def _key(step_id: str) -> str:
-    role, number = role_of(step_id)
+def _configuration_key(step_id: str) -> str:
+    role, number = step_role(step_id)
     return {"step": f"steps.{number - 1}", "draft": "director", "critique": "critic"}.get(role, role)
 
 
-def _step(pipeline: Pipeline, step_id: str, needs: tuple[str, ...], given: str = "") -> PlanStep:
-    part = part_of(pipeline, step_id)
-    goal = part.task or _DOES[role_of(step_id)[0]]
+def _plan_step(pipeline: Pipeline, step_id: str, needs: tuple[str, ...], given: str = "") -> PlanStep:
+    part = configured_step(pipeline, step_id)
+    goal = part.task or _STEP_PURPOSES[step_role(step_id)[0]]
     shown = one_line(f"{goal}: {given}" if given else goal, MAX_GOAL_CHARS)
     step = PlanStep(id=step_id, goal=shown, skill=part.agent)
     return step.with_fields(depends_on=needs) if needs else step

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
-from orga.workflows.decisions.critique import score
-from orga.workflows.decisions.goals.replies import Unusable, line, number
+from orga.workflows.decisions.critique import weighted_score
+from orga.workflows.decisions.goals.replies import UnusableReply, bounded_line, parsed_number
 from orga.workflows.types.goals.pipelines import Pipeline
-from orga.workflows.types.json_text import object_in
+from orga.workflows.types.json_text import find_json_object
 
 MAX_REMARKS_CHARS = 4_000
 
 _ROUNDING = 1e-9
 
 
-class Verdict(NamedTuple):
+class DraftVerdict(NamedTuple):
     """On one draft."""
 
     score: float
@@ -24,43 +24,43 @@ class Verdict(NamedTuple):
     """The scores and what has to change, for the director."""
 
 
-def verdict_in(text: str, pipeline: Pipeline) -> Verdict:
+def parsed_draft_verdict(text: str, pipeline: Pipeline) -> DraftVerdict:
     """Return the verdict that a critic's answer is, or that stands in it.
 
     Raises:
         Unusable: There is none, or a score is missing or out of range.
     """
     try:
-        said = object_in(text, ("scores", *pipeline.rubric))
+        said = find_json_object(text, ("scores", *pipeline.rubric))
     except ValueError as error:
-        raise Unusable(f"give one JSON object: {error}") from None
-    scores = _scores(said, pipeline)
+        raise UnusableReply(f"give one JSON object: {error}") from None
+    scores = _parsed_scores(said, pipeline)
     critic = pipeline.reviewer
-    total = score(critic, scores)
-    told = ", ".join(f"{name} {_shown(value)}" for name, value in scores.items())
-    words = line(said.get("feedback"), MAX_REMARKS_CHARS)
-    needed = "" if pipeline.fixed_rounds else f" of {_shown(critic.threshold)}"
-    head = f"The draft has {_shown(total)}{needed} ({told})."
-    return Verdict(total, f"{head}\n{words}" if words else head)
+    total = weighted_score(critic, scores)
+    told = ", ".join(f"{name} {_score_text(value)}" for name, value in scores.items())
+    words = bounded_line(said.get("feedback"), MAX_REMARKS_CHARS)
+    needed = "" if pipeline.fixed_rounds else f" of {_score_text(critic.threshold)}"
+    head = f"The draft has {_score_text(total)}{needed} ({told})."
+    return DraftVerdict(total, f"{head}\n{words}" if words else head)
 
 
-def _shown(value: float) -> str:
+def _score_text(value: float) -> str:
     """Return it with no more digits than tell a score from the threshold that it misses."""
     return f"{round(value, 3):g}"
 
 
-def _scores(said: Mapping[str, Any], pipeline: Pipeline) -> dict[str, float]:
+def _parsed_scores(said: Mapping[str, Any], pipeline: Pipeline) -> dict[str, float]:
     given = cast("Mapping[str, Any]", said["scores"]) if isinstance(said.get("scores"), dict) else said
-    found = {name: number(given.get(name), 1) for name in pipeline.rubric}
+    found = {name: parsed_number(given.get(name), 1) for name in pipeline.rubric}
     if missing := [name for name, value in found.items() if value is None]:
-        raise Unusable(f"scores: a number from 0 to 1 is missing: {', '.join(missing)}")
+        raise UnusableReply(f"scores: a number from 0 to 1 is missing: {', '.join(missing)}")
     known = {name: value or 0.0 for name, value in found.items()}
     if wrong := [f"{name} {value:g}" for name, value in known.items() if not 0 <= value <= 1]:
-        raise Unusable(f"scores: each is from 0 to 1, not {', '.join(wrong)}")
+        raise UnusableReply(f"scores: each is from 0 to 1, not {', '.join(wrong)}")
     return known
 
 
-def best_draft(scores: Sequence[float]) -> int:
+def best_draft_number(scores: Sequence[float]) -> int:
     """Return the number of the best draft, the latest of equal ones; 0 where there is none."""
     return max(range(len(scores)), key=lambda index: (scores[index], index)) + 1 if scores else 0
 
@@ -84,15 +84,15 @@ def convergence(pipeline: Pipeline, scores: Sequence[float]) -> Convergence:
     rounds, latest, best = len(scores), scores[-1], max(scores)
     if pipeline.fixed_rounds is not None:
         what = "done" if rounds >= pipeline.fixed_rounds else "again"
-        return Convergence(what, f"round {rounds} of {pipeline.fixed_rounds}, score {_shown(latest)}")
+        return Convergence(what, f"round {rounds} of {pipeline.fixed_rounds}, score {_score_text(latest)}")
     if latest >= pipeline.threshold:
-        return Convergence("done", f"score {_shown(latest)}, {_shown(pipeline.threshold)} is needed")
+        return Convergence("done", f"score {_score_text(latest)}, {_score_text(pipeline.threshold)} is needed")
     if rounds >= pipeline.rounds:
-        why = f"no draft reached {_shown(pipeline.threshold)} in {rounds} rounds; the best has {_shown(best)}"
+        why = f"no draft reached {_score_text(pipeline.threshold)} in {rounds} rounds; the best has {_score_text(best)}"
         return Convergence("stuck", why)
     adaptive = pipeline.adaptive_break
     if adaptive is not None and rounds >= adaptive.min_rounds:
         before = max(scores[:-1])
         if latest < before + adaptive.min_improvement - _ROUNDING:
-            return Convergence("stuck", f"the drafts get no better: {_shown(latest)} after {_shown(before)}")
-    return Convergence("again", f"score {_shown(latest)}, {_shown(pipeline.threshold)} is needed")
+            return Convergence("stuck", f"the drafts get no better: {_score_text(latest)} after {_score_text(before)}")
+    return Convergence("again", f"score {_score_text(latest)}, {_score_text(pipeline.threshold)} is needed")
