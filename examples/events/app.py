@@ -6,15 +6,13 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from html import escape
+from typing import Annotated
 
 import uvicorn
+from fastapi import FastAPI, Header, Response
+from fastapi.middleware.trustedhost import TrustedHostMiddleware
+from fastapi.responses import HTMLResponse, PlainTextResponse
 from sse_starlette import EventSourceResponse, ServerSentEvent
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
-from starlette.routing import Route
 
 import orga
 from orga.errors import InvalidInput, OrgaError, RunNotFound
@@ -42,26 +40,32 @@ PAGE = """<!doctype html><meta charset="utf-8"><title>{run}</title>
 
 
 @asynccontextmanager
-async def connected(app: Starlette) -> AsyncGenerator[None]:
+async def connected(app: FastAPI) -> AsyncGenerator[None]:
     """Keep one client for all requests: readers of the same run share what it reads."""
     async with orga.connect() as client:
         app.state.client = client
         yield
 
 
-async def page(request: Request) -> Response:
+app = FastAPI(lifespan=connected)
+app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
+
+
+@app.get("/runs/{run}")
+async def page(run: str) -> HTMLResponse:
     """Return the page of a run."""
-    return HTMLResponse(PAGE.format(run=escape(request.path_params["run"])))
+    return HTMLResponse(PAGE.format(run=escape(run)))
 
 
-async def events(request: Request) -> Response:
-    """Stream the events of a run; a browser that comes back says in a header which entry it has seen last."""
-    run = orga.AgentHandle(request.app.state.client, request.path_params["run"])
+@app.get("/runs/{run}/events")
+async def events(run: str, last_event_id: Annotated[str | None, Header()] = None) -> Response:
+    """Stream the events of a run. A browser that reconnects names the last entry that it received in a header."""
+    handle = orga.AgentHandle(app.state.client, run)
     try:
-        await run.describe()
+        await handle.describe()
     except RunNotFound as error:
         return PlainTextResponse(str(error), status_code=404)
-    return EventSourceResponse(stream(run, request.headers.get("last-event-id")))
+    return EventSourceResponse(stream(handle, last_event_id))
 
 
 async def stream(run: orga.AgentHandle, after: str | None) -> AsyncGenerator[ServerSentEvent]:
@@ -77,12 +81,6 @@ async def stream(run: orga.AgentHandle, after: str | None) -> AsyncGenerator[Ser
     else:
         yield ServerSentEvent("the run has ended", event="end")
 
-
-app = Starlette(
-    routes=[Route("/runs/{run}", page), Route("/runs/{run}/events", events)],
-    middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])],
-    lifespan=connected,
-)
 
 if __name__ == "__main__":
     uvicorn.run(app, host="127.0.0.1", port=8008)
