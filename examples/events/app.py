@@ -10,6 +10,7 @@ from typing import Annotated
 
 import uvicorn
 from fastapi import FastAPI, Header, Response
+from fastapi.middleware import Middleware
 from fastapi.middleware.trustedhost import TrustedHostMiddleware
 from fastapi.responses import HTMLResponse, PlainTextResponse
 from sse_starlette import EventSourceResponse, ServerSentEvent
@@ -47,8 +48,9 @@ async def connected(app: FastAPI) -> AsyncGenerator[None]:
         yield
 
 
-app = FastAPI(lifespan=connected)
-app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
+OUR_HOSTS = Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
+
+app = FastAPI(lifespan=connected, middleware=[OUR_HOSTS])
 
 
 @app.get("/runs/{run}")

@@ -68,20 +68,20 @@ def test_without_a_terminal_irreversible_calls_are_left_behind_with_a_yes_only(
     carried_out: list[RewindPlan] = []
 
     @asynccontextmanager
-    async def of_run(named: str, config: object) -> AsyncGenerator[Any]:
+    async def run_context(named: str, config: object) -> AsyncGenerator[Any]:
         yield SimpleNamespace(client=Mock()), named
 
     async def plan_rewind(*_: object) -> RewindPlan:
         return RewindPlan(BOUNDARY, (), effects)
 
-    async def carry_out(client: object, plan: RewindPlan, **_: object) -> str:
+    async def execute_rewind(client: object, plan: RewindPlan, **_: object) -> str:
         carried_out.append(plan)
         return "r2"
 
-    async def nobody_acts(*_: object) -> str:
+    async def missing_worker_text(*_: object) -> str:
         return ""
 
-    for replaced in (of_run, plan_rewind, carry_out, nobody_acts):
+    for replaced in (run_context, plan_rewind, execute_rewind, missing_worker_text):
         monkeypatch.setattr(command, replaced.__name__, replaced)
     monkeypatch.setattr("sys.stdin", StringIO())
     if is_rewound:

@@ -84,7 +84,7 @@ def of_code(command: str) -> set[ExitCode]:
         for node in ast.walk(definitions(module)[name]):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ExitCode":
                 found.add(ExitCode[node.attr])
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "of_ending":
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "ending_exit_code":
                 found |= OF_AN_ENDING
         left += [each for each in used(module, definitions(module)[name]) if each not in {*seen, *FUNCTIONS.values()}]
     return found - {ExitCode.COMPLETED}

@@ -119,7 +119,7 @@ def main():
     for name in [name for name in sys.modules if name.startswith(("orga.workflows", "orga.activities"))]:
         del sys.modules[name]  # as the sandbox of a run does it
     import orga.workflows.phases.gate, orga.workflows.agent, orga.activities.gate.gate
-    found = [orga.workflows.phases.gate.__file__, hasattr(orga.workflows.phases.gate, "judge")]
+    found = [orga.workflows.phases.gate.__file__, hasattr(orga.workflows.phases.gate, "judge_reply")]
     try:
         import orga.workflows.added
     except ModuleNotFoundError as error:
@@ -168,7 +168,7 @@ def test_a_sealed_process_reads_none_of_our_files(monkeypatch: pytest.MonkeyPatc
         return read_for_real(loader, path)
 
     monkeypatch.setattr(SourceFileLoader, "get_data", read)
-    assert imported(pin(), "orga.workflows.phases.gate").judge
+    assert imported(pin(), "orga.workflows.phases.gate").judge_reply
 
 
 def test_where_packages_lie_is_found_out_once_however_many_modules_are_asked_about(
