@@ -9,7 +9,7 @@ from bench.rig import Rig, Side
 SHORT, LONG = 1, 21
 """Iterations of the runs that are compared: what they have in common is the start."""
 
-MAX_START, MAX_ITERATION = 1.6, 1.25
+MAX_START, MAX_ITERATION = 1.8, 1.25
 
 
 async def measure(rig: Rig, rounds: int) -> list[Figure]:
