@@ -1,4 +1,4 @@
-"""Agents as people configure them, `[agents.NAME]` of `orga.toml`, and the critics that review what they do."""
+"""Agents as people configure them in `[agents.NAME]` of `orga.toml`, and the critics that review their work."""
 
 from math import fsum
 from typing import Annotated, Any, Literal, NamedTuple, Self
@@ -15,78 +15,78 @@ from orga.workflows.types.tool_calls.loop_tools import loop_tool
 from orga.workflows.types.tool_calls.tools import matches_any_glob
 
 WEIGHT_TOLERANCE = 0.01
-"""How far the weights of a rubric may be from a sum of 1."""
+"""The largest allowed difference between the sum of a rubric's weights and 1."""
 
 DimensionName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,39}$")]
 
 
 class Dimension(CheckedInput):
-    """One thing that is scored from 0 to 1."""
+    """One dimension that a critic scores from 0 to 1."""
 
     weight: float = Field(gt=0, le=1)
-    """Its part of the score; the weights of a rubric sum to 1."""
+    """Its share of the score. The weights of a rubric sum to 1."""
     description: str = Field(default="", max_length=2_000)
-    """What a good score stands for; the model reads it."""
+    """What a good score means. The model reads it."""
 
 
 class Reviewers(CheckedInput):
-    """People who say yes or no by `orga approve` and `orga deny`; the reason of a no is the feedback."""
+    """People who decide with `orga approve` and `orga deny`. The reason of a denial is the feedback."""
 
     approvers: tuple[Name, ...] = ()
-    """Who may decide; empty: anyone who may send updates to the run."""
+    """People who may decide. Empty: anyone who may send updates to the run."""
     expires_s: float = Field(default=86_400.0, ge=0.001, le=31_536_000)
-    """Seconds without a decision after which the review counts as failed."""
+    """Seconds without a decision, after which the review counts as failed."""
 
 
 class Review(BaseModel):
-    """What the model of a critic replies, exactly so."""
+    """The exact shape of a critic model's reply."""
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
     scores: dict[str, Annotated[float, Field(ge=0, le=1)]]
-    """By dimension of the rubric."""
+    """Scores by the rubric's dimensions."""
     feedback: str
     approved: bool
-    """The model's own label, which decides nothing."""
+    """The model's own opinion. It decides nothing."""
 
 
 class ModelAsker(NamedTuple):
-    """Who asks a model beside the run itself."""
+    """Asks a model during a run, in addition to the run itself."""
 
     key: str
-    """Of its table in the agent's config."""
+    """Key of its table in the agent's config."""
     tier_key: str
-    """Of its model among the tiers of a setup."""
+    """Key of its model among the tiers of a setup."""
     model: str | None
-    """`provider:model` or `tier:NAME`; None takes the run's."""
+    """`provider:model` or `tier:NAME`. None takes the run's model."""
 
 
 class Critic(CheckedInput):
-    """One critic. With a rubric a model reviews, and `person` is asked in its place; without one the person reviews."""
+    """One critic. With a rubric a model reviews, and `person` is its substitute. Without one the person reviews."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")
-    """By which journal and feedback name it."""
+    """Its name in the journal and in feedback."""
     tools: tuple[Name, ...] = ()
-    """Names or globs of the tools whose calls are reviewed; empty: the final answer is."""
+    """Names or globs of the tools whose calls are reviewed. Empty: the critic reviews the final answer."""
     rubric: dict[DimensionName, Dimension] = Field(default={}, max_length=20)
-    """By name; the weights sum to 1."""
+    """Dimensions by name. Their weights sum to 1."""
     threshold: float = Field(default=0.7, ge=0, le=1)
-    """The weighted score from which the review is passed."""
+    """The lowest weighted score that passes."""
     model: Name | None = None
-    """`provider:model` or `tier:NAME`; null takes the run's."""
+    """`provider:model` or `tier:NAME`. Null takes the run's model."""
     instructions: str = Field(default="", max_length=20_000)
-    """What it is told beside its rubric."""
+    """Instructions for the model, in addition to the rubric."""
     context: Literal["task", "conversation"] = "task"
-    """What the model reads beside what it reviews: what the agent was given, or all of its conversation, too."""
+    """What the model reads in addition to the subject: what the agent was given, or the agent's whole conversation."""
     max_output_tokens: int = Field(default=2_000, ge=1, le=100_000)
-    """Of one verdict."""
+    """Output tokens of one review."""
     person: Reviewers | None = None
     max_rounds: int = Field(default=2, ge=0, le=100)
-    """Times in a row that the agent may do it again."""
+    """How often in a row the agent may try again."""
     on_exhausted: Literal["accept", "error", "ask"] = "error"
-    """At the next rejection: take it all the same and say so, end the run, or ask the person."""
+    """The next rejection after `max_rounds` accepts the subject and says so, ends the run, or asks the person."""
     on_failure: Literal["closed", "open"] = "closed"
-    """When no verdict can be had. `closed`: ask the person, else end the run; `open`: go on unreviewed."""
+    """If there is no verdict, `closed` asks the person or else ends the run, and `open` continues without a review."""
 
     @model_validator(mode="after")
     def _can_review(self) -> "Critic":
@@ -100,16 +100,17 @@ class Critic(CheckedInput):
         return self
 
     def with_model(self, model: str) -> Self:
-        """Return the critic that asks this model."""
         return replace_fields(self, {"model": model})
 
     @property
     def tier_key(self) -> str:
-        """The key of its model among the tiers of a setup."""
         return f"critic:{self.name}"
 
     def reviews(self, call: ToolCall | None) -> bool:
-        """Return whether it has to see a call, or (None) the final answer; one of answers sees what ends the run."""
+        """Return True if the critic reviews this call or, for None, the final answer.
+
+        A critic of answers also reviews calls that end the run.
+        """
         if call is None or not self.tools:
             return not self.tools and (call is None or loop_tool(call.name).is_answer)
         return any(
@@ -118,24 +119,24 @@ class Critic(CheckedInput):
 
 
 MAX_SUBJECT_BYTES = 200_000
-"""A longer text is not reviewed at all: a part that the critic does not see could hide what it is there to find."""
+"""The critic refuses longer subjects. If it read only a part, the rest could hide what it should find."""
 
 
 class CritiqueRequest(ReasonRequest):
-    """Input of `critique`: the latest model call by reference, and what came of it that is to be reviewed."""
+    """Input of `critique`: the latest model call by reference, and the part of its reply to review."""
 
     critic: str
-    """Its name; the rest of it stands in the setup."""
+    """The critic's name. The setup holds the rest."""
     subject: str
     """The answer, or the arguments of a call as JSON."""
     tool: str = ""
-    """Of a call."""
+    """The tool of a call. Empty for an answer."""
     problem: str = ""
-    """What was wrong with the verdict before, when it is asked for once more."""
+    """What was wrong with the previous verdict, if the critic is asked again."""
 
 
 def verdict_schema(critic: Critic) -> dict[str, Any]:
-    """Return the JSON Schema of the verdict that a model gives: each dimension once, and nothing else."""
+    """Return the JSON Schema of a model's verdict. It requires each dimension once and allows nothing else."""
     scores = {name: {"type": "number", "minimum": 0, "maximum": 1} for name in critic.rubric}
     return _closed_object_schema(
         {
@@ -175,40 +176,40 @@ class AgentConfig(CheckedInput):
     """One agent."""
 
     description: str = Field(default="", max_length=2_000)
-    """What it is good for: told to the agents that may delegate to it."""
+    """What the agent is good at. Agents that may delegate to it read this."""
     model: Name | None = None
-    """`provider:model` or `tier:NAME`; null takes the worker's default."""
+    """`provider:model` or `tier:NAME`. Null takes the worker's default."""
     instructions: str = DEFAULT_INSTRUCTIONS
-    """What the agent is told ahead of each task."""
+    """Instructions that come before each task."""
     tools: tuple[Name, ...] = READ_ONLY_TOOLS
-    """The tools that the agent may call; the default gate denies all others. `terminate` lets it end its run."""
+    """The tools that the agent may call. The default gate denies all others. `terminate` lets it end its run."""
     delegates: tuple[Delegate, ...] = ()
-    """Agents that it may delegate to; they make up the tool `delegate`."""
+    """Agents that it may delegate to, through the tool `delegate`."""
     decisions: dict[DecisionName, CheckedDecision] = Field(default={}, max_length=20)
-    """What it decides by rules over typed fields and facts; they make up the tool `decide`."""
+    """Decisions that it makes by rules over typed fields and facts, through the tool `decide`."""
     critics: Annotated[tuple[Critic, ...], Field(max_length=20), AfterValidator(_with_unique_names)] = ()
-    """Who reviews its answers, or its calls of some tools, in order."""
+    """Critics that review its answers or its calls of some tools, in order."""
     config: LoopConfig = Field(default=LoopConfig())
-    """Settings of its runs, where a run's own input says nothing else."""
+    """Settings of its runs. A run's own input overrides them."""
 
     @property
     def reviewers(self) -> tuple[str, ...]:
-        """The names of those who review what it does, in order."""
+        """The names of its critics, in order."""
         return tuple(critic.name for critic in self.critics)
 
     @property
     def askers(self) -> tuple[ModelAsker, ...]:
-        """Who asks models while it runs, beside the run itself."""
+        """Everyone who asks a model during a run, in addition to the run itself."""
         found = (critic for critic in self.critics if critic.rubric)
         return tuple(ModelAsker(f"critics.{critic.name}", critic.tier_key, critic.model) for critic in found)
 
     @property
     def reviewed_tools(self) -> tuple[tuple[str, str], ...]:
-        """The names or globs of tools whose calls somebody reviews, each behind the key that has it."""
+        """Pairs of a config key and a tool name or glob, for each tool whose calls a critic reviews."""
         return tuple((f"critics.{critic.name}.tools", tool) for critic in self.critics for tool in critic.tools)
 
     def with_delegates(self, *names: str) -> Self:
-        """Return the agent that may delegate to these, too; those that it has stay as they are."""
+        """Return the agent with these delegates added. It keeps the ones that it has."""
         known = {delegate.agent for delegate in self.delegates}
         more = tuple(Delegate(agent=name) for name in dict.fromkeys(names) if name not in known)
         return replace_fields(self, {"delegates": (*self.delegates, *more)})

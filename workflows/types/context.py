@@ -1,6 +1,6 @@
-"""A model call's input: what is new, and references to the rest, by digests of what is in it.
+"""The input of a model call: new messages, and references by digest to all others.
 
-Its size does not grow with the run.
+The input's size does not grow with the run.
 """
 
 from base64 import urlsafe_b64encode
@@ -18,28 +18,28 @@ EMPTY_DIGEST = ""
 """The digest of a conversation without messages."""
 
 REFERENCE_BYTES = 16
-"""A reference in a payload is the first 128 bits of the digest, in base64: 22 characters."""
+"""A reference in a payload is the first 128 bits of the digest as base64: 22 characters."""
 
 
 def extended_digest(digest: str, message: Message) -> str:
-    """Return the digest of a conversation after one more message: a chain of sha256, 64 hex characters."""
+    """Return the digest after one more message: a chain of sha256, 64 hex characters."""
     return sha256(digest.encode() + canonical_json(message)).hexdigest()
 
 
 def messages_digest(messages: tuple[Message, ...], start: str = EMPTY_DIGEST) -> str:
-    """Return the digest of `messages` appended to the conversation with digest `start`."""
+    """Return the digest after `messages` are appended to the conversation with the digest `start`."""
     for message in messages:
         start = extended_digest(start, message)
     return start
 
 
 def short_digest(digest: str) -> str:
-    """Return the short form that payloads carry."""
+    """Return the short form for payloads."""
     return urlsafe_b64encode(bytes.fromhex(digest)[:REFERENCE_BYTES]).decode().rstrip("=")
 
 
 def record_digest(record: BaseModel) -> str:
-    """Return the digest of any record, 64 hex characters."""
+    """Return the digest of a record, 64 hex characters."""
     return sha256(canonical_json(record)).hexdigest()
 
 
@@ -49,16 +49,16 @@ def text_digest(text: str) -> str:
 
 
 def canonical_json(record: BaseModel) -> bytes:
-    """Return the one JSON text of a record: field order of its type, defaults left out."""
+    """Return the record's only JSON text: fields in the order of its type, without defaults."""
     return record.model_dump_json(exclude_defaults=True).encode()
 
 
 class MessageRef(Record):
-    """One message that the model has not seen: by reference where history holds it, else in full. One field is set.
+    """One message that the model has not seen: by reference if the history holds it, else in full.
 
-    Written as that field alone: `8` the reply of iteration 8, `"8.0"` the result of its first call, or the message;
-    `{"summary": "8.summary"}` a summary, `{"recall": "8.recall"}` what was recalled. Cut ones are written as what they
-    are: `{"result": "8.0", "cut": 9000}`.
+    Exactly one field is set, and only that field is written: `8` is the reply of iteration 8, `"8.0"` the result of its
+    first call, and an object with a role is a message. `{"summary": "8.summary"}` is a summary, and
+    `{"recall": "8.recall"}` is recalled knowledge. A cut one also has its kind: `{"result": "8.0", "cut": 9000}`.
     """
 
     reply: int | None = None
@@ -71,10 +71,10 @@ class MessageRef(Record):
     recall: str | None = None
     """The block in the result of the `recall_context` activity with that id."""
     cut: int | None = None
-    """Bytes of the text that the model is shown, where history holds more than there is room for."""
+    """Bytes of the text that the model sees, if the history holds more than there is room for."""
 
     def with_cut(self, cut: int) -> Self:
-        """Return the reference to a text of which the model is shown so many bytes."""
+        """Return the reference with this many bytes visible to the model."""
         return replace_fields(self, {"cut": cut})
 
     @model_serializer
@@ -86,7 +86,7 @@ class MessageRef(Record):
         return self.message or self.result or ({"summary": self.summary} if self.summary else self.reply)
 
     def shown(self, message: Message) -> Message:
-        """Return the message that history holds as the model is to see it."""
+        """Return the message from the history as the model sees it."""
         return message if self.cut is None else shortened_message(message, self.cut)
 
     @model_validator(mode="before")
@@ -105,22 +105,24 @@ class MessageRef(Record):
 
 @dataclass(frozen=True)
 class HashedMessages:
-    """Messages and their digest, which goes on where it ended when more are added."""
+    """Messages and their digest. The digest is extended, not computed again, when messages are added."""
 
     messages: tuple[Message, ...] = ()
     digest: str = EMPTY_DIGEST
 
     def plus(self, messages: tuple[Message, ...]) -> "HashedMessages":
-        """Return the chain with these at its end."""
+        """Return the chain with these messages appended."""
         return HashedMessages((*self.messages, *messages), messages_digest(messages, self.digest))
 
     def without_knowledge(self) -> "HashedMessages":
-        """Return the chain without the block of what was recalled."""
+        """Return the chain without the block of recalled knowledge."""
         kept = tuple(message for message in self.messages if not message.knowledge)
         return self if len(kept) == len(self.messages) else HashedMessages().plus(kept)
 
     def compacted(self, drop: Ranges, mask: Ranges, summary: Message | None) -> "HashedMessages":
-        """Return the chain without `drop`, its results in `mask` masked; a summary stands where the first went."""
+        """Return the chain without `drop`, with the results in `mask` masked, and the summary in place of the first
+        dropped one.
+        """
         if not drop and not mask:
             return self
         messages = messages_without(with_masks(self.messages, mask), drop)
@@ -131,36 +133,40 @@ class HashedMessages:
 
 
 class ContextRef(Record):
-    """A conversation by reference: that of the model call before, compacted, then `news`; its digest is `head`.
+    """A conversation by reference: the previous model call's messages, compacted, then `news`. `head` is the digest.
 
-    It does not name the call before: `head`, the digest of the whole, proves that the right one was used.
+    It does not name the previous call: `head`, the digest of the whole, proves that the right one was used.
     """
 
     forget: bool = False
-    """Whether the block of what was recalled is left out from now on. It goes ahead of what is counted in ranges."""
+    """Whether the block of recalled knowledge is left out from now on. It is removed before the ranges are counted."""
     drop: Ranges = ()
-    """Messages of the call before that are left out from now on."""
+    """Messages of the previous call that are left out from now on."""
     mask: Ranges = ()
-    """Tool results of the call before whose text is left out from now on; indexes as in `drop`."""
+    """Tool results of the previous call whose text is left out from now on. Indexes are as in `drop`."""
     summary: MessageRef | None = None
-    """What stands where the first dropped message stood."""
+    """The message in place of the first dropped one."""
     news: tuple[MessageRef, ...] = ()
     head: str = ""
 
     def with_compaction(self, drop: Ranges, mask: Ranges, summary: MessageRef | None) -> Self:
-        """Return the reference to what is left of the call before; what is empty is not written."""
+        """Return the reference with these parts compacted. Empty values are not written."""
         given = {"drop": drop, "mask": mask, "summary": summary}
         return replace_fields(self, {name: value for name, value in given.items() if value})
 
     def with_forget(self) -> Self:
-        """Return the reference to the conversation without the block of the call before."""
+        """Return the reference without the recalled block of the previous call."""
         return replace_fields(self, {"forget": True})
 
     def applied(self, base: HashedMessages, resolve: Callable[[MessageRef], Message]) -> HashedMessages:
-        """Return what this reference stands for, when `base` is what the call before was about.
+        """Return the conversation that this reference describes.
+
+        Args:
+            base: The messages of the previous model call.
+            resolve: Finds the message of a reference.
 
         Raises:
-            DigestMismatch: It is not what the workflow meant; a wrong context is never sent.
+            DigestMismatch: The messages differ from those that the workflow meant. A wrong context is never sent.
         """
         summary = None if self.summary is None or not self.drop else resolve(self.summary)
         base = base.without_knowledge() if self.forget else base
@@ -172,7 +178,7 @@ class ContextRef(Record):
 
 
 class DigestMismatch(ValueError):
-    """What was found is not what the digest names."""
+    """The messages that were found do not have the expected digest."""
 
 
 class ReasonRequest(Record):
@@ -180,15 +186,13 @@ class ReasonRequest(Record):
 
     iteration: int
     setup: str = ""
-    """Reference of the `Setup`; only in the first call, since it stays the same."""
+    """Reference of the `Setup`. Only the first call has it, since the setup never changes."""
     context: ContextRef
     max_output_tokens: int | None = None
-    """Set where fewer tokens are left than the config allows a reply."""
+    """Set if fewer tokens are left than the config allows for a reply."""
 
     def with_setup(self, setup: str) -> Self:
-        """Return the first request of a run."""
         return replace_fields(self, {"setup": setup})
 
     def with_max_output_tokens(self, tokens: int) -> Self:
-        """Return the request for a shorter reply."""
         return replace_fields(self, {"max_output_tokens": tokens})

@@ -1,6 +1,6 @@
-"""The conversation: its messages, where those come from that the model has not seen, a summary of what went.
+"""The conversation: its messages, the sources of those that the model has not seen, and summaries.
 
-And messages as a model gets them: what tools and strangers said stands between marks.
+It also prepares messages for a model: text from tools and strangers is enclosed in marks.
 """
 
 from typing import Self, TypedDict, Unpack
@@ -20,38 +20,36 @@ SUMMARY_CALL = "summary"
 """The activity id of a summary is `iteration.summary`."""
 
 BYTES_PER_TOKEN = 4
-"""What a summary of so many tokens may take; a longer text is cut."""
+"""Bytes per token of a summary. A longer text is cut."""
 
 
 class SummariseRequest(ReasonRequest):
-    """Input of `summarise`: what the latest model call was about, by reference, and which part of it to sum up."""
+    """Input of `summarise`: the conversation of the latest model call by reference, and the part to summarise."""
 
     ranges: Ranges
 
 
 class Summary(Record):
-    """A summary that is written; a model call that is asked again takes it as it is."""
+    """A finished summary. A model call that is repeated uses it again."""
 
     drop: Ranges
-    """What it stands for."""
+    """The messages that it replaces."""
     text: str
     call: str = ""
-    """Id of the activity whose result holds the text; empty for a text that no model wrote."""
+    """Id of the activity whose result holds the text. Empty for a text that no model wrote."""
 
 
 def summary_message(text: str) -> Message:
-    """Return the message that stands for what was left out."""
+    """Return the message that replaces what was left out."""
     return Message.of("user", SUMMARY_HEADER + text, summary=True)
 
 
 def knowledge_message(text: str) -> Message:
-    """Return the message that shows what was recalled."""
+    """Return the message that shows recalled knowledge."""
     return Message.of("user", text, pinned=True, knowledge=True)
 
 
 class ConversationChanges(TypedDict, total=False):
-    """What `Conversation.with_fields` takes: its fields."""
-
     messages: tuple[Message, ...]
     sent: int
     digest: str
@@ -65,7 +63,7 @@ class ConversationChanges(TypedDict, total=False):
 
 
 class Conversation(Record):
-    """The messages, of which the model has seen the first `sent`; `news` says where the others come from."""
+    """The messages. The model has seen the first `sent`, and `news` names the source of the others."""
 
     messages: tuple[Message, ...] = ()
     sent: int = 0
@@ -75,18 +73,17 @@ class Conversation(Record):
     tokens: int = 0
     """Estimated tokens of all messages."""
     size: int = 0
-    """UTF-8 bytes of all messages, near enough for the payload limit."""
+    """UTF-8 bytes of all messages, accurate enough for the payload limit."""
     unseen: int = 0
-    """Bytes that the messages which the model has not seen take in a history."""
+    """Bytes that the messages the model has not seen take in a history."""
     frame: int = 0
-    """Estimated tokens of what goes with every call: instructions, tools. 0 until the first call measures it."""
+    """Estimated tokens that each call adds: instructions and tools. 0 until the first call measures it."""
     ready: Summary | None = None
     """A summary that waits for the model call that it was written for."""
     forget: bool = False
-    """Whether the block of what was recalled, which the model has seen, is among the messages no longer."""
+    """Whether the block of recalled knowledge, which the model has seen, is no longer among the messages."""
 
     def with_fields(self, **changes: Unpack[ConversationChanges]) -> Self:
-        """Return the conversation with these changes."""
         return replace_fields(self, changes)
 
 
@@ -94,17 +91,16 @@ SOURCE_CHARS = 120
 
 
 def messages_as_sent(messages: tuple[Message, ...], tools: tuple[ToolSpec, ...], ready: int = 0) -> tuple[Message, ...]:
-    """Return the messages as a model gets them: of tool messages all is delimited that is not the loop's own word.
+    """Return the messages as a model gets them. All of a tool message that the loop did not write is delimited.
 
-    So is a summary: a model wrote it, of what tools had said; and so is what was recalled, and an earlier message of
-    the user that nobody vouches for.
-
-    Never recorded: what a history holds is the text itself.
+    Summaries are delimited too, because a model wrote them from what tools returned. So are recalled knowledge and
+    earlier
+    messages of the user that nobody vouches for. This form is never recorded: the history holds the text itself.
 
     Args:
         messages: The whole conversation.
-        tools: Of the run.
-        ready: How many of the first are left out, since somebody has them already.
+        tools: The tools of the run.
+        ready: How many of the first messages are left out, because the caller has them already.
     """
     calls = {call.call_id: call for message in messages for call in message.calls}
     specs = {spec.name: spec for spec in tools}
@@ -126,7 +122,7 @@ def _message_as_sent(message: Message, calls: dict[str, ToolCall], specs: dict[s
 
 
 def delimited_tool_text(message: Message, source: str) -> str:
-    """Return the text of a tool message with the tool's own part of it delimited."""
+    """Return the text of a tool message with the tool's own part delimited."""
     result = message.result or ResultPart(kind="result", text=message.text)
     text, (head, tail) = result.text, result.ours
     end = max(len(text) - tail, 0)
@@ -149,9 +145,9 @@ def call_source(call: ToolCall, spec: ToolSpec | None) -> str:
 
 
 def latest_turn(messages: tuple[Message, ...]) -> range:
-    """Return what the turn under way began with: its message, with what was looked up for it; where none did, the task.
+    """Return the indexes of the message that began the current turn and of its lookups. Without turns: the task.
 
-    What was looked up stands right behind its message, and is pinned.
+    The lookups are the pinned message right after it.
     """
     last = max((i for i, message in enumerate(messages) if message.begins_turn), default=0)
     has_lookups = last > 0 and messages[last].pinned and messages[last - 1].begins_turn
@@ -159,14 +155,14 @@ def latest_turn(messages: tuple[Message, ...]) -> range:
 
 
 def must_keep_first(messages: tuple[Message, ...]) -> bool:
-    """Return whether the first message never goes: the task, or what a session began with, but no earlier message."""
+    """Return True if the first message never goes: it is the task or the begin of a session, not an earlier message."""
     first = messages[0]
     return first.pinned or first.begins_turn or not any(message.begins_turn for message in messages)
 
 
 def is_dropped_last(messages: tuple[Message, ...], index: int, turn: range) -> bool:
-    """Return whether a message stays as long as others can go: pinned, or of the turn under way from its beginning.
+    """Return True if the message is kept while others can go: it is pinned, or it began the current turn.
 
-    What was looked up for a turn before goes with that.
+    The lookups of an earlier turn go together with that turn.
     """
     return index in turn or (messages[index].pinned and not messages[index].begins_turn)

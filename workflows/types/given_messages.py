@@ -1,6 +1,6 @@
-"""The conversation that a run is started with: who said what before, which calls were made, and how they were answered.
+"""The conversation that a run is started with: messages, calls and their results.
 
-Nobody knows where its texts come from, so it is untrusted unless the starter vouches for a message.
+Nobody knows where its texts come from, so each is untrusted unless the starter vouches for it.
 """
 
 from collections.abc import Sequence
@@ -15,37 +15,38 @@ from orga.workflows.types.parts import ToolCall
 from orga.workflows.types.record import CheckedInput, replace_fields
 
 GIVEN_MESSAGES = "given messages"
-"""What a run is tainted by whose starter does not vouch for all of them."""
+"""The taint of a run if its starter does not vouch for all given messages."""
 
 MAX_MESSAGES = 1_000
 MAX_BYTES = 100_000
-"""Of all of them as JSON: the first model call brings them, the task and what was looked up for it."""
+"""Bytes of JSON for all of them. The first model call's input contains them, the task and the lookups for it."""
 
 MAX_NAME_CHARS = 200
 
 
 class GivenMessage(CheckedInput):
-    """One message, as `conversation` shows it: a reply with its calls, or the result of one call."""
+    """One message, as `conversation` returns it: a reply with its calls, or the result of one call."""
 
     role: Role
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
-    """Of an assistant; each is answered by a `tool` message that follows."""
+    """Calls of an assistant message. Each is answered by a later `tool` message."""
     call_id: str | None = None
-    """Of a `tool` message: the call that it answers."""
+    """For a `tool` message: the call that it answers."""
     tool: str | None = None
-    """Of a `tool` message: the tool that was called; None takes it from the call."""
+    """For a `tool` message: the tool that was called. None takes it from the call."""
     is_error: bool = False
-    """Of a `tool` message: whether the call has failed."""
+    """For a `tool` message: whether the call failed."""
     trusted: bool = False
-    """The starter vouches for it: it counts as said by those whom the run obeys, and taints nothing."""
+    """Whether the starter vouches for it. Then the run treats it as coming from those whom it obeys, and it taints
+    nothing.
+    """
 
     def with_tool(self, tool: str) -> Self:
-        """Return the result as one of that tool."""
         return replace_fields(self, {"tool": tool})
 
     def message(self) -> Message:
-        """Return it as the model is given it."""
+        """Return the message that the model gets."""
         if self.role == "tool":
             return Message.of_result(self.text, self.call_id, self.tool, is_error=self.is_error)
         calls = (ToolCall(call_id=each.call_id, name=each.name, arguments=each.arguments) for each in self.calls)
@@ -53,17 +54,17 @@ class GivenMessage(CheckedInput):
 
 
 def _from_shown_messages(given: Any) -> Any:
-    """Take the messages of another run, too, as `conversation` returns them."""
+    """Also accept the messages of another run, as `conversation` returns them."""
     if not isinstance(given, (list, tuple)):
         return given
     return [e.model_dump() if isinstance(e, BaseModel) else e for e in cast("list[Any]", given)]
 
 
 def _checked_messages(messages: tuple[GivenMessage, ...]) -> tuple[GivenMessage, ...]:
-    """Return the messages if a provider takes them, with the tool of each result named.
+    """Return the messages with the tool of each result named.
 
     Raises:
-        ValueError: With the first message that does not fit, and what to change.
+        ValueError: A provider would refuse the messages. Names the first message that does not fit, and the remedy.
     """
     if len(messages) > MAX_MESSAGES:
         raise ValueError(f"must not be more than {MAX_MESSAGES}, there are {len(messages)}; sum up the oldest")
@@ -83,15 +84,15 @@ def _checked_messages(messages: tuple[GivenMessage, ...]) -> tuple[GivenMessage,
 
 
 class _CallOrder:
-    """Which calls wait for their results."""
+    """Tracks which calls wait for their results."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
         self._open: dict[str, str] = {}
-        """Tools by the ids of calls that are not answered yet."""
+        """Tool names by the ids of unanswered calls."""
 
     def next(self, place: str, message: GivenMessage) -> GivenMessage:
-        """Return the message if it may follow those before."""
+        """Return the message if it may follow the previous ones."""
         if problem := _message_problem(message):
             raise ValueError(f"{place}: {problem}")
         if message.role == "tool":
@@ -108,7 +109,7 @@ class _CallOrder:
         return message
 
     def refuse_unanswered(self, place: str) -> None:
-        """Refuse a call without a result before this place."""
+        """Raise if a call before this place has no result."""
         if self._open:
             raise ValueError(
                 f"{place}: call {next(iter(self._open))!r} has no result; add a message with role tool and its call_id"
@@ -116,7 +117,7 @@ class _CallOrder:
 
 
 def _message_problem(message: GivenMessage) -> str:
-    """Return what is wrong with a message by itself, or an empty text."""
+    """Return what is wrong with a message by itself, or ""."""
     role, is_result = message.role, message.role == "tool"
     named = [name for call in message.calls for name in (call.call_id, call.name)]
     named += [message.call_id or "", message.tool or "tool"] if is_result else []
@@ -142,5 +143,4 @@ GivenMessages = Annotated[
 
 
 def conversation_messages(given: Sequence[GivenMessage]) -> tuple[Message, ...]:
-    """Return them as messages of the conversation."""
     return tuple(each.message() for each in given)

@@ -1,4 +1,4 @@
-"""What starts a run: the input of `AgentWorkflow`, checked once, at the border; and where the run is at home."""
+"""The input of `AgentWorkflow`, checked once when a run starts, and the run's workplace."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypedDict, cast
@@ -17,32 +17,33 @@ if TYPE_CHECKING:
     pass
 
 WORKPLACE_MEMO = "orga_folder"
-"""The memo key of the folder, for the embedded server. Only the client knows it, and visibility shows the memo."""
+"""The memo key of the folder on the embedded server. Only the client knows the folder, and visibility shows the memo.
+"""
 
 POLICY_MEMO = "orga_policy"
-"""The memo key of the folder's policy, as `policy_text` returns it. A worker leaves runs of another policy alone."""
+"""The memo key of the folder's policy, as `policy_text` returns it. A worker ignores runs of another policy."""
 
 
 class Workplace(Record):
     """A folder with its configuration."""
 
     folder: str
-    """Where the command was given."""
+    """The folder where the command was given."""
     root: str
-    """What file tools stay under, without links."""
+    """The folder that file tools cannot leave, with links resolved."""
     config: str | None = None
-    """The file, where there is one."""
+    """The path of `orga.toml`, if there is one."""
     digest: str = ""
-    """Of that file's content."""
+    """Digest of the configuration file's content."""
     mark: str = ""
-    """Of the root, short: the folder's task queue on the embedded server is named by it."""
+    """Short digest of the root. The folder's task queue on the embedded server is named after it."""
     models: str = ""
-    """Of what the environment says about models, short; "" if it says nothing, and any worker of the folder will do."""
+    """Short digest of the environment's settings for models. If it is "", any worker of the folder can take the run."""
     variables: tuple[str, ...] = ()
-    """The variables that say it."""
+    """The environment variables that set them."""
 
     def with_models(self, digest: str, variables: tuple[str, ...]) -> Self:
-        """Return the place of a shell whose environment says which models are asked."""
+        """Return the place for a shell whose environment chooses models."""
         return replace_fields(self, {"models": digest, "variables": variables})
 
 
@@ -50,7 +51,7 @@ MAX_POLICY_CHARS = 100
 
 
 def workplace_of(value: Any) -> Workplace | None:
-    """Return what a memo holds, None where it holds nothing of the kind: whoever starts a run writes its memo."""
+    """Return the workplace in a memo, or None if it holds no valid one: whoever starts a run writes its memo."""
     try:
         return None if value is None else Workplace.model_validate(value)
     except ValidationError:
@@ -58,72 +59,73 @@ def workplace_of(value: Any) -> Workplace | None:
 
 
 def workplace_in_memo(memo: Callable[[str, Any], Any]) -> Workplace | None:
-    """Return where a run was started for, as its memo says; None where no place was named, or none that can be read.
+    """Return the workplace in the run's memo, or None if there is no readable one.
 
     Args:
         memo: `workflow.memo_value`.
     """
     try:
         return workplace_of(memo(WORKPLACE_MEMO, None))
-    except Exception:  # a payload of any kind may stand there; an error here would hold up the run for ever
+    except Exception:  # a payload of any kind is possible, and an error here would block the run for ever
         return None
 
 
 def inherited_memo(memo: Callable[[str, Any], Any]) -> dict[str, Any] | None:
-    """Return the memo of a run that one with this memo starts, so that people find it under the same folder."""
+    """Return the memo for a run that this one starts, so that people find both under the same folder."""
     return run_memo(workplace_in_memo(memo), policy_in_memo(memo)) or None
 
 
 def run_memo(place: Workplace | None, policy: str) -> dict[str, Any]:
-    """Return the memo of a run that is started for a place and under a policy; "" is any."""
+    """Return the memo of a run for a place and a policy. "" is any policy."""
     home = {} if place is None else {WORKPLACE_MEMO: place.model_dump(mode="json")}
     return {**home, POLICY_MEMO: policy} if policy else home
 
 
 def policy_in_memo(memo: Callable[[str, Any], Any]) -> str:
-    """Return the policy that a run was started under, "" where its memo names none that can be read.
+    """Return the policy in the run's memo, or "" if there is no readable one.
 
     Args:
         memo: `workflow.memo_value`.
     """
     try:
         named = memo(POLICY_MEMO, "")
-    except Exception:  # as in `started_for`
+    except Exception:  # as in `workplace_in_memo`
         return ""
     return named if isinstance(named, str) and len(named) <= MAX_POLICY_CHARS else ""
 
 
 class Lineage(CheckedInput):
-    """Where a delegated run comes from."""
+    """The origin of a delegated run."""
 
     parent: str = ""
     """Workflow id of the run that delegated."""
     chain: tuple[str, ...] = ()
-    """Agents from the first run down to the parent of this one."""
+    """Agents from the first run to this run's parent."""
     key: str = Field(default="", max_length=200)
-    """Idempotency key of the call that delegated: a run that carries it out anew has the keys of the one before."""
+    """Idempotency key of the delegating call. A run that repeats the call uses the same keys again."""
     ceiling: Ceiling = Ceiling()
     taint: tuple[str, ...] = ()
-    """Tools whose untrusted content may stand behind the task: what the parent has read goes with its words."""
+    """Tools whose untrusted content may have shaped the task: it inherits the parent's taint."""
     is_awaited: bool = False
-    """Whether its calls that are cut short are waited for: it works for a turn of a session, which others follow."""
+    """Whether the run waits for its calls that are cut short. True in a turn of a session, because other turns follow.
+    """
 
     @property
     def depth(self) -> int:
-        """How many delegations lead here."""
+        """The number of delegations that lead to this run."""
         return len(self.chain)
 
 
 MAX_TRUSTED_BYTES = 100_000
 
 MAX_SCHEMA_BYTES = 50_000
-"""A provider gets it with each call."""
+"""Bytes of JSON. A provider gets the schema with each call."""
 
 MAX_REST_BYTES = 50_000
-"""Of lists of tools, profiles, patterns and the like: a state that is carried on holds them, too."""
+"""Bytes of JSON for lists of tools, profiles, patterns and similar settings. The carried state holds them too."""
 
 MAX_TASK_BYTES = 200_000
-"""Longer tasks belong into a file that the agent reads; a payload must stay far below 2 MB."""
+"""Bytes. Longer tasks belong in a file that the agent reads, because a payload must stay far below 2 MB."""
 
 
 def _not_blank(text: str) -> str:
@@ -142,13 +144,13 @@ def _not_huge(text: str | None) -> str | None:
 
 
 SLACK_S = 5
-"""The server gives up on what is in flight this long after `timeout_s`, or up to a second later (whole seconds)."""
+"""The server cancels running work this many seconds after `timeout_s`, or up to one second later (whole seconds)."""
 
 LAST_TRY_S = 3.0
-"""A retry of a model call that would come after the run's clock has stopped comes this long before it."""
+"""Seconds. A retry of a model call that would begin after the run's time limit begins this long before it instead."""
 
 OUT_OF_TIME = "out of time"
-"""Detail of the failure of a model call that could be tried again, had the run more time."""
+"""Detail of a failed model call that could be retried if the run had more time."""
 
 
 def _checked_context_size(context: dict[str, Any]) -> dict[str, Any]:
@@ -181,48 +183,48 @@ class RunKnowledge(CheckedInput):
     """`knowledge` of the config: what a run recalls and learns."""
 
     enabled: bool = True
-    """Whether knowledge is recalled ahead of each step and offered by tools."""
+    """Whether knowledge is recalled before each step and offered through tools."""
     max_context_items: int = Field(default=5, ge=1, le=20)
     """Items that the context shows at a time."""
     relevance_threshold: float = Field(default=0.3, ge=0, le=1)
-    """Of the score, below which nothing is shown."""
+    """The lowest score of an item that is shown."""
     auto_persist: bool = True
-    """Whether what the model has said is stored when the run ends, or a turn of a session does."""
+    """Whether the model's findings are stored when the run, or a turn of a session, ends."""
 
 
 class LoopConfig(CheckedInput):
     """Limits and settings of one run. A limit is reached at `>=` and checked before each reasoning step."""
 
     max_iterations: int = Field(default=25, ge=1, le=1_000_000)
-    """Reasoning steps, counted over all continue-as-new runs."""
+    """Reasoning steps, counted across continue-as-new."""
     max_total_tokens: int = Field(default=100_000, ge=1, le=10**12)
     """Input and output tokens of all model calls, as the provider counts them."""
     timeout_s: float = Field(default=300.0, ge=0.001, le=31_536_000)
-    """Seconds of workflow time since the start; pauses are left out. Interrupts a phase in flight."""
+    """Seconds of workflow time since the start. Pauses do not count. At the limit, the current phase is interrupted."""
     tool_timeout_s: float = Field(default=30.0, ge=0.001, le=86_400)
-    """One attempt of a tool call, unless the tool's options say otherwise."""
+    """Seconds for one attempt of a tool call, unless the tool's options differ."""
     max_concurrent_tools: int = Field(default=5, ge=1, le=100)
     """Tool calls of a reply that run at the same time."""
     context_token_budget: int = Field(default=32_000, ge=500, le=10**8)
-    """Estimated tokens of the conversation above which older messages are dropped."""
+    """Estimated tokens of the conversation. Older messages are dropped above this."""
     temperature: float | None = Field(default=0.3, ge=0, le=2)
-    """0 is sent; null leaves it to the provider."""
+    """0 is sent. Null leaves it to the provider."""
     max_output_tokens: int = Field(default=16_384, ge=1, le=10**7)
-    """One reply; also cut to what is left of `max_total_tokens`."""
+    """Tokens of one reply. The rest of `max_total_tokens` limits it too."""
     max_delegation_depth: int = Field(default=3, ge=0, le=10)
-    """How many delegations may stand one below the other."""
+    """The depth of nested delegations."""
     max_cost_usd: float | None = Field(default=None, gt=0)
-    """What all model calls may cost, those of delegates too; null: no limit."""
+    """Cost of all model calls, including those of delegates. Null: no limit."""
     max_model_calls: int | None = Field(default=None, ge=1, le=10**9)
-    """Model calls that were answered, those of delegates too."""
+    """Answered model calls, including those of delegates."""
     max_tool_calls: int | None = Field(default=None, ge=0, le=10**9)
-    """Tool calls that were run, those of delegates too; calls beyond it are answered without being run."""
+    """Tool calls that were run, including those of delegates. Further calls are answered without being run."""
     on_exhausted: Literal["stop", "ask"] = "stop"
     """At a limit: end with what there is, or wait for a person who may `extend_budget`."""
     context_strategy: ContextStrategy = "sliding_window"
-    """What is left out of a context that has outgrown its budget."""
+    """How a conversation that exceeds its budget is shortened."""
     recovery: Recovery = Recovery()
-    """Of tools that have none of their own."""
+    """Recovery for tools that have none of their own."""
     tool_profile: ToolProfile | None = None
     """Null offers all tools of the agent."""
     step_iteration: StepIteration | None = None
@@ -230,7 +232,7 @@ class LoopConfig(CheckedInput):
     pre_hydration: PreHydration | None = None
     """Null takes the defaults of `PreHydration`."""
     knowledge: RunKnowledge | None = None
-    """Null is off."""
+    """Null turns knowledge off."""
 
     @property
     def uses_knowledge(self) -> bool:
@@ -238,16 +240,16 @@ class LoopConfig(CheckedInput):
         return self.knowledge is not None and self.knowledge.enabled
 
     def with_raised(self, limits: Mapping[str, int | float]) -> Self:
-        """Return the config with those of the limits that are higher than its own; a limit that it has not stays none.
+        """Return the config with the limits that are higher than its own. A limit that is not set stays unset.
 
-        What is raised before the setup is known may not be higher.
+        A limit that was raised before the setup is known may be lower than the config's.
         """
         own = {name: getattr(self, name) for name in limits}
         return replace_fields(self, {name: value for name, value in limits.items() if own[name] and own[name] < value})
 
 
 class AgentInput(CheckedInput):
-    """Input of `AgentWorkflow`. Only `task` is required; null takes the agent's own setting."""
+    """Input of `AgentWorkflow`. Only `task` is required. Null takes the agent's own setting."""
 
     task: Task
     agent: Name = "default"
@@ -255,20 +257,20 @@ class AgentInput(CheckedInput):
     """`provider:model` or `tier:NAME`."""
     instructions: Instructions = None
     tools: tuple[Name, ...] | None = None
-    """A part of the agent's tools, and of those of its delegates; a tool that none of them lists is refused."""
+    """A subset of the tools of the agent and its delegates. A tool that none of them lists is refused."""
     config: LoopConfig = LoopConfig()
-    """Keys that are given here win over the agent's config."""
+    """Keys that are given here override the agent's config."""
     trusted_context: TrustedContext = {}
-    """Facts from whoever starts the run; no model and no tool can write them."""
+    """Facts from whoever starts the run. No model and no tool can write them."""
     output_schema: OutputSchema = None
-    """JSON Schema (2020-12) that the final answer has to fit; it is in the result as `data`."""
+    """JSON Schema (2020-12) for the final answer. The result holds the answer as `data`."""
     messages: GivenMessages = ()
-    """What was said before the task, oldest first: the run goes on from there."""
+    """Messages from before the task, oldest first. The run continues from there."""
     tenant: Name | None = None
     lineage: Lineage = Lineage()
-    """Set by the run that delegates; it can only narrow what this run may do."""
+    """Set by the run that delegates. It can only narrow what this run may do."""
 
-    if TYPE_CHECKING:  # what pydantic takes, for type checkers: a plain dict of settings, too
+    if TYPE_CHECKING:  # what pydantic accepts, for type checkers: a plain dict of settings too
 
         def __init__(
             self,
@@ -287,19 +289,17 @@ class AgentInput(CheckedInput):
         ) -> None: ...
 
     def with_task(self, task: str) -> Self:
-        """Return the input with another task."""
         return replace_fields(self, {"task": task})
 
     def without_messages(self) -> Self:
-        """Return the input without what its conversation begins with."""
         return replace_fields(self, {"messages": ()}) if self.messages else self
 
     def without_schema(self) -> Self:
-        """Return the input without the schema that its setup repeats."""
+        """Return the input without the schema, which its setup also holds."""
         return replace_fields(self, {"output_schema": None})
 
     def without_instructions(self) -> Self:
-        """Return the input without what its setup repeats."""
+        """Return the input without the instructions, which its setup also holds."""
         return replace_fields(self, {"instructions": None})
 
     @model_validator(mode="after")
@@ -315,10 +315,10 @@ class AgentInput(CheckedInput):
 
 
 def parse_input(raw: object) -> AgentInput:
-    """Check what a client sent.
+    """Return the checked input of a client.
 
     Raises:
-        InvalidInput: With every problem, each naming its key.
+        InvalidInput: Lists every problem with its key.
     """
     if not isinstance(raw, (dict, AgentInput)):
         raise InvalidInput('input: give an object such as {"task": "..."}, not ' + type(raw).__name__)
@@ -329,7 +329,7 @@ Table = Mapping[str, Any]
 
 
 class LoopSettings(TypedDict, total=False):
-    """Each key is explained in `LoopConfig`; what is left out is the agent's own setting."""
+    """`LoopConfig` explains each key. A key that is left out takes the agent's own setting."""
 
     max_iterations: int
     max_total_tokens: int

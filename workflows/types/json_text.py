@@ -1,4 +1,4 @@
-"""JSON as models and strangers write it: its size told before it is read, each key once, one value alone."""
+"""JSON as models and strangers write it: its size is checked before parsing, keys are unique, and answers are found."""
 
 import json
 import re
@@ -9,14 +9,14 @@ from typing import Any, TypeGuard, cast
 from pydantic_core import from_json, to_json
 
 _SHOWN_CHARS = 40
-"""Of a key that stands there twice."""
+"""Characters of a duplicate key in an error."""
 
 
 def unique_keys_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the object, as the `object_pairs_hook` of `json.loads`.
+    """Return the object. This is an `object_pairs_hook` for `json.loads`.
 
     Raises:
-        ValueError: A key stands there twice.
+        ValueError: A key is there twice.
     """
     found: dict[str, Any] = {}
     for key, value in pairs:
@@ -27,7 +27,7 @@ def unique_keys_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def has_unique_keys(text: str) -> bool:
-    """Return whether the objects of a JSON text have each key once, however its letters are written."""
+    """Return True if no object of a JSON text repeats a key, even one written with escapes."""
     try:
         json.loads(text, object_pairs_hook=unique_keys_object)
     except (ValueError, RecursionError):
@@ -39,14 +39,14 @@ _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 
 
 def has_more_parts(data: bytes | bytearray, most: int) -> bool:
-    """Return whether it has more lists, objects and commas than that, those within strings left out."""
+    """Return True if there are more than `most` lists, objects and commas outside of strings."""
     if _mark_count(data) <= most:
         return False
     return data.count(b'"') - data.count(b'\\"') > 2 * most or _mark_count(without_strings(data)) > most
 
 
 def without_strings(data: bytes | bytearray) -> bytes:
-    """Return what stands between the strings."""
+    """Return the bytes between the strings."""
     return _STRING.sub(b"", data)
 
 
@@ -55,12 +55,12 @@ def _mark_count(data: bytes | bytearray) -> int:
 
 
 FINAL_ANSWER = "final_answer"
-"""The tool by which a model answers where its provider enforces no schema; no other tool has this name."""
+"""The tool by which a model answers if its provider enforces no schema. No other tool has this name."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 MAX_DEPTH = 100
-"""Lists and objects inside each other; JSON that is 200 deep could be written but never be read again."""
+"""Depth of nested lists and objects. JSON that is 200 deep could be written but never read again."""
 
 
 _CONTAINER_TYPES = (dict, list, tuple)
@@ -71,7 +71,7 @@ def _contained_values(holder: dict[object, object] | list[object]) -> Iterable[o
 
 
 def is_deeper(value: object, levels: int) -> bool:
-    """Return whether lists and objects stand inside each other more than `levels` deep; looked at level by level."""
+    """Return True if lists and objects are nested deeper than `levels`. It looks level by level, without recursion."""
     here: Iterable[object] = (value,)
     for _ in range(levels + 1):
         inner: list[Any] = [each for each in here if isinstance(each, _CONTAINER_TYPES)]
@@ -82,10 +82,10 @@ def is_deeper(value: object, levels: int) -> bool:
 
 
 def parsed_answer_json(text: str) -> Any:
-    """Return the value of an answer that has to be JSON; one that is returned can be written and read again.
+    """Return the value of an answer that has to be JSON. The value can be written and read again.
 
     Raises:
-        ValueError: With short feedback for the model, and the position where there is one, in characters from 0.
+        ValueError: Holds short feedback for the model, and the position, if there is one, in characters from 0.
     """
     body = _without_fence(_without_thinking(text.strip()))
     if _SURROGATE.search(body):
@@ -105,28 +105,29 @@ def parsed_answer_json(text: str) -> Any:
 
 
 MAX_READ_CHARS = 100_000
-"""Of a text that an object is looked for in."""
+"""Characters of a text that is searched for an object."""
 
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 
 
 MAX_TRIES = 100
-"""Places of one text at which JSON is looked for: a try may read the text to its end."""
+"""Places of one text where parsing is tried. Each try may read the text to its end."""
 
 
 def find_json_object(text: str, keys: Sequence[str] = (), listed: str = "") -> dict[str, Any]:
-    """Return the JSON object of a text: all of it, else one among its words.
+    """Return the JSON object that is the text, or one within it.
 
-    Words, thinking and fences around it do no harm, nor commas too many. Without `keys` the first object counts. With
-    them it is the object that has the first of them, also if it stands under a key of another.
+    Words, thinking and fences around it are ignored, and so are extra commas. Without `keys` the first object counts.
+    With
+    `keys`, the result is the object that has the first of them, even if it is nested under a key of another object.
 
     Args:
-        text: What a model or a person wrote.
-        keys: Those that tell the object from others, the surest first.
-        listed: The key of a list of objects that may also stand alone, or under another key.
+        text: The text of a model or a person.
+        keys: Keys that identify the object, the most certain first.
+        listed: The key of a list of objects that may also be alone, or under another key.
 
     Raises:
-        ValueError: There is none, or several that say different things.
+        ValueError: There is no object, or there are several that differ.
     """
     if len(text) > MAX_READ_CHARS:
         raise ValueError(f"it has {len(text)} characters, {MAX_READ_CHARS} at most")
@@ -150,10 +151,10 @@ def find_json_object(text: str, keys: Sequence[str] = (), listed: str = "") -> d
 
 
 def _only_object_with_value(having: Sequence[dict[str, Any]], key: str) -> dict[str, Any]:
-    """Return the object, of several the one with a value.
+    """Return the object. If there are several, return the one with a value.
 
     Raises:
-        ValueError: Several have different values.
+        ValueError: They have different values.
     """
     full = [each for each in having if each[key]] or having
     if any(each != full[0] for each in full):
@@ -162,7 +163,7 @@ def _only_object_with_value(having: Sequence[dict[str, Any]], key: str) -> dict[
 
 
 def _inner_objects(value: dict[str, Any], keys: Sequence[str], depth: int = 2) -> list[dict[str, Any]]:
-    """Return the objects under a key of this one that have one of the keys, each with what stands beside it."""
+    """Return the objects nested in this one that have one of the keys, each merged with its parent's fields."""
     found = list[dict[str, Any]]()
     for each in value.values() if depth else ():
         if isinstance(each, dict):
@@ -172,7 +173,7 @@ def _inner_objects(value: dict[str, Any], keys: Sequence[str], depth: int = 2) -
 
 
 def _lists_as_objects(found: Sequence[object], listed: str) -> list[dict[str, Any]]:
-    """Return lists of objects, alone or the only one under a key of an object, as objects that have `listed`."""
+    """Return lists of objects as objects with the key `listed`. A list is alone, or the only one in an object."""
     made = list[dict[str, Any]]()
     for value in found if listed else ():
         if isinstance(value, dict):
@@ -195,9 +196,9 @@ _LIST = re.compile(r'\[\s*[]{["]')
 
 
 def _embedded_values(text: str) -> tuple[list[Any], bool]:
-    """Return the JSON values among the words of a text, in order, and whether none of what looks like JSON is broken.
+    """Return the JSON values within a text, in order, and whether all that looks like JSON is valid.
 
-    Nothing is taken from inside of what is broken: an object there may be an argument of the one that was meant.
+    Nothing inside broken JSON is used: an object there may be an argument of the one that was meant.
     """
     found, at, is_whole = list[Any](), 0, True
     for _ in range(MAX_TRIES):
@@ -220,7 +221,7 @@ def _embedded_values(text: str) -> tuple[list[Any], bool]:
 
 
 def _json_at(text: str, at: int) -> str:
-    """Return what is JSON from there on, "" for nothing."""
+    """Return the valid JSON that begins there, or ""."""
     try:
         return text[at : json.JSONDecoder().raw_decode(text, at)[1]]
     except (ValueError, RecursionError):
@@ -228,7 +229,7 @@ def _json_at(text: str, at: int) -> str:
 
 
 def _bracketed_text(text: str, at: int) -> str:
-    """Return what stands from this bracket to the one that closes it, "" if none does."""
+    """Return the text from this bracket to its closing bracket, or "" if there is none."""
     depth = 0
     for token in _TOKEN.finditer(text, at):
         depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(token[0], 0)
@@ -241,7 +242,7 @@ _THINKING = {f"<{name}>": f"</{name}>" for name in ("think", "thinking", "though
 
 
 def _without_thinking(text: str) -> str:
-    """Return what follows the thinking that some servers leave in the text; of a few, only its end is there."""
+    """Return the text after the thinking that some servers leave in it. Some of them send only the closing tag."""
     opened = [end for start, end in _THINKING.items() if text.startswith(start)]
     if text.startswith(("{", "[", '"', "`")):
         return text
@@ -250,14 +251,14 @@ def _without_thinking(text: str) -> str:
 
 
 def _without_fence(text: str) -> str:
-    """Return what stands in the fence that a text is; no pattern finds that in a time linear in its spaces."""
+    """Return the content of a fenced text. No pattern finds it in time linear in the number of spaces."""
     opening, _, rest = text.partition("\n")
     is_fenced = opening.startswith("```") and "`" not in opening[3:] and rest.endswith("```")
     return rest.removesuffix("```").strip() if is_fenced else text
 
 
 def _json_error_text(body: str, error: ValueError) -> str:
-    """Return what is wrong. The fast parser decides and counts bytes; the other one only says where, in characters."""
+    """Return the problem. The fast parser decides, in bytes; the other one only finds the position, in characters."""
     try:
         json.loads(body)
     except json.JSONDecodeError as located:

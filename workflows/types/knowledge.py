@@ -9,17 +9,17 @@ from pydantic import Field
 from orga.workflows.types.record import Record, replace_fields
 
 KnowledgeKind = Literal["fact", "document", "memory", "convention", "output"]
-"""A statement, a part of a document, what a run has learnt, a convention of a folder; what a step of a goal brought."""
+"""A statement, a part of a document, a finding of a run, a convention of a folder, or a goal step's output."""
 
 RECALLED_KINDS: tuple[KnowledgeKind, ...] = ("fact", "document", "memory", "convention")
-"""What is recalled where nobody says which: an output is evidence, no knowledge."""
+"""The kinds that a recall finds by default. An output is evidence, not knowledge."""
 
 ScopeLevel = Literal["user", "agent", "tenant", "global"]
-"""Whose an item is. A tenant's users and agents are its own; no tenant is a tenant, too."""
+"""The owner of an item. Users and agents belong to their tenant. No tenant is a tenant of its own."""
 
 
 class Reader(Record):
-    """On whose behalf something is stored or recalled."""
+    """The user, agent and tenant on whose behalf something is stored or recalled."""
 
     tenant: str = ""
     user: str = ""
@@ -28,35 +28,34 @@ class Reader(Record):
 
 
 class StepOutput(Record):
-    """What a step of a goal has brought."""
+    """The output of a goal's step."""
 
     step: str
     source: str = ""
-    """Where it is from, as the goal's result tells it."""
+    """Its origin, as in the goal's result."""
     text: str
 
 
 class Provenance(Record):
-    """Where an item comes from."""
+    """The origin of an item."""
 
     source: str = ""
-    """A path, an address, or who said it."""
+    """A path, an address, or a person."""
     workflow_id: str = ""
     iteration: int = 0
     model: str = ""
     taint: tuple[str, ...] = ()
-    """Tools whose untrusted content had entered the run that stored it: the item is untrusted data."""
+    """Tools whose untrusted content had entered the run that stored it. The item is untrusted data."""
 
     def with_source(self, source: str) -> Self:
-        """Return it from another source."""
         return replace_fields(self, {"source": source})
 
     def with_taint(self, names: tuple[str, ...]) -> Self:
-        """Return it marked by these names, too."""
+        """Return it with these names added to its taint."""
         return replace_fields(self, {"taint": tuple(dict.fromkeys((*self.taint, *names)))})
 
     def with_texts(self, change: Callable[[str], str]) -> Self:
-        """Return it with each of its texts changed so."""
+        """Return it with each of its texts changed."""
         return replace_fields(
             self,
             {
@@ -69,7 +68,7 @@ class Provenance(Record):
 
 
 class Behalf(Record):
-    """On whose behalf a run's call stores or recalls: said by the run itself, never by what a model writes."""
+    """On whose behalf a run's call stores or recalls. The run sets it, never the model."""
 
     reader: Reader = Reader()
     iteration: int = 0
@@ -77,15 +76,15 @@ class Behalf(Record):
     taint: tuple[str, ...] = ()
     """Tools whose untrusted content has entered the run."""
     threshold: float = 0.3
-    """Of the score, below which nothing is recalled."""
+    """The lowest score that is recalled."""
     is_learning: bool = False
-    """Whether it is what the run stores at its end."""
+    """Whether the run stores this at its end."""
 
     outputs: tuple[StepOutput, ...] = ()
-    """Of a goal that stores what it has learnt: kept beside that as evidence, which no run recalls by itself."""
+    """Step outputs of a goal, stored as evidence with its learnings. No run recalls them by itself."""
 
     def provenance(self, source: str, workflow_id: str) -> Provenance:
-        """Return where an item comes from that this run stores."""
+        """Return the origin of an item that this run stores."""
         return Provenance(
             source=source,
             workflow_id=workflow_id,
@@ -95,39 +94,42 @@ class Behalf(Record):
         )
 
     def with_learning(self, outputs: tuple[StepOutput, ...]) -> Self:
-        """Return it for what the run stores at its end."""
+        """Return it for the learnings that the run stores at its end."""
         if not outputs:
             return replace_fields(self, {"is_learning": True})
         return replace_fields(self, {"is_learning": True, "outputs": outputs})
 
 
 class KnowledgeItem(Record):
-    """Something to be stored."""
+    """An item to store."""
 
     kind: KnowledgeKind
     text: str
-    """What is searched and shown; of a fact its subject, predicate and object."""
+    """The text that is searched and shown. A fact has its subject, predicate and object."""
     scope: ScopeLevel = "tenant"
     owner: Reader = Reader()
-    """Of a scope only what it takes counts: a global item belongs to nobody, an agent's to its agent and tenant."""
+    """The owner. Only what the scope needs counts: nobody owns a global item, an agent and its tenant own an agent's
+    item.
+    """
     key: str = ""
-    """Stored again under the same key, scope and owner, an item takes the place of the one before. Empty: its content
-    is its key, so that nothing is there twice."""
+    """An item with the same key, scope and owner replaces the earlier one. If empty, the content is the key, so that
+    nothing is stored twice.
+    """
     subject: str = ""
-    """Of a fact; of a memory the task of the run, which is shown and not searched."""
+    """The subject of a fact. For a memory it is the run's task, which is shown but not searched."""
     predicate: str = ""
     object: str = ""
     directory: str = ""
-    """Of a convention or document, relative to the root of its project, `/` between parts; empty is the root."""
+    """For a convention or document: relative to the project's root, with `/` between parts. Empty is the root."""
     language: str = ""
-    """A programming language, in lower case, for which a convention holds wherever it lies."""
+    """A programming language in lower case. A convention for a language applies in every directory."""
     confidence: float = Field(default=0.8, ge=0, le=1)
     provenance: Provenance = Provenance()
     expires_at: datetime | None = None
-    """Aware. From then on it is not recalled."""
+    """Aware. The item is not recalled from then on."""
 
     def with_texts(self, change: Callable[[str], str]) -> Self:
-        """Return it with each of its texts changed so, but for its owner's names."""
+        """Return it with each of its texts changed, except its owner's names."""
         return replace_fields(
             self,
             {
@@ -143,59 +145,60 @@ class KnowledgeItem(Record):
         )
 
     def with_taint(self, names: tuple[str, ...]) -> Self:
-        """Return it marked by these names, too."""
+        """Return it with these names added to its taint."""
         return replace_fields(self, {"provenance": self.provenance.with_taint(names)})
 
     def with_expiry(self, time: datetime) -> Self:
-        """Return it as what is not recalled from that time on."""
         return replace_fields(self, {"expires_at": time})
 
     def with_owner(self, owner: Reader) -> Self:
-        """Return it as another's."""
         return replace_fields(self, {"owner": owner})
 
 
 class StoredItem(KnowledgeItem):
-    """What a store holds."""
+    """An item in a store."""
 
     id: str
-    """Of the store's own making; the same for the same key, scope and owner."""
+    """The store's own id. It is the same for the same key, scope and owner."""
     stored_at: datetime
     contradicted_by: str = ""
-    """The id of the fact of the same subject and predicate, within the same scope and owner, with another object, that
-    this one ranks below: the newest, of a tainted fact the newest clean one."""
+    """Id of the fact that outranks this one: it has the same subject, predicate, scope and owner, and another object.
+    It is the newest such fact. A tainted fact is outranked by the newest clean one.
+    """
 
     def with_contradiction(self, newer: str) -> Self:
-        """Return the fact that the newer one of this id contradicts; "" for none."""
+        """Return the fact contradicted by the newer fact with this id. "" for none."""
         return replace_fields(self, {"contradicted_by": newer})
 
 
 class Recall(Record):
-    """What is looked for."""
+    """A query."""
 
     text: str
-    """Words; empty finds everything that fits the rest, the newest first, or of conventions alone the surest."""
+    """Words. If empty, everything that fits the rest is found, newest first. Conventions alone come in order of
+    confidence.
+    """
     reader: Reader = Reader()
     limit: int = Field(default=5, ge=1, le=100)
     threshold: float = Field(default=0.3, ge=0, le=1)
-    """Of the score, below which nothing is returned."""
+    """The lowest score that is returned."""
     kinds: tuple[KnowledgeKind, ...] = RECALLED_KINDS
     scopes: tuple[ScopeLevel, ...] = ("user", "agent", "tenant", "global")
     directory: str | None = None
-    """Items of exactly this directory alone; None does not ask."""
+    """Finds only items of exactly this directory. None finds all."""
     language: str | None = None
-    """Items of exactly this language alone; None does not ask."""
+    """Finds only items of exactly this language. None finds all."""
 
 
 class Recalled(Record):
-    """What was found."""
+    """An item that a recall found."""
 
     item: StoredItem
     score: float = Field(ge=0, le=1)
 
 
 class Stored(Record):
-    """What storing has done with one item."""
+    """The result of storing one item."""
 
     id: str
     change: Literal["added", "updated", "unchanged"]
@@ -204,15 +207,15 @@ class Stored(Record):
 
 
 class Erasure(Record):
-    """What is to be forgotten: all that is named has to fit, and something has to be named."""
+    """Items to erase. An item has to match every field that is set, and at least one field has to be set."""
 
     ids: tuple[str, ...] = ()
     subject: str = ""
-    """In whatever letters and spaces, as facts are compared."""
+    """Case and spaces are ignored, as when facts are compared."""
     workflow_id: str = ""
     user: str = ""
     tenant: str | None = None
-    """Empty means what belongs to no tenant; None does not ask. What is global is nobody's, and never among it."""
+    """An empty text matches items of no tenant, and None matches any. Global items belong to nobody and never match."""
     source: str = ""
     expired_by: datetime | None = None
-    """Aware. What is not recalled from then on; None does not ask."""
+    """Aware. Matches items that are not recalled from then on. None matches any."""

@@ -1,4 +1,4 @@
-"""The conversation: messages, a model's reply, and ranges of messages that are left out, masked or cut."""
+"""The conversation: messages, a model's reply, and ranges of messages that are dropped, masked or cut."""
 
 import re
 from collections.abc import Iterable
@@ -14,31 +14,33 @@ from orga.workflows.types.usage import Usage
 Role = Literal["system", "user", "assistant", "tool"]
 
 UNUSABLE_MARKER = "[Reply not usable] "
-"""Ahead of what the loop tells a model of its reply, as a user."""
+"""Begins the loop's feedback to a model about its reply. The feedback is a user message."""
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "refusal"]
-"""Why the model stopped. `length`: the output limit cut the reply; `content_filter`: the provider withheld it."""
+"""The reason why the model stopped. `length`: the output limit cut the reply. `content_filter`: the provider withheld
+it.
+"""
 
 
 class HasParts:
-    """What is said in ordered parts."""
+    """A message or reply, as ordered parts."""
 
     if TYPE_CHECKING:
         parts: Parts
 
     @property
     def text(self) -> str:
-        """What is said as one text."""
+        """All texts as one."""
         return of_parts.text_of(self.parts)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """What is called, in order."""
+        """The calls, in order."""
         return of_parts.calls_of(self.parts)
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """What only its provider reads, in order."""
+        """The blocks that only their provider reads, in order."""
         return of_parts.blocks_of(self.parts)
 
 
@@ -48,16 +50,17 @@ class Message(HasParts, Record):
     role: Role
     parts: Parts = ()
     pinned: bool = False
-    """Never dropped when the context is compacted: the task, added context, context blocks."""
+    """Never dropped by compaction: the task, added context, context blocks."""
     summary: bool = False
-    """Stands for earlier messages that were left out."""
+    """Replaces earlier messages that were left out."""
     knowledge: bool = False
-    """Is the block of what was recalled."""
+    """Is the block of recalled knowledge."""
     begins_turn: bool = False
-    """Is what a turn of a session answers, or was looked up for it: never dropped while no later one stands. So is the
-    task of a run that was started with earlier messages."""
+    """Begins a turn of a session, or was looked up for it. It is never dropped until a later turn begins. The task of a
+    run that was started with earlier messages has it too.
+    """
     untrusted: bool = False
-    """Was given as said by the user before, and nobody vouches for it."""
+    """Was given as an earlier message of the user, and nobody vouches for it."""
 
     @classmethod
     def of(
@@ -73,7 +76,7 @@ class Message(HasParts, Record):
         begins_turn: bool = False,
         untrusted: bool = False,
     ) -> Self:
-        """Return a message whose parts stand in the usual order; only what differs from the defaults is set."""
+        """Return a message with its parts in the usual order. Only what differs from the defaults is set."""
         given: dict[str, Any] = {
             "parts": of_parts.usual_parts(text, calls, blocks),
             "pinned": pinned,
@@ -95,7 +98,7 @@ class Message(HasParts, Record):
         ours: tuple[int, int] = (0, 0),
         pinned: bool = False,
     ) -> Self:
-        """Return the `tool` message that answers a call; only what differs from the defaults is set."""
+        """Return the `tool` message that answers a call. Only what differs from the defaults is set."""
         given: dict[str, Any] = {"call_id": call_id, "tool": tool, "text": text, "is_error": is_error}
         given["ours"] = None if ours == (0, 0) else ours
         result = ResultPart(kind="result", **{name: value for name, value in given.items() if value})
@@ -103,13 +106,13 @@ class Message(HasParts, Record):
 
     @property
     def result(self) -> ResultPart | None:
-        """What a call is answered with."""
+        """The result part, if this message answers a call."""
         first = self.parts[0] if self.parts else None
         return first if isinstance(first, ResultPart) else None
 
     @property
     def call_id(self) -> str | None:
-        """The call that is answered."""
+        """The id of the call that is answered."""
         return self.result.call_id if self.result else None
 
     @property
@@ -119,47 +122,46 @@ class Message(HasParts, Record):
 
     @property
     def is_error(self) -> bool:
-        """Whether a call is answered with its failure."""
+        """Whether the message reports that a call failed."""
         return self.result.is_error if self.result else False
 
     @property
     def ours(self) -> tuple[int, int]:
-        """Of a result: characters at its beginning and at its end that are the loop's own words, not the tool's."""
+        """Characters at the beginning and at the end of a result that the loop wrote, not the tool."""
         return self.result.ours if self.result else (0, 0)
 
     def with_parts(self, parts: Parts) -> Self:
-        """Return the message with other parts."""
         return replace_fields(self, {"parts": parts})
 
     def with_text(self, text: str) -> Self:
-        """Return the message with another text, as much of it ours as before."""
+        """Return the message with another text. The loop's own part of it keeps its length."""
         return replace_fields(self, {"parts": of_parts.with_text(self.parts, text)})
 
     def without_blocks(self) -> Self:
-        """Return the message without what only its provider can read."""
+        """Return the message without the blocks that only their provider can read."""
         return replace_fields(self, {"parts": of_parts.without_blocks(self.parts)})
 
     def readable_by(self, model: str) -> Self:
-        """Return the message without what another model wrote for itself alone."""
+        """Return the message without the blocks of other models."""
         parts = of_parts.readable_by(self.parts, model)
         return self if parts is self.parts else replace_fields(self, {"parts": parts})
 
     def with_placeholders(self) -> Self:
-        """Return the message with a line of text for all that is no text."""
+        """Return the message with a line of text in place of each image and document."""
         parts = of_parts.with_placeholders(self.parts)
         return self if parts is self.parts else replace_fields(self, {"parts": parts})
 
     def with_ours(self, ours: tuple[int, int]) -> Self:
-        """Return the message of a result with other parts of it ours."""
+        """Return a result's message with other lengths of the loop's own parts."""
         return replace_fields(self, {"parts": (self.result.with_ours(ours), *self.parts[1:])}) if self.result else self
 
     def with_own_text(self, text: str) -> Self:
-        """Return the message with a text that is all ours."""
+        """Return the message with a text that is entirely the loop's own."""
         return self.with_text(text).with_ours((len(text), 0))
 
 
 class ReplyFields(TypedDict, total=False):
-    """What `Reply.of` takes beside its parts."""
+    """Fields of a `Reply` other than its parts."""
 
     finish: FinishReason
     usage: Usage
@@ -171,27 +173,25 @@ class ReplyFields(TypedDict, total=False):
 
 
 class ReplyChanges(ReplyFields, total=False):
-    """What `Reply.with_differences` takes: its fields."""
-
     parts: Parts
 
 
 class Reply(HasParts, Record):
-    """What one model call returned, written to history once."""
+    """The result of one model call. It is written to history once."""
 
     parts: Parts = ()
     finish: FinishReason = "stop"
     usage: Usage = Usage()
     model: str | None = None
-    """The model that answered, when the provider names another than the one asked for, or others gave way to it."""
+    """The model that answered, if it is not the one that was asked first."""
     cost_usd: float | None = None
-    """None when no price is known for the model."""
+    """None if no price is known for the model."""
     left_out: int = 0
-    """Calls beyond the limit of one reply, which were not taken in."""
+    """The number of calls beyond the limit of one reply. They were ignored."""
     left_out_tools: dict[str, int] = {}
-    """How many of them there are of each tool, those of the most frequent tools."""
+    """The number of ignored calls by tool, for the most frequent tools."""
     failed_over: tuple[FailedOver, ...] = ()
-    """The models that gave way before this one answered, in order."""
+    """The models that failed before this one answered, in order."""
 
     @classmethod
     def of(
@@ -201,28 +201,24 @@ class Reply(HasParts, Record):
         blocks: Iterable[Block] = (),
         **fields: Unpack[ReplyFields],
     ) -> Self:
-        """Return a reply whose parts stand in the usual order."""
+        """Return a reply with its parts in the usual order."""
         parts = of_parts.usual_parts(text, calls, blocks)
         return cls(parts=parts, **fields) if parts else cls(**fields)
 
     def with_differences(self, **changes: Unpack[ReplyChanges]) -> Self:
-        """Return the reply with what differs set."""
         return replace_differing_fields(self, changes)
 
     def by(self, author: str) -> Self:
-        """Return the reply as one of that model: what others cannot read of it bears its name."""
+        """Return the reply with this model's name on each block that others cannot read."""
         return replace_differing_fields(self, {"parts": of_parts.with_author(self.parts, author)})
 
     def with_cost(self, cost_usd: float | None) -> Self:
-        """Return the reply with what it cost."""
         return replace_fields(self, {"cost_usd": cost_usd})
 
     def with_usage(self, usage: Usage, model: str, cost_usd: float) -> Self:
-        """Return the reply with what it used, and who gave it."""
         return replace_fields(self, {"usage": usage, "model": model, "cost_usd": cost_usd})
 
     def without_calls(self) -> Self:
-        """Return the reply without what it calls."""
         return replace_fields(self, {"parts": of_parts.without_calls(self.parts)})
 
     def message(self) -> Message:
@@ -236,9 +232,9 @@ _MASKED = re.compile(r"\[Result of .* left out: [\d,]+ bytes\]")
 
 
 def masked_message(message: Message) -> Message:
-    """Return the message with a placeholder for a tool's result; a text that is no longer than that stays as it is.
+    """Return the message with a placeholder for a tool's result. A text that is no longer than that stays as it is.
 
-    A masked message stays as it is, too, so that it goes on naming the size of the original.
+    A masked message stays as it is too, so that it keeps the size of the original.
     """
     if message.role != "tool" or _MASKED.fullmatch(message.text):
         return message
@@ -248,7 +244,7 @@ def masked_message(message: Message) -> Message:
 
 
 def _tool_line(tool: str | None) -> str:
-    """Return the tool's name on one line: what a model called may be no tool at all."""
+    """Return the tool's name on one line. The name that a model called may be any text."""
     return " ".join((tool or "").split())[:MAX_NAME_CHARS] or "tool"
 
 
@@ -262,7 +258,7 @@ MAX_LAST_LINE_CHARS = 200
 
 
 def shortened_message(message: Message, max_bytes: int) -> Message:
-    """Return the message with its text within `max_bytes` of UTF-8, as near as the loop's own words allow."""
+    """Return the message with its text cut to `max_bytes` of UTF-8, as far as the loop's own parts allow."""
     if len(message.text.encode()) <= max_bytes:
         return message
     head, tail = message.ours
@@ -284,11 +280,10 @@ def _without_middle(text: str, max_bytes: int) -> str:
 
 
 Ranges = tuple[tuple[int, int], ...]
-"""Messages by index: `[start, stop)`, in order."""
+"""Message indexes as `[start, stop)`, in order."""
 
 
 def range_indexes(ranges: Ranges) -> frozenset[int]:
-    """Return the indexes that lie in the ranges."""
     return frozenset(index for start, stop in ranges for index in range(start, stop))
 
 
@@ -304,22 +299,20 @@ def ranges_of(found: Iterable[int]) -> Ranges:
 
 
 def ranges_length(ranges: Ranges) -> int:
-    """Return how many messages the ranges hold."""
+    """Return the number of messages in the ranges."""
     return sum(stop - start for start, stop in ranges)
 
 
 def messages_within(messages: tuple[Message, ...], ranges: Ranges) -> tuple[Message, ...]:
-    """Return the messages that lie in the ranges."""
     return tuple(message for start, stop in ranges for message in messages[start:stop])
 
 
 def messages_without(messages: tuple[Message, ...], drop: Ranges) -> tuple[Message, ...]:
-    """Return the messages that lie in none of the ranges."""
     gone = range_indexes(drop)
     return tuple(m for index, m in enumerate(messages) if index not in gone) if drop else messages
 
 
 def with_masks(messages: tuple[Message, ...], mask: Ranges) -> tuple[Message, ...]:
-    """Return the messages, those in the ranges masked."""
+    """Return the messages with those in the ranges masked."""
     chosen = range_indexes(mask)
     return tuple(masked_message(m) if index in chosen else m for index, m in enumerate(messages)) if mask else messages
