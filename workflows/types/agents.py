@@ -26,7 +26,7 @@ class Dimension(CheckedInput):
     weight: float = Field(gt=0, le=1)
     """Its share of the score. The weights of a rubric sum to 1."""
     description: str = Field(default="", max_length=2_000)
-    """What a good score means. The model reads it."""
+    """The meaning of a good score. The model reads it."""
 
 
 class Reviewers(CheckedInput):
@@ -77,7 +77,7 @@ class Critic(CheckedInput):
     instructions: str = Field(default="", max_length=20_000)
     """Instructions for the model, in addition to the rubric."""
     context: Literal["task", "conversation"] = "task"
-    """What the model reads in addition to the subject: what the agent was given, or the agent's whole conversation."""
+    """The model reads this in addition to the subject: what the agent was given, or its whole conversation."""
     max_output_tokens: int = Field(default=2_000, ge=1, le=100_000)
     """Output tokens of one review."""
     person: Reviewers | None = None
@@ -132,7 +132,7 @@ class CritiqueRequest(ReasonRequest):
     tool: str = ""
     """The tool of a call. Empty for an answer."""
     problem: str = ""
-    """What was wrong with the previous verdict, if the critic is asked again."""
+    """The problem of the previous verdict, if the critic is asked again."""
 
 
 def verdict_schema(critic: Critic) -> dict[str, Any]:
@@ -176,7 +176,7 @@ class AgentConfig(CheckedInput):
     """One agent."""
 
     description: str = Field(default="", max_length=2_000)
-    """What the agent is good at. Agents that may delegate to it read this."""
+    """The agent's strengths. Agents that may delegate to it read this."""
     model: Name | None = None
     """`provider:model` or `tier:NAME`. Null takes the worker's default."""
     instructions: str = DEFAULT_INSTRUCTIONS

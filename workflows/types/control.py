@@ -109,7 +109,7 @@ class Rewind(Record):
 
 
 class ControlTerms(NamedTuple):
-    """What the worker's setup tells the control core about a run."""
+    """The part of a run's setup that the control core needs."""
 
     notify: tuple[NotifyEvent, ...] = ()
     """Events that are sent to people outside."""

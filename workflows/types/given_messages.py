@@ -32,11 +32,11 @@ class GivenMessage(CheckedInput):
     calls: tuple[ToolCall, ...] = ()
     """Calls of an assistant message. Each is answered by a later `tool` message."""
     call_id: str | None = None
-    """For a `tool` message: the call that it answers."""
+    """The call that a `tool` message answers."""
     tool: str | None = None
-    """For a `tool` message: the tool that was called. None takes it from the call."""
+    """The tool that was called, in a `tool` message. None takes it from the call."""
     is_error: bool = False
-    """For a `tool` message: whether the call failed."""
+    """Whether the call of a `tool` message failed."""
     trusted: bool = False
     """Whether the starter vouches for it. Then the run treats it as coming from those whom it obeys, and it taints
     nothing.

@@ -120,7 +120,7 @@ class KnowledgeItem(Record):
     predicate: str = ""
     object: str = ""
     directory: str = ""
-    """For a convention or document: relative to the project's root, with `/` between parts. Empty is the root."""
+    """Path of a convention or document from the project's root, with `/` between parts. Empty is the root."""
     language: str = ""
     """A programming language in lower case. A convention for a language applies in every directory."""
     confidence: float = Field(default=0.8, ge=0, le=1)

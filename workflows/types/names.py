@@ -1,72 +1,74 @@
-"""Names that clients rely on, search attributes, and names of changes for runs that are under way."""
+"""Names that clients rely on: queues, workflows, activities and search attributes."""
 
 from typing import Any, Literal, get_args
 
 from temporalio.common import SearchAttributeKey
 
 TASK_QUEUE = "orga"
-"""Task queue of workflows and of tools that name no other."""
+"""Task queue of workflows, and of tools that name no other."""
 
 AGENT_WORKFLOW = "AgentWorkflow"
 GOAL_WORKFLOW = "GoalWorkflow"
 SESSION_WORKFLOW = "SessionWorkflow"
 
 RUN_WORKFLOWS = (AGENT_WORKFLOW, GOAL_WORKFLOW, SESSION_WORKFLOW)
-"""The kinds of run: what takes one by its id, takes any of them."""
+"""The kinds of run. A command that takes a run's id accepts any of them."""
 
 REWINDABLE_WORKFLOWS = (AGENT_WORKFLOW, GOAL_WORKFLOW)
-"""The kinds that can be rewound; what was said in a session cannot be unsaid."""
+"""The kinds that can be rewound. Messages of a session cannot be taken back."""
 
 AGENT_WORKFLOWS = (AGENT_WORKFLOW,)
-"""The kinds whose dead letters a fork can send again when they have ended."""
+"""The kinds whose dead letters a fork can send again after they have ended."""
 
 NOTIFY = "deliver_notification"
-"""Longer than it has to be: a tool may well be called `notify`."""
+"""Longer than necessary, because a tool may well be called `notify`."""
 
 READ_PAST = "read_past"
-"""Reads the past of a fork from the history of the run whose past it is."""
+"""Reads a fork's past from the history of the run whose past it shares."""
 
 DELIVER = "deliver"
-"""Brings the final answer of a goal to a channel."""
+"""Sends the final answer of a goal to a channel."""
 
 RECALL_CONTEXT = "recall_context"
-"""Recalls what may concern the next reasoning step."""
+"""Recalls items that fit the next reasoning step."""
 
 GoalPromptName = Literal["goal_plan", "goal_input", "goal_evaluate", "goal_decide", "goal_compress", "goal_summary"]
 
 GOAL_PROMPTS = frozenset[str](get_args(GoalPromptName))
-"""What a goal asks its model for, each an activity: turns of one conversation."""
+"""The prompts of a goal, each an activity: turns of one conversation."""
 
 PROMPT_ACTIVITIES = GOAL_PROMPTS | {"reason"}
 """Activities whose reply is the next turn of the conversation."""
 
 PLANNED_MODEL = "(plan)"
-"""In place of a model: who gave the calls of a reply where the plan had all of their arguments."""
+"""Recorded in place of a model if the plan had all arguments of a reply's calls."""
 
 MODEL_CALLS = PROMPT_ACTIVITIES | {"summarise", "critique"}
 
 OWN_ACTIVITIES = MODEL_CALLS | {"prepare", READ_PAST, "gate", NOTIFY, DELIVER, RECALL_CONTEXT}
-"""Activities of the loop itself; no tool can have such a name."""
+"""Activities of the loop itself. No tool can have such a name."""
 
 
 AGENT = SearchAttributeKey.for_keyword("OrgaAgent")
-"""The agent; of a goal the one whose tools and model it has."""
+"""The agent. For a goal: the agent whose tools and model it uses."""
 PHASE = SearchAttributeKey.for_keyword("OrgaPhase")
-"""What the run does: `reasoning`, `acting`, `waiting`, `paused`, `done` and others."""
+"""The phase of the run: `reasoning`, `acting`, `waiting`, `paused`, `done` and others."""
 WAITING = SearchAttributeKey.for_keyword("OrgaWaiting")
-"""What it waits for a person for: `approval`, `answer`, `escalation`, `budget`; none where it does not."""
+"""The kind of question that the run waits for: `approval`, `answer`, `escalation`, `budget`. Absent if it does not
+wait.
+"""
 WAITING_SINCE = SearchAttributeKey.for_datetime("OrgaWaitingSince")
-"""When the oldest question that is open was asked."""
+"""When the oldest open question was asked."""
 TERMINATION = SearchAttributeKey.for_keyword("OrgaTermination")
-"""How it ended: `completed`, `max_tokens`, `aborted` and others; none before."""
+"""How the run ended: `completed`, `max_tokens`, `aborted` and others. Absent before that."""
 TENANT = SearchAttributeKey.for_keyword("OrgaTenant")
-"""The tenant that its input names."""
+"""The tenant of its input."""
 ITERATION = SearchAttributeKey.for_int("OrgaIteration")
-"""Iterations so far, written at the start, where the first calls begin, at every tenth and at the end."""
+"""Iterations so far, written at the start, when the first calls begin, at every tenth iteration and at the end."""
 COST_USD = SearchAttributeKey.for_float("OrgaCostUsd")
-"""USD so far, written with the iterations; none where no price is known."""
+"""USD so far, written with the iterations. Absent if no price is known."""
 DEAD_LETTERS = SearchAttributeKey.for_int("OrgaDeadLetters")
-"""Calls that were given up and not sent again; of a goal that has ended also deliveries that failed."""
+"""Failed calls that were given up and not sent again. A goal that has ended also counts failed deliveries."""
 OPEN_CIRCUITS = SearchAttributeKey.for_keyword_list("OrgaOpenCircuits")
 """Tools whose circuit is open in the run."""
 

@@ -1,4 +1,4 @@
-"""Runs that share a past, as they are started or set back: forks and rewinds."""
+"""Inputs of runs that share a past: forks and rewinds."""
 
 from typing import Annotated, Any, Self
 
@@ -16,35 +16,32 @@ class Fork(CheckedInput):
     run_id: str = Field(default="", max_length=100)
     """Empty: the latest run of that id."""
     iteration: int = Field(strict=True, ge=0, le=1_000_000)
-    """The last one of the past; 0 shares no more than what was prepared."""
+    """The last iteration of the shared past. 0 shares only the setup."""
     requeue: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = Field(default=(), max_length=1_000)
-    """Dead letters of the past that the fork sends again first, under the keys that they had."""
+    """Dead letters of the past that the fork sends again first, with their keys."""
 
     def with_run(self, run_id: str) -> Self:
-        """Return the past of just this run."""
         return replace_fields(self, {"run_id": run_id})
 
 
 class AnyForkInput(CheckedInput):
-    """Input of any fork: of the keys beside `fork` only those that are other than in the past."""
+    """Input of any fork. Besides `fork` it needs only the keys that differ from the past."""
 
     fork: Fork
     task: Task | None = None
-    """What the fork shall do: asked after the conversation so far, in place of a task that no model has seen yet.
-
-    A goal takes it as guidance.
+    """The fork's task. It follows the conversation so far, or replaces a task that no model has seen yet. A goal takes
+    it as guidance.
     """
     agent: Name | None = None
     model: Name | None = None
     trusted_context: dict[str, Any] = {}
 
     def with_run(self, run_id: str) -> Self:
-        """Return the input of a fork of just this run."""
         return replace_fields(self, {"fork": self.fork.with_run(run_id)})
 
     @property
     def changes(self) -> dict[str, Any]:
-        """The keys of the input that are other in the fork; those of `config` one by one."""
+        """The keys of the input that change in the fork. Keys of `config` are changed one by one."""
         return self.model_dump(mode="json", exclude_unset=True, exclude={"fork", "task"})
 
 
@@ -74,18 +71,18 @@ class ForkedFrom(Record):
 
 
 def parse_fork(raw: object) -> ForkInput:
-    """Check what a client sent for a fork of an agent's run.
+    """Return the checked input of a fork of an agent's run.
 
     Raises:
-        InvalidInput: With every problem, each naming its key.
+        InvalidInput: Lists every problem with its key.
     """
     return check_input(ForkInput, raw)
 
 
 def parse_goal_fork(raw: object) -> GoalForkInput:
-    """Check what a client sent for a fork of a goal.
+    """Return the checked input of a fork of a goal.
 
     Raises:
-        InvalidInput: With every problem, each naming its key.
+        InvalidInput: Lists every problem with its key.
     """
     return check_input(GoalForkInput, raw)

@@ -1,4 +1,4 @@
-"""What a run recalls and learns: its settings, what the bridge puts into its context, what its tools tell of it."""
+"""Recalling and learning: settings, the block in its context, and what the knowledge tools report."""
 
 from typing import Any, Literal, Self, cast
 
@@ -12,62 +12,59 @@ RECALL_KNOWLEDGE = "recall_knowledge"
 """The tool by which a model looks something up."""
 
 STORE_KNOWLEDGE = "store_knowledge"
-"""The tool by which a model stores a fact; what a run has learnt is stored by a call of it, too."""
+"""The tool by which a model stores a fact. The run stores its learnings by a call of it too."""
 
 KNOWLEDGE_TOOLS = (RECALL_KNOWLEDGE, STORE_KNOWLEDGE)
-"""Offered where a run's config has `knowledge`; they are told on whose behalf they are called."""
+"""Offered if a run's config has `knowledge`. Each call gets the run's `Behalf`."""
 
 BLOCK_HEADER = "[KNOWLEDGE_CONTEXT]"
 
 MAX_BLOCK_BYTES = 8_000
-"""Of what the model is shown."""
+"""Bytes of the block that the model sees."""
 
 MAX_TAINT = 20
-"""Names that one recall may bring."""
+"""Tool names that one recall may add to the taint."""
 
 MAX_TAINT_CHARS = 100
 
 
 def recall_id(iteration: int | str) -> str:
-    """Return the id of the activity that recalls ahead of an iteration's model call."""
+    """Return the id of the activity that recalls before an iteration's model call."""
     return f"{iteration}.recall"
 
 
 class RecallRequest(Record):
-    """Input of `recall_context`: a local activity, so that it stands in no history."""
+    """Input of `recall_context`. It is a local activity, so the input is not written to history."""
 
     iteration: int
     terms: tuple[str, ...]
-    """Words of the talk."""
+    """Words of the conversation."""
     paths: tuple[str, ...] = ()
-    """Where the run works, as its calls say: no words to search by."""
+    """Paths where the run works, according to its calls. They are not searched as words."""
     reader: Reader = Reader()
     limit: int = 5
     threshold: float = 0.3
     max_bytes: int = MAX_BLOCK_BYTES
     content: str = ""
-    """Digest of what the block shows that is there already."""
+    """Digest of the block that is already in the conversation."""
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """All by which it is looked for, each once: paths ahead of words."""
+        """Paths, then words, each once."""
         return tuple(dict.fromkeys((*self.paths, *self.terms)))
 
     def failed(self, error: str) -> "RecalledContext":
-        """Return the result where nothing could be recalled."""
+        """Return the result for a recall that failed."""
         failed = RecalledContext(terms=self.wanted, error=error)
         return failed.as_same() if self.content else failed
 
 
 class RecalledRef(Record):
-    """An item that was recalled."""
-
     id: str
     score: float = 0.0
     tainted: bool = False
 
     def with_taint(self) -> Self:
-        """Return the reference to an item that a tainted run stored."""
         return replace_fields(self, {"tainted": True})
 
 
@@ -75,47 +72,45 @@ class RecalledContext(Record):
     """Result of `recall_context`."""
 
     terms: tuple[str, ...] = ()
-    """By which it was looked for, paths ahead of words."""
+    """The paths and words that were searched, paths first."""
     items: tuple[RecalledRef, ...] = ()
     taint: tuple[str, ...] = ()
-    """What the items are tainted by."""
+    """Tools that taint the items."""
     content: str = ""
-    """Digest of what the items say, whatever their scores are."""
+    """Digest of the items' texts. Scores do not count."""
     text: str = ""
-    """Of the block; empty where nothing fits, and where the block is there already."""
+    """Text of the block. Empty if nothing fits, and if the block is already there."""
     same: bool = False
-    """Whether the block that is there stays: it says the same, or nothing could be recalled."""
+    """Whether the existing block stays: it has the same content, or the recall failed."""
     error: str = ""
-    """Why nothing could be recalled."""
+    """The reason why the recall failed."""
 
     def with_terms(self, terms: tuple[str, ...]) -> Self:
-        """Return it by these terms."""
         return replace_fields(self, {"terms": terms})
 
     def as_same(self) -> Self:
-        """Return it where the block that is there stays."""
+        """Return it with the existing block kept."""
         return replace_fields(self, {"same": True})
 
     def with_text(self, text: str) -> Self:
-        """Return it with the block."""
         return replace_fields(self, {"text": text})
 
 
 class Recollection(Record):
-    """What a run has recalled last."""
+    """A run's latest recall."""
 
     terms: tuple[str, ...] = ()
-    """By which nothing is looked for again."""
+    """Words and paths that are not searched again."""
     content: str = ""
-    """As in `RecalledContext`, of the block."""
+    """As in `RecalledContext`, for the block."""
     items: int = 0
-    """That the block shows."""
+    """The number of items in the block."""
     error: str = ""
-    """Why nothing could be recalled the last time."""
+    """The reason why the latest recall failed."""
 
 
 class StoredRef(Record):
-    """What storing has done with an item."""
+    """The result of storing an item."""
 
     id: str
     kind: str = "fact"
@@ -124,19 +119,19 @@ class StoredRef(Record):
 
 
 class KnowledgeReport(Record):
-    """What a knowledge tool has done, for the run and its journal."""
+    """The report of a knowledge tool for the run and its journal."""
 
     terms: tuple[str, ...] = ()
     items: tuple[RecalledRef, ...] = ()
     taint: tuple[str, ...] = Field(default=(), max_length=MAX_TAINT)
-    """What the items are tainted by; names of tools."""
+    """Names of tools that taint the items."""
     stored: StoredRef | None = None
     evidence: tuple[StoredRef, ...] = ()
-    """What the steps of a goal brought, stored beside what it has learnt."""
+    """Step outputs of a goal, stored with its learnings."""
 
 
 class KnowledgeOutput(ToolOutput):
-    """Result of a knowledge tool: the text, and what the run has to know of it."""
+    """Result of a knowledge tool: the text, and the report for the run."""
 
     knowledge: KnowledgeReport = KnowledgeReport()
 
@@ -151,7 +146,7 @@ class KnowledgeOutput(ToolOutput):
 
 
 def knowledge_report_in(tool: str, result: object) -> KnowledgeReport:
-    """Return what the result of a knowledge tool tells; one that tells nothing readable may hold anybody's text."""
+    """Return the report in a knowledge tool's result. A result without a readable report may hold anybody's text."""
     told = cast("dict[str, Any]", result).get("knowledge") if isinstance(result, dict) else None
     try:
         return KnowledgeReport.model_validate(told)
@@ -160,7 +155,7 @@ def knowledge_report_in(tool: str, result: object) -> KnowledgeReport:
 
 
 def taint_of(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return names of tools as a run takes them over from items: each once, no more and no longer than it has room."""
+    """Return the taint that a run takes over from items: each name once, with bounds on number and length."""
     return tuple(dict.fromkeys(name[:MAX_TAINT_CHARS] for name in names))[:MAX_TAINT]
 
 
@@ -172,7 +167,7 @@ own please same she should so some such than that the their theirs them then the
 too under until up us very was we were what when where which while who whom why will with would you your yours
 """
 COMMON_WORDS = frozenset(_COMMON_WORDS_TEXT.split())
-"""In any text: searching and vectors leave them out."""
+"""Common words of any text. Searches and vectors leave them out."""
 
 _TALK_WORDS_TEXT = """
 against almost already although always among another anybody anything around away back become begin better came come
@@ -183,4 +178,4 @@ take tell themselves thing things though thus together upon used using want want
 within without yeah yourself
 """
 TALK_WORDS = frozenset(_TALK_WORDS_TEXT.split())
-"""In talk, beside those: what somebody says of what is to be done, not what it is about."""
+"""Further words that are common in conversation: they speak about the request, not about its subject."""

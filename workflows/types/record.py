@@ -1,7 +1,7 @@
-"""The two kinds of value: records that reach a history, and what people write, which is checked at the border.
+"""The two kinds of value: records in a history, and input from people, which is checked when it arrives.
 
-Its size is checked before all else, then its keys, each problem with its place: a history has to hold what a starter
-sends, whatever key it stands under, and read it again.
+The size of an input is checked first, then its keys, each problem with its place: a history has to hold whatever a
+starter sends, under any key, and read it again.
 """
 
 from collections.abc import Iterable, Mapping, Set, Sized
@@ -24,10 +24,12 @@ class Record(BaseModel):
 
 
 class CheckedInput(BaseModel):
-    """What people write (input, `orga.toml`): frozen; NaN and infinity are refused, and `true` where a number belongs.
+    """Input from people (a run's input, `orga.toml`). Frozen. It refuses NaN, infinity, and `true` in place of a
+    number.
 
-    Where it is written, by a call of the class or by `model_validate(..., extra="forbid")`, an unknown key is refused.
-    Read back from a history, it is one of another version and is ignored.
+    Calling the class, or `model_validate(..., extra="forbid")`, refuses an unknown key. An unknown key that is read
+    back
+    from a history belongs to another version and is ignored.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
@@ -35,7 +37,7 @@ class CheckedInput(BaseModel):
     if not TYPE_CHECKING:  # for type checkers the fields are the signature
 
         def __init__(self, /, **given: Any) -> None:
-            """Take what somebody writes in code; a key that there is not, however deep, is `InvalidInput`."""
+            """Check input that is written in code. An unknown key at any depth raises `InvalidInput`."""
             try:
                 self.__pydantic_validator__.validate_python(given, self_instance=self, extra="forbid")
             except ValidationError as error:
@@ -43,12 +45,12 @@ class CheckedInput(BaseModel):
                     raise
                 raise InvalidInput("; ".join(validation_problems(error, type(self)))) from None
 
-        __init__.__pydantic_base_init__ = True  # else pydantic calls it where it reads a history, too
+        __init__.__pydantic_base_init__ = True  # otherwise pydantic also calls it when it reads a history
 
     @field_validator("*", mode="before")
     @classmethod
     def _refuse_bool_for_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse it; pydantic takes it for 1, and a limit of 1 nobody meant."""
+        """Refuse true and false. Pydantic would read them as 1 and 0, and nobody means a limit of 1."""
         if _is_bool_within(value) and _is_numeric(cls.model_fields[info.field_name or ""].annotation):
             raise ValueError("must be a number, not true or false")
         return value
@@ -58,12 +60,12 @@ def replace_fields(record: M, changes: Mapping[str, object], fields: Set[str] | 
     """Return the record with these changes. Only a record's own typed methods call it: nothing checks types here.
 
     Args:
-        record: Stays as it is.
-        changes: By field.
-        fields: Those that may change; None for all.
+        record: Not changed.
+        changes: New values by field.
+        fields: The fields that may change. None for all.
 
     Raises:
-        TypeError: There is no such field among them.
+        TypeError: A key is not among these fields.
     """
     known = type(record).__pydantic_fields__.keys() if fields is None else fields
     if not changes.keys() <= known:
@@ -72,13 +74,13 @@ def replace_fields(record: M, changes: Mapping[str, object], fields: Set[str] | 
 
 
 def replace_differing_fields(record: M, changes: Mapping[str, object]) -> M:
-    """Return the record with those of the changes that differ: a default stays unset, which costs no history."""
+    """Return the record with only the changes that differ. Fields at their default stay unset, to save history."""
     differences = {name: value for name, value in changes.items() if getattr(record, name, ...) != value}
     return replace_fields(record, differences) if differences else record
 
 
 def annotation_at(model: type[BaseModel], path: tuple[str, ...]) -> Any:
-    """Return the type of the key at `path`, or None when there is no such key."""
+    """Return the type of the key at `path`, or None if there is no such key."""
     here: Any = model
     for key in path:
         here = next((below for kind in kinds_of(here) if (below := _type_below(kind, key))), None)
@@ -86,7 +88,7 @@ def annotation_at(model: type[BaseModel], path: tuple[str, ...]) -> Any:
 
 
 def known_keys(model: type[BaseModel], path: tuple[str, ...]) -> list[str]:
-    """Return the keys that the table at `path` can hold; none when it takes names of any kind."""
+    """Return the keys that the table at `path` can hold. Empty if it takes any name."""
     return [key for kind in kinds_of(annotation_at(model, path)) if is_model(kind) for key in kind.model_fields]
 
 
@@ -100,7 +102,7 @@ def kinds_of(annotation: Any) -> tuple[Any, ...]:
 
 
 def is_model(kind: Any) -> TypeGuard[type[BaseModel]]:
-    """Return whether a type is that of tables with known keys."""
+    """Return True for a type of tables with known keys."""
     return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
@@ -119,7 +121,7 @@ def _is_bool_within(value: Any) -> bool:
 
 
 def _is_numeric(annotation: object) -> bool:
-    """Return whether numbers are all that a field takes, or all that its items may be."""
+    """Return True if a field, or each of its items, takes only numbers."""
     return {*map(_is_numeric_kind, kinds_of(annotation))} - {None} == {True}
 
 
@@ -136,13 +138,13 @@ MAX_PROBLEM_CHARS = 500
 
 MAX_DEPTH = 60
 MAX_VALUES = 50_000
-"""Of the whole input; more would keep a workflow task busy for longer than the server waits."""
+"""Values of the whole input. More would keep a workflow task busy for longer than the server waits."""
 
 MAX_ITEMS = 1_000
-"""Of one list or object."""
+"""Entries of one list or object."""
 
 MAX_TEXT_CHARS = 1_000
-"""Of a name or a pattern; longer texts have their own keys."""
+"""Characters of a name or a pattern. Keys for longer texts have limits of their own."""
 
 MAX_KEY_CHARS = 200
 MAX_INTEGER = 2**63 - 1
@@ -152,15 +154,15 @@ _BOUNDED_BY_BYTES = frozenset({"task", "goal", "instructions", "trusted_context"
 _SHOWN_CHARS = 60
 
 _Path = tuple[Any, ...]
-"""The keys that lead to a value: a text only where it is told."""
+"""The keys that lead to a value. They become text only in an error."""
 
 
 def bounds_problem(given: dict[Any, Any], long: frozenset[str] = _BOUNDED_BY_BYTES) -> str:
     """Return the first value that no run can hold, as `place: what is wrong`, or "".
 
     Args:
-        given: What somebody sent.
-        long: Keys of it whose values may be longer: their own limit is on their bytes.
+        given: Input of any kind.
+        long: Top-level keys whose values may be longer. Their limits are in bytes.
     """
     if flaw := _value_flaw(given, is_long=False):
         return f"input{flaw}"
@@ -187,14 +189,14 @@ def bounds_problem(given: dict[Any, Any], long: frozenset[str] = _BOUNDED_BY_BYT
 
 
 def _is_unproblematic(value: Any) -> bool:
-    """Return whether a value needs no second look: most do not, and there may be many."""
+    """Return True if a value needs no closer check. Most do not, and there may be many."""
     if isinstance(value, str):
         return len(value) <= MAX_TEXT_CHARS and value.isascii()
     return value is None or (isinstance(value, int) and -MAX_INTEGER <= value <= MAX_INTEGER)
 
 
 def _value_flaw(value: Any, *, is_long: bool) -> str:
-    """Return what follows the place of a value that no run can hold."""
+    """Return what is wrong with a value, to be appended to its place, or ""."""
     if isinstance(value, str):
         return _text_flaw(value, inf if is_long else MAX_TEXT_CHARS)
     if isinstance(value, float):
@@ -242,14 +244,14 @@ def _shown_key(key: object) -> str:
 
 
 class InvalidInput(ValueError):
-    """Input that no run can start with; each line names a key and what is wrong with it."""
+    """Input that no run can start with. Each line names a key and what is wrong with it."""
 
 
 def check_input(kind: type[B], raw: object) -> B:
-    """Check what somebody wrote, its size before all else.
+    """Return the checked input. The size is checked first.
 
     Raises:
-        InvalidInput: With every problem, each naming its key.
+        InvalidInput: Lists every problem with its key.
     """
     try:
         return parse_record(kind, raw, long=_BOUNDED_BY_BYTES)
@@ -258,7 +260,7 @@ def check_input(kind: type[B], raw: object) -> B:
 
 
 def validation_problems(error: ValidationError, kind: type[BaseModel] | None = None) -> list[str]:
-    """Return one `place: what is wrong` a problem; of a `kind` that is known also which key was meant."""
+    """Return a `place: what is wrong` for each problem. If `kind` is given, unknown keys get a hint."""
     found = error.errors(include_url=False, include_input=False)
     told = [f"{_location_text(e['loc'])}: {_problem_reason(e, kind)}"[:MAX_PROBLEM_CHARS] for e in found[:MAX_PROBLEMS]]
     return [*told, f"and {len(found) - MAX_PROBLEMS:,} more"] if len(found) > MAX_PROBLEMS else told
@@ -271,18 +273,18 @@ def _location_text(loc: tuple[int | str, ...]) -> str:
 def _problem_reason(details: ErrorDetails, kind: type[BaseModel] | None) -> str:
     if details["type"] != "extra_forbidden":
         said = details["msg"].removeprefix("Value error, ")
-        return said.replace("valid tuple", "list").replace("Tuple", "List")  # who writes JSON knows no tuples
+        return said.replace("valid tuple", "list").replace("Tuple", "List")  # people who write JSON do not know tuples
     *path, key = map(str, details["loc"])
     hint = meant_key_hint(key, known_keys(kind, tuple(path))).strip(" ;") if kind else ""
     return f"unknown key ({hint})" if hint else "unknown key"
 
 
 def parse_record(kind: type[M], raw: object, *, long: frozenset[str] = frozenset()) -> M:
-    """Check what somebody sent; keys that are `long` have limits of their own.
+    """Return the checked value. Keys in `long` have limits of their own.
 
     Raises:
-        ValueError: With every problem, each naming its key. Its text is short whatever was sent: the answer to an
-            update goes into one message of the server, which would end the run.
+        ValueError: Lists every problem with its key. Its text is always short: the answer to an update goes into one
+            message of the server, and a long one would end the run.
     """
     if problem := _size_problem(raw, long):
         raise ValueError(problem)

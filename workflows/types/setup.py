@@ -1,4 +1,4 @@
-"""What a run works with: asked of a worker once, and recorded."""
+"""The setup of a run: a worker resolves it once, and it is recorded."""
 
 from typing import Any, Literal, Self
 
@@ -17,7 +17,7 @@ from orga.workflows.types.tool_calls.tools import ToolSpec
 
 
 class PrepareRequest(Record):
-    """Input of `prepare`: the checked parts of the run's input that choose its setup."""
+    """Input of `prepare`: the checked parts of the run's input that determine its setup."""
 
     agent: str = "default"
     model: str | None = None
@@ -27,38 +27,33 @@ class PrepareRequest(Record):
     """Only the keys that were given."""
     output_schema: dict[str, Any] | None = None
     ceiling: Ceiling = Ceiling()
-    """What the run that delegates leaves to this one."""
+    """The limits that the delegating run leaves to this one."""
     depth: int = 0
     workplace: Workplace | None = None
-    """What the run was started for; None is any."""
+    """The workplace that the run was started for. None is any."""
     policy: str = ""
-    """What the run was started under, as `policy_text` returns it; "" is any."""
+    """The policy that the run was started under, as `policy_text` returns it. "" is any."""
     pipeline: str | None = None
     """The name of a goal's pipeline."""
 
     def with_ceiling(self, ceiling: Ceiling, depth: int) -> Self:
-        """Return the request of a delegated run."""
         return replace_fields(self, {"ceiling": ceiling, "depth": depth})
 
     def with_workplace(self, workplace: Workplace) -> Self:
-        """Return the request of a run that is at home there."""
         return replace_fields(self, {"workplace": workplace})
 
     def with_policy(self, policy: str) -> Self:
-        """Return the request of a run that was started under that policy."""
         return replace_fields(self, {"policy": policy})
 
     def with_pipeline(self, name: str) -> Self:
-        """Return the request of a goal with that pipeline."""
         return replace_fields(self, {"pipeline": name})
 
     def with_output_schema(self, schema: dict[str, Any]) -> Self:
-        """Return the request of a run whose answer has to fit that."""
         return replace_fields(self, {"output_schema": schema})
 
 
 class Setup(Record):
-    """What a run works with, recorded once: the result of `prepare`."""
+    """The setup of a run, recorded once: the result of `prepare`."""
 
     agent: str
     model: str
@@ -66,57 +61,57 @@ class Setup(Record):
     instructions: str = ""
     tools: tuple[ToolSpec, ...] = ()
     config: LoopConfig = LoopConfig()
-    """The effective config: the input's keys over the agent's over the defaults."""
+    """The effective config: the input's keys override the agent's, and those override the defaults."""
     delegates: tuple[DelegateSpec, ...] = ()
     """Agents that it may delegate to."""
     decisions: dict[str, GroundedDecision] = {}
-    """What it may decide, or has to."""
+    """Decisions that it may or must make."""
     critics: tuple[Critic, ...] = ()
-    """Who reviews answers and calls."""
+    """Critics of its answers and calls."""
     output_schema: dict[str, Any] | None = None
-    """What the final answer has to fit."""
+    """JSON Schema of the final answer."""
     policy: str = "default"
     policy_place: str = ""
-    """A digest of where its rules are."""
+    """A digest of the location of its rules."""
     policy_version: str = ""
-    """Of its rules when the run was prepared, where it has any; each verdict names the one that it was made by."""
+    """Version of its rules when the run was prepared, if it has any. Each verdict names the version that made it."""
     build: str = ""
-    """Of the worker that prepared the run."""
+    """Build of the worker that prepared the run."""
     loop_version: int = 0
-    """Of the loop's rules in that build; 0 of a run from before they had one."""
+    """Version of the loop's rules in that build. 0 for a run from before versions existed."""
     gate_execution: Literal["local", "activity"] = "local"
-    """An engine that is a server of its own takes an ordinary activity."""
+    """An engine on a server of its own needs an ordinary activity."""
     search_attributes: bool = True
-    """Whether the server knows the Orga* attributes; without them an upsert would fail every workflow task."""
+    """Whether the server knows the Orga* attributes. Without them an upsert would fail every workflow task."""
     roll_over_events: int = 3_500
-    """Events of a history after which the run continues as new; the server suggests it at 4,096."""
+    """Events of a history after which the run continues as new. The server suggests it at 4,096."""
     roll_over_bytes: int = 3_000_000
     full_events: int = 25_000
-    """Events at which a run ends that could not continue as new; the server terminates it at 51,200, and at 50 MB."""
+    """Events at which a run ends if it cannot continue as new. The server terminates it at 51,200, and at 50 MB."""
     full_bytes: int = 25_000_000
     notify: tuple[NotifyEvent, ...] = ()
-    """What people outside are told; the worker knows where."""
+    """Events that are sent to people outside. Only the worker knows the receivers."""
     workplace: Workplace | None = None
-    """Of the worker that prepared the run."""
+    """Workplace of the worker that prepared the run."""
     deliveries: tuple[Channel, ...] = ()
-    """Where the answers of goals may go."""
+    """Channels for the answers of goals."""
     prompts: PromptTemplates | None = None
-    """Of a goal: the templates that stand in place of the default ones."""
+    """The templates that replace a goal's default ones."""
     tiers: dict[str, Tier] = {}
-    """The tiers that models were named by: of the `run`, of turns of a goal, of a `critic:NAME`; its models in
-    fallback order. The first of the run's is `model`."""
+    """The tiers by which models were named: of the `run`, of a goal's prompts, of a `critic:NAME`. Each has its models
+    in fallback order. The first model of the run's tier is `model`.
+    """
     pipeline: Pipeline | None = None
-    """Of a goal that named one: a running goal keeps its own."""
+    """The pipeline that a goal named. A running goal keeps its own."""
 
     def models_for(self, what: str = RUN_TIER) -> tuple[str, ...]:
-        """Return the models to ask, in fallback order; `what` without a tier of its own asks the run's."""
+        """Return the models to ask, in fallback order. If `what` has no tier of its own, they are the run's."""
         tier = self.tiers.get(what) or self.tiers.get(RUN_TIER)
         return tier.models if tier else (self.model,)
 
     def with_agent(
         self, agent: str, model: str, instructions: str, tools: tuple[ToolSpec, ...], config: LoopConfig
     ) -> Self:
-        """Return the setup of a run of that agent."""
         return replace_fields(
             self, {"agent": agent, "model": model, "instructions": instructions, "tools": tools, "config": config}
         )
@@ -128,7 +123,7 @@ class Setup(Record):
         output_schema: dict[str, Any] | None,
         policy_version: str | None,
     ) -> Self:
-        """Return the setup with what only some runs have; None is not written."""
+        """Return the setup with the parts that only some runs have. None is not written."""
         given = {
             "delegates": delegates,
             "decisions": decisions,
@@ -138,11 +133,13 @@ class Setup(Record):
         return replace_fields(self, {name: value for name, value in given.items() if value is not None})
 
     def with_tiers(self, tiers: dict[str, Tier]) -> Self:
-        """Return the setup of a run whose models were named by their tiers; none is not written."""
+        """Return the setup of a run whose models were named by tiers. Nothing is written if there are none."""
         return replace_fields(self, {"tiers": tiers}) if tiers else self
 
     def with_reviews(self, agent: AgentConfig) -> Self:
-        """Return the setup with its agent's critics, each with the first model of its tier; none is not written."""
+        """Return the setup with the agent's critics, each with the first model of its tier. Nothing is written if none
+        exist.
+        """
         critics = tuple(
             each.with_model(self.tiers[each.tier_key].models[0]) if each.tier_key in self.tiers else each
             for each in agent.critics
@@ -150,37 +147,31 @@ class Setup(Record):
         return replace_fields(self, {"critics": critics}) if critics else self
 
     def with_pipeline(self, pipeline: Pipeline | None) -> Self:
-        """Return the setup of a goal with that pipeline; none is not written."""
+        """Return the setup of a goal with that pipeline. None is not written."""
         return self if pipeline is None else replace_fields(self, {"pipeline": pipeline})
 
     def with_model(self, model: str) -> Self:
-        """Return the setup with another model."""
         return replace_fields(self, {"model": model})
 
     def with_workplace(self, workplace: Workplace) -> Self:
-        """Return the setup of a worker that is at home there."""
         return replace_fields(self, {"workplace": workplace})
 
     def with_search_attributes(self, known: bool) -> Self:
-        """Return the setup of runs on a server that knows the attributes, or does not."""
         return replace_fields(self, {"search_attributes": known})
 
     def with_notify(self, events: tuple[NotifyEvent, ...]) -> Self:
-        """Return the setup of a worker that tells people outside."""
         return replace_fields(self, {"notify": events})
 
     def with_deliveries(self, channels: tuple[Channel, ...]) -> Self:
-        """Return the setup of a worker that has channels for the answers of goals."""
         return replace_fields(self, {"deliveries": channels})
 
     def with_prompts(self, prompts: PromptTemplates | None) -> Self:
-        """Return the setup of a goal that is asked by these templates; None is not written."""
+        """Return the setup of a goal with these templates. None is not written."""
         return replace_fields(self, {"prompts": prompts}) if prompts else self
 
     def is_reviewed(self, call: ToolCall | None) -> bool:
-        """Return whether somebody has a word on a call, or (None) on an answer, behind the gate."""
+        """Return True if a critic reviews this call or, for None, an answer after the gate."""
         return any(critic.reviews(call) for critic in self.critics)
 
     def tool(self, name: str) -> ToolSpec | None:
-        """Return the tool that is offered under `name`."""
         return next((tool for tool in self.tools if tool.name == name), None)

@@ -21,8 +21,6 @@ from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
 
 class TaskChanges(TypedDict, total=False):
-    """What `with_task` takes: the fields of `Task`."""
-
     input: AgentInput
     setup: Setup | None
     hydrated: bool
@@ -34,43 +32,40 @@ class TaskChanges(TypedDict, total=False):
 
 
 class Task(Record):
-    """What the run is to do and with what, and what has come of it so far."""
+    """The run's task and setup, and its results so far."""
 
     input: AgentInput
     setup: Setup | None = None
     hydrated: bool = False
     """Whether the references of the task have been looked up."""
     decided: dict[str, Decided] = {}
-    """Decisions that were made, the last of each name."""
+    """Decisions that were made. The last one of each name counts."""
     undecided: int = 0
-    """How often the model wanted to end before a required decision."""
+    """How often the model tried to end before a required decision."""
     output: str = ""
-    """The last answer that the gate let through."""
+    """The last answer that the gate allowed."""
     data: Any = None
-    """The final answer as JSON, where the input has an `output_schema`."""
+    """The final answer as JSON, if the input has an `output_schema`."""
     gathered: tuple[str, ...] = ()
-    """What an ending without an answer may bring: text beside calls that were let through, words of delegates."""
+    """Text that an ending without an answer may use: text next to allowed calls, and texts of delegates."""
 
     @property
     def declared_decisions(self) -> dict[str, GroundedDecision]:
-        """The decisions of its setup, by name; none before that is known."""
+        """The decisions of its setup, by name. Empty before the setup is known."""
         return self.setup.decisions if self.setup else {}
 
     @property
     def due_decisions(self) -> tuple[str, ...]:
-        """The required decisions that are not made."""
+        """The required decisions that are not made yet."""
         return tuple(
             name for name, each in self.declared_decisions.items() if each.required and name not in self.decided
         )
 
     def with_task(self, **changes: Unpack[TaskChanges]) -> Self:
-        """Return the state with these changes."""
         return replace_fields(self, changes, _TASK)
 
 
 class DialogueChanges(TypedDict, total=False):
-    """What `with_dialogue` takes: the fields of `Dialogue`."""
-
     conversation: Conversation
     calibration: float
     pending: Reply | None
@@ -84,19 +79,19 @@ class DialogueChanges(TypedDict, total=False):
 
 
 class Dialogue(Record):
-    """What was said between the model and the run, and what is still open about it."""
+    """The exchange between the model and the run, and what is still open about it."""
 
     conversation: Conversation = Conversation()
     calibration: float = 1.0
     """Tokens of the provider for one token of our estimate."""
     pending: Reply | None = None
-    """A reply that people held up when the run continued as new: the next run judges it, and asks them on."""
+    """A reply that waited for people when the run continued as new. The next segment judges it and asks them again."""
     last: str = ""
-    """What the latest reply called, for people."""
+    """The calls of the latest reply, for people."""
     refused: str = ""
-    """What of it the gate refused, for people: until the model has answered to that."""
+    """The calls that the gate refused, for people. Empty once the model has replied to that."""
     partial: str = ""
-    """The answer that is being continued, after the output limit cut it."""
+    """The answer that is being continued after the output limit cut it."""
     repairs: int = 0
     """Unusable replies in a row."""
     critiques: dict[str, int] = {}
@@ -104,20 +99,17 @@ class Dialogue(Record):
     taint: tuple[str, ...] = ()
     """Tools whose untrusted content has entered the conversation, in order."""
     recollection: Recollection = Recollection()
-    """What was recalled last."""
+    """The latest recall."""
 
     def with_dialogue(self, **changes: Unpack[DialogueChanges]) -> Self:
-        """Return the state with these changes."""
         return replace_fields(self, changes, _DIALOGUE)
 
     def with_rounds_of(self, other: "Dialogue") -> Self:
-        """Return the state with the replies in a row that `other` counts: unusable ones, and those sent back."""
+        """Return the state with the counts of unusable and rejected replies in a row from `other`."""
         return self.with_dialogue(repairs=other.repairs, critiques=other.critiques)
 
 
 class BudgetChanges(TypedDict, total=False):
-    """What `with_budget` takes: the fields of `Budget`."""
-
     usage: UsageTotals
     tool_calls: ToolCallCounts
     under_way: int
@@ -127,27 +119,24 @@ class BudgetChanges(TypedDict, total=False):
 
 
 class Budget(Record):
-    """What was spent, and what limits were raised."""
+    """Usage so far, and raised limits."""
 
     usage: UsageTotals = UsageTotals()
     tool_calls: ToolCallCounts = ToolCallCounts()
     under_way: int = 0
-    """Calls that are being carried out, or may be yet, and that `tool_calls` does not count so far."""
+    """Calls that are running, or may still run, and are not in `tool_calls` yet."""
     over_budget: int = 0
-    """Iterations in a row in which calls went beyond `max_tool_calls`."""
+    """Iterations in a row in which calls exceeded `max_tool_calls`."""
     extended: dict[str, int | float] = {}
-    """Limits that were raised while the run was live; they win over its config."""
+    """Limits that were raised during the run. They override its config."""
     budget_questions: int = 0
-    """So far: the number of the next."""
+    """Questions so far. The number of the next one."""
 
     def with_budget(self, **changes: Unpack[BudgetChanges]) -> Self:
-        """Return the state with these changes."""
         return replace_fields(self, changes, _BUDGET)
 
 
 class FailuresChanges(TypedDict, total=False):
-    """What `with_failures` takes: the fields of `Failures`."""
-
     breakers: dict[str, Breaker]
     steps: dict[str, Step]
     failures: dict[str, int]
@@ -158,35 +147,32 @@ class FailuresChanges(TypedDict, total=False):
 
 
 class Failures(Record):
-    """What has failed or was turned down, and what may stand in for it."""
+    """Failures and denials, and results that may replace failed calls."""
 
     breakers: dict[str, Breaker] = {}
-    """By tool; only circuits that have failures."""
+    """By tool. Holds only circuits with failures."""
     steps: dict[str, Step] = {}
-    """By fingerprint; only steps that have failed."""
+    """By fingerprint. Holds only steps that have failed."""
     failures: dict[str, int] = {}
-    """Failed calls in a row, by tool, where `llm_recovery` counts them."""
+    """Failed calls in a row, by tool, if `llm_recovery` counts them."""
     results: dict[str, GoodResult] = {}
-    """By fingerprint, where `cached_result` may need them."""
+    """By fingerprint, if `cached_result` may need them."""
     dead_letters: tuple[DeadLetter, ...] = ()
     denials: dict[str, int] = {}
-    """Denials that were repeated without a break, with the number of iterations in a row."""
+    """Repeated denials, with the number of iterations in a row."""
     invalid: dict[str, int] = {}
-    """Invalid calls that were repeated without a break, with the number of iterations in a row."""
+    """Repeated invalid calls, with the number of iterations in a row."""
 
     @property
     def waiting_letters(self) -> tuple[DeadLetter, ...]:
-        """The letters that an operator wants to be sent again."""
+        """The dead letters that an operator has requeued."""
         return tuple(letter for letter in self.dead_letters if letter.requeued)
 
     def with_failures(self, **changes: Unpack[FailuresChanges]) -> Self:
-        """Return the state with these changes."""
         return replace_fields(self, changes, _FAILURES)
 
 
 class FamilyChanges(TypedDict, total=False):
-    """What `with_family` takes: the fields of `Family`."""
-
     children: tuple[Child, ...]
     told_held: bool
     fork: ForkInput | GoalForkInput | None
@@ -194,18 +180,17 @@ class FamilyChanges(TypedDict, total=False):
 
 
 class Family(Record):
-    """The runs that this one has to do with: its delegates, its parent, the one whose past it shares."""
+    """The runs that are related to this one: its delegates, its parent, the run whose past it shares."""
 
     children: tuple[Child, ...] = ()
-    """Delegated runs in flight, and those that wait for their turn."""
+    """Delegated runs that are running or wait for their turn."""
     told_held: bool = False
-    """What its parent was told last: whether a person holds this run up."""
+    """The latest report to its parent: whether a person holds this run up."""
     fork: ForkInput | GoalForkInput | None = None
-    """Whose past it shares, as long as that is not read yet."""
+    """The fork's input, until the shared past is read."""
     forked_from: ForkedFrom | None = None
 
     def with_family(self, **changes: Unpack[FamilyChanges]) -> Self:
-        """Return the state with these changes."""
         return replace_fields(self, changes, _FAMILY)
 
 
@@ -215,12 +200,12 @@ _FAMILY = frozenset(Family.model_fields)
 
 
 class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
-    """All that a run knows; each field changes by its owner's method alone. Pydantic writes the last base first."""
+    """The whole state of a run. Only its owner's method changes a field. Pydantic writes the last base first."""
 
     @model_validator(mode="before")
     @classmethod
     def _with_task_restored(cls, value: Any) -> Any:
-        """Where room was short the task is carried in the input alone, and the first message without its text."""
+        """Restore the task's text in the first message. If room was short, only the input carries it."""
         match value:
             case {
                 "input": {"task": str(task)},
@@ -238,12 +223,12 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
 
     @property
     def counted_iterations(self) -> int:
-        """What `max_iterations` counts."""
+        """The number that `max_iterations` limits."""
         return self.iteration
 
     @property
     def step_timeout_s(self) -> float | None:
-        """Seconds of a delegate's clock, where its run is the step of a plan: its iterations are its own then."""
+        """Seconds for a delegate that carries out a step of a plan. Its iterations are then its own."""
         return None
 
     @property
@@ -253,7 +238,7 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
 
     @property
     def terms(self) -> ControlTerms:
-        """What its setup says. Of its end a delegated run tells its parent, nobody else; a fork has no parent."""
+        """The terms of its setup. A delegated run reports its end only to its parent. A fork has no parent."""
         if (setup := self.setup) is None:
             return ControlTerms()
         is_delegated = bool(self.input.lineage.chain) and self.forked_from is None
@@ -270,26 +255,28 @@ class AgentState(Family, Failures, Budget, Dialogue, Task, Control):
 
     @property
     def under_way_elsewhere(self) -> str:
-        """Delegates take back what they did behind an interrupted call: the next run would not hear of their end."""
+        """A note on running delegates, or "". They undo interrupted work, and the next segment would not learn of their
+        end.
+        """
         return "its delegates were at work" if self.children else ""
 
     @property
     def why_it_stayed(self) -> str:
-        """Why a run that waited could not continue as new."""
+        """The reason why a waiting run could not continue as new."""
         return self.under_way_elsewhere or "it waited in the middle of its calls"
 
     def other_way(self, kind: QuestionKind) -> str:
-        """Of a question about its budget, too."""
+        """Return a hint about other choices, for questions about a budget too."""
         raised = "a budget is raised by extend_budget; or choose skip (end at the limit) or abort"
         return raised if kind == "budget" else super().other_way(kind)
 
     @property
     def room_for_tasks(self) -> int:
-        """Bytes of JSON of what a run is told later, and carries."""
+        """Bytes of JSON for tasks that a run gets later, and carries."""
         return 0
 
     @property
     def config(self) -> LoopConfig:
-        """The settings that hold now."""
+        """The settings that apply now."""
         config = self.setup.config if self.setup else self.input.config
         return config.with_raised(self.extended) if self.extended else config

@@ -1,4 +1,4 @@
-"""What a run shows of itself: answers of the queries `status` and `conversation`, its journal, its result."""
+"""The public views of a run: answers to the queries `status` and `conversation`, its journal, its result."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,29 +20,29 @@ from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
 
 class Termination(Record):
-    """Why the run ended; `detail` is one line for people."""
+    """The reason why the run ended. `detail` is one line for people."""
 
     reason: StopReason
     detail: str = ""
 
 
 class AgentResult(Record):
-    """Result of a run: every ending has one, with all that was gathered."""
+    """Result of a run. Every ending has one, with all that was gathered."""
 
     output: str
     data: Any
     iterations: int
     termination: Termination
     duration_s: float
-    """Seconds of workflow time, pauses left out."""
+    """Seconds of workflow time. Pauses do not count."""
     usage: UsageTotals
     tool_calls: ToolCallCounts
     conversation_digest: str
-    """`sha256:` and 64 hex characters; empty for a run that never had a message."""
+    """`sha256:` and 64 hex characters. Empty for a run that never had a message."""
 
 
 class Budgets(Record):
-    """What is left, each limit beside it; None stands for no limit."""
+    """The rest of each limit, next to the limit. None means no limit."""
 
     iterations: int
     max_iterations: int
@@ -59,7 +59,7 @@ class Budgets(Record):
 
 
 class AgentStatus(Record):
-    """Where a run stands."""
+    """The current status of a run."""
 
     agent: str
     model: str | None
@@ -70,24 +70,24 @@ class AgentStatus(Record):
     tool_calls: ToolCallCounts
     budgets: Budgets
     pending_approvals: list[Item]
-    """Calls that wait for a person's yes."""
+    """Calls that wait for a person's approval."""
     plan: Any
     question: str | None
     waiting: list[ShownQuestion] = []
-    """What waits for a person."""
+    """Open questions to people."""
     breakers: dict[str, Breaker]
-    """By tool; only circuits that have failures."""
+    """By tool. Holds only circuits with failures."""
     dead_letters: list[DeadLetter] = []
     children: list[Child] = []
     """Delegated runs in flight."""
     unread_interventions: list[dict[str, str]]
     termination: Termination | None
     workplace: Workplace | None = None
-    """Of the worker that prepared the run."""
+    """Workplace of the worker that prepared the run."""
     tiers: dict[str, Tier] = {}
-    """The tiers in effect: of the `run`, of turns of a goal, of a `critic:NAME`; none where one model is asked."""
+    """The tiers in use: of the `run`, of a goal's prompts, of a `critic:NAME`. Empty if one model is asked."""
     knowledge: Recollection | None = None
-    """What was recalled last; None of a run without knowledge."""
+    """The latest recall. None for a run without knowledge."""
 
 
 class ShownMessage(Record):
@@ -101,16 +101,15 @@ class ShownMessage(Record):
     is_error: bool
 
     def with_text(self, text: str) -> Self:
-        """Return the message with another text."""
         return replace_fields(self, {"text": text})
 
 
 class Page(CheckedInput):
-    """Argument of the query `conversation`: which messages."""
+    """Argument of the query `conversation`: the messages to return."""
 
     offset: int = Field(default=0, ge=0)
     limit: int | None = Field(default=None, ge=1)
-    """At most so many; there may be fewer, since an answer has a size. None follow where none are returned."""
+    """The most messages to return. There may be fewer, since an answer is limited in size. An empty page is the end."""
 
 
 FIRST_PAGE = Page()
@@ -136,9 +135,10 @@ HappeningKind = Literal[
     "child_failed",
     "decided",
 ]
-"""`noted`: the run wrote notes; `updated`: an update was accepted; `child_*` are of delegated runs. `scheduled`,
-`finished`, `failed` and `cancelled` are of activities, local ones included. `decided`: from here on a worker of another
-build than before completes the workflow tasks."""
+"""`noted`: the run wrote notes. `updated`: an update was accepted. `child_*`: events of delegated runs. `scheduled`,
+`finished`, `failed` and `cancelled`: events of activities, including local ones. `decided`: from here on, a worker of
+another build completes the workflow tasks.
+"""
 
 
 @dataclass(frozen=True)
@@ -155,17 +155,17 @@ class Happening:
     value: Any = None
     """Input (`started`, `signaled`: the list of arguments; `scheduled`: the first) or result, as plain JSON."""
     text: str = ""
-    """What a failure says; why a signal was refused."""
+    """The text of a failure, or the reason why a signal was refused."""
     run_id: str = ""
     """The last run of a delegated run that ended."""
     attempts: int = 1
-    """That an activity took."""
+    """The attempts of an activity."""
     failed_before: str = ""
-    """How the attempt before the last one failed; empty if there was none, or its worker died."""
+    """The failure of the attempt before the last one. Empty if there was none, or if its worker died."""
 
 
 CURSOR_CHARS = 16
-"""Of an entry's hash, in its cursor."""
+"""Characters of an entry's hash in its cursor."""
 
 
 class JournalEntry(Record):
@@ -177,16 +177,18 @@ class JournalEntry(Record):
     agent: str
     iteration: int
     event: str
-    """What happened: `Started`, `ReasoningComplete`, ..., `Terminated`."""
+    """The event's type: `Started`, `ReasoningComplete`, ..., `Terminated`."""
     data: dict[str, Any] = {}
-    """What the event tells; `run` is the id of the delegated run that the entry is of."""
+    """The event's data. `run` is the id of the delegated run that the entry belongs to."""
     hash: str = ""
     """Sha256, chained over every field of this entry and all before it, so that an exported journal shows tampering."""
     _took_s: dict[str, float] = PrivateAttr(default_factory=dict)
 
     @property
     def took_s(self) -> dict[str, float]:
-        """Seconds of each call by its id, of `ObservationsCollected`: for who looks, and no part of what is chained."""
+        """Seconds of each call by its id, for `ObservationsCollected`. They are for display and not part of the hash
+        chain.
+        """
         return self._took_s
 
     @property
@@ -195,15 +197,14 @@ class JournalEntry(Record):
         return f"{self.sequence}-{self.hash[:CURSOR_CHARS]}"
 
     def with_took(self, took_s: dict[str, float]) -> Self:
-        """Return the entry with what its calls took."""
+        """Return the entry with the durations of its calls."""
         timed = replace_fields(self, {})
         timed._took_s = took_s
         return timed
 
     def with_place(self, sequence: int, data: dict[str, Any]) -> Self:
-        """Return the entry as one of another journal."""
+        """Return the entry at another place of a journal."""
         return replace_fields(self, {"sequence": sequence, "data": data})
 
     def with_hash(self, digest: str) -> Self:
-        """Return the entry, chained."""
         return replace_fields(self, {"hash": digest})

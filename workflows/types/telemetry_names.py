@@ -1,8 +1,8 @@
-"""Names of spans, metrics and their attributes: OpenTelemetry's for generative AI where it has one, else `orga.*`."""
+"""Names of spans, metrics and their attributes: OpenTelemetry's for generative AI if it has one, else `orga.*`."""
 
 SCOPE = "orga"
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.42.0"
-"""Of the conventions that these names follow."""
+"""The version of the conventions for these names."""
 
 OPERATION = "gen_ai.operation.name"
 PROVIDER = "gen_ai.provider.name"
@@ -30,18 +30,18 @@ ITERATION = "orga.iteration"
 ITERATIONS = "orga.iterations"
 ATTEMPT = "orga.attempt"
 ENDING = "orga.ending"
-"""Why a run ended: the reason of its termination, or `failed` for a run that has no result."""
+"""The reason why a run ended, or `failed` for a run that has no result."""
 DENIED = "orga.denied"
-"""Proposals that the gate turned down."""
+"""Proposals that the gate denied."""
 PROPOSAL = "orga.proposal"
 """`tool_call` or `answer`."""
 OUTCOME = "orga.outcome"
 """`ok`, `failed` or `cancelled`."""
 WAIT_KIND = "orga.wait.kind"
-"""What a person is asked for: `approval`, `answer`, `escalation` or `budget`."""
+"""The kind of question to a person: `approval`, `answer`, `escalation` or `budget`."""
 STRATEGY = "orga.recovery.strategy"
 HELD_BY = "orga.held_by"
-"""The type of an activity, or what a task runs."""
+"""The type of an activity, or the function of a task."""
 CIRCUIT_SCOPE = "orga.circuit.scope"
 """`run` or `worker`."""
 
@@ -67,12 +67,14 @@ LOOP_LAG = "orga.worker.loop_lag"
 LOOP_HELD = "orga.worker.loop_held"
 
 TOKEN_BUCKETS = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0)
-"""As the conventions for `gen_ai.client.token.usage` advise."""
+"""The buckets that the conventions recommend for `gen_ai.client.token.usage`."""
 SECONDS_BUCKETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-"""As the conventions for `gen_ai.client.operation.duration` and `gen_ai.execute_tool.duration` advise."""
+"""The buckets that the conventions recommend for `gen_ai.client.operation.duration` and
+`gen_ai.execute_tool.duration`.
+"""
 RUN_BUCKETS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6)
-"""As the conventions for `gen_ai.invoke_agent.duration` advise."""
+"""The buckets that the conventions recommend for `gen_ai.invoke_agent.duration`."""
 WAIT_BUCKETS = (1.0, 10.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 43_200.0, 86_400.0, 259_200.0, 604_800.0, 2_592_000.0)
-"""From a second to a month: people take their time."""
+"""From a second to a month, because people take their time."""
 SIZE_BUCKETS = (1e4, 3e4, 1e5, 3e5, 1e6, 3e6, 1e7, 2e7, 5e7)
 EVENT_BUCKETS = (10.0, 30.0, 100.0, 300.0, 1_000.0, 3_000.0, 10_000.0, 30_000.0, 50_000.0)

@@ -1,4 +1,4 @@
-"""Tiers of models: a name for how strong a model has to be, and the models that stand in for each other under it."""
+"""Tiers of models: a name for a strength, and the models of that strength, which replace each other."""
 
 from typing import Annotated, Literal, get_args
 
@@ -8,26 +8,26 @@ from orga.workflows.types.names import GoalPromptName
 from orga.workflows.types.record import CheckedInput, Record
 
 PROVIDERS = ("openrouter", "openai", "anthropic", "ollama", "openai-compatible", "local", "offline")
-"""What the name of a model begins with, before the colon."""
+"""Prefixes of a model's name, before the colon."""
 
 TierName = Literal["local", "light", "medium", "heavy"]
 
 TIERS: tuple[TierName, ...] = get_args(TierName)
 
 LOCAL_TIER: TierName = "local"
-"""Binds all that happens under a run: no delegate, critic or turn may leave it."""
+"""Binds the whole run: no delegate, critic or turn may leave this tier."""
 
 TIER_PREFIX = "tier:"
 
 MAX_MODELS = 8
-"""Of one tier."""
+"""Models of one tier."""
 
 RUN_TIER = "run"
 """The key of a run's own model among the tiers of its setup."""
 
 
 def tier_in_model_name(model: str) -> str | None:
-    """Return the tier that stands where a model is named, as in `tier:heavy`; None of a model's own name."""
+    """Return the tier in a model name such as `tier:heavy`, or None for the name of a model."""
     name = model.strip()
     return name.removeprefix(TIER_PREFIX).strip() if name.startswith(TIER_PREFIX) else None
 
@@ -46,25 +46,25 @@ def _without_duplicates(models: tuple[str, ...]) -> tuple[str, ...]:
 
 
 ModelName = Annotated[str, Field(max_length=200), AfterValidator(_model)]
-"""`provider:model`, of a provider that there is."""
+"""`provider:model`, with a known provider."""
 
 TierModels = Annotated[tuple[ModelName, ...], Field(max_length=MAX_MODELS), AfterValidator(_without_duplicates)]
 
 
 class ModelTiers(CheckedInput):
-    """`[models.tiers]`: by tier, models in fallback order. Where none is given, each stands for the default model."""
+    """`[models.tiers]`: models by tier, in fallback order. If no tier is set, each means the default model."""
 
     local: TierModels = ()
-    """Models that data may be shown to which must not leave the house."""
+    """Models that may see data which must not leave the house."""
     light: TierModels = ()
-    """Models for what is easy."""
+    """Models for easy work."""
     medium: TierModels = ()
-    """Models for what is not easy."""
+    """Models for work of medium difficulty."""
     heavy: TierModels = ()
-    """Models for what is hard."""
+    """Models for hard work."""
 
     def models(self, tier: TierName) -> tuple[str, ...]:
-        """Return the models of a tier, in fallback order; none where it is not configured."""
+        """Return the models of a tier in fallback order. Empty if the tier is not configured."""
         return getattr(self, tier)
 
     @property
@@ -74,46 +74,46 @@ class ModelTiers(CheckedInput):
 
 
 class GoalTiers(CheckedInput):
-    """`[goals.tiers]`: which tier each turn of a goal asks; null asks the goal's own model."""
+    """`[goals.tiers]`: the tier for each of a goal's prompts. Null asks the goal's own model."""
 
     plan: TierName | None = None
     """Makes the plan."""
     input: TierName | None = None
     """Writes the arguments of a step."""
     evaluate: TierName | None = None
-    """Scores what a step brought."""
+    """Scores the results of steps."""
     decide: TierName | None = None
-    """Decides what is done next."""
+    """Decides what to do next."""
     compress: TierName | None = None
-    """Makes shorter what the goal keeps in mind."""
+    """Shortens the goal's memory."""
     summary: TierName | None = None
     """Writes the final answer."""
 
     @property
     def by_turn(self) -> dict[GoalPromptName, TierName]:
-        """The turns that have a tier of their own."""
+        """The tiers of the prompts that have one."""
         given = {turn: getattr(self, turn.removeprefix("goal_")) for turn in get_args(GoalPromptName)}
         return {turn: tier for turn, tier in given.items() if tier is not None}
 
 
 class FailedOver(Record):
-    """A model that gave way to the next of its tier."""
+    """A model that failed and was replaced by the next of its tier."""
 
     before: str
     after: str
     why: str
-    """The kind of failure and what the provider said, on one line."""
+    """The kind of failure and the provider's text, on one line."""
 
     def describe(self) -> dict[str, str]:
-        """Return what the journal says of it."""
+        """Return it as the journal records it."""
         return {"from": self.before, "to": self.after, "why": self.why}
 
 
 class Tier(Record):
-    """A tier as a run knows it: recorded in its setup."""
+    """A tier as a run's setup records it."""
 
     name: TierName
     models: tuple[str, ...]
     """`provider:model`, in fallback order."""
     is_default: bool = False
-    """Whether it stands for the default model, since no tier is configured."""
+    """Whether it is the default model, because no tier is configured."""

@@ -1,4 +1,4 @@
-"""What a run uses, what that costs, and how a live run is given more."""
+"""Tokens, calls and cost of a run, prices, and extensions of a live run's budget."""
 
 from typing import Any, Self, TypedDict, Unpack
 
@@ -8,8 +8,6 @@ from orga.workflows.types.record import CheckedInput, Record, replace_differing_
 
 
 class UsageChanges(TypedDict, total=False):
-    """What `Usage.with_differences` takes: its fields."""
-
     input_tokens: int
     output_tokens: int
     cached_input_tokens: int
@@ -17,16 +15,15 @@ class UsageChanges(TypedDict, total=False):
 
 
 class Usage(Record):
-    """Tokens of one model call, as the provider counts them; cached input is part of `input_tokens`."""
+    """Tokens of one model call, as the provider counts them. Cached input is part of `input_tokens`."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_input_tokens: int = 0
     estimated: bool = False
-    """Whether some of it was estimated, since the provider reported nothing. Written only where it was."""
+    """Whether some numbers are estimates, because the provider reported none. Written only if true."""
 
     def with_differences(self, **changes: Unpack[UsageChanges]) -> Self:
-        """Return the usage with what differs set."""
         return replace_differing_fields(self, changes)
 
     @model_serializer(mode="wrap")
@@ -44,7 +41,7 @@ class UsageTotals(Record):
     model_calls: int = 0
     cost_usd: float | None = None
     estimated_calls: int = 0
-    """Model calls whose tokens and cost are estimates, since the provider reported none; written only where any are."""
+    """Model calls whose tokens and cost are estimates, because the provider reported none. Written only if not 0."""
 
     def plus(self, usage: Usage, cost_usd: float | None) -> "UsageTotals":
         """Return the totals after one more model call."""
@@ -59,7 +56,7 @@ class UsageTotals(Record):
         )
 
     def plus_totals(self, other: "UsageTotals") -> "UsageTotals":
-        """Return the totals together with those of a delegated run."""
+        """Return the totals including those of a delegated run."""
         costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
         return UsageTotals(
             input_tokens=self.input_tokens + other.input_tokens,
@@ -84,8 +81,6 @@ _ALWAYS = frozenset({"proposed", "run", "denied", "failed"})
 
 
 class MoreCalls(TypedDict, total=False):
-    """What `ToolCallCounts.plus` takes: its fields."""
-
     proposed: int
     run: int
     denied: int
@@ -101,40 +96,41 @@ class MoreCalls(TypedDict, total=False):
 class ToolCallCounts(Record):
     """Tool calls of a run so far. `proposed` = `run` + `denied` + `invalid` + `not_run`.
 
-    Those without a word on when they are written are always there, others only where they are not 0.
+    Fields are always written unless their note says otherwise.
     """
 
     proposed: int = 0
-    """By the model, by lookups before its first step, and by recoveries."""
+    """Proposals of the model, of lookups before its first step, and of recoveries."""
     run: int = 0
     denied: int = 0
-    """By policy, or by a person: nothing else."""
+    """Denials by policy or by a person, and nothing else."""
     failed: int = 0
-    """Of those that were run, requeued ones too; one that a recovery answered has not failed."""
+    """Failed calls among those that were run, requeued ones included. A call that a recovery answered has not
+    failed.
+    """
     invalid: int = 0
-    """Unknown tools, arguments that do not fit; written only where there are any."""
+    """Unknown tools and arguments that do not fit. Written only if not 0."""
     not_run: int = 0
-    """Allowed, and not begun: over budget, stopped, interrupted, turned down; written only where there are any."""
+    """Allowed but not begun: over budget, stopped, interrupted or rejected. Written only if not 0."""
     fallbacks: int = 0
-    """Alternatives to calls that failed, a part of `proposed`; written only where there are any."""
+    """Alternatives to calls that failed. They are part of `proposed`. Written only if not 0."""
     delegated: int = 0
-    """Run by delegates, and by theirs; written only where there are any."""
+    """Calls of delegates, and of their delegates. Written only if not 0."""
     in_sagas: int = 0
-    """Steps and compensations that were run, beside the `saga` calls themselves; written only where there are any."""
+    """Steps and compensations that were run, in addition to the `saga` calls themselves. Written only if not 0."""
     requeued: int = 0
-    """Dead letters that were sent again, beside the calls that they had been; written only where there are any."""
+    """Dead letters that were sent again, in addition to their original calls. Written only if not 0."""
 
     def plus(self, **more: Unpack[MoreCalls]) -> Self:
-        """Return the counts with so many more."""
+        """Return the counts with these added."""
         return replace_fields(self, {name: getattr(self, name) + count for name, count in more.items()})
 
     def plus_counts(self, other: "ToolCallCounts") -> Self:
-        """Return both together."""
         return self.plus(**{name: getattr(other, name) for name in ToolCallCounts.model_fields})
 
     @property
     def spent(self) -> int:
-        """What counts against `max_tool_calls`."""
+        """The number that `max_tool_calls` limits."""
         return self.run + self.delegated + self.in_sagas + self.requeued
 
     @model_serializer(mode="wrap")
@@ -150,14 +146,14 @@ class ModelPrice(CheckedInput):
     """`[models.prices."provider:model"]`: US dollars for a million tokens."""
 
     input: float = Field(ge=0, le=1_000_000)
-    """USD for a million tokens that are sent."""
+    """USD for a million input tokens."""
     output: float = Field(ge=0, le=1_000_000)
-    """USD for a million tokens that come back."""
+    """USD for a million output tokens."""
     cached_input: float | None = Field(default=None, ge=0, le=1_000_000)
-    """Of input that the provider had in its cache; null: as other input."""
+    """USD for a million tokens of input in the provider's cache. Null: the price of other input."""
 
     def cost_usd(self, usage: Usage) -> float:
-        """Return what one call cost."""
+        """Return the cost of one call."""
         cached = min(usage.cached_input_tokens, usage.input_tokens)
         cached_price = self.input if self.cached_input is None else self.cached_input
         fresh = usage.input_tokens - cached
@@ -165,7 +161,7 @@ class ModelPrice(CheckedInput):
 
 
 class BudgetExtension(CheckedInput):
-    """The new limits, not what is added to the old ones. Null leaves a limit as it is."""
+    """The new limits, not amounts to add to the old ones. Null leaves a limit as it is."""
 
     max_iterations: int | None = Field(default=None, ge=1, le=1_000_000)
     max_total_tokens: int | None = Field(default=None, ge=1, le=10**12)

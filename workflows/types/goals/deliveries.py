@@ -1,4 +1,4 @@
-"""Where the final answer of a goal goes beside its result: channels that the operator configured, known by name."""
+"""Channels for a goal's final answer, in addition to its result. The operator configures them, and goals name them."""
 
 from shlex import quote
 from typing import Annotated, Literal, Self
@@ -14,70 +14,70 @@ DeliveryKind = Literal["file", "memory", "webhook", "telegram", "discord", "slac
 MEMORY: DeliveryKind = "memory"
 
 DeliveryName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
-"""As configured; a starter names it, and never an address or a path."""
+"""The configured name. A starter uses it, never an address or a path."""
 
 MAX_DELIVERIES = 10
-"""Of one goal: each has the answer in the input of its activity."""
+"""Deliveries of one goal. Each has the answer in the input of its activity."""
 
 MAX_ANSWER_BYTES = 150_000
-"""Of JSON that an answer may have there: all deliveries begin in one workflow task, which takes 4 MB."""
+"""Bytes of JSON of an answer in a delivery. All deliveries begin in one workflow task, which takes 4 MB."""
 
 
 GOAL_ID = "{goal_id}"
-"""Stands for the goal's id in the path of a file."""
+"""The placeholder for the goal's id in the path of a file."""
 
 MAX_ID_CHARS = 100
 
 
 def full_answer_location(goal_id: str) -> str:
-    """Return where all of an answer is, for who gets its beginning."""
+    """Return a hint on where to find the whole answer, for receivers of its beginning."""
     if can_be_typed(goal_id) and len(goal_id) <= MAX_ID_CHARS:
         return f"the whole: orga attach {quote(goal_id)}"
     return "the whole is the result of the goal"
 
 
 class Channel(Record):
-    """A channel of the worker, as the setup of a run tells it: what it needs is known to the worker alone."""
+    """A channel as a run's setup records it. Only the worker knows its address and secrets."""
 
     name: str
     kind: DeliveryKind
     default: bool = False
-    """Whether it gets the answers of goals that name none."""
+    """Whether it gets the answers of goals that name no channel."""
 
 
 class DeliveryRequest(Record):
     """Input of `deliver`: one answer for one channel, the same in every attempt."""
 
     name: str
-    """Of the channel."""
+    """Name of the channel."""
     key: str
-    """Of this delivery: a receiver that remembers keys takes it once."""
+    """Key of this delivery. A receiver that remembers keys accepts it once."""
     agent: str
     goal: str
-    """On one line."""
+    """The goal on one line."""
     reason: str
-    """How the goal ended."""
+    """The reason why the goal ended."""
     detail: str = ""
     confidence: float
     text: str
-    """The final answer, or what was found until the goal ended."""
+    """The final answer, or the findings so far if the goal ended early."""
     size: int
-    """Characters of the whole answer, of which `text` may be the beginning."""
+    """Characters of the whole answer. `text` may be only its beginning."""
     behalf: Behalf | None = None
-    """Whose it is, and what the goal had read; set only where it becomes knowledge."""
+    """The owner of the answer and the goal's taint. Set only if the answer is stored as knowledge."""
 
     def with_behalf(self, behalf: Behalf) -> Self:
-        """Return the request to a store of knowledge."""
+        """Return the request for a channel that stores the answer as knowledge."""
         return replace_fields(self, {"behalf": behalf})
 
 
 class Delivered(Record):
-    """What became of a delivery, as the result of the goal tells it."""
+    """The outcome of a delivery, as the goal's result shows it."""
 
     name: str
     kind: DeliveryKind | Literal["unknown"]
-    """`unknown` where the goal ended before its worker had told of its channels."""
+    """`unknown` if the goal ended before its worker had reported its channels."""
     status: Literal["delivered", "failed"]
     error: str = ""
     attempts: int = 0
-    """Those that said how they ended."""
+    """Attempts whose end is known."""

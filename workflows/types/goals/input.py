@@ -1,4 +1,4 @@
-"""What starts a goal: the input of `GoalWorkflow`, checked once, at the border."""
+"""The input of `GoalWorkflow`, checked once when a goal starts."""
 
 from typing import Annotated, Any, Literal, cast
 
@@ -11,10 +11,10 @@ from orga.workflows.types.record import CheckedInput, InvalidInput, check_input
 from orga.workflows.types.tool_calls.recovery import Recovery
 
 MAX_GOAL_BYTES = 50_000
-"""A longer one belongs into a file that a step reads; the state has to carry goal and plan beside the rest."""
+"""Bytes. A longer goal belongs in a file that a step reads, because the state carries the goal and its plan."""
 
 MAX_PIPELINE_GOAL_BYTES = 8_000
-"""Of a goal with a pipeline: each of its steps is told it."""
+"""Bytes of a goal with a pipeline. Each of its steps gets the whole goal."""
 
 
 def _checked_goal_size(goal: str) -> str:
@@ -32,26 +32,26 @@ class GoalConfig(CheckedInput):
     max_iterations: int = Field(default=15, ge=1, le=1_000)
     """Rounds of steps that were executed."""
     max_llm_calls: int = Field(default=60, ge=4, le=100_000)
-    """Model calls, those of delegated steps too; the last of them is kept for the final answer."""
+    """Model calls, including those of delegated steps. The last of them is reserved for the final answer."""
     max_plan_steps: int = Field(default=8, ge=1, le=30)
-    """Open steps of a plan; those that are done do not count."""
+    """Open steps of a plan. Finished ones do not count."""
     max_parallel_steps: int = Field(default=4, ge=1, le=30)
-    """Steps that are executed side by side."""
+    """Steps that run in parallel."""
     step_timeout_s: float = Field(default=120.0, ge=0.1, le=86_400)
-    """One attempt of a step; of a step that an agent does, all of its run."""
+    """Seconds for one attempt of a step. If an agent carries out the step, seconds for its whole run."""
     step_budget_s: float = Field(default=300.0, ge=0.1, le=86_400)
-    """Time of the whole goal for each step of the longest plan that it had, and once more for all the rest."""
+    """Seconds that the goal gets for each step of its longest plan, and once more for everything else."""
     timeout_s: float | None = Field(default=None, ge=0.001, le=31_536_000)
-    """The whole goal, in place of what `step_budget_s` gives; pauses and waits for a person are left out."""
+    """Seconds for the whole goal, in place of `step_budget_s`. Pauses and waits for people do not count."""
     stuck_threshold: int = Field(default=3, ge=1, le=100)
-    """Rounds in a row that bring errors alone, or nothing of use, and replies in a row that are of no use."""
+    """Rounds in a row with only errors or without progress, and unusable replies in a row."""
     done_confidence: float = Field(default=0.7, ge=0, le=1)
-    """From which the model's `done` counts."""
+    """The lowest confidence at which the model's `done` counts."""
     max_total_tokens: int = Field(default=500_000, ge=1, le=10**12)
     max_cost_usd: float | None = Field(default=None, gt=0)
     max_tool_calls: int | None = Field(default=None, ge=0, le=10**9)
     plan_review: Literal["never", "always", "policy"] = "never"
-    """Whether a person sees each plan before anything of it is done."""
+    """Whether a person reviews each plan before any of it is carried out."""
     on_exhausted: Literal["stop", "ask"] = "stop"
     """At a limit: end with what there is, or wait for a person who may `extend_budget`."""
     context_token_budget: int = Field(default=32_000, ge=500, le=10**8)
@@ -59,28 +59,28 @@ class GoalConfig(CheckedInput):
     temperature: float | None = Field(default=0.3, ge=0, le=2)
     max_output_tokens: int = Field(default=16_384, ge=1, le=10**7)
     recovery: Recovery = Recovery()
-    """Of steps whose tools have none of their own."""
+    """Recovery of steps whose tools have none of their own."""
 
 
 class GoalInput(CheckedInput):
-    """Input of `GoalWorkflow`. Only `goal` is required; null takes the agent's own setting."""
+    """Input of `GoalWorkflow`. Only `goal` is required. Null takes the agent's own setting."""
 
     goal: Annotated[Task, AfterValidator(_checked_goal_size)]
     agent: Name = "default"
-    """Whose tools, delegates, instructions and policy the goal has."""
+    """The agent whose tools, delegates, instructions and policy the goal uses."""
     model: Name | None = None
     skills: tuple[Name, ...] | None = Field(default=None, min_length=1)
-    """A part of the agent's tools, and of those of its delegates; null for all of them."""
+    """A subset of the tools of the agent and its delegates. Null for all of them."""
     config: GoalConfig = GoalConfig()
     trusted_context: TrustedContext = {}
-    """Facts from whoever starts the goal; no model and no tool can write them."""
+    """Facts from whoever starts the goal. No model and no tool can write them."""
     tenant: Name | None = None
     deliver: Deliver = None
-    """Channels of the worker that get the answer; null for those that are so by default."""
+    """Channels of the worker that get the answer. Null takes the default channels."""
     pipeline: PipelineName | None = None
-    """A plan of the worker's configuration in place of one by the model."""
+    """The name of a configured plan. The model then makes none."""
     inputs: tuple[PipelineInput, ...] | None = Field(default=None, min_length=1, max_length=MAX_INPUTS)
-    """Of a pipeline that maps; null for those of its configuration."""
+    """Inputs of a pipeline that maps. Null takes those of its configuration."""
 
     @model_validator(mode="after")
     def _fits_a_pipeline(self) -> "GoalInput":
@@ -98,10 +98,10 @@ class GoalInput(CheckedInput):
         return self
 
     def for_agent(self) -> AgentInput:
-        """Return what the agent's loop goes by: the gate, the calls, the conversation and the budgets are its own.
+        """Return the input for the agent's loop, which the goal shares: gate, calls, conversation and budgets.
 
         Raises:
-            InvalidInput: All together is too large.
+            InvalidInput: All parts together are too large.
         """
         config, chosen = self.config, self.config.model_fields_set
         same = chosen & LoopConfig.model_fields.keys() - {"max_iterations", "timeout_s"}
@@ -121,10 +121,10 @@ class GoalInput(CheckedInput):
 
 
 def parse_goal(raw: object) -> GoalInput:
-    """Check what a client sent.
+    """Return the checked input of a client.
 
     Raises:
-        InvalidInput: With every problem, each naming its key.
+        InvalidInput: Lists every problem with its key.
     """
     if not isinstance(raw, (dict, GoalInput)):
         raise InvalidInput('input: give an object such as {"goal": "..."}, not ' + type(raw).__name__)

@@ -1,4 +1,4 @@
-"""Pipelines, `[pipelines.NAME]` of `orga.toml`: plans that stand there once, for goals that no model has to plan."""
+"""Pipelines, `[pipelines.NAME]` of `orga.toml`: fixed plans, so that no model has to make one."""
 
 from collections.abc import Mapping
 from math import fsum
@@ -15,40 +15,40 @@ PipelineKind = Literal["chain", "map_reduce", "director_critic"]
 PipelineName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
 
 MAX_CHAIN = 15
-"""Steps of a chain, each a round of its own: what `max_iterations` of a goal is without a word."""
+"""Steps of a chain. Each is a round of its own, so this is the default of a goal's `max_iterations`."""
 
 MAX_ROUNDS = 7
-"""Of a draft and its critique, which are two rounds of steps."""
+"""Rounds of a draft and its critique. Each takes two rounds of steps."""
 
 ROUNDS = 3
-"""Where neither `max_rounds` nor `fixed_rounds` is given."""
+"""Rounds if neither `max_rounds` nor `fixed_rounds` is given."""
 
 MAX_INPUTS = 30
-"""Of one goal: each is a step of its own."""
+"""Inputs of one goal. Each is a step of its own."""
 
 MAX_INPUT_CHARS = 1_000
-"""Of one input; a document is named, and its agent reads it."""
+"""Characters of one input. An input names a document, and its agent reads it."""
 
 MAX_TASK_CHARS = 2_000
 MAX_RUBRIC_CHARS = 8_000
-"""Of all descriptions together: the critic is told them each time."""
+"""Characters of all descriptions together. The critic gets them each time."""
 
 THE_GOAL, FROM_OPERATOR = "The goal:", "From the operator:"
-"""Lines of the task that the agent of a step is given: behind them stand the goal, and what people said meanwhile."""
+"""Lines in a step's task. The goal, or guidance from people, follows them."""
 
 INPUT = "your input"
-"""How the source of the input begins that a step sees to."""
+"""Prefix of the source of an input that a step handles."""
 
 PipelineInput = Annotated[str, Field(min_length=1, max_length=MAX_INPUT_CHARS)]
 
 
 class PipelineStep(CheckedInput):
-    """An agent and what it is to do. In `orga.toml` its name alone, or a table."""
+    """An agent and its task. In `orga.toml` the agent's name alone, or a table."""
 
     agent: Name
-    """Who does it."""
+    """The agent that carries out the step."""
     task: str = Field(default="", max_length=MAX_TASK_CHARS)
-    """What it is to do with what it is given; the goal is told to each."""
+    """The agent's task for the material it is given. Each step also gets the goal."""
 
     @model_validator(mode="before")
     @classmethod
@@ -57,12 +57,12 @@ class PipelineStep(CheckedInput):
 
 
 class AdaptiveBreak(CheckedInput):
-    """When a director is sent back no more, since its drafts get no better. In `orga.toml` `true`, or a table."""
+    """Ends the rounds once drafts no longer improve. In `orga.toml` `true`, or a table."""
 
     min_rounds: int = Field(default=2, ge=2, le=MAX_ROUNDS)
-    """Rounds before which nothing is broken off."""
+    """Rounds before this ends anything."""
     min_improvement: float = Field(default=0.02, gt=0, le=1)
-    """By which the latest draft has to be better than the best before it."""
+    """How much better than the best earlier draft the latest one has to be."""
 
     @model_validator(mode="before")
     @classmethod
@@ -83,7 +83,7 @@ Rubric = Annotated[dict[DimensionName, Dimension], Field(max_length=20), AfterVa
 
 
 class _KindKeys(NamedTuple):
-    """What a kind needs, and what it may have beside that and the keys of all."""
+    """The keys that a kind needs and may have, in addition to those of all kinds."""
 
     needed: tuple[str, ...]
     optional: tuple[str, ...] = ()
@@ -101,45 +101,45 @@ _KEYS_BY_KIND: Mapping[PipelineKind, _KindKeys] = {
 
 
 class Pipeline(CheckedInput):
-    """One pipeline; which keys it has its kind says."""
+    """One pipeline. Its kind determines its keys."""
 
     kind: PipelineKind
-    """What shape it has."""
+    """The shape of the pipeline."""
     attempts: int = Field(default=1, ge=1, le=5)
-    """How often a step may be begun: one that failed, and cannot have had an effect, is done again up to this."""
+    """How often a step may be tried. A failed step is repeated up to this if it cannot have had an effect."""
     steps: tuple[PipelineStep, ...] = Field(default=(), max_length=MAX_CHAIN)
-    """`chain`: in order; each is given what the one before brought."""
+    """`chain`: the steps in order. Each gets the previous step's output."""
     map: PipelineStep | None = None
-    """`map_reduce`: done for each input, side by side."""
+    """`map_reduce`: carried out for each input, in parallel."""
     reduce: PipelineStep | None = None
-    """`map_reduce`: given what all of them brought."""
+    """`map_reduce`: gets the outputs for all inputs."""
     inputs: tuple[PipelineInput, ...] = Field(default=(), max_length=MAX_INPUTS)
-    """`map_reduce`: where a goal gives none."""
+    """`map_reduce`: the inputs of goals that give none."""
     max_inputs: int = Field(default=20, ge=1, le=MAX_INPUTS)
-    """`map_reduce`: inputs that a goal may have at most."""
+    """`map_reduce`: the most inputs that a goal may have."""
     allow_failed: int = Field(default=0, ge=0, le=MAX_INPUTS)
-    """`map_reduce`: inputs that may come to nothing; what the others brought is reduced then."""
+    """`map_reduce`: how many inputs may fail. The other outputs are then reduced."""
     director: PipelineStep | None = None
     """`director_critic`: makes each draft."""
     critic: PipelineStep | None = None
-    """`director_critic`: scores it by the rubric, and says what has to change."""
+    """`director_critic`: scores each draft by the rubric, and says what has to change."""
     rubric: Rubric = {}
-    """By name; the weights sum to 1."""
+    """Dimensions by name. Their weights sum to 1."""
     threshold: float = Field(default=0.7, ge=0, le=1)
-    """The weighted score from which a draft is the answer."""
+    """The lowest weighted score at which a draft is the answer."""
     max_rounds: int | None = Field(default=None, ge=1, le=MAX_ROUNDS)
-    """Drafts at most; 3 where neither this nor `fixed_rounds` is given."""
+    """The most drafts. 3 if neither this nor `fixed_rounds` is given."""
     fixed_rounds: int | None = Field(default=None, ge=1, le=MAX_ROUNDS)
-    """Just so many drafts, whatever their scores; the best of them is the answer."""
+    """Exactly this many drafts, whatever their scores. The best of them is the answer."""
     adaptive_break: AdaptiveBreak | None = None
-    """Send the director back no more once its drafts get no better; null sends it back up to the last round."""
+    """Stop once drafts no longer improve. Null continues to the last round."""
     evaluate: bool = False
-    """`chain` and `map_reduce`: have the goal's model score each round of steps, as those of other goals."""
+    """`chain` and `map_reduce`: the goal's model scores each round of steps, as in other goals."""
 
     @model_validator(mode="before")
     @classmethod
     def _without_no(cls, value: Any) -> Any:
-        """Take `adaptive_break = false` for its absence."""
+        """Treat `adaptive_break = false` as its absence."""
         if isinstance(value, dict) and value.get("adaptive_break") is False:  # pyright: ignore[reportUnknownMemberType]
             return {key: each for key, each in value.items() if key != "adaptive_break"}  # pyright: ignore[reportUnknownVariableType]
         return value  # pyright: ignore[reportUnknownVariableType]
@@ -168,27 +168,27 @@ class Pipeline(CheckedInput):
 
     @property
     def takes_inputs(self) -> bool:
-        """Whether it does something for each of a goal's inputs."""
+        """Whether it handles each of a goal's inputs separately."""
         return self.map is not None
 
     @property
     def rounds(self) -> int:
-        """Drafts at most."""
+        """The most drafts."""
         return self.fixed_rounds or self.max_rounds or ROUNDS
 
     @property
     def parts(self) -> dict[str, PipelineStep]:
-        """Who does what, by the key that says so."""
+        """The steps by their keys."""
         named = {"map": self.map, "reduce": self.reduce, "director": self.director, "critic": self.critic}
         listed = {f"steps.{index}": step for index, step in enumerate(self.steps)}
         return listed | {key: step for key, step in named.items() if step is not None}
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """All who do something."""
+        """The agents of all steps."""
         return tuple(step.agent for step in self.parts.values())
 
     @property
     def reviewer(self) -> Critic:
-        """The rubric and the threshold of a director's drafts, as any critic has them."""
+        """The rubric and threshold for drafts, as a critic."""
         return Critic(name="critic", rubric=self.rubric, threshold=self.threshold)

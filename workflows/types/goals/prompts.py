@@ -1,4 +1,6 @@
-"""Templates of what a goal asks its model, as a run records them: they stay its own, whatever its workers are told."""
+"""Templates of a goal's prompts, as a run records them. A run keeps its own, whatever its workers' configuration
+says.
+"""
 
 from collections.abc import Mapping
 from typing import Literal, Self, get_args
@@ -23,19 +25,19 @@ PROMPT_OF: Mapping[GoalPromptName, PromptName] = {
 }
 
 MAX_TEMPLATE_BYTES = 16_000
-"""Of each: every run of a chain carries them all."""
+"""Bytes of each template. Every run of a chain carries them all."""
 
 
 class PromptTemplates(Record):
-    """The templates that stand in place of the default ones."""
+    """The templates that replace the default ones."""
 
     digest: str
-    """Of the texts: what a run was asked by, told in its journal."""
+    """Digest of the texts. The run's journal names it."""
     texts: dict[PromptName, str]
 
     @classmethod
     def of(cls, texts: Mapping[PromptName, str]) -> Self | None:
-        """Return the templates with their digest; None where there are none."""
+        """Return the templates with their digest, or None if there are none."""
         if not texts:
             return None
         canonical = to_json(sorted(texts.items())).decode()

@@ -1,4 +1,4 @@
-"""How far a goal is: its plan, what its steps brought, what the model keeps in mind, what stands in its way."""
+"""The progress of a goal: its plan, the results of its steps, its memory, and its obstacles."""
 
 from collections.abc import Iterable
 from typing import Any, Literal, Self, TypedDict, Unpack
@@ -11,29 +11,29 @@ from orga.workflows.types.state import AgentState
 from orga.workflows.types.tool_calls.gate import ApprovalTerms
 
 GoalPhase = Literal["plan", "execute", "evaluate", "decide", "ask", "review", "compress", "summarise"]
-"""What a goal is at, or will be at next: a run that continues as new goes on there."""
+"""The current or next phase of a goal. A run that continues as new resumes there."""
 
 StepState = Literal["open", "done", "failed"]
 
 Quality = Literal["good", "partial", "failed"]
 
 OPERATOR = "operator"
-"""Who a step is by that no change of the plan takes away."""
+"""`PlanStep.by` for a step of a person. No change of the plan removes it."""
 
 MAX_ID_CHARS = 40
 MAX_GOAL_CHARS = 500
 MAX_ARGUMENTS_BYTES = 4_000
-"""Of one step, as JSON: a document belongs into a file."""
+"""Bytes of JSON of one step's arguments. A document belongs in a file."""
 
 MAX_MEMORY_CHARS = 8_000
 MAX_QUESTION_CHARS = 1_000
 MAX_SUMMARY_CHARS = 300
 MAX_KEPT_STEPS = 60
-"""That are over: of a long goal the oldest are told in the journal alone."""
+"""Finished steps that are kept. In a long goal, only the journal has older ones."""
 
 
 class Scores(Record):
-    """What an evaluation says of a step, each from 1 to 5."""
+    """The scores of a step's evaluation, each from 1 to 5."""
 
     relevance: float
     completeness: float
@@ -42,13 +42,11 @@ class Scores(Record):
 
     @property
     def mean(self) -> float:
-        """The score as a whole."""
+        """The overall score."""
         return (self.relevance + self.completeness + self.usability + self.goal_progress) / 4
 
 
 class StepChanges(TypedDict, total=False):
-    """What `PlanStep.with_fields` takes."""
-
     state: StepState
     skill: str
     goal: str
@@ -67,41 +65,38 @@ class StepChanges(TypedDict, total=False):
 
 
 class PlanStep(Record):
-    """A step of the plan, and what became of it."""
+    """A step of the plan, and its result."""
 
     id: str
     goal: str
     skill: str
     """A tool, or an agent that may be delegated to."""
     arguments: dict[str, Any] | None = None
-    """Of the call; None where they depend on what other steps bring, and once it was made."""
+    """Arguments of the call. None if they depend on other steps, and once the call was made."""
     depends_on: tuple[str, ...] = ()
     state: StepState = "open"
     attempts: int = 0
     call_id: str = ""
-    """Of the latest call: its result stands in the conversation under it."""
+    """Id of the latest call. The conversation holds its result."""
     place: str = ""
-    """Of that call: `<turn>.<index>`, the id of its activity."""
+    """Place of that call, `<turn>.<index>`: the id of its activity."""
     source: str = ""
-    """What that call was about, on one line: `read_file "docs/a.md"`."""
+    """The tool and main argument of that call, on one line: `read_file "docs/a.md"`."""
     scores: Scores | None = None
     label: str = ""
-    """The quality in the model's own words, which decides nothing; of a draft what its score stands for."""
+    """The quality in the model's own words, which decides nothing. For a draft: what its score means."""
     summary: str = ""
     error: str = ""
     by: str = ""
-    """Who has put it there, where that is not the model."""
+    """Who added the step, if not the model."""
     score: float | None = None
-    """From 0 to 1: of a draft, by the critic of its pipeline."""
+    """From 0 to 1. Set for a draft, by the critic of its pipeline."""
 
     def with_fields(self, **changes: Unpack[StepChanges]) -> Self:
-        """Return the step with these changes."""
         return replace_fields(self, changes)
 
 
 class CourseChanges(TypedDict, total=False):
-    """What `Course.with_fields` takes: its fields."""
-
     outputs: dict[str, str]
     guidance: tuple[str, ...]
     scores: tuple[float, ...]
@@ -109,25 +104,22 @@ class CourseChanges(TypedDict, total=False):
 
 
 class Course(Record):
-    """What a goal knows of its pipeline beside the steps."""
+    """A goal's knowledge of its pipeline, in addition to the steps."""
 
     outputs: dict[str, str] = {}
-    """What steps brought that is needed yet, by their ids."""
+    """Outputs that later steps still need, by step ids."""
     guidance: tuple[str, ...] = ()
-    """What people said, which each step is told from then on; of too much the latest."""
+    """Guidance from people. All later steps get it. If it is too long, the latest is kept."""
     scores: tuple[float, ...] = ()
-    """Of the drafts, from 0 to 1, in their order."""
+    """Scores of the drafts, from 0 to 1, in their order."""
     remarks: str = ""
-    """Of the critic on the latest draft, or what was wrong with them."""
+    """The critic's remarks on the latest draft, or what was wrong with the remarks."""
 
     def with_fields(self, **changes: Unpack[CourseChanges]) -> Self:
-        """Return the course with these changes."""
         return replace_fields(self, changes)
 
 
 class PursuitChanges(TypedDict, total=False):
-    """What `Pursuit.with_fields` takes: its fields."""
-
     stage: GoalPhase
     rounds: int
     steps: tuple[PlanStep, ...]
@@ -151,58 +143,57 @@ class PursuitChanges(TypedDict, total=False):
 
 
 class Pursuit(Record):
-    """What a goal knows beside what any agent's run knows."""
+    """The state of a goal, in addition to that of any agent's run."""
 
     stage: GoalPhase = "plan"
     rounds: int = 0
     """Rounds of steps so far: the goal's iterations."""
     steps: tuple[PlanStep, ...] = ()
-    """In the order of the plan; those that are over stand first."""
+    """Steps in the order of the plan. Finished ones come first."""
     due: tuple[str, ...] = ()
-    """Steps that are being executed, in the order of their calls; then those that wait to be evaluated."""
+    """Steps that are running, in the order of their calls, and then those that wait to be evaluated."""
     longest: int = 0
-    """Steps of the longest plan so far: what the time of the goal goes by."""
+    """Steps of the longest plan so far. The goal's time limit depends on it."""
     memory: str = ""
-    """What the model keeps in mind."""
+    """The model's notes."""
     question: str = ""
-    """What the model wants to ask, or what is asked of its plan."""
+    """The model's question, or the question about its plan."""
     questions: int = 0
-    """Asked so far: the number of the next."""
+    """Questions so far. The number of the next one."""
     is_answered: bool = False
-    """Whether a person has answered a question of the model: that may be all that the goal needs."""
+    """Whether a person has answered a question of the model. The goal may need nothing else."""
     terms: ApprovalTerms | None = None
-    """Who may say yes to the plan, and until when, where policy wants one."""
+    """Who may approve the plan, and until when, if policy requires approval."""
     errors: int = 0
     """Rounds in a row in which every step failed."""
     bad: int = 0
-    """Evaluated rounds in a row that brought nothing of use."""
+    """Evaluated rounds in a row without progress."""
     unusable: int = 0
-    """Replies in a row that could not be used."""
+    """Unusable replies in a row."""
     adjusted: int = 0
     """Decisions in a row, of high confidence, that changed the plan."""
     recent: tuple[str, ...] = ()
-    """The calls of the latest rounds, as `decisions/goals/progress.py` compares them; the newest last."""
+    """The calls of the latest rounds, as `decisions/goals/progress.py` compares them, newest last."""
     trend: tuple[float, ...] = ()
-    """Mean scores of the latest rounds that were evaluated; the newest last."""
+    """Mean scores of the latest evaluated rounds, newest last."""
     confidence: float | None = None
-    """The model's, of its last decision."""
+    """The model's confidence in its last decision."""
     is_guided: bool = False
-    """Whether people said something that no decision has seen yet."""
+    """Whether there is guidance from people that no decision has seen yet."""
     ending: Stop | None = None
-    """How the goal will end, once the final answer is written."""
+    """The goal's ending, decided before the final answer is written."""
     course: Course | None = None
-    """Of its pipeline, where it has one."""
+    """The state of its pipeline, if it has one."""
 
     def with_fields(self, **changes: Unpack[PursuitChanges]) -> Self:
-        """Return the pursuit with these changes."""
         return self.with_changes(changes)
 
     def with_changes(self, changes: PursuitChanges) -> Self:
-        """Return the pursuit with these changes, typed as those that `with_fields` takes."""
+        """Return the pursuit with these changes, typed as `with_fields` takes them."""
         return replace_fields(self, changes)
 
     def with_steps(self, changed: Iterable[PlanStep]) -> Self:
-        """Return the pursuit with these in place of the steps of the same ids."""
+        """Return the pursuit with these steps in place of those with the same ids."""
         known = {step.id: step for step in changed}
         return self.with_fields(steps=tuple(known.get(step.id, step) for step in self.steps))
 
@@ -214,38 +205,35 @@ class Pursuit(Record):
 
     @property
     def open_steps(self) -> tuple[PlanStep, ...]:
-        """The steps that are still to be done."""
         return tuple(step for step in self.steps if step.state == "open")
 
     @property
     def open_steps_of_people(self) -> tuple[PlanStep, ...]:
-        """Those of them that a person has put there: no other plan takes them away."""
+        """The open steps that a person has added. No change of the plan removes them."""
         return tuple(step for step in self.open_steps if step.by == OPERATOR)
 
 
 class GoalState(AgentState):
-    """All that a goal knows: an agent's run, and the pursuit that decides what it does next."""
+    """The whole state of a goal: an agent's run, and the pursuit that decides its next step."""
 
     goal_config: GoalConfig = GoalConfig()
     deliver: tuple[str, ...] | None = None
     """The channels that its starter named for the answer."""
     pipeline: str = ""
-    """The name of its pipeline; none is planned by the model."""
+    """The name of its pipeline. Empty if the model makes the plan."""
     inputs: tuple[str, ...] | None = None
-    """Of its pipeline, where its starter gave some."""
+    """Inputs of its pipeline, if its starter gave any."""
     pursuit: Pursuit = Pursuit()
 
     def with_aim(self, config: GoalConfig, deliver: tuple[str, ...] | None) -> Self:
-        """Return the state with other limits and settings, and other channels for the answer."""
         return replace_fields(self, {"goal_config": config, "deliver": deliver})
 
     def with_pursuit(self, **changes: Unpack[PursuitChanges]) -> Self:
-        """Return the state with these changes of its pursuit."""
         return replace_fields(self, {"pursuit": self.pursuit.with_changes(changes)})
 
     @property
     def config(self) -> LoopConfig:
-        """The settings that hold now; the time is proportional to the longest plan, where no other is given."""
+        """The settings that apply now. Without an explicit limit, the time is proportional to the longest plan."""
         config, own = super().config, self.goal_config
         if own.timeout_s is not None or not self.pursuit.longest:
             return config
@@ -258,5 +246,5 @@ class GoalState(AgentState):
 
     @property
     def step_timeout_s(self) -> float | None:
-        """A step that an agent does has the time of a step."""
+        """Seconds for an agent that carries out a step."""
         return self.goal_config.step_timeout_s

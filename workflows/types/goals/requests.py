@@ -1,4 +1,4 @@
-"""The model calls of a goal: what goes with one beside its context, and what comes back beside its words."""
+"""The model calls of a goal: their additional input, and how to read their replies."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, cast
@@ -12,17 +12,19 @@ from orga.workflows.types.text import clean_text
 
 
 class GoalRequest(ReasonRequest):
-    """Input of the activities of a goal's turns."""
+    """Input of the activities for a goal's prompts."""
 
     calls: tuple[ToolCall, ...] = ()
-    """Of `goal_input`: the calls of the round whose arguments the plan has, in order. They are made as they are."""
+    """The round's calls whose arguments are in the plan, in order, for `goal_input`. They are made unchanged."""
     open_places: tuple[int, ...] = ()
-    """Of `goal_input`: places in the round, from 0, of the calls that the model makes beside `calls`."""
+    """Places in the round, from 0, of the calls that the model has to make, for `goal_input`."""
     answer: str = ""
-    """Of `goal_summary`: that of a pipeline, whose last step has given it. No model is asked."""
+    """The answer of a pipeline, from its last step, for `goal_summary`. No model is asked."""
 
     def with_round(self, calls: Sequence[ToolCall | None]) -> Self:
-        """Return the request for the calls of a round; None for each that the model makes. Empty fields stay unset."""
+        """Return the request for the calls of a round. None means a call that the model makes. Empty fields stay
+        unset.
+        """
         planned = tuple(call for call in calls if call is not None)
         if not planned:
             return self
@@ -36,7 +38,7 @@ class GoalRequest(ReasonRequest):
 
     @property
     def size(self) -> int:
-        """Calls of the round, if the plan has some of them."""
+        """The number of calls in the round, or 0 if the plan has none of them."""
         return len(self.calls) + len(self.open_places)
 
     @property
@@ -46,33 +48,33 @@ class GoalRequest(ReasonRequest):
         return dict(zip(places, self.calls, strict=False))
 
     def with_answer(self, answer: str) -> Self:
-        """Return the request for just this answer; none is not written."""
+        """Return the request with this fixed answer. An empty one is not written."""
         return replace_differing_fields(self, {"answer": answer})
 
 
 MAX_RECORDED_TOOLS = 5
-"""Tools that are named of those that the model called."""
+"""Tools that are recorded if the model called any."""
 
 
 class GoalReply(Reply):
-    """A reply of the model, and what was found wrong with the arguments of its plan."""
+    """A reply of the model, and what was wrong with the arguments of its plan."""
 
     problems: tuple[str, ...] = ()
     repaired: bool = False
-    """Whether its text is JSON that was nearly JSON as the model wrote it."""
+    """Whether its text is JSON that had to be repaired."""
     called: tuple[str, ...] = ()
-    """The tools that the model called in a turn that asks for no calls; none of these calls is made."""
+    """Tools that the model called although the prompt asks for no calls. These calls are not made."""
 
     def with_problems(self, problems: tuple[str, ...]) -> Self:
-        """Return the reply with what is wrong with it; nothing is not written."""
+        """Return the reply with these problems. An empty list is not written."""
         return replace_differing_fields(self, {"problems": problems})
 
     def with_repaired(self, *, repaired: bool) -> Self:
-        """Return the reply with whether its text was repaired; that it was not is not written."""
+        """Return the reply with `repaired` set. False is not written."""
         return replace_differing_fields(self, {"repaired": repaired})
 
     def with_called(self, calls: Sequence[ToolCall]) -> Self:
-        """Return the reply with the tools of these calls, the first ones; none is not written."""
+        """Return the reply with the first tools of these calls. Nothing is written if there are none."""
         names = tuple(dict.fromkeys(clean_text(call.name)[:MAX_SKILL_CHARS] for call in calls))[:MAX_RECORDED_TOOLS]
         return replace_differing_fields(self, {"called": names})
 
@@ -83,42 +85,42 @@ _REPLY_KEYS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "goal_decide": (("action",), ""),
     "goal_compress": (("memory",), ""),
 }
-"""By turn: the keys that tell its object from others, and the key of a list that may stand alone."""
+"""By prompt: the keys that identify its object, and the key of a list that may be alone."""
 
 
 def goal_reply_object(turn: str, text: str) -> dict[str, Any]:
-    """Return the JSON object that a reply to a turn holds.
+    """Return the JSON object in a reply to a prompt.
 
     Raises:
-        ValueError: There is none, or several that say different things.
+        ValueError: There is no object, or there are several that differ.
     """
     keys, listed = _REPLY_KEYS.get(turn, ((), ""))
     return find_json_object(text, keys, listed)
 
 
 def steps_in_reply(said: Mapping[str, Any]) -> object:
-    """Return the steps of a plan as a model wrote them; None for none."""
+    """Return the steps of a plan as a model wrote them, or None."""
     return said.get("steps", said.get("new_plan"))
 
 
 _SKILL_KEYS = ("skill", "tool", "skill_name", "agent")
-"""Keys of a step in which models write what it is done by."""
+"""Keys of a step in which models name its tool or agent."""
 
 _ARGUMENT_KEYS = ("arguments", "args", "parameters", "input")
-"""Keys of a step in which models write its arguments; under the others only an object is taken for them."""
+"""Keys of a step in which models write its arguments. All but the first have to hold an object."""
 
 MAX_SKILL_CHARS = 200
 
 
 def step_skill(step: Mapping[str, Any]) -> str:
-    """Return what a step is done by, as a model wrote it; "" for nothing."""
+    """Return the tool or agent of a step as a model wrote it, or ""."""
     said = (step.get(key) for key in _SKILL_KEYS)
     named = (clean_text(each).strip()[:MAX_SKILL_CHARS] for each in said if isinstance(each, str))
     return next(filter(None, named), "")
 
 
 def step_arguments(step: Mapping[str, Any]) -> object:
-    """Return the arguments of a step: an object, also if it was written as JSON text; else what stands in its place."""
+    """Return the arguments of a step: an object, even if written as JSON text, else the value in its place."""
     for key in _ARGUMENT_KEYS:
         given = _parsed_text(step.get(key))
         if isinstance(given, dict):
@@ -127,7 +129,7 @@ def step_arguments(step: Mapping[str, Any]) -> object:
 
 
 def _parsed_text(given: object) -> object:
-    """Return the value that a JSON text is; the text if it is none, and None for an empty one."""
+    """Return the value of a JSON text. Other text is returned unchanged, and blank text is None."""
     if not isinstance(given, str):
         return given
     try:
@@ -137,10 +139,9 @@ def _parsed_text(given: object) -> object:
 
 
 def goal_prompt_message(turn: GoalPromptName, text: str) -> str:
-    """Return the message that asks for a turn."""
     return f"[{turn}] {text}"
 
 
 def goal_prompt_in(text: str) -> str:
-    """Return the turn that a message asks for, "" where it asks for none."""
+    """Return the prompt's name in a message, or "" if it is not a prompt."""
     return text[1:].partition("]")[0] if text.startswith("[goal_") else ""

@@ -1,4 +1,4 @@
-"""How a goal ended, and where one stands. Users script against the keys."""
+"""The result and the status of a goal. Users write scripts against the keys."""
 
 from typing import Any, Literal, Self
 
@@ -9,7 +9,7 @@ from orga.workflows.types.status import AgentResult, AgentStatus
 
 
 class ShownStep(Record):
-    """A step as people are shown it."""
+    """A step as people see it."""
 
     id: str
     goal: str
@@ -18,19 +18,19 @@ class ShownStep(Record):
     status: StepState
     attempts: int = 0
     quality: str = ""
-    """Derived from the scores; empty where there are none."""
+    """Derived from the scores. Empty without scores."""
     score: float | None = None
     scores: Scores | None = None
-    """Each from 1 to 5. `score` is their mean; of a draft it is its critic's, from 0 to 1."""
+    """Each from 1 to 5. `score` is their mean. The score of a draft is its critic's, from 0 to 1."""
     output: str = ""
-    """The id of the activity, or the place of the delegate, whose result it is."""
+    """The id of the activity, or the place of the delegate, that produced it."""
     source: str = ""
     summary: str = ""
     error: str = ""
 
 
 class ShownPlan(Record):
-    """The plan of a live goal, as `status` tells it in `plan`."""
+    """The plan of a live goal, as `status` shows it in `plan`."""
 
     stage: str
     rounds: int
@@ -38,33 +38,32 @@ class ShownPlan(Record):
     trend: str = ""
     average: float | None = None
     slope: float | None = None
-    """Of the mean scores of the latest rounds: what each round adds."""
+    """Slope of the latest rounds' mean scores: the change per round."""
     memory: str = ""
     pipeline: str = ""
 
 
 class GoalResult(AgentResult):
-    """Result of a goal: that of an agent's run, its `iterations` the turns of the model, and what came of the plan."""
+    """Result of a goal: that of an agent's run, with the plan's results. `iterations` counts turns of the model."""
 
     kind: Literal["goal"] = "goal"
     rounds: int
-    """Rounds of steps that were executed; `max_iterations` counts these."""
+    """Executed rounds of steps. `max_iterations` limits them."""
     plan: tuple[str, ...]
     """The ids of the steps, in their order."""
     steps: tuple[ShownStep, ...]
     confidence: float
-    """From 0 to 1, made from scores; what the model said of itself can only lower it."""
+    """From 0 to 1, computed from scores. The model's own confidence can only lower it."""
     sources: tuple[str, ...]
     deliveries: tuple[Delivered, ...] = ()
-    """What became of the answer at each channel that was to get it."""
+    """The outcome at each channel that should get the answer."""
 
     def with_deliveries(self, deliveries: tuple[Delivered, ...]) -> Self:
-        """Return the result with what became of its deliveries."""
         return replace_fields(self, {"deliveries": deliveries})
 
 
 class GoalStatus(AgentStatus):
-    """Where a goal stands: as an agent's run, with `plan` and `question` filled in."""
+    """Status of a goal: that of an agent's run, with `plan` and `question` filled in."""
 
     kind: Literal["goal"] = "goal"
     plan: Any = None

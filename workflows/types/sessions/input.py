@@ -1,4 +1,4 @@
-"""What starts a session, and what is said in one: checked once, at the border."""
+"""The inputs of a session and its messages, checked once when they arrive."""
 
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -10,21 +10,21 @@ from orga.workflows.types.input import AgentInput, Instructions, LoopConfig, Nam
 from orga.workflows.types.record import CheckedInput, InvalidInput, check_input
 
 WhenBusy = Literal["enqueue", "steer", "interrupt", "refuse"]
-"""What becomes of a message that comes while a turn is under way.
-
-It waits for a turn of its own; guides the one under way; cuts that, and begins the next; or is refused."""
+"""The handling of a message that arrives during a turn: it waits for its own turn, guides the current one, interrupts
+it and begins the next, or is refused.
+"""
 
 MAX_MESSAGE_BYTES = 50_000
-"""Of one message as JSON: longer ones belong into a file that the agent reads."""
+"""Bytes of JSON of one message. Longer ones belong in a file that the agent reads."""
 
 MAX_MESSAGE_ID_CHARS = 100
 
 NO_MESSAGE_YET = "(a session, in which nothing was said yet)"
-"""Stands for the task until the first message comes; no model is told it."""
+"""The task until the first message arrives. No model sees it."""
 
 
 _MESSAGE_ID = re.compile(r"[!#-\[\]-~]+")
-"""What takes as much room in JSON as it has characters: a session carries on the ids of its last messages."""
+"""Characters that take one byte each in JSON. A session carries the ids of its last messages."""
 
 
 def _checked_text(text: str) -> str:
@@ -52,22 +52,22 @@ class SessionInput(CheckedInput):
     """`provider:model` or `tier:NAME`."""
     instructions: Instructions = None
     tools: tuple[Name, ...] | None = None
-    """A part of the agent's tools, and of those of its delegates."""
+    """A subset of the tools of the agent and its delegates."""
     config: LoopConfig = LoopConfig()
-    """Limits and settings; each turn has all of its limits anew."""
+    """Limits and settings. The limits apply to each turn separately."""
     trusted_context: TrustedContext = {}
-    """Facts from whoever starts the session; no model and no tool can write them."""
+    """Facts from whoever starts the session. No model and no tool can write them."""
     output_schema: OutputSchema = None
-    """JSON Schema (2020-12) that the answer of each turn has to fit; it is in the result as `data`."""
+    """JSON Schema (2020-12) for the answer of each turn. The result holds the answer as `data`."""
     tenant: Name | None = None
     idle_timeout_s: float | None = Field(default=None, ge=0.001, le=31_536_000)
-    """Seconds without a message between two turns after which the session ends; null: never."""
+    """Seconds without a message between two turns after which the session ends. Null: never."""
 
     def for_agent(self) -> AgentInput:
-        """Return what the agent's loop goes by.
+        """Return the input for the agent's loop.
 
         Raises:
-            InvalidInput: All together is too large.
+            InvalidInput: All parts together are too large.
         """
         given: dict[str, Any] = {
             name: getattr(self, name) for name in self.model_fields_set if name in AgentInput.model_fields
@@ -82,9 +82,9 @@ class SessionMessage(CheckedInput):
     message_id: Annotated[
         str, Field(min_length=1, max_length=MAX_MESSAGE_ID_CHARS), AfterValidator(_checked_message_id)
     ]
-    """One that was seen before is answered with the turn that it became part of, and changes nothing.
-
-    With other words it is refused."""
+    """A known id with the same text is answered with the turn of the first message, and changes nothing. A known id
+    with another text is refused.
+    """
     when_busy: WhenBusy = "enqueue"
 
     if TYPE_CHECKING:
@@ -99,18 +99,18 @@ class AwaitTurnArgument(CheckedInput):
 
 
 class InterruptArgument(CheckedInput):
-    """Argument of the update `interrupt`; a text alone is `why`."""
+    """Argument of the update `interrupt`. A bare text is `why`."""
 
     why: str = ""
     turn: int | None = Field(default=None, ge=1)
-    """What is to be cut; null is whichever is under way."""
+    """The turn to interrupt. Null is the current one."""
 
 
 def parse_session(raw: object) -> SessionInput:
-    """Check what a client sent; no input at all is the default agent's.
+    """Return the checked input of a client. Without input it is the default agent's session.
 
     Raises:
-        InvalidInput: With every problem, each naming its key.
+        InvalidInput: Lists every problem with its key.
     """
     if raw is None:
         return SessionInput()

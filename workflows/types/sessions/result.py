@@ -1,4 +1,4 @@
-"""What a session shows of itself: how a turn ended, how the session did, and where it stands."""
+"""The public views of a session: the result of a turn, the result of the session, and its status."""
 
 from typing import Any, Literal, Self
 
@@ -8,24 +8,24 @@ from orga.workflows.types.status import AgentResult, AgentStatus
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
 TURN_STARTED, TURN_ENDED = "TurnStarted", "TurnEnded"
-"""As the journal calls them."""
+"""Names of the journal events."""
 
 TurnReason = StopReason | Literal["interrupted"]
-"""As a run's, or `interrupted`: somebody cut the turn."""
+"""The reasons of a run, or `interrupted` if somebody interrupted the turn."""
 
 
 class TurnTermination(Record):
-    """Why a turn ended; `detail` is one line for people."""
+    """The reason why a turn ended. `detail` is one line for people."""
 
     reason: TurnReason
     detail: str = ""
 
 
 class TurnResult(Record):
-    """How a turn ended: like an agent's run, with what it used alone."""
+    """Result of a turn: like that of an agent's run, with the usage of this turn alone."""
 
     turn: int
-    """Counted from 1, in the order in which messages were taken."""
+    """Counted from 1, in the order in which messages were accepted."""
     output: str
     data: Any = None
     termination: TurnTermination
@@ -33,34 +33,33 @@ class TurnResult(Record):
     usage: UsageTotals
     tool_calls: ToolCallCounts
     duration_s: float
-    """Seconds of workflow time, pauses and waits for a person left out."""
+    """Seconds of workflow time. Pauses and waits for people do not count."""
 
     def with_output(self, output: str, data: Any) -> Self:
-        """Return the result with another answer."""
         return replace_fields(self, {"output": output, "data": data})
 
 
 class SessionResult(AgentResult):
-    """Result of a session: totals over all of its turns; `output` is the last answer."""
+    """Result of a session: totals over all of its turns. `output` is the last answer."""
 
     kind: Literal["session"] = "session"
     turns: int
-    """That were begun."""
+    """The number of turns that began."""
     latest: tuple[TurnResult, ...] = ()
     """The last turns, as many as a session keeps."""
 
 
 class SessionStatus(AgentStatus):
-    """Where a session stands: `usage` and `tool_calls` are of all turns, `budgets` of this or the next."""
+    """Status of a session. `usage` and `tool_calls` are totals, and `budgets` are those of the current or next turn."""
 
     kind: Literal["session"] = "session"
     turn: int = 0
-    """That is under way; 0 between turns."""
+    """The current turn. 0 between turns."""
     turns: int = 0
-    """Messages that became turns of their own so far, those that wait among them."""
+    """Messages that became turns so far, including those that wait."""
     queued: int = 0
     """Messages that wait for their turn."""
     turn_usage: UsageTotals = UsageTotals()
-    """Of the turn under way."""
+    """Usage of the current turn."""
     closing: bool = False
-    """Whether it ends after the turn under way."""
+    """Whether the session ends after the current turn."""

@@ -1,4 +1,4 @@
-"""The state of a session: an agent's run, and what it knows of its turns."""
+"""The state of a session: an agent's run, and its turns."""
 
 from datetime import datetime
 from typing import Self, TypedDict, Unpack
@@ -10,7 +10,7 @@ from orga.workflows.types.state import AgentState
 from orga.workflows.types.usage import ToolCallCounts, UsageTotals
 
 SESSION_BYTES = 100_000
-"""That the state of a session may take as JSON beside that of a run: messages that wait, ids, results that were cut."""
+"""Bytes of JSON that a session's state may take in addition to a run's: waiting messages, ids, shortened results."""
 
 
 class QueuedMessage(Record):
@@ -19,21 +19,19 @@ class QueuedMessage(Record):
     turn: int
     text: str
     cuts: bool = False
-    """Whether it came to cut the turn before it, and so stands ahead of those that only wait."""
+    """Whether it interrupted the turn before it. Such messages come before those that only wait."""
 
 
 class TakenMessage(Record):
-    """What is remembered of a message."""
+    """A record of a message."""
 
     turn: int
-    """That it became part of."""
+    """The turn that it became part of."""
     digest: str
-    """Of what it says, so that no id is sent with other words."""
+    """Digest of its text, so that nobody can send another text with its id."""
 
 
 class SessionChanges(TypedDict, total=False):
-    """What `with_session` takes: the fields of `Session`."""
-
     turn: int
     accepted: int
     begun: int
@@ -51,28 +49,28 @@ class SessionChanges(TypedDict, total=False):
 
 
 class Session(Record):
-    """What a session knows beside what any agent's run knows."""
+    """The state of a session, in addition to that of any agent's run."""
 
     turn: int = 0
-    """That is under way; 0 between turns."""
+    """The current turn. 0 between turns."""
     accepted: int = 0
     """Messages that became turns of their own: the number of the last."""
     begun: int = 0
-    """Turns that were begun."""
+    """The number of turns that began."""
     before: int = 0
-    """Iterations before the turn under way, or the next one."""
+    """Iterations before the current or next turn."""
     queue: tuple[QueuedMessage, ...] = ()
-    """Messages that wait, in the order in which they are begun."""
+    """Waiting messages, in the order in which they begin."""
     taken: dict[str, TakenMessage] = {}
     """The last messages, by their ids."""
     results: tuple[TurnResult, ...] = ()
-    """Of the last turns, in the order in which they ended."""
+    """Results of the last turns, in the order in which they ended."""
     usage: UsageTotals = UsageTotals()
-    """Of all turns that have ended."""
+    """Usage of all turns that have ended."""
     tool_calls: ToolCallCounts = ToolCallCounts()
     duration_s: float = 0.0
     is_cut: bool = False
-    """Whether somebody has cut the turn under way."""
+    """Whether somebody has interrupted the current turn."""
     closing: bool = False
     last_end: datetime | None = None
     """When the last turn ended."""
@@ -80,50 +78,47 @@ class Session(Record):
     """When the wait for a message began."""
 
     def with_changes(self, changes: SessionChanges) -> Self:
-        """Return what is known with these changes."""
         return replace_fields(self, changes)
 
 
 class SessionState(AgentState):
-    """All that a session knows."""
+    """The whole state of a session."""
 
     idle_timeout_s: float | None = None
     session: Session = Session()
 
     def with_session(self, **changes: Unpack[SessionChanges]) -> Self:
-        """Return the state with these changes of what it knows of its turns."""
         return replace_fields(self, {"session": self.session.with_changes(changes)})
 
     def with_idle_timeout(self, seconds: float) -> Self:
-        """Return the state of a session that ends after so many seconds without a message."""
         return replace_fields(self, {"idle_timeout_s": seconds})
 
     @property
     def counted_iterations(self) -> int:
-        """Those of the turn; their numbers go on through the session."""
+        """Iterations of the current turn. Their numbers continue through the session."""
         return self.iteration - self.session.before
 
     @property
     def total_usage(self) -> UsageTotals:
-        """What all turns have used, the one under way among them."""
+        """Usage of all turns, including the current one."""
         return self.session.usage.plus_totals(self.usage)
 
     @property
     def total_calls(self) -> ToolCallCounts:
-        """The calls of all turns, the one under way among them."""
+        """Calls of all turns, including the current one."""
         return self.session.tool_calls.plus_counts(self.tool_calls)
 
     @property
     def is_held_elsewhere(self) -> bool:
-        """Whether its clock stands still without a pause or a question: between turns it does, too."""
+        """Whether the clock stops without a pause or a question. Between turns it does too."""
         return super().is_held_elsewhere or not self.session.turn
 
     @property
     def why_it_stayed(self) -> str:
-        """Why a session could not continue as new."""
+        """The reason why a session could not continue as new."""
         return "it waited for messages" if not self.session.turn else super().why_it_stayed
 
     @property
     def room_for_tasks(self) -> int:
-        """The first message, and that of the turn under way; what is known of turns beside."""
+        """Bytes for the first message and that of the current turn, and for the records of turns."""
         return 2 * MAX_MESSAGE_BYTES + SESSION_BYTES

@@ -1,4 +1,4 @@
-"""Circuit breakers: a tool or a provider that keeps failing is left alone for a while."""
+"""Circuit breakers: a tool or a provider that keeps failing is not called for a while."""
 
 import re
 from datetime import datetime
@@ -10,29 +10,31 @@ from pydantic import Field
 from orga.workflows.types.record import CheckedInput, Record, replace_fields
 
 BreakerScope = Literal["run", "worker"]
-"""`run`: state of the run, deterministic, carried through continue-as-new. `worker`: shared by all runs of a worker."""
+"""`run`: part of the run's state, deterministic, carried through continue-as-new. `worker`: shared by all runs of a
+worker.
+"""
 
 CIRCUIT_OPEN = "CircuitOpen"
-"""Type of the failure of a call that a worker's open circuit turned away."""
+"""Failure type of a call that a worker's open circuit rejected."""
 
 PROVIDER_PREFIX = "provider:"
-"""Before a provider's name, among the names of circuits; no tool has a colon in its name."""
+"""Precedes a provider's name in the names of circuits. No tool has a colon in its name."""
 
 
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
 
 
 class CircuitOptions(CheckedInput):
-    """When a circuit opens, and how it is tried again. Only infrastructure failures count."""
+    """When a circuit opens and how it is tested. Only infrastructure failures count."""
 
     enabled: bool = True
     """Whether failures are counted at all."""
     failure_threshold: int = Field(default=3, ge=1, le=1_000)
     """Failures in a row at which the circuit opens."""
     recovery_s: float = Field(default=60.0, gt=0, le=86_400)
-    """Seconds from opening until a call is let through to try."""
+    """Seconds from opening until a trial call is allowed."""
     half_open_max_calls: int = Field(default=1, ge=1, le=100)
-    """Calls that may try at the same time."""
+    """Trial calls at the same time."""
 
 
 class BreakerOptions(CircuitOptions):
@@ -43,33 +45,33 @@ class BreakerOptions(CircuitOptions):
 
 
 class Breaker(Record):
-    """The state of one circuit; a closed one without failures need not be kept.
+    """The state of one circuit. A closed one without failures need not be kept.
 
-    Its methods are all the rules there are, for both scopes; `now` is the clock of the scope.
+    Its methods are all the rules, for both scopes. `now` is the clock of the scope.
     """
 
     state: Literal["closed", "open", "half_open"] = "closed"
     failures: int = 0
-    """In a row."""
+    """Failures in a row."""
     opened_at: datetime | None = None
     trying: int = 0
-    """Half-open permits that are out."""
+    """Running trial calls."""
     cause: str = ""
     """The last failure, on one line."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is to be remembered."""
+        """Whether there is nothing to keep."""
         return self.state == "closed" and not self.failures
 
     def wait_s(self, options: CircuitOptions, now: datetime) -> float:
-        """Return the seconds until a call may try, 0 unless the circuit is open."""
+        """Return the seconds until a trial call is allowed. 0 unless the circuit is open."""
         if self.state != "open" or self.opened_at is None:
             return 0.0
         return max(options.recovery_s - (now - self.opened_at).total_seconds(), 0.0)
 
     def admitted(self, options: CircuitOptions, now: datetime) -> "Breaker | None":
-        """Return the circuit with one more call on its way, or None when the call is turned away."""
+        """Return the circuit with one more running call, or None if the call is rejected."""
         if self.state == "closed":
             return self
         if self.wait_s(options, now) > 0 or self.trying >= options.half_open_max_calls:
@@ -81,9 +83,9 @@ class Breaker(Record):
         return Breaker()
 
     def failed(self, options: CircuitOptions, now: datetime, cause: str = "") -> "Breaker":
-        """Return the circuit after a failure that counts; a late one does not move the clock of an open circuit.
+        """Return the circuit after a failure that counts. A late one does not move the clock of an open circuit.
 
-        Whoever is turned away reads the `cause`: nothing may stand in it that only some may know.
+        Every caller that is rejected reads the `cause`, so it must not hold anything confidential.
         """
         failures = self.failures + 1
         known: dict[str, Any] = {"failures": failures} | ({"cause": cause} if cause else {})
@@ -94,13 +96,13 @@ class Breaker(Record):
         return Breaker(**known)
 
     def released(self) -> "Breaker":
-        """Return the circuit after a call that says nothing about it: its permit, if it had one, comes back."""
+        """Return the circuit after a call with no effect on it. A trial call's permit is returned."""
         if self.state != "half_open":
             return self
         return replace_fields(self, {"trying": max(self.trying - 1, 0)})
 
     def describe(self, name: str, options: CircuitOptions, now: datetime) -> str:
-        """Return why a call is turned away: `search is left alone for 42 s more (failures in a row: 3)`."""
+        """Return why a call is rejected: `search is left alone for 42 s more (failures in a row: 3)`."""
         wait_s = self.wait_s(options, now)
         until = f"for {ceil(wait_s)} s more" if wait_s else "while another call tries it"
         last = f"; last: {self.cause}" if self.cause else ""
@@ -108,13 +110,13 @@ class Breaker(Record):
 
 
 def failure_cause(kind: str | None) -> str:
-    """Return the kind of a tool's failure as the cause that others may read, or "".
+    """Return the kind of a tool's failure as a cause that others may read, or "".
 
-    Not its text: that is a stranger's, belongs to one run, and would stand among the loop's own words.
+    The failure's text is not used: it is untrusted, belongs to one run, and would appear as the loop's own text.
     """
     return kind if kind and _KIND.fullmatch(kind) else ""
 
 
 def describe_to_model(told: str, *, is_again: bool = False) -> str:
-    """Return what the model reads when a tool's circuit turned its call away: the cause, and what to do instead."""
+    """Return the text for the model if a tool's circuit rejects its call: the cause, and what to do instead."""
     return f"[Circuit open] {told}. It was not called{' again' * is_again}. Use another tool, or go on without it."

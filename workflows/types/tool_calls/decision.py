@@ -16,24 +16,24 @@ VariableName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 
 
 class ValueKind(CheckedInput):
-    """What a field or a fact can be: one of a few words, a number within bounds, or a truth."""
+    """The values of a field or a fact: one of several words, a number within bounds, or true and false."""
 
     enum: tuple[Label, ...] = Field(default=(), max_length=100)
-    """The words of which it is one."""
+    """The allowed words."""
     type: Literal["boolean", "integer", "number"] | None = None
-    """Left out where there is an `enum`."""
+    """Leave it out if there is an `enum`."""
     minimum: Number | None = None
-    """Of a number: the least; it belongs to the bounds."""
+    """The smallest allowed number."""
     maximum: Number | None = None
-    """Both bounds belong to it."""
+    """The largest allowed number."""
     description: str = Field(default="", max_length=1_000)
-    """For the model."""
+    """A description for the model."""
 
     def fitted(self, value: object) -> Value:
-        """Return the value as this kind has it; JSON's 3.0 is an integer, too.
+        """Return the value in this kind's type. JSON's 3.0 is an integer too.
 
         Raises:
-            ValueError: It is none of its values.
+            ValueError: The value is not allowed.
         """
         match value:
             case str() if value in self.enum:
@@ -47,35 +47,35 @@ class ValueKind(CheckedInput):
 
     @property
     def wording(self) -> str:
-        """What a value has to be, in words."""
+        """The allowed values, in words."""
         if self.enum:
             return f"one of {', '.join(self.enum)}"
         what = "an integer" if self.type == "integer" else "a number"
         return "true or false" if self.type == "boolean" else f"{what} from {self.minimum} to {self.maximum}"
 
     def _is_within_bounds(self, value: Number) -> bool:
-        """Return whether a number is within the bounds, both of which have to be there."""
+        """Return True if a number is within the bounds. Both bounds are required."""
         if self.minimum is None or self.maximum is None or not self.minimum <= value <= self.maximum:
             return False
         return self.type == "number" or (self.type == "integer" and value == int(value))
 
 
 class Fact(ValueKind):
-    """What the starter of a run says."""
+    """A fact from the starter of a run."""
 
     source: str = Field(pattern=r"^(tenant|trusted_context(\.[^.\s]+)+)$", max_length=300)
     """`trusted_context.customer.tier`, or `tenant`."""
 
 
 class Condition(CheckedInput):
-    """What a rule asks of one field or fact. In `orga.toml` a value, a list of words, or a table of bounds."""
+    """A rule's condition on one field or fact. In `orga.toml` a value, a list of words, or a table of bounds."""
 
     any_of: tuple[Value, ...] = ()
-    """Values of which it is to be one; a value or a list alone means this."""
+    """The values that satisfy it. A bare value or list means this."""
     at_least: Number | None = None
-    """Of a number: the least."""
+    """The smallest number that satisfies it."""
     at_most: Number | None = None
-    """Of a number: the most."""
+    """The largest number that satisfies it."""
 
     @model_validator(mode="before")
     @classmethod
@@ -85,7 +85,9 @@ class Condition(CheckedInput):
         return {"any_of": cast("list[Any]", value)} if isinstance(value, (list, tuple)) else value
 
     def holds(self, value: Value) -> bool:
-        """Return whether the value is one of them, and within the bounds; of a kind that the condition is for."""
+        """Return True if the value is one of these, or within the bounds. A value of another kind never
+        satisfies it.
+        """
         if self.any_of:
             return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in self.any_of)
         if isinstance(value, str):
@@ -100,10 +102,10 @@ def _shown_value(value: object) -> str:
 
 
 DECISION_GROUNDED = "DecisionGrounded"
-"""The note that tells what was decided, and on which grounds: no activity stands for the call."""
+"""The note about a decision and its grounds. The call has no activity."""
 
 TAINTED = "tainted"
-"""A fact that every decision has: whether untrusted content has entered the conversation."""
+"""A fact of every decision: whether untrusted content has entered the conversation."""
 
 DEFAULT_RULE = "default"
 
@@ -112,89 +114,88 @@ class Rule(CheckedInput):
     """If all conditions hold, this is the outcome."""
 
     name: str = Field(default="", max_length=100)
-    """For journals and grounds; empty: its number, from 1."""
+    """The name in journals and grounds. Empty: its number, from 1."""
     when: dict[VariableName, Condition]
     then: dict[VariableName, Value]
     """The outcome, by field."""
 
 
 class GroundedDecision(CheckedInput):
-    """What is decided, from what, and how."""
+    """A decision: its fields, its facts, and its rules."""
 
     description: str = Field(default="", max_length=2_000)
-    """For the model: what is decided, and when."""
+    """Tells the model what is decided, and when."""
     required: bool = False
     """Without it no answer ends the run."""
     revisable: bool = False
-    """Whether it may be made again; the last one counts."""
+    """Whether it may be made again. The last one counts."""
     fields: dict[VariableName, ValueKind] = Field(default={}, max_length=20)
-    """What the model proposes."""
+    """Fields that the model proposes."""
     facts: dict[VariableName, Fact] = Field(default={}, max_length=20)
     rules: tuple[Rule, ...] = Field(default=(), max_length=100)
-    """The first whose conditions all hold decides."""
+    """The first rule whose conditions all hold decides."""
     default: dict[VariableName, Value] = Field(default={}, max_length=20)
-    """The outcome where no rule does."""
+    """The outcome if no rule decides."""
 
     @property
     def variables(self) -> dict[str, ValueKind]:
-        """What rules can ask about."""
+        """The names that rules can use."""
         return {**self.fields, **self.facts, TAINTED: ValueKind(type="boolean")}
 
     def rule_name(self, index: int) -> str:
-        """Return how grounds call a rule."""
+        """Return the rule's name in grounds."""
         return self.rules[index].name or str(index + 1)
 
 
 class Ground(Record):
-    """A fact as a decision took it."""
+    """A fact as a decision used it."""
 
     value: Value
     source: str
-    """Where it is from; of `tainted` the tools that brought untrusted content."""
+    """The fact's source. For `tainted`: the tools with untrusted content."""
 
 
 class Decided(Record):
-    """A decision with its grounds: what the result tells, the journal, and the model."""
+    """A decision with its grounds, as the result, the journal and the model see it."""
 
     outcome: dict[str, Value]
     rule: str
-    """The rule that decided: its name, else its number from 1; or `default`."""
+    """The rule that decided: its name, else its number from 1, or `default`."""
     fields: dict[str, Value]
-    """As the model proposed them."""
+    """The fields as the model proposed them."""
     facts: dict[str, Ground]
     declaration: str
-    """`sha256:` and 64 hex characters: which wording of the rules this was."""
+    """`sha256:` and 64 hex characters. Identifies the exact text of the rules."""
     iteration: int
     rationale: str = ""
-    """The model's own words, cut; nothing follows from them."""
+    """The model's own reasons, cut. Nothing depends on them."""
     revision: int = 0
-    """How many times it was made before."""
+    """How often it was made before."""
 
     def with_rationale(self, rationale: str) -> Self:
-        """Return the decision with the model's own words."""
         return replace_fields(self, {"rationale": rationale})
 
     def with_revision(self, revision: int) -> Self:
-        """Return the decision as one that was made so often before."""
         return replace_fields(self, {"revision": revision})
 
 
 MAX_BOXES = 20_000
-"""Pieces of the space of cases that are looked at; the question is a hard one when rules overlap in many ways."""
+"""Pieces of the space of cases that are examined. The problem is hard if rules overlap in many ways."""
 
 Box = dict[str, frozenset[Value]]
-"""Cases, by variable: any of these values with any of those."""
+"""A set of cases by variable: every combination of these values."""
 
 
 class TooManyCombinations(ValueError):
-    """It cannot be told in reasonable time whether each rule can decide."""
+    """It takes too long to find out whether each rule can decide."""
 
 
 def unreachable_rules(decision: GroundedDecision) -> tuple[int, ...]:
-    """Return the indexes of the rules that never decide. Numbers are looked at where the rules distinguish them.
+    """Return the indexes of the rules that never decide. Numbers are tested at the limits that rules use, and between
+    them.
 
     Raises:
-        TooEntangled: The rules overlap in too many ways.
+        TooManyCombinations: The rules overlap in too many ways.
     """
     values = {name: _values(kind, _conditions(decision, name)) for name, kind in decision.variables.items()}
     boxes = [_box(rule.when, values) for rule in decision.rules]
@@ -203,7 +204,7 @@ def unreachable_rules(decision: GroundedDecision) -> tuple[int, ...]:
 
 
 def _remaining_boxes(box: Box, others: list[Box], patience: Iterator[int]) -> list[Box]:
-    """Return what is left of a box without the others."""
+    """Return the part of a box outside of the others."""
     left = [box]
     for other in others:
         pieces: list[Box] = []
@@ -220,7 +221,7 @@ def _conditions(decision: GroundedDecision, name: str) -> list[Condition]:
 
 
 def _values(kind: ValueKind, conditions: list[Condition]) -> frozenset[Value]:
-    """Return values of which each stands for all that the conditions treat alike."""
+    """Return one value for each set of values that the conditions do not distinguish."""
     if kind.enum or kind.type == "boolean":
         return frozenset(kind.enum or (False, True))
     low = -inf if kind.minimum is None else kind.minimum
@@ -251,7 +252,7 @@ def _box(when: Mapping[str, Condition], values: Mapping[str, frozenset[Value]]) 
 
 
 def _without(box: Box, other: Box) -> Iterator[Box]:
-    """Yield the pieces of a box that are outside of another."""
+    """Yield the pieces of a box outside of another."""
     if not all(box[name] & other[name] for name in box):
         yield box
         return
@@ -265,13 +266,13 @@ def _without(box: Box, other: Box) -> Iterator[Box]:
 DecisionName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
 
 MAX_EXACT = 2**53
-"""Integers beyond it do not survive every JSON reader."""
+"""Larger integers do not survive every JSON reader."""
 
 
 class CheckedDecision(GroundedDecision):
     """`[agents.NAME.decisions.NAME]`.
 
-    What a history holds is a plain `GroundedDecision`, so that it reads back whatever is refused by then.
+    A history holds a plain `GroundedDecision`, so that later checks cannot make it unreadable.
     """
 
     @model_validator(mode="after")

@@ -1,6 +1,6 @@
-"""Tools that the loop carries out by itself: no activity stands behind them. What all others know of them is here.
+"""Tools that the loop carries out itself, without an activity, and all that others need to know about them.
 
-The steps of a saga are among it: those that were done are taken back when a later one fails.
+One of them is the saga: its finished steps are undone if a later one fails.
 """
 
 from collections.abc import Callable, Collection
@@ -14,12 +14,12 @@ from orga.workflows.types.record import Record
 from orga.workflows.types.tool_calls.decision import DECISION_GROUNDED
 
 SAGA_ENDED = "SagaEnded"
-"""The note that tells how one ended: no activity stands for the call."""
+"""The note about the end of a saga. The call has no activity."""
 
 MAX_STEPS = 20
 
 StepKind = Literal["read_only", "compensatable", "final"]
-"""What a step leaves behind: nothing, what its compensation takes back, or what cannot be taken back."""
+"""The lasting effect of a step: none, one that its compensation undoes, or a final one."""
 
 
 class Action(Record):
@@ -30,8 +30,6 @@ class Action(Record):
 
 
 class SagaStep(Action):
-    """One step."""
-
     kind: StepKind
     compensation: Action | None = None
 
@@ -43,13 +41,13 @@ class SagaPlan(Record):
 
 
 def step_count(arguments: dict[str, Any]) -> int:
-    """Return how many steps these arguments propose, whether they are a plan or not."""
+    """Return the number of steps in these arguments, even if they are not a valid plan."""
     steps = arguments.get("steps")
     return len(cast("list[Any]", steps)) if isinstance(steps, list) else 0
 
 
 DELEGATE = "delegate"
-"""The tool by which a model delegates; carried out as a child workflow."""
+"""The tool by which a model delegates. It runs as a child workflow."""
 
 TERMINATE = "terminate"
 """The tool by which a model ends its run: `{"reason": ..., "output": ...}`."""
@@ -85,44 +83,44 @@ def _no_other_tools(arguments: Arguments) -> tuple[str, ...]:
 def _tools_of_steps(arguments: Arguments) -> tuple[str, ...]:
     try:
         steps = SagaPlan.model_validate(arguments).steps
-    except ValidationError:  # then it is not begun
+    except ValidationError:  # such a saga does not begin
         return ()
     return tuple(action.tool for step in steps for action in (step, step.compensation) if action is not None)
 
 
 @dataclass(frozen=True)
 class ToolNeed:
-    """What an agent's config has to hold for a tool, which it offers then without listing it."""
+    """The part of an agent's config that a tool needs. With it, the tool is offered without being listed."""
 
     key: str
     """`agents.NAME.<key>`."""
     lacking: str
-    """What an agent has without it."""
+    """The lack without it, for an error."""
     remedy: str
-    """What to do, ahead of the key."""
+    """The remedy in an error. The key follows it."""
 
 
 @dataclass(frozen=True)
 class LoopTool:
-    """What is particular about one of them."""
+    """The properties of a loop tool."""
 
     name: str
     action: str = "tool_call"
-    """What policies call it."""
+    """Its action in policies."""
     cost: Callable[[Arguments], int] = _one_call
     """How many of `max_tool_calls` it takes, by its arguments."""
     stands_alone: bool = False
-    """Nothing that stands beside it in a reply is begun."""
+    """Other calls of the same reply are not begun."""
     is_answer: bool = False
-    """It brings the run's answer."""
+    """It returns the run's answer."""
     calls: Callable[[Arguments], tuple[str, ...]] = _no_other_tools
     """The other tools that it calls, by its arguments."""
     is_plan: bool = False
-    """It makes calls of other tools; it ends by itself when the run is interrupted."""
+    """It calls other tools, and ends by itself if the run is interrupted."""
     is_run: bool = False
-    """A call of it is a run of another agent."""
+    """Each call is a run of another agent."""
     ends_with: str = ""
-    """The note that tells how a call of it ended, where no activity or child stands for it."""
+    """The note about the end of a call that has no activity or child."""
     need: ToolNeed | None = None
 
 
@@ -136,7 +134,7 @@ LOOP_TOOLS = {
             need=ToolNeed("delegates", "nobody to delegate to", "name agents in"),
         ),
         LoopTool(TERMINATE, action="terminate", stands_alone=True, is_answer=True),
-        # A required decision could never be made otherwise, and no answer would be taken.
+        # Otherwise a required decision could never be made, and no answer would be accepted.
         LoopTool(
             DECIDE,
             cost=_no_calls,
@@ -147,10 +145,10 @@ LOOP_TOOLS = {
         LoopTool(SAGA, cost=_steps_and_itself, calls=_tools_of_steps, is_plan=True, ends_with=SAGA_ENDED),
     )
 }
-"""By name. None of them may be a step of a saga: what a delegate does, no compensation named beforehand takes back."""
+"""Loop tools by name. None may be a step of a saga: no compensation declared in advance undoes a delegate's work."""
 
 CALL_ENDS = frozenset(tool.ends_with for tool in LOOP_TOOLS.values() if tool.ends_with)
-"""Notes that stand for the end of a call."""
+"""Notes about the end of a call."""
 
 RUN_TOOL = next(tool.name for tool in LOOP_TOOLS.values() if tool.is_run)
 """The tool whose calls are runs."""
@@ -159,15 +157,15 @@ _ORDINARY_TOOL = LoopTool("")
 
 
 def loop_tool(name: str) -> LoopTool:
-    """Return what is particular about a tool; nothing is about one that is not the loop's."""
+    """Return the properties of a tool. A tool that is not the loop's has the defaults."""
     return LOOP_TOOLS.get(name, _ORDINARY_TOOL)
 
 
 def tool_needing(key: str) -> str:
-    """Return the tool that an agent is offered for the sake of a key of its config."""
+    """Return the tool that an agent is offered because of this key of its config."""
     return next(tool.name for tool in LOOP_TOOLS.values() if tool.need is not None and tool.need.key == key)
 
 
 def needed_keys(names: Collection[str]) -> frozenset[str]:
-    """Return the keys of an agent's config that mean something where these tools are offered."""
+    """Return the keys of an agent's config that have a meaning if these tools are offered."""
     return frozenset(tool.need.key for tool in LOOP_TOOLS.values() if tool.need is not None and tool.name in names)

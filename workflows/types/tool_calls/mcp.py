@@ -9,7 +9,7 @@ from orga.workflows.types.tool_calls.sandbox import ConfiguredPath
 from orga.workflows.types.tool_calls.tools import ToolOptions, ToolProfile
 
 DEFINITIONS = "definitions of "
-"""Before the name of a server, where its definitions taint a run: no tool can have such a name."""
+"""Precedes a server's name if its definitions taint a run. No tool can have such a name."""
 
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable."""
@@ -18,37 +18,37 @@ HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
 
 
 class McpServer(CheckedInput):
-    """One server: a `command` that speaks over its standard streams, or a `url` (streamable HTTP)."""
+    """One server: a `command` with standard streams, or a `url` (streamable HTTP)."""
 
     command: str | None = Field(default=None, min_length=1)
-    """A program, started by the worker in a process group of its own; never through a shell."""
+    """A program. The worker starts it in a process group of its own, never through a shell."""
     args: tuple[str, ...] = ()
     """Arguments of `command`."""
     cwd: ConfiguredPath | None = None
-    """Relative to the file that says so, whose folder it is unless said; null: where the worker was started."""
+    """Relative to the file that sets it, whose folder is the default. Null: the folder where the worker was started."""
     env_from: tuple[Variable, ...] = ()
-    """Variables of the worker's environment that are passed on; nothing else is, but HOME, PATH and the like."""
+    """Variables of the worker's environment that the command gets, in addition to HOME, PATH and the like."""
     url: str | None = Field(default=None, pattern=r"^https?://[^\s/]+")
-    """Of a server that is reached over HTTP, in place of `command`."""
+    """The address of a server that is reached over HTTP, in place of `command`."""
     headers_from: dict[HeaderName, Variable] = {}
     """By header: the variable that holds its whole value."""
     bearer_from: Variable | None = None
     """The variable that holds the token of `Authorization: Bearer`."""
     connect_timeout_s: float = Field(default=30.0, gt=0, le=600)
-    """For its start, the handshake and the first list of tools."""
+    """Seconds for its start, the handshake and the first list of tools."""
     timeout_s: float | None = Field(default=None, ge=0.001, le=86_400)
-    """Of one call, for all its tools; null takes `tool_timeout_s` of the run."""
+    """Seconds for one call of any of its tools. Null takes `tool_timeout_s` of the run."""
     trust_annotations: bool = False
-    """Believe the server's own hints on what its tools do; else a tool whose effect nobody has set is irreversible."""
+    """Trust the server's own hints about effects. Otherwise a tool whose effect nobody has set is irreversible."""
     tool_profile: ToolProfile = ToolProfile()
-    """Which of its tools there are, by the names that agents use (`NAME_*`)."""
+    """The tools that are offered, by the names that agents use (`NAME_*`)."""
     pinned: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]] = {}
-    """By the name that agents use: the digest of the one definition that is offered, and that leaves no taint."""
+    """By the name that agents use: the digest of the only definition that is offered. It leaves no taint."""
     options: ToolOptions = ToolOptions()
-    """Of all its tools; `[tools.options.NAME_tool]` wins."""
+    """Options of all its tools. `[tools.options.NAME_tool]` overrides them."""
 
     def without_pins(self) -> Self:
-        """Return the server, whose definitions are offered as they are."""
+        """Return the server without pins, so that its definitions are offered as they are."""
         return replace_fields(self, {"pinned": {}})
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""What stands around a command that a worker starts, and the paths that its configuration names."""
+"""Limits and isolation of a command that a worker starts, and the paths in its configuration."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ PathLike = TypeVar("PathLike", str, Path)
 
 
 def can_exist(path: str | Path) -> bool:
-    """Return whether a system takes it for a path; one that it does not take raises wherever it is used."""
+    """Return True if the operating system accepts it as a path. Other values raise wherever they are used."""
     text = os.fsencode(path)
     return b"\0" not in text and len(text) <= _LONGEST and all(len(name) <= _LONGEST_NAME for name in text.split(b"/"))
 
@@ -30,35 +30,36 @@ PathOrGlob = Annotated[str, AfterValidator(_checked_path)]
 
 
 Isolation = Literal["none", "bubblewrap"]
-"""`bubblewrap`: namespaces of its own, in which all but one folder is read-only and there is no network."""
+"""`bubblewrap`: own namespaces, in which all but one folder is read-only and there is no network."""
 
 
 class SandboxLimits(CheckedInput):
-    """Null lifts a limit. All but `processes` are of each process: what it asks for above one fails."""
+    """Limits of a command. Null lifts a limit. All but `processes` apply to each process: a request above one fails."""
 
     cpu_s: float | None = Field(default=120, gt=0, le=86_400)
-    """Seconds of processor time, rounded up; the process that used them is killed."""
+    """Seconds of processor time, rounded up. A process that reaches them is killed."""
     memory_bytes: int | None = Field(default=4_000_000_000, ge=16_000_000)
-    """Of address space, which is more than what is in use."""
+    """Bytes of address space, which is more than the memory in use."""
     file_bytes: int | None = Field(default=100_000_000, ge=0)
-    """Of each file it writes."""
+    """Bytes of each file that it writes."""
     processes: int | None = Field(default=256, ge=1)
-    """That run at once, of all that the command started. They are counted several times a second, so a moment may see
-    more; then all are killed. (The kernel's own limit counts all that a user runs, and does not hold for root.)"""
+    """Processes of the command at the same time. They are counted several times a second, so for a moment there may be
+    more. Then all are killed. (The kernel's own limit counts all processes of a user, and does not apply to root.)
+    """
     open_files: int | None = Field(default=256, ge=16)
-    """Files and connections that it has open at once."""
+    """Open files and connections."""
 
 
 class Sandbox(CheckedInput):
-    """What stands around a command."""
+    """The sandbox of a command."""
 
     limits: SandboxLimits = SandboxLimits()
     isolation: Isolation = "none"
     """`bubblewrap`: the command sees its folder and little else of the machine."""
     network: bool = False
-    """Without isolation there is always one."""
+    """Whether the command has a network. Without isolation it always has one."""
 
     @property
     def is_network_denied_in_vain(self) -> bool:
-        """Whether it says `network = false` and there is one all the same."""
+        """Whether `network = false` is set without isolation, where it has no effect."""
         return self.isolation == "none" and "network" in self.model_fields_set and not self.network

@@ -1,4 +1,4 @@
-"""Tools: what a model is offered, by which profile, how a call is carried out, what comes back."""
+"""Tools: their definitions, their options, the input and result of a call, and profiles."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self, cast
@@ -13,58 +13,58 @@ from orga.workflows.types.tool_calls.breakers import BreakerOptions
 from orga.workflows.types.tool_calls.recovery import Recovery
 
 Effect = Literal["read_only", "idempotent", "irreversible"]
-"""What repeating a call does: nothing, the same again, or harm. Attempts after an unknown outcome follow it."""
+"""The effect of repeating a call: none, the same again, or harm. It determines whether a call with an unknown outcome
+is repeated.
+"""
 
 
 class ToolOptions(CheckedInput):
     """How calls of one tool are carried out: Temporal activity options, in seconds. `[tools.options.NAME]`."""
 
     effect: Effect | None = None
-    """In place of the tool's own: you know better what a function or a program does in your hands."""
+    """Overrides the tool's own effect, if you know better what a function or a program does."""
     timeout_s: float | None = Field(default=None, ge=0.001, le=86_400)
-    """One attempt; None takes `tool_timeout_s` of the run."""
+    """Seconds for one attempt. None takes `tool_timeout_s` of the run."""
     heartbeat_timeout_s: float | None = Field(default=None, ge=0.1, le=3_600)
-    """Silence after which an attempt counts as lost; None takes a default that our own tools keep."""
+    """Seconds of silence after which an attempt counts as lost. None takes a default that our own tools keep."""
     max_attempts: int | None = Field(default=None, ge=1, le=100)
     """None follows the effect: the run's recovery setting, and 1 for an irreversible tool."""
     initial_interval_s: float | None = Field(default=None, ge=0.001, le=3_600)
-    """Before the second attempt; None takes `base_delay_ms` of the run's recovery setting."""
+    """Seconds before the second attempt. None takes `base_delay_ms` of the run's recovery setting."""
     backoff_coefficient: float = Field(default=2.0, ge=1, le=10)
-    """By which each pause between two attempts is longer than the one before."""
+    """The factor by which each delay is longer than the previous one."""
     max_interval_s: float = Field(default=30.0, ge=0.001, le=3_600)
-    """The longest pause between two attempts."""
+    """The longest delay between two attempts, in seconds."""
     non_retryable: tuple[str, ...] = ()
     """Error types that are final."""
     task_queue: str | None = Field(default=None, min_length=1)
-    """Another worker's queue; None is the queue of the run."""
+    """The queue of another worker. None is the queue of the run."""
     execution: Literal["activity", "local"] = "activity"
-    """`local` runs the call inside the workflow task: fast read-only tools only."""
+    """`local` runs the call inside the workflow task. Use it only for fast read-only tools."""
     isolation: Literal["thread", "process"] | None = None
-    """Where a Python function runs; a `process` can be killed when it ignores its time limit. None: as declared."""
+    """Runs a Python function there. A `process` can be killed if it ignores its time limit. None: as declared."""
     verified: bool = False
     """The operator vouches for this tool (`require_verified` of a tool profile). Built-in tools are verified."""
     tags: tuple[str, ...] = ()
-    """Words that policies know the tool by."""
+    """Tags of the tool for policies."""
     approval: bool = False
-    """A person has to say yes to each call. The default gate asks; Cedar and OPA see it as `approval` of the tool."""
+    """A person has to approve each call. The default gate asks. Cedar and OPA see it as `approval` of the tool."""
     trusted_output: bool = False
-    """What the tool returns is no stranger's text (a calculator, say): it leaves no taint."""
+    """The tool's output is trusted (that of a calculator, say) and leaves no taint."""
     recovery: Recovery | None = None
-    """In place of the run's `recovery`."""
+    """Overrides the run's `recovery`."""
     breaker: BreakerOptions = BreakerOptions()
     max_result_bytes: int = Field(default=20_000, ge=200, le=500_000)
-    """UTF-8 bytes of a result that reach the model; the rest is cut with a marker that says so."""
+    """UTF-8 bytes of a result that reach the model. The rest is cut and marked."""
 
     def with_timeout(self, timeout_s: float | None) -> Self:
-        """Return the options with another time limit."""
         return replace_fields(self, {"timeout_s": timeout_s})
 
     def with_overrides(self, above: "ToolOptions") -> Self:
-        """Return the options with all that is set in others over them."""
+        """Return the options with those that are set in `above` instead."""
         return replace_fields(self, {name: getattr(above, name) for name in above.model_fields_set})
 
     def with_recovery(self, recovery: Recovery) -> Self:
-        """Return the options with a recovery of the tool's own."""
         return replace_fields(self, {"recovery": recovery})
 
 
@@ -78,18 +78,16 @@ class ToolSpec(Record):
     effect: Effect = "irreversible"
     options: ToolOptions = ToolOptions()
     main_argument: str | None = None
-    """The argument that tells calls apart in summaries (`read_file README.md`)."""
+    """The argument that distinguishes calls in summaries (`read_file README.md`)."""
     digest: str = ""
-    """Of the definition as its maker gave it, where that may change under a run; a call is made only while it holds."""
+    """Digest of the maker's definition, if it may change during a run. A call is made only if it still matches."""
     pinned: bool = False
-    """Whether the operator has looked at just this definition, which a stranger wrote."""
+    """Whether the operator has reviewed exactly this definition, which somebody else wrote."""
 
     def with_effect(self, effect: Effect) -> Self:
-        """Return the tool with another effect."""
         return replace_fields(self, {"effect": effect})
 
     def with_options(self, options: ToolOptions) -> Self:
-        """Return the tool with other options."""
         return replace_fields(self, {"options": options})
 
     @property
@@ -100,62 +98,68 @@ class ToolSpec(Record):
 
 
 WORKER_SHUTDOWN = "WorkerShutdown"
-"""Type of the failure of a call whose worker was told to stop: its effect may or may not have happened."""
+"""Failure type of a call whose worker was stopping. Its effect may or may not have happened."""
 
 TIME_LIMIT = "TimeLimit"
-"""Type of the failure of a call that its worker cut off, just before the server would have."""
+"""Failure type of a call that its worker cut off, just before the server would have."""
 
 PROCESS_CRASHED = "ProcessCrashed"
-"""Type of the failure of a call whose process ended without a result."""
+"""Failure type of a call whose process ended without a result."""
 
 UNKNOWN_OUTCOMES = frozenset({WORKER_SHUTDOWN, TIME_LIMIT, PROCESS_CRASHED})
-"""Types of failures after which the effect may or may not have happened."""
+"""Failure types after which the effect may or may not have happened."""
 
 EARLIER_UNKNOWN = "earlier attempt: outcome unknown"
-"""Detail of a failure, of whatever type: an attempt before the one that failed may have had its effect."""
+"""Detail of a failure of any type: an earlier attempt may have had its effect."""
 
 NOT_DONE = "nothing was done"
 MAYBE_DONE = "outcome unknown"
 DONE = "it took effect"
-"""Details of a failure, of whatever type: what it did. One without any leaves open what an irreversible call did."""
+"""Details of a failure of any type about its effect. Without one, the effect of an irreversible call is unknown."""
 
 GOES_ON = "it goes on"
-"""Detail of a failure: the call was cut off, and what it began may still act."""
+"""Detail of a failure: the call was cut off, and the work that it began may still act."""
 
 REPORT_S = 2.0
-"""Beyond its time limit, until the server gives an attempt up: for its worker to end it and to say so."""
+"""Seconds beyond its time limit until the server gives up an attempt. The worker ends it in this time and
+reports it.
+"""
 
 MAX_LOCAL_TIMEOUT_S = 2.0
-"""Of a call inside the workflow task: until it ends no signal is heard, an abort neither."""
+"""Seconds for a call inside the workflow task. Until it ends, no signal is handled, not even an abort."""
 
 
 MAX_LOCAL_RESULT_BYTES = 50_000
-"""Of a call inside the workflow task: the results of all of a reply's calls are one message to the server, of 4 MB."""
+"""Bytes of a call's result inside the workflow task. The results of all calls of a reply are one message, of at most 4
+MB.
+"""
 
 
 class ToolRequest(Record):
-    """Input of a tool activity, whose type is the tool's name."""
+    """Input of a tool activity. The activity's type is the tool's name."""
 
     call_id: str
     arguments: dict[str, Any] = {}
     key: str
     """Idempotency key: the same for every attempt of this call, through retry, reset and continue-as-new."""
     digest: str = ""
-    """Of the tool that the run was offered; set only where its spec has one, since it costs bytes in every call."""
+    """Digest of the offered tool. Set only if its spec has one, since it costs bytes in every call."""
     permit: str = ""
-    """The gate's signature and the terms that it covers; set only where workers have a key."""
+    """The gate's signature and the terms that it covers. Set only if workers have a key."""
     behalf: Behalf | None = None
-    """On whose behalf it is made; set only for tools that recall and store."""
+    """On whose behalf the call is made. Set only for tools that recall and store."""
     left_s: float | None = None
-    """Seconds on the run's clock when it was asked for; set only where the call may be tried again."""
+    """Seconds left on the run's clock when the call was scheduled. Set only if the call may be retried."""
     is_awaited: bool = False
-    """Whether the run waits, where it cuts the call short, until that has ended: what it does next comes behind it."""
+    """Whether the run waits for the call's end after it cuts the call short, because its next work has to come
+    later.
+    """
 
 
 class ToolOutput(Record):
     """Result of a tool activity, written as the bare text.
 
-    Another maker's worker may return any JSON: a string is the content, else its text.
+    Another maker's worker may return any JSON: a string is the content, other values become text.
     """
 
     content: str = ""
@@ -165,7 +169,6 @@ class ToolOutput(Record):
         return self.content
 
     def with_content(self, content: str) -> Self:
-        """Return the result with another text."""
         return replace_fields(self, {"content": content})
 
     @model_validator(mode="before")
@@ -194,20 +197,20 @@ Glob = Annotated[str, Field(max_length=200)]
 class ToolProfile(CheckedInput):
     """`tool_profile` of the config: include, then exclude, then verified, then the first `max_tools`.
 
-    Globs know `*` and `?` alone, match whole names, and tell upper from lower case.
+    Globs know only `*` and `?`, match whole names, and are case-sensitive.
     """
 
     include: tuple[Glob, ...] = Field(default=(), max_length=MAX_GLOBS)
-    """Tools that match any of these; empty stands for all."""
+    """Tools that match any of these are offered. Empty means all."""
     exclude: tuple[Glob, ...] = Field(default=(), max_length=MAX_GLOBS)
     """Tools that match any of these are not offered."""
     require_verified: bool = False
-    """Only tools that the operator vouches for: the built-in ones, and those whose options say `verified`."""
+    """Only offer tools that the operator vouches for: built-in ones, and those whose options say `verified`."""
     max_tools: int | None = Field(default=None, ge=0, le=1_000)
-    """How many are offered, the first of those that are left; null: all."""
+    """The number of offered tools: the first of the remaining ones. Null: all."""
 
     def visible(self, tools: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
-        """Return the tools that are offered, in their order."""
+        """Return the offered tools, in their order."""
         kept = [
             tool
             for tool in tools
@@ -219,27 +222,25 @@ class ToolProfile(CheckedInput):
 
 
 def include_only(*names: str) -> ToolProfile:
-    """Return a profile of these tools alone."""
     return ToolProfile(include=names)
 
 
 def exclude_only(*names: str) -> ToolProfile:
-    """Return a profile of all tools but these."""
     return ToolProfile(exclude=names)
 
 
 def matches_any_glob(name: str, globs: Sequence[str]) -> bool:
-    """Return whether a name is one of `globs`, or fits one; in time linear in each glob times the name."""
+    """Return True if a name equals or matches one of `globs`, in time linear in each glob times the name."""
     return any(_matches_glob(name, glob) for glob in globs)
 
 
 def is_glob(name: str) -> bool:
-    """Return whether it may stand for several tools; no tool has such a name."""
+    """Return True if it may match several tools. No tool has such a name."""
     return "*" in name or "?" in name
 
 
 def _matches_glob(name: str, glob: str) -> bool:
-    """Go through both; where they part, the last star takes one character more. No star before it has to be tried."""
+    """Match both from the left. On a mismatch, the last star takes one more character. Earlier stars need no retry."""
     at = in_glob = 0
     star, taken = -1, 0
     while at < len(name):
