@@ -30,7 +30,7 @@ def _working_folder() -> Path:
     try:
         return Path.cwd()
     except FileNotFoundError:
-        sys.stderr.write("orga: the working folder is gone, deleted or moved; change into another one (cd)\n")
+        sys.stderr.write("orga: the working folder was deleted or moved. Change into another folder (cd)\n")
         sys.exit(2)
 
 

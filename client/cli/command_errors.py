@@ -1,4 +1,4 @@
-"""How a command ends that failed: one line on stderr, and its exit code."""
+"""Report the error that ended a command: one line on stderr and an exit code."""
 
 import os
 import re
@@ -51,7 +51,6 @@ _USAGE_ERRORS = (
 
 
 def error_exit_code(error: BaseException) -> ExitCode:
-    """Return the code for an error that ends a command."""
     if isinstance(error, _USAGE_ERRORS):
         return ExitCode.USAGE
     if isinstance(error, RunFailed):  # a worker refuses what only it can check: agent, tools, model
@@ -69,9 +68,14 @@ _REFUSAL_PREFIX = re.compile(r"^(InvalidInput: )+")
 
 
 def report_error(error: Exception, again: Callable[[], int]) -> int:
-    """Return the exit code of a command that ended so, and say why; `ORGA_DEBUG=1` shows all.
+    """Print why a command failed and return its exit code. `ORGA_DEBUG=1` shows the traceback.
 
-    What a person at the terminal trusts meanwhile is asked once, and then it runs `again`.
+    If the configuration is not trusted, a person at the terminal is asked once whether to trust it. After a yes the
+    command runs again.
+
+    Args:
+        error: It is not a usage error of the command line parser.
+        again: Runs the command and returns its exit code.
     """
     if isinstance(error, Untrusted) and ask_for_trust(error):
         return again()
@@ -82,7 +86,7 @@ def report_error(error: Exception, again: Callable[[], int]) -> int:
 
 
 def _error_text(error: Exception) -> str:
-    if not isinstance(error, _EXPECTED_ERRORS):  # never a traceback, unless it is asked for
+    if not isinstance(error, _EXPECTED_ERRORS):
         return f"defect: {type(error).__name__}: {error} (ORGA_DEBUG=1 shows where)"
     if isinstance(error, RPCError):
         return f"the Temporal server answered {error.status.name.lower()}: {error_reason(error)}; see: orga doctor"
@@ -92,12 +96,12 @@ def _error_text(error: Exception) -> str:
 
 
 def _os_error_text(error: OSError) -> str:
-    """Return what the operating system refused, in words, with the remedy where there is one."""
+    """Return what the operating system refused, with a remedy if there is one."""
     if error.errno in {ENOSPC, EDQUOT}:
         where = f"{error.filename}: " if error.filename else ""
-        return f"{where}the disk is full, so not all was written; make room and try again"
+        return f"{where}the disk is full, so the output is incomplete. Free some space and try again"
     if error.errno == ENOENT and error.filename is None:
-        return "the working folder is gone, deleted or moved; change into another one (cd)"
+        return "the working folder was deleted or moved. Change into another folder (cd)"
     if error.filename is None or error.strerror is None:
         return str(error)
     return f"{error.filename}: {error.strerror}"

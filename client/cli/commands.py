@@ -14,7 +14,7 @@ HELP_OPTIONS = ["--help", "-h"]
 
 
 def with_plain_flags(command: C) -> C:
-    """Return the command, and all in its group, with `-h` for `--help` and flags whose help names no type."""
+    """Give a command and all commands of its group `-h` for `--help`, and remove the type from the help of flags."""
     command.context_settings = {**command.context_settings, "help_option_names": HELP_OPTIONS}
     helping = command.get_help_option(command.context_class(command, help_option_names=HELP_OPTIONS))
     for option in (*command.params, *([helping] if helping else [])):
@@ -26,16 +26,16 @@ def with_plain_flags(command: C) -> C:
 
 
 NEWEST_RUN = "\0newest"
-"""In place of an id: what `--last` stands for. Nobody can type it."""
+"""Takes the place of a run's id if `--last` is given. Nobody can type it."""
 
 RUN_ARGUMENT = "run"
-"""What the argument is called that takes a run."""
+"""The name of every parameter that takes a run's id."""
 
 LAST_OPTION = "--last"
 
 
 class LastRunCommand(TyperCommand):
-    """Takes `--last` where it takes a run; other commands are left as they are."""
+    """Adds `--last` to commands that take a run. Other commands are unchanged."""
 
     def __init__(self, *arguments: Any, **extra: Any) -> None:
         super().__init__(*arguments, **extra)
@@ -45,7 +45,7 @@ class LastRunCommand(TyperCommand):
             self.params.insert(max(places) + 1, _last_option(_LAST_HELP_BY_COMMAND.get(str(self.name), _LAST_HELP)))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the newest run in the place of the ID, which comes first."""
+        """Insert the newest run as the ID, which is the first argument."""
         if self._takes_run and LAST_OPTION in args:
             given, _, _ = self.make_parser(ctx).parse_args(args=[*args])
             args = [NEWEST_RUN, *args] if given.get(_LAST_PARAMETER) else args
@@ -54,15 +54,14 @@ class LastRunCommand(TyperCommand):
 
 _LAST_PARAMETER = "last"
 
+_LAST_HELP = "Use the newest run of this folder instead of an ID."
 
-_LAST_HELP = "In place of ID: the newest run of this folder."
-
-_LAST_HELP_BY_COMMAND = {"chat": "In place of ID: the newest session of this folder that has not ended."}
-"""Of the command that takes another run for it."""
+_LAST_HELP_BY_COMMAND = {"chat": "Continue the newest session of this folder that has not ended, instead of an ID."}
+"""Commands that take something other than the newest run."""
 
 
-def _last_option(told: str) -> Any:
-    def declared(last: Annotated[bool, typer.Option(LAST_OPTION, help=told)] = False) -> None: ...
+def _last_option(help_text: str) -> Any:
+    def declared(last: Annotated[bool, typer.Option(LAST_OPTION, help=help_text)] = False) -> None: ...
 
     alone = typer.Typer(add_completion=False)
     alone.command()(declared)
@@ -72,15 +71,15 @@ def _last_option(told: str) -> Any:
 
 
 class CommandEntry(NamedTuple):
-    """One command."""
+    """A command of the overview."""
 
     name: str
     place: str
-    """Module and function, or the group of commands that stands behind the name."""
+    """The module and its function, or its Typer application if the name is that of a group."""
     help: str
-    """The first paragraph of its own help: a list of commands is shown without them."""
+    """The first paragraph of the command's own help, repeated so that the overview need not load the command."""
     begins_worker: bool = False
-    """Whether a worker is begun ahead of it, for the case that none polls."""
+    """True if a worker process starts before the command is loaded, in case no worker polls."""
 
 
 COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
@@ -94,7 +93,7 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry(
             "goal",
             "orga.client.cli.start.goal:goal",
-            "Pursue a goal: plan, carry out, evaluate, decide, until a final answer can be given.",
+            "Pursue a goal: plan, carry out, evaluate and decide until there is a final answer.",
             True,
         ),
         CommandEntry(
@@ -105,7 +104,8 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry(
             "attach",
             "orga.client.cli.start.run:attach",
-            "Follow a run from its beginning to its end, as `orga run` does; works itself when no worker polls.",
+            "Follow a run from its beginning to its end, as `orga run` does. If no worker is running, the command"
+            " starts one.",
         ),
         CommandEntry(
             "list",
@@ -254,7 +254,7 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry(
             "completion",
             "orga.client.cli.main:completion",
-            "Write the script that lets the Tab key complete commands and options; your shell reads it at its start.",
+            "Write the script that lets the Tab key complete commands and options. Your shell reads it when it starts.",
         ),
     ),
     "Server and workers": (
@@ -326,21 +326,21 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         ),
     ),
 }
-"""By the panel of the help that shows them."""
+"""The commands in each panel of the help."""
 
 
 OPTIONS_WITHOUT_WORKER = frozenset({"--no-worker", "--detach", "-d", "--help", "-h"})
 
 
 class _LazyCommand(TyperCommand):
-    """A command that is loaded when it is called."""
+    """A command whose module is imported when it is called."""
 
     def __init__(self, command: CommandEntry, panel: str) -> None:
         super().__init__(command.name, help=command.help, rich_help_panel=panel)
         self._command = command
 
     def make_context(self, info_name: Any, args: list[str], *others: Any, **extra: Any) -> Any:
-        """Read the arguments of the command itself. The worker that it will need starts first, and loads meanwhile."""
+        """Parse the arguments with the command itself. A worker that it may need starts first and loads meanwhile."""
         if self._command.begins_worker and not OPTIONS_WITHOUT_WORKER.intersection(args):
             import_module("orga.client.workers.early_start").begin_ahead()
         command = load_command(self._command.name, self._command.place)
@@ -348,7 +348,6 @@ class _LazyCommand(TyperCommand):
 
 
 def load_command(name: str, place: str) -> Any:
-    """Return the command as its module defines it."""
     module, _, found = place.partition(":")
     with loading():
         target = getattr(import_module(module), found)
@@ -360,7 +359,7 @@ def load_command(name: str, place: str) -> Any:
 
 
 def build_program(app: typer.Typer) -> TyperGroup:
-    """Return the program of an application that has a callback, with all commands."""
+    """Return the program with all commands of the table. The application needs a callback."""
     program = with_plain_flags(typer.main.get_group(app))
     for panel, commands in COMMANDS.items():
         for command in commands:

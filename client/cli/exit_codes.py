@@ -3,14 +3,14 @@
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # its module brings pydantic, which takes longer than a short command
+if TYPE_CHECKING:  # the module imports pydantic, which takes longer than a short command
     from orga.workflows.types.sessions.result import TurnReason
 
 
 class ExitCode(IntEnum):
-    """Of `verify`, 8 stands for a file in which nothing is wrong, and for which no trusted key vouches.
+    """The codes that have a name.
 
-    128 + the signal's number stands for an end by Ctrl-C (130) or SIGTERM (143): the run itself goes on.
+    A command that a signal ended exits with 128 + the signal's number: Ctrl-C 130, SIGTERM 143. Its run goes on.
     """
 
     COMPLETED = 0
@@ -25,20 +25,19 @@ class ExitCode(IntEnum):
 
 
 EXIT_CODE_MEANINGS: dict[ExitCode, str] = {
-    ExitCode.COMPLETED: "it is done; of a run: it has answered",
-    ExitCode.FAULTY: "of `orga tools check` alone: a manifest is wrong",
-    ExitCode.USAGE: "the command line, the configuration or an id is not right, or the run refuses; nothing was begun",
-    ExitCode.LIMIT: "the run has reached a limit: iterations, tokens, cost, time",
+    ExitCode.COMPLETED: "success; the run has answered",
+    ExitCode.FAULTY: "a manifest is wrong (`orga tools check` only)",
+    ExitCode.USAGE: "the command line, the configuration or an id is wrong, or the run refuses; nothing was started",
+    ExitCode.LIMIT: "the run reached a limit: iterations, tokens, cost, time",
     ExitCode.DENIED: "policy denies it",
     ExitCode.ABORTED: "the run was aborted",
-    ExitCode.FAILED: "it failed, or what was checked does not hold",
+    ExitCode.FAILED: "the command, the run or a check failed",
     ExitCode.NO_SERVER: "no Temporal server answers",
-    ExitCode.UNPROVEN: "nothing is wrong, but no trusted key vouches for it",
+    ExitCode.UNPROVEN: "nothing is wrong, but no trusted key vouches for it (`orga verify` of a file only)",
 }
-"""What each means."""
 
 COMMON_EXIT_CODES = (ExitCode.COMPLETED, ExitCode.USAGE, ExitCode.FAILED)
-"""Of every command."""
+"""Codes that every command can return."""
 
 COMMANDS_WITHOUT_SERVER = frozenset(
     {
@@ -49,20 +48,20 @@ COMMANDS_WITHOUT_SERVER = frozenset(
         *("policy check", "policy test", "policy schema", "audit keygen"),
     }
 )
-"""Commands that do their work where no Temporal server answers; all others end as `NO_SERVER` there."""
+"""Commands that work even if no Temporal server answers. All others then end with `NO_SERVER`."""
 
 _FOLLOWED_RUN_CODES = {
-    ExitCode.LIMIT: "the run has reached a limit",
-    ExitCode.DENIED: "the run ended since policy denied the same thing again and again",
+    ExitCode.LIMIT: "the run reached a limit",
+    ExitCode.DENIED: "the run ended because policy denied the same call repeatedly",
     ExitCode.ABORTED: "the run was aborted",
-    ExitCode.FAILED: "the run failed, is stuck or was given up by a person",
+    ExitCode.FAILED: "the run failed, is stuck or was ended by a person's decision",
 }
 
 _SIGNAL_CODES = {ExitCode.FAILED: "the run has ended"}
 
 _DECISION_CODES = {
-    ExitCode.USAGE: "the run refuses it; nothing has changed",
-    ExitCode.FAILED: "the run has ended, or no worker has taken it",
+    ExitCode.USAGE: "the run refuses the decision; nothing has changed",
+    ExitCode.FAILED: "the run has ended, or no worker received the decision",
 }
 
 COMMAND_EXIT_CODES: dict[str, dict[ExitCode, str]] = {
@@ -70,42 +69,44 @@ COMMAND_EXIT_CODES: dict[str, dict[ExitCode, str]] = {
     **dict.fromkeys(("steer", "add-context", "pause", "resume", "abort"), _SIGNAL_CODES),
     **dict.fromkeys(("answer", "override", "approve", "deny", "resolve", "extend"), _DECISION_CODES),
     "requeue": _DECISION_CODES
-    | {ExitCode.FAILED: "the run has ended, no worker has taken it, or a receiver refuses again"},
+    | {ExitCode.FAILED: "the run has ended, no worker received the decision, or a receiver refuses again"},
     "chat": {
-        ExitCode.LIMIT: "what was said in a script: the last turn that was not completed has reached a limit",
-        ExitCode.DENIED: "the same, since policy denied the same thing again and again",
-        ExitCode.ABORTED: "the same, since it was interrupted or the session aborted",
-        ExitCode.FAILED: "the same, since it failed; or the session ended before all lines were said",
+        ExitCode.LIMIT: "messages from a script: the last turn that was not completed reached a limit",
+        ExitCode.DENIED: "the same, but policy denied the same call repeatedly",
+        ExitCode.ABORTED: "the same, but the turn was interrupted or the session aborted",
+        ExitCode.FAILED: "the same, but the turn failed; or the session ended before all messages were sent",
     },
     "verify": {
-        ExitCode.FAILED: "something is wrong; the line says what",
-        ExitCode.UNPROVEN: "of a file: nothing is wrong, but no trusted key vouches for it",
+        ExitCode.FAILED: "something is wrong; the output names it",
+        ExitCode.UNPROVEN: "nothing is wrong with the file, but no trusted key vouches for it",
     },
     "journal": {ExitCode.FAILED: "with `--verify` or `--exported`: something was changed"},
     "models": {
-        ExitCode.FAILED: "a model that the configuration names lacks something, or with `--check` cannot be asked"
+        ExitCode.FAILED: "a model of the configuration lacks something, or `--check` found that it cannot be used"
     },
-    "dev": {ExitCode.FAILED: "one worker after the other died"},
+    "dev": {ExitCode.FAILED: "workers keep dying"},
     "worker": {ExitCode.FAILED: "the worker ended by itself"},
-    "setup": {ExitCode.FAILED: "the server does not register them"},
+    "setup": {ExitCode.FAILED: "the server does not register the search attributes"},
     "doctor": {ExitCode.FAILED: "something is missing"},
-    "server": {ExitCode.NO_SERVER: "none can be started, it was stopped by somebody, or with `--status`: none is up"},
-    "notify test": {ExitCode.FAILED: "the receiver did not take it"},
-    "policy test": {ExitCode.FAILED: "a case comes out otherwise"},
-    "policy check": {ExitCode.USAGE: "a policy is wrong, or names what is not there"},
-    "audit runs": {ExitCode.FAILED: "something would have been decided otherwise, or could not be judged anew"},
+    "server": {
+        ExitCode.NO_SERVER: "the server cannot be started, or was stopped from elsewhere; with `--status`: none runs"
+    },
+    "notify test": {ExitCode.FAILED: "the receiver did not accept the notification"},
+    "policy test": {ExitCode.FAILED: "a case has another verdict than expected"},
+    "policy check": {ExitCode.USAGE: "a policy is wrong, or names something that does not exist"},
+    "audit runs": {ExitCode.FAILED: "a verdict would change, or a call could not be judged again"},
     "tools check": {ExitCode.FAULTY: "a manifest is wrong"},
     "tools call": {
         ExitCode.USAGE: "the arguments do not fit the tool",
-        ExitCode.DENIED: "policy denies the call, or it waits for a yes",
+        ExitCode.DENIED: "policy denies the call, or requires an approval",
         ExitCode.FAILED: "the tool failed",
     },
 }
-"""What of them means something of its own, or is one of a few commands alone."""
+"""Codes that only some commands return, or that have a special meaning for a command."""
 
 
 class UsageError(Exception):
-    """A command line that cannot be carried out as it stands."""
+    """The command line cannot be carried out as given."""
 
 
 _ENDING_CODES: "dict[TurnReason, ExitCode]" = {
@@ -124,5 +125,5 @@ _ENDING_CODES: "dict[TurnReason, ExitCode]" = {
 
 
 def ending_exit_code(reason: "TurnReason") -> ExitCode:
-    """Return the code for how a run ended, or a turn of a session."""
+    """Return the code for the end of a run, or of a turn of a session."""
     return _ENDING_CODES[reason]

@@ -1,4 +1,4 @@
-"""Results and states of goals among those of runs; what only goals answer with is loaded for them alone."""
+"""Tell results and states of goals from those of other runs. The types of goals are imported only for goals."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def goal_result(ended: AgentResult | TurnResult) -> "GoalResult | None":
-    """Return the result as a goal's; None of any other run."""
+    """Return the result typed as a goal's, or None if it belongs to another kind of run."""
     if getattr(ended, "kind", "") != "goal":
         return None
     from orga.workflows.types.goals.result import GoalResult
@@ -19,7 +19,7 @@ def goal_result(ended: AgentResult | TurnResult) -> "GoalResult | None":
 
 
 def goal_status(status: AgentStatus) -> "GoalStatus | None":
-    """Return the state as a goal's; None of any other run."""
+    """Return the state typed as a goal's, or None if it belongs to another kind of run."""
     if getattr(status, "kind", "") != "goal":
         return None
     from orga.workflows.types.goals.result import GoalStatus

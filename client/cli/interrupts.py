@@ -1,4 +1,4 @@
-"""Running a command's coroutine: the first Ctrl-C or SIGTERM cancels it, the second ends the process at once."""
+"""Run a command's coroutine. The first Ctrl-C or SIGTERM cancels it, the second ends the process at once."""
 
 import asyncio
 import os
@@ -10,11 +10,11 @@ from typing import Any
 
 SHOW_CURSOR = "\x1b[?25h"
 CTRL_C_EXIT_CODE = 128 + signal.SIGINT
-"""The exit code of a command that it ended."""
+"""The exit code of a command that Ctrl-C ended."""
 
 
 def run_interruptible(main: Coroutine[Any, Any, int]) -> int:
-    """Run to the end and return the exit code; 128 + the signal's number when a signal ended it."""
+    """Run to the end and return the exit code: 128 + the signal's number if a signal ended it."""
     with asyncio.Runner() as runner:
         return runner.run(_run_until_signal(main))
 
@@ -41,17 +41,17 @@ async def _run_until_signal(main: Coroutine[Any, Any, int]) -> int:
 
 @contextmanager
 def interruptible_prompt() -> Generator[None]:
-    """Let Ctrl-C end a question to the person at the terminal: until it is answered the loop hears of no signal."""
-    of_the_loop = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Let Ctrl-C end a question at the terminal. The loop cannot handle signals while the question blocks it."""
+    loop_handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, of_the_loop)
+        signal.signal(signal.SIGINT, loop_handler)
 
 
 @contextmanager
 def ctrl_c_handler(handler: Callable[[], None]) -> Generator[None]:
-    """Have Ctrl-C call this to the end of the block; behind it, the next one ends the process at once."""
+    """Call the handler on each Ctrl-C within the block. After the block, Ctrl-C ends the process at once."""
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, handler)
     try:

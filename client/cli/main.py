@@ -1,4 +1,4 @@
-"""The entry point of `orga`: how every command starts and ends, and shell completion."""
+"""The entry point of `orga`: it starts and ends every command, and completes words for shells."""
 
 import os
 import re
@@ -18,8 +18,8 @@ from orga.client.cli.shown.text import set_quiet, write_document, write_result, 
 
 app = typer.Typer(
     name="orga",
-    help="Durable agents: each run is a Temporal workflow that survives crashes and can be steered while it goes on.",
-    epilog='A first run: orga run "What is in this folder?"   Settings: orga.toml, or ORGA_SECTION__KEY variables.',
+    help="Durable agents: each run is a Temporal workflow that survives crashes and can be steered while it runs.",
+    epilog='First run: orga run "What is in this folder?"   Settings: orga.toml, or ORGA_SECTION__KEY variables.',
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -29,7 +29,7 @@ app = typer.Typer(
 
 def _print_version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version  # all that reads mail with it
+        from importlib.metadata import version  # it imports the whole email package
 
         write_result(f"orga {version('orga')}")
         raise typer.Exit
@@ -48,27 +48,27 @@ BROKEN_PIPE = 141
 
 
 def main() -> None:
-    """Run the command line and leave at once: the SDK's threads can crash an interpreter that finishes normally."""
+    """Run the command line and exit at once: the SDK's threads can crash an interpreter that shuts down normally."""
     asked = os.environ.get("_ORGA_COMPLETE")
     code = complete_words(asked) if asked else run_command(sys.argv[1:])
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left to be told how it ended
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left that a KeyboardInterrupt should reach
     for stream in (sys.stdout, sys.stderr):
         _flush(stream)
     os._exit(code)
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit code; an error becomes one line on stderr, `ORGA_DEBUG=1` shows all."""
+    """Run one command and return its exit code. An error becomes one line on stderr; `ORGA_DEBUG=1` shows all."""
     set_quiet(quiet=False)
     try:
         return _run(arguments)
-    except KeyboardInterrupt:  # also while an error is put into words, which loads modules
+    except KeyboardInterrupt:  # may also come while an error is being reported, which imports modules
         return 130
     finally:
-        if ahead := sys.modules.get("orga.client.workers.early_start"):
-            usual = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command is over, and what it began is to end
-            ahead.dismiss()
-            signal.signal(signal.SIGINT, usual)
+        if early_start := sys.modules.get("orga.client.workers.early_start"):
+            handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C here would leave the worker running
+            early_start.dismiss()
+            signal.signal(signal.SIGINT, handler)
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -78,11 +78,11 @@ def _run(arguments: Sequence[str]) -> int:
         return _report_usage_error(error)
     except typer.Abort:
         return 130
-    except (BrokenPipeError, SystemExit):  # typer makes the one into the other
+    except (BrokenPipeError, SystemExit):  # typer turns the first into the second
         _redirect_to_devnull()
         return BROKEN_PIPE
     except Exception as error:
-        from orga.client.cli.command_errors import report_error  # it loads the errors of all commands
+        from orga.client.cli.command_errors import report_error  # it imports the errors of all commands
 
         return report_error(error, lambda: _run(arguments))
 
@@ -94,12 +94,14 @@ def _report_usage_error(error: TyperException) -> int:
 
 
 def _usage_error_text(error: TyperException) -> str:
-    """Return what is wrong; the options nearest to one that there is not are offered as typer offers commands."""
-    near = getattr(error, "possibilities", None)  # of an option alone, the nearest first
+    """Return the problem, and the options or commands that resemble an unknown one."""
+    similar_options = getattr(error, "possibilities", None)  # only errors about options have it; nearest first
     if (command := _UNKNOWN_COMMAND.search(error.format_message())) and (meant := COMMAND_SUGGESTIONS.get(command[1])):
         return f"No such command {command[1]!r}; did you mean {meant}?"
-    told = f"{error.message}. Did you mean {', '.join(near)}?" if near else error.format_message()
-    return told.replace(". Did you mean", "; did you mean")
+    text = error.format_message()
+    if similar_options:
+        text = f"{error.message}. Did you mean {', '.join(similar_options)}?"
+    return text.replace(". Did you mean", "; did you mean")
 
 
 _UNKNOWN_COMMAND = re.compile(r"^No such command '([^']*)'")
@@ -133,7 +135,7 @@ COMMAND_SUGGESTIONS = {
     "wait": "'orga attach ID'",
     "watch": "'orga attach ID'",
 }
-"""What other programs call a command of ours: no likeness of letters leads from one to the other."""
+"""Names that other programs use for a command of ours. Their spelling is too different for typer's suggestions."""
 
 
 def _flush(stream: Any) -> None:
@@ -144,18 +146,18 @@ def _flush(stream: Any) -> None:
 
 
 def _redirect_to_devnull() -> None:
-    """Point both streams at nothing: who read them has gone."""
+    """Send both streams to /dev/null, since their reader has gone."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):
         os.dup2(nowhere, descriptor)
 
 
 COMPLETION_VARIABLE = "_ORGA_COMPLETE"
-"""Set by the shell when it asks what may follow."""
+"""The shell sets it when it asks for completions."""
 
 
 class Shell(StrEnum):
-    """Shells that it is there for."""
+    """Shells with completion."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -163,15 +165,17 @@ class Shell(StrEnum):
 
 
 def completion(
-    shell: Annotated[Shell | None, typer.Argument(metavar="SHELL", help="bash, zsh or fish; yours without.")] = None,
+    shell: Annotated[
+        Shell | None, typer.Argument(metavar="SHELL", help="bash, zsh or fish. Default: your shell.")
+    ] = None,
 ) -> int:
-    """Write the script that lets the Tab key complete commands and options; your shell reads it at its start.
+    """Write the script that lets the Tab key complete commands and options. Your shell reads it when it starts.
 
-    For bash: orga completion bash >> ~/.bashrc
+    In bash: orga completion bash >> ~/.bashrc
 
-    For zsh, behind compinit: orga completion zsh >> ~/.zshrc
+    In zsh, after compinit: orga completion zsh >> ~/.zshrc
 
-    For fish: orga completion fish > ~/.config/fish/completions/orga.fish
+    In fish: orga completion fish > ~/.config/fish/completions/orga.fish
 
     Example: source <(orga completion bash)
     """
@@ -184,19 +188,19 @@ def completion(
 
 
 def complete_words(instruction: str) -> int:
-    """Answer a shell's question for what may follow, on stdout; whatever goes wrong, nothing follows."""
+    """Write the completions that a shell asks for to stdout. An error yields none."""
     from typer._completion_classes import completion_init
     from typer.completion import shell_complete
 
     completion_init()
     try:
         return shell_complete(build_program(app), {}, "orga", COMPLETION_VARIABLE, instruction)
-    except Exception:  # a message would land amid what the person types
+    except Exception:  # a message would appear in the middle of the line that the person types
         return 1
 
 
 def _current_shell() -> Shell:
     name = Path(os.environ.get("SHELL", "")).name
     if name not in {*Shell}:
-        raise UsageError(f"your shell is not known ({name or 'SHELL is not set'}); name it: {', '.join(Shell)}")
+        raise UsageError(f"SHELL: unknown shell ({name or 'SHELL is not set'}). Name one of {', '.join(Shell)}")
     return Shell(name)

@@ -16,7 +16,7 @@ from orga.workflows.types.text import escaped_line
 
 
 def _validate_run_id(run_id: str) -> str:
-    """Refuse what the server would not even look for."""
+    """Refuse ids that no run can have."""
     if not run_id or len(run_id.encode(errors="replace")) > MAX_ID_BYTES:
         raise RunNotFound(run_id if len(run_id) <= MAX_ID_BYTES else f"{run_id[:50]}…")
     return run_id
@@ -26,14 +26,16 @@ RunId = Annotated[
     str,
     typer.Argument(
         metavar="ID",
-        help="The run's id, or a beginning of it that no other run's has.",
+        help="The run's id, or its first characters if no other run's id begins with them.",
         show_default=False,
         callback=_validate_run_id,
     ),
 ]
-"""As it was said: `session.of_run` tells which run that is."""
+"""The id as typed. `session.run_context` finds the run that it names."""
 
-Json = Annotated[bool, typer.Option("--json", "-j", help="The result alone on stdout, as JSON; all else on stderr.")]
+Json = Annotated[
+    bool, typer.Option("--json", "-j", help="Write only the result to stdout, as JSON. All else goes to stderr.")
+]
 
 ConfigFile = Annotated[
     Path | None,
@@ -41,16 +43,14 @@ ConfigFile = Annotated[
         "--config",
         "-c",
         metavar="FILE",
-        help="Use this orga.toml, not ORGA_CONFIG or the first one upwards from here.",
+        help="Use this orga.toml. Default: ORGA_CONFIG, or the nearest orga.toml in this folder or above it.",
         show_default=False,
     ),
 ]
 
 Quiet = Annotated[
     bool,
-    typer.Option(
-        "--quiet", "-q", help="The answer alone; on stderr only what waits for a person, and what went wrong."
-    ),
+    typer.Option("--quiet", "-q", help="Show only the answer; on stderr only errors and questions to people."),
 ]
 
 LastIteration = Annotated[
@@ -60,43 +60,57 @@ LastIteration = Annotated[
         "-i",
         min=0,
         metavar="N",
-        help="The last iteration of its past that is kept; 0 keeps none.",
+        help="The last iteration to keep. 0 keeps none.",
         show_default=False,
     ),
 ]
 
 NoWorker = Annotated[
-    bool, typer.Option("--no-worker", help="Start no worker here, even if none polls: the run waits for one.")
+    bool, typer.Option("--no-worker", help="Start no worker here. If none is running, the run waits for one.")
 ]
 
-AgentName = Annotated[str | None, typer.Option("--agent", "-a", help="An agent of orga.toml; the default one without.")]
+Again = Annotated[bool, typer.Option("--again", help="With --id: start even if a run with this id has ended.")]
+
+Detach = Annotated[bool, typer.Option("--detach", "-d", help="Start the run, print its id, and exit.")]
+
+AgentName = Annotated[
+    str | None, typer.Option("--agent", "-a", help="An agent of orga.toml. Default: the default agent.")
+]
 
 Model = Annotated[
-    str | None, typer.Option("--model", "-m", help="provider:model or tier:NAME, in place of the agent's own.")
+    str | None, typer.Option("--model", "-m", help="provider:model or tier:NAME. Default: the agent's own.")
 ]
 
-Instructions = Annotated[str | None, typer.Option(help="In place of the agent's own.")]
+Instructions = Annotated[str | None, typer.Option(help="Instructions that replace the agent's own.")]
 
 Tools = Annotated[
     list[str] | None,
     typer.Option(
-        "--tools", "-t", help="Only these tools, of the agent and of its delegates; repeat it, or part names by commas."
+        "--tools",
+        "-t",
+        help="Only these tools, for the agent and its delegates. Repeat it, or separate names by commas.",
     ),
 ]
 
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting of the loop, as max_total_tokens=50000."),
+    typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting of the loop, such as max_total_tokens=50000."),
 ]
 
 TrustedFacts = Annotated[
     list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="A fact that policies may rely on; no model can write it."),
+    typer.Option(metavar="KEY=VALUE", help="A fact that policies may rely on. No model can write it."),
 ]
+
+DecidedBy = Annotated[
+    str | None, typer.Option("--by", metavar="NAME", help="Who decides. Default: your login name.", show_default=False)
+]
+
+Reason = Annotated[str, typer.Option(help="The reason, for the journal.")]
 
 
 def login_name() -> str:
-    """Return the user's login name; a container may have none."""
+    """Return the user's login name, or "" if there is none, as in some containers."""
     try:
         return getuser()
     except (KeyError, OSError):
@@ -109,30 +123,31 @@ _DURATION_PART = re.compile(r"(\d+)([wdhms])")
 
 
 def parse_duration(text: str, option: str) -> timedelta:
-    """Return what `90s`, `5m`, `1h30m`, `2d` or `1w` stands for.
+    """Parse a duration such as `90s`, `5m`, `1h30m`, `2d` or `1w`.
 
     Raises:
-        UsageError: Something else.
+        UsageError: It is not a duration.
     """
     if not _DURATION.fullmatch(text):
-        raise UsageError(f"{option} {escaped_line(text)!r}: write a length of time as 90s, 5m, 1h30m, 2d or 1w")
+        raise UsageError(f"{option} {escaped_line(text)!r}: not a duration. Write it as 90s, 5m, 1h30m, 2d or 1w")
     return timedelta(seconds=sum(int(number) * _UNIT_SECONDS[unit] for number, unit in _DURATION_PART.findall(text)))
 
 
 def parse_time(text: str, option: str) -> datetime:
-    """Return a time, without a zone where none is written.
+    """Parse a time, which has no zone if the text has none.
 
     Raises:
-        UsageError: It is none.
+        UsageError: It is not a time.
     """
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        raise UsageError(f"{option} {escaped_line(text)!r}: write a time as 2026-12-31T18:00, or with +01:00") from None
+        example = "2026-12-31T18:00 or 2026-12-31T18:00+01:00"
+        raise UsageError(f"{option} {escaped_line(text)!r}: not a time. Write it as {example}") from None
 
 
 def task_text(task: str) -> str:
-    """Return the task; `-` stands for what comes on standard input."""
+    """Return the task; `-` reads it from standard input."""
     if task != "-":
         return task
     if sys.stdin.isatty():
@@ -140,4 +155,4 @@ def task_text(task: str) -> str:
     try:
         return sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UsageError(f"the task on standard input is not UTF-8 text (byte {error.start})") from None
+        raise UsageError(f"standard input: not UTF-8 text (byte {error.start})") from None

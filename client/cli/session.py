@@ -1,4 +1,4 @@
-"""What most commands need first: the configuration and a connection to Temporal."""
+"""The configuration and the connection to Temporal that most commands need."""
 
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -32,39 +32,39 @@ class CliContext:
 
     @property
     def client(self) -> Client:
-        """The Temporal client."""
         return self.connection.client
 
     @property
     def task_queue(self) -> str:
-        """Where workers poll."""
         return self.connection.task_queue
 
     @property
     def runs_here(self) -> str:
-        """The query for the runs of this folder; on a configured server for those of the task queue."""
+        """A visibility query: the runs of this folder, or on a configured server those of the task queue."""
         here = self.connection
         if here.endpoint.embedded:
             return f"TaskQueue STARTS_WITH {visibility_literal(here.folder_queue)}"
         return f"TaskQueue = {visibility_literal(here.task_queue)}"
 
     async def may_work_on(self, run: WorkflowExecution) -> bool:
-        """Return whether a worker of this command may poll a run's queue: on the embedded server, its folder's only."""
+        """Return whether this command's worker may poll the run's queue.
+
+        On the embedded server, a worker serves only the runs of its own folder.
+        """
         here, queue = self.connection, run.task_queue
         if not here.endpoint.embedded or queue in {here.task_queue, here.folder_queue}:
             return True
         return is_earlier_queue(queue, await recorded_workplace(run), here.workplace)
 
     def run(self, workflow_id: str) -> AgentHandle:
-        """Return the handle of a run."""
         return AgentHandle(self.client, workflow_id)
 
     def worker_order(self, task_queue: str | None = None, *, for_folder: bool = False) -> WorkerOrder:
         """Return the order for a worker of this command.
 
         Args:
-            task_queue: What it polls; the queue of this folder and shell without.
-            for_folder: Whether it polls the folder's queue as well, for shells that say nothing about models.
+            task_queue: The queue to poll. Default: the queue of this folder and shell.
+            for_folder: Whether it also polls the folder's queue, which serves shells that name no models.
         """
         here, endpoint = self.connection, self.connection.endpoint
         named = (None, None) if endpoint.embedded else (endpoint.address, endpoint.namespace)
@@ -72,10 +72,10 @@ class CliContext:
         return WorkerOrder(*named, task_queue or self.task_queue, self.loaded.path or NO_FILE, folder_queue=folder)
 
     def require_usable(self) -> None:
-        """Refuse what would keep a worker of this command from beginning.
+        """Refuse a configuration with which a worker of this command could not start.
 
         Raises:
-            ConfigError: Naming the place and the remedy.
+            ConfigError: It names the place and the remedy.
         """
         from orga.client.config.usable import require_usable  # most commands start no worker
 
@@ -83,7 +83,7 @@ class CliContext:
 
 
 ConfigCheck = Callable[[OrgaConfig], None]
-"""Raises what a configuration's own workers would refuse."""
+"""Raises an error if a worker with this configuration would refuse the request."""
 
 
 @asynccontextmanager
@@ -93,13 +93,13 @@ async def cli_context(
     """Read the configuration and connect.
 
     Args:
-        config_file: Where a command names one.
-        root: Of file tools; wins over the configuration's.
-        check: Is called before anything is started, where the workers will be those of this configuration.
+        config_file: The file that the command names, if it names one.
+        root: The root of file tools. It wins over the configuration's.
+        check: Called before anything starts, unless a configured server may have workers with other configurations.
 
     Raises:
         ConfigError: The configuration cannot be used.
-        ServerUnavailable: There is no server.
+        ServerUnavailable: No server answers.
     """
     loaded = load_config(config_file)
     if check is not None and not names_server(loaded.config.temporal.address):
@@ -110,23 +110,23 @@ async def cli_context(
 
 
 NewestRunFinder = Callable[[Client, str], Awaitable[NamedRun]]
-"""Returns the newest of the runs that a visibility query finds."""
+"""Returns the newest of the runs that match a visibility query."""
 
 
 @asynccontextmanager
 async def run_context(
     named: str, config_file: Path | None, newest: NewestRunFinder = newest_run
 ) -> AsyncGenerator[tuple[CliContext, str]]:
-    """Begin as `session` does, and find out which run is meant; people are told which where its id was not said.
+    """Connect as `cli_context` does, and find the run that is meant. A note names it unless its full id was typed.
 
     Args:
-        named: The id, a beginning of it, or `--last`.
-        config_file: Where a command names one.
-        newest: Finds what `--last` stands for.
+        named: The id, its first characters, or `NEWEST_RUN`.
+        config_file: The file that the command names, if it names one.
+        newest: Finds the run for `NEWEST_RUN`.
 
     Raises:
-        RunNotFound: None is.
-        AmbiguousRun: Several may be.
+        RunNotFound: No run matches.
+        AmbiguousRun: Several runs match.
     """
     async with cli_context(config_file) as here:
         if named == NEWEST_RUN:

@@ -68,7 +68,7 @@ def test_a_worker_joins_no_queue_whose_runs_are_judged_by_another_policy(client:
         assert (run.code, "judges by another policy than this folder's" in run.err) == (2, True)
         worker.send(signal.SIGTERM)
         worker.code()
-    assert "own worker, since orga worker would fail it here (agent: there is no agent 'clerk'" in (
+    assert "own worker, because `orga worker` would fail the run here (agent: there is no agent 'clerk'" in (
         ours("run", "look", "--detach", "--agent", "clerk", "--id", "clerk-of-code").err
     )
     ours("abort", "clerk-of-code")

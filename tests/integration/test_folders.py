@@ -60,7 +60,7 @@ def test_a_run_says_where_it_is_at_home_and_waits_for_that_folder(home: Path, tm
         assert listed[run] == str(here.folder)
         assert str(here.folder) in there("list").out
         with there.started("attach", run) as follower:
-            follower.line(f"the run is at home in {here.folder}: cd {here.folder} && orga attach {run}")
+            follower.line(f"the run belongs to the folder {here.folder}: cd {here.folder} && orga attach {run}")
             done = here("attach", run, "--json")
             assert "is here." in json.loads(done.out)["output"], done.err
             assert follower.code() == 0
@@ -103,7 +103,7 @@ def test_each_shell_asks_the_models_that_it_names(home: Path, tmp_path: Path) ->
             again = "OPENAI_COMPATIBLE_BASE_URL=… ORGA_MODELS__DEFAULT=…"
             assert f"start one with: {again} orga worker\n" in one("status", "--last").err
             with one.started("attach", run) as follower:
-                follower.line(f"the run asks the models of its shell: {again} orga attach {run}")
+                follower.line(f"the run uses the models of its own shell: {again} orga attach {run}")
                 follower.send(signal.SIGINT)
             done = other("attach", run)
             assert done.out == "From B.\n", done.err

@@ -62,7 +62,7 @@ async def test_a_command_works_itself_and_the_run_can_be_looked_at(orga: Orga) -
 async def test_a_run_without_a_worker_is_told_as_such(orga: Orga) -> None:
     started = await command(orga, "run", QUESTION, "--id", "agent-left", "--detach")
     assert (started.code, started.out) == (0, "agent-left\n"), started.err
-    assert "does not tell whether a worker polls task queue 'orga'" in started.err
+    assert "does not report whether a worker polls task queue 'orga'" in started.err
     asked = await command(orga, "status", "agent-left")
     assert (asked.code, "this is what the history tells" in asked.err) == (0, True), asked.err
 

@@ -281,7 +281,7 @@ def test_stats_count_by_kind(capsys: Shown) -> None:
             ["add", "x", "--scope", "global", "--tenant", "a"], "says nothing of the scope", id="an owner of all"
         ),
         pytest.param(["add", "x", "--user", "a", "--agent", "b"], "choose --scope user", id="two owners"),
-        pytest.param(["add", "x", "--expires", "soon"], "write a length of time as 90s", id="no time"),
+        pytest.param(["add", "x", "--expires", "soon"], "not a duration. Write it as 90s", id="no time"),
         pytest.param(["add", "x", "--expires", "2020-01-01T00:00"], "lies in the past", id="expired already"),
         pytest.param(["add", "x", "--confidence", "2"], "'--confidence'", id="too sure"),
         pytest.param(["add", "a", "b", "c", "--language", "go"], "a convention is one text", id="a fact of a language"),

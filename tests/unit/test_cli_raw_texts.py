@@ -22,9 +22,9 @@ from orga.start import module_command
 @pytest.mark.parametrize(
     ("error", "says"),
     [
-        (OSError(errno.ENOSPC, "No space left on device"), "the disk is full, so not all was written; make room"),
+        (OSError(errno.ENOSPC, "No space left on device"), "the disk is full, so the output is incomplete"),
         (OSError(errno.ENOSPC, "No space", "/x/run.jsonl.part"), "/x/run.jsonl.part: the disk is full"),
-        (FileNotFoundError(errno.ENOENT, "No such file or directory"), "the working folder is gone"),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory"), "the working folder was deleted or moved"),
         (PermissionError(errno.EACCES, "Permission denied", "/x"), "/x: Permission denied"),
         (
             RPCError(
@@ -57,7 +57,7 @@ def test_a_working_folder_that_was_deleted_is_named(tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "orga: the working folder is gone, deleted or moved; change into another one (cd)\n"
+    assert done.stderr == "orga: the working folder was deleted or moved. Change into another folder (cd)\n"
 
 
 async def test_a_web_server_at_the_address_is_told_as_what_it_is(httpserver: HTTPServer) -> None:

@@ -74,4 +74,4 @@ def test_a_shell_that_is_not_known_has_to_be_named(
 ) -> None:
     monkeypatch.setenv("SHELL", "/bin/tcsh")
     assert run_command(["completion"]) == 2
-    assert "your shell is not known (tcsh); name it: bash, zsh, fish" in capsys.readouterr().err
+    assert "SHELL: unknown shell (tcsh). Name one of bash, zsh, fish" in capsys.readouterr().err

@@ -45,14 +45,16 @@ def _with_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param([*CREATE, *TASK, "--cron", "0 7 * * 1 # a"], "takes no comment", id="a comment"),
         pytest.param([*CREATE, *TASK, "--cron", "TZ=UTC 0 7 * * 1"], "(--tz)", id="a zone in the expression"),
         pytest.param([*CREATE, *TASK, "--cron", "@every 1h"], "(--every)", id="an interval as an expression"),
-        pytest.param([*CREATE, *TASK, "--every", "60"], "--every '60': write a length", id="a number of nothing"),
+        pytest.param([*CREATE, *TASK, "--every", "60"], "--every '60': not a duration", id="a number of nothing"),
         pytest.param([*CREATE, *TASK, "--every", "0s"], "every: must be from 1 s", id="all the time"),
         pytest.param([*CREATE, *TASK, *DAILY, "--tz", "Europe/Berln"], "did you mean 'Europe/Berlin'", id="no zone"),
         pytest.param([*CREATE, *TASK, *DAILY, "--tz", ""], "there is no such zone", id="an empty zone"),
         pytest.param([*CREATE, *TASK, *DAILY, "--overlap", "queue"], "'--overlap'", id="no overlap policy"),
         pytest.param([*CREATE, *TASK, *DAILY, "--catch-up", "5s"], "catch_up: must be from 10 s", id="too short"),
-        pytest.param([*CREATE, *TASK, *DAILY, "--jitter", "-5m"], "--jitter '-5m': write", id="earlier by chance"),
-        pytest.param([*CREATE, *TASK, *DAILY, "--end", "tomorrow"], "--end 'tomorrow': write a time", id="no time"),
+        pytest.param(
+            [*CREATE, *TASK, *DAILY, "--jitter", "-5m"], "--jitter '-5m': not a duration", id="earlier by chance"
+        ),
+        pytest.param([*CREATE, *TASK, *DAILY, "--end", "tomorrow"], "--end 'tomorrow': not a time", id="no time"),
         pytest.param([*CREATE, *TASK, *DAILY, "--end", "2020-01-01"], "2020-01-01 00:00 UTC is past", id="a past end"),
         pytest.param([*CREATE, *TASK, *DAILY, "--end", "9999-12-31T23:00-05:00"], "is no time", id="beyond all time"),
         pytest.param([*CREATE, *TASK, *DAILY, "--note", "x" * 1_001], "note: must not be longer", id="a long note"),
@@ -139,7 +141,7 @@ def test_a_length_of_time_is_read(text: str, seconds: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "h", "1", "1.5h", "1y", "-1h", "1h30", "9999999999s", "١h"])
 def test_what_is_no_length_of_time_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="write a length of time as 90s"):
+    with pytest.raises(UsageError, match=r"not a duration\. Write it as 90s"):
         parse_duration(text, "--every")
 
 

@@ -165,7 +165,7 @@ def test_a_log_that_another_command_removes_meanwhile_stops_none(home: Path) -> 
 
 def test_a_command_that_fails_leaves_none(home: Path) -> None:
     done = subprocess.run([*COMMAND, *REFUSED], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr.strip()) == (2, "orga: --again: names no run; add --id ID")
+    assert (done.returncode, done.stderr.strip()) == (2, "orga: --again: it needs a run's id. Add --id ID")
     assert not list(home.glob("worker-*"))
     assert none_is_left(home)
 
@@ -218,7 +218,7 @@ def has_ended(process: "subprocess.Popen[bytes]") -> bool:
 def test_ctrl_c_at_any_moment_of_the_start_shows_nothing_and_leaves_nothing(home: Path) -> None:
     (whole, first), (_, second) = (interrupted_after(math.inf) for _ in range(2))
     work = min(first, second)  # the first may have compiled what it loads
-    assert whole.strip() == "orga: --again: names no run; add --id ID"
+    assert whole.strip() == "orga: --again: it needs a run's id. Add --id ID"
     shown = [interrupted_after(work * point / POINTS)[0].strip() for point in range(POINTS)]
     assert {*shown} <= {"", whole.strip()}
     assert shown.count("") >= POINTS // 2

@@ -1,4 +1,4 @@
-"""`orga run` starts a run, `orga attach` follows one. Without a worker, the command works for it itself."""
+"""`orga run` starts a run, `orga attach` follows one. If no worker is running, the command starts one."""
 
 import os
 from collections.abc import Awaitable, Callable
@@ -17,8 +17,10 @@ from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import run_interruptible
 from orga.client.cli.live.watch import follow
 from orga.client.cli.options import (
+    Again,
     AgentName,
     ConfigFile,
+    Detach,
     Instructions,
     Json,
     Model,
@@ -62,7 +64,6 @@ class _RunRequest:
     again: bool
 
     async def start(self, here: CliContext) -> str:
-        """Start it and return its id."""
         return (await start_agent(here.client, self.checked, workflow_id=self.run_id, again=self.again)).id
 
 
@@ -74,23 +75,22 @@ def run(
     instructions: Instructions = None,
     tools: Tools = None,
     set_: Settings = None,
-    max_iterations: Annotated[int | None, typer.Option(help="Reasoning steps at most.")] = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds of the run's clock at most.")] = None,
-    id_: Annotated[str | None, typer.Option("--id", help="The run's id; agent-<uuid7> without.")] = None,
-    tenant: Annotated[str | None, typer.Option(help="Whom the run is for.")] = None,
+    max_iterations: Annotated[int | None, typer.Option(help="Maximum number of reasoning steps.")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Time limit in seconds of the run's clock.")] = None,
+    id_: Annotated[str | None, typer.Option("--id", help="The run's id. Default: agent-<uuid7>.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="The tenant that the run is for.")] = None,
     trusted: TrustedFacts = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="With --id: start even though a run with this id has ended.")
-    ] = False,
+    again: Again = False,
     no_worker: NoWorker = False,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Start the run, print its id, and leave.")] = False,
+    detach: Detach = False,
     quiet: Quiet = False,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
     """Start an agent on a task and follow it: answer on stdout, progress on stderr.
 
-    Works itself when no worker polls. Ctrl-C detaches: the run goes on, `orga attach ID` comes back to it.
+    If no worker is running, the command starts one. Ctrl-C detaches: the run goes on, and `orga attach ID` follows it
+    again.
 
     Exit codes: 0 completed, 2 bad input, 3 a limit, 4 denied by policy, 5 aborted, 6 failed, 7 no server, 130 detached.
 
@@ -98,28 +98,28 @@ def run(
 
     Example: git diff | orga run - --instructions "Review this change." --json
     """
-    given = RunOptions(
+    options = RunOptions(
         task, agent, model, instructions, tools or (), set_ or (), max_iterations, timeout, tenant, trusted or ()
     )
     text.set_quiet(quiet=quiet)
     if again and id_ is None:
-        raise UsageError("--again: names no run; add --id ID")
-    checked = agent_input(given)
-    wish = _RunRequest(checked, run_id_of(id_), again)
+        raise UsageError("--again: it needs a run's id. Add --id ID")
+    checked = agent_input(options)
+    request = _RunRequest(checked, run_id_of(id_), again)
     wanted = requested_names(checked)
     if detach:
-        return run_interruptible(start_detached(wish.start, config, wanted, as_json=json))
-    return run_interruptible(start_and_follow(wish.start, config, wanted, no_worker=no_worker, as_json=json))
+        return run_interruptible(start_detached(request.start, config, wanted, as_json=json))
+    return run_interruptible(start_and_follow(request.start, config, wanted, no_worker=no_worker, as_json=json))
 
 
 RunStarter = Callable[[CliContext], Awaitable[str]]
-"""Starts a run, of any kind, and returns its id."""
+"""Starts a run of any kind and returns its id."""
 
 
 async def start_and_follow(
     start: RunStarter, config: Path | None, wanted: RequestedNames, *, no_worker: bool, as_json: bool
 ) -> int:
-    """Start a run and show it to its end; return the exit code."""
+    """Start a run, follow it to its end, and return the exit code."""
     async with cli_context(config, check=partial(refuse_unknown, wanted)) as here:
         if not no_worker and not await may_be_polled(here.client, here.task_queue):
             refuse_for_own_worker(wanted, here)
@@ -132,27 +132,27 @@ async def start_and_follow(
 
 
 def refuse_for_own_worker(wanted: RequestedNames, here: CliContext) -> None:
-    """Refuse what the worker that this command would bring along could not carry out.
+    """Refuse a run that a worker started by this command could not carry out.
 
     Raises:
-        InvalidInput: As that worker would say it; on a server with workers of one's own also why it is asked.
+        InvalidInput: The error of that worker. On a configured server it also explains why this worker is needed.
     """
     try:
         refuse_in_process(wanted, here.loaded.config)
     except InvalidInput as error:
         if here.connection.endpoint.embedded:
             raise
-        nobody = f"no worker polls task queue {here.task_queue!r}, and one of this folder knows no more than its files"
-        raise InvalidInput(f"{error} ({nobody}: start yours first, or add --no-worker)") from None
+        why = f"no worker polls task queue {here.task_queue!r}, and a worker of this folder knows only its files"
+        raise InvalidInput(f"{error} ({why}: start your own worker first, or add --no-worker)") from None
 
 
 async def start_detached(start: RunStarter, config: Path | None, wanted: RequestedNames, *, as_json: bool) -> int:
-    """Start a run and leave it to its workers."""
+    """Start a run and return the exit code, without following the run."""
     async with cli_context(config, check=partial(refuse_unknown, wanted)) as here:
         run_id = await start_and_announce(here, start)
-        with suppress(RPCError):  # it is started, and that is told, whatever else the server says
+        with suppress(RPCError):  # the run has started, so its id is printed in any case
             await warn_of_missing_worker(here, wanted)
-            await wait_until_listed(here.client, run_id)  # the next command may say `--last`
+            await wait_until_listed(here.client, run_id)  # the next command may use `--last`
         if as_json:
             write_json({"id": run_id, "ui": here.connection.link(run_id)})
         else:
@@ -161,52 +161,49 @@ async def start_detached(start: RunStarter, config: Path | None, wanted: Request
 
 
 async def warn_of_missing_worker(here: CliContext, wanted: RequestedNames, waits: str = "the run waits") -> None:
-    """Tell the person at the terminal where no worker takes new runs of this folder, and what comes of that."""
+    """Note on stderr if no worker takes new runs of this folder, with the consequence and the remedy."""
     there = await routing(here.client, here.task_queue)
     if there is not None and there.current is not None and not there.is_served:
         write_note(no_workers_text(there.current, here.task_queue))
     elif there is None or not there.is_served:
-        write_note(
-            f"{_missing_worker_text(here.task_queue, waits, is_told=there is not None)}; "
-            f"{_worker_start_text(wanted, here)}"
-        )
+        missing = _missing_worker_text(here.task_queue, waits, is_known=there is not None)
+        write_note(f"{missing}; {_worker_start_text(wanted, here)}")
 
 
 def _worker_start_text(wanted: RequestedNames, here: CliContext) -> str:
-    """Return which worker takes the run: of an agent in code, one of this folder's files would fail it."""
+    """Return how to start a worker for the run. A run of an agent in code needs the project's own worker."""
     try:
         refuse_unknown(wanted, here.loaded.config)
     except InvalidInput as error:
-        return f"start your project's own worker, since orga worker would fail it here ({error})"
+        return f"start your project's own worker, because `orga worker` would fail the run here ({error})"
     return "start one with: orga worker"
 
 
 def warn_of_disabled_policy(here: CliContext) -> None:
-    """Tell the person at the terminal where nothing is denied."""
     if here.loaded.config.policy.engine == "allow":
         write_warning('POLICY IS OFF: engine = "allow" lets every tool call of every agent through')
 
 
 def warn_of_idle_addresses(here: CliContext) -> None:
-    """Tell the person at the terminal that an address of the environment is not asked: the reader is, in its place."""
+    """Warn about model servers in the environment that are not used because the embedded model is the default."""
     from orga.activities.adapters.models.settings import EMBEDDED_MODEL, default_model, idle_addresses
 
     if here.loaded.config.models.default is None and default_model(os.environ) == EMBEDDED_MODEL:
-        for told in idle_addresses(os.environ):
-            write_warning(f"{told}; until then {EMBEDDED_MODEL} answers")
+        for text in idle_addresses(os.environ):
+            write_warning(f"{text}; until then {EMBEDDED_MODEL} answers")
 
 
-def _missing_worker_text(task_queue: str, waits: str, *, is_told: bool) -> str:
-    if is_told:
+def _missing_worker_text(task_queue: str, waits: str, *, is_known: bool) -> str:
+    if is_known:
         return f"no worker polls task queue {task_queue!r}: {waits}"
-    return f"the server does not tell whether a worker polls task queue {task_queue!r}: without one {waits}"
+    return f"the server does not report whether a worker polls task queue {task_queue!r}: without one {waits}"
 
 
 async def _check_workers(here: CliContext) -> None:
-    """Warn of workers that started before the folder's `orga.toml` was changed.
+    """Warn of workers that started with another `orga.toml`.
 
     Raises:
-        ConfigError: They judge by another policy than this folder's.
+        ConfigError: A worker judges by another policy than this folder's.
     """
     own, policy = own_digest(here.connection.workplace), short_policy(starter_policy(here.loaded.config))
     for identity in await poller_identities(here.client, here.task_queue) or ():
@@ -224,7 +221,7 @@ async def _check_workers(here: CliContext) -> None:
 
 
 async def start_and_announce(here: CliContext, start: RunStarter, what: str = "run") -> str:
-    """Start it, tell the person at the terminal what to know of it, and return its id."""
+    """Check the workers, start a run, print its id, link and folder as notes, and return the id."""
     warn_of_disabled_policy(here)
     warn_of_idle_addresses(here)
     await _check_workers(here)
@@ -239,11 +236,11 @@ async def start_and_announce(here: CliContext, start: RunStarter, what: str = "r
 def attach(
     run: RunId, no_worker: NoWorker = False, quiet: Quiet = False, json: Json = False, config: ConfigFile = None
 ) -> int:
-    """Follow a run from its beginning to its end, as `orga run` does; works itself when no worker polls.
+    """Follow a run from its beginning to its end, as `orga run` does. If no worker is running, the command starts one.
 
-    A run of another folder is only followed: its worker is started there.
+    For a run of another folder it starts no worker: start that one in the other folder.
 
-    A run that has ended is shown at once, with its result. Exit codes are those of `orga run`.
+    A run that has ended is shown at once, with its result. The exit codes are those of `orga run`.
 
     Example: orga attach agent-0199b1c2-6f3e-7c11-9d8a-5a6b7c8d9e0f
     """
@@ -266,9 +263,12 @@ async def _attach(named: str, config: Path | None, *, no_worker: bool, as_json: 
 
 
 def other_folder_hint(run_id: str, queue: str, home: Workplace | None, command: str = "orga attach") -> str:
-    """Return how to get a worker for a run of another folder, or of a shell that names other models."""
+    """Return how to start a worker for a run of another folder, or of a shell that names other models."""
     if home is None:
-        return f"the run was started for no folder: workers of none poll task queue {queue!r}; orga doctor tells which"
+        return (
+            f"the run was started without a folder, so no folder's worker polls task queue {queue!r}; "
+            "`orga doctor` shows the workers that do"
+        )
     is_here = home.folder == str(Path.cwd())
-    where = "asks the models of its shell" if is_here else f"is at home in {on_one_line(home.folder)}"
+    where = "uses the models of its own shell" if is_here else f"belongs to the folder {on_one_line(home.folder)}"
     return f"the run {where}: {worker_command(home, f'{command} {quote(run_id)}')}"

@@ -1,4 +1,4 @@
-"""From the options of `orga run` to the checked input of a run."""
+"""Turn the options of `orga run`, `chat` and `goal` into checked input."""
 
 import json
 from collections.abc import Generator, Sequence
@@ -19,7 +19,7 @@ from orga.workflows.types.text import clean_text, escaped_line
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The options as they were typed; None and empty where they were not."""
+    """The options as typed. Options that were not given are None or empty."""
 
     task: str
     agent: str | None = None
@@ -34,11 +34,11 @@ class RunOptions:
 
 
 def agent_input(given: RunOptions) -> AgentInput:
-    """Return the input, checked before anything is started.
+    """Return the input of a run, checked before anything is started.
 
     Raises:
-        UsageError: An option that cannot be read.
-        InvalidInput: A value that is not allowed.
+        UsageError: An option cannot be parsed.
+        InvalidInput: A value is not allowed.
     """
     with option_names_in_errors(given.settings, given.max_iterations, given.timeout_s):
         return parse_input({"task": clean_text(task_text(given.task)), **_raw_agent_input(given)})
@@ -48,8 +48,8 @@ def session_input(given: RunOptions, idle_timeout_s: float | None) -> SessionInp
     """Return the input of a session, which has no task, checked before anything is started.
 
     Raises:
-        UsageError: An option that cannot be read.
-        InvalidInput: A value that is not allowed.
+        UsageError: An option cannot be parsed.
+        InvalidInput: A value is not allowed.
     """
     idle = {} if idle_timeout_s is None else {"idle_timeout_s": idle_timeout_s}
     with option_names_in_errors(given.settings, given.max_iterations, given.timeout_s):
@@ -71,7 +71,7 @@ def _raw_agent_input(given: RunOptions) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class GoalOptions:
-    """The options of `orga goal` as they were typed; None and empty where they were not."""
+    """The options of `orga goal` as typed. Options that were not given are None or empty."""
 
     goal: str
     agent: str | None = None
@@ -90,8 +90,8 @@ def goal_input(given: GoalOptions) -> GoalInput:
     """Return the input of a goal, checked before anything is started.
 
     Raises:
-        UsageError: An option that cannot be read.
-        InvalidInput: A value that is not allowed.
+        UsageError: An option cannot be parsed.
+        InvalidInput: A value is not allowed.
     """
     raw = {
         "goal": task_text(given.goal),
@@ -110,30 +110,29 @@ def goal_input(given: GoalOptions) -> GoalInput:
 
 @contextmanager
 def option_names_in_errors(
-    texts: Sequence[str], max_iterations: float | None = None, timeout_s: float | None = None
+    settings: Sequence[str], max_iterations: float | None = None, timeout_s: float | None = None
 ) -> Generator[None]:
-    """Let an error about a key of the config name the option that set it.
+    """Rewrite errors of the block about a config key, so that they name the option that set it.
 
     Raises:
-        InvalidInput: As the block does.
+        InvalidInput: The error of the block.
     """
     try:
         yield
     except InvalidInput as error:
-        told = str(error)
+        text = str(error)
         limits = {"max_iterations": ("--max-iterations", max_iterations), "timeout_s": ("--timeout", timeout_s)}
         named = {key: f"{option} {value}" for key, (option, value) in limits.items() if value is not None}
-        named |= {text.partition("=")[0].strip(): f"--set {escaped_line(text)[:SHOWN_CHARS]}" for text in texts}
+        named |= {pair.partition("=")[0].strip(): f"--set {escaped_line(pair)[:SHOWN_CHARS]}" for pair in settings}
         for key, option in named.items():
-            told = told.replace(f"config.{key}: ", f"{option}: ")
-        raise InvalidInput(told) from None
+            text = text.replace(f"config.{key}: ", f"{option}: ")
+        raise InvalidInput(text) from None
 
 
 SHOWN_CHARS = 80
 
 
 def parse_pair(text: str, option: str) -> tuple[str, str]:
-    """Return the two sides of `key=value`."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise UsageError(f"{option} {text!r}: write {option} key=value")
@@ -141,14 +140,14 @@ def parse_pair(text: str, option: str) -> tuple[str, str]:
 
 
 def _split_names(options: Sequence[str]) -> list[str] | None:
-    """Return the names; `--tools ""` chooses none, no option leaves the choice to the agent."""
+    """Return the names. `--tools ""` gives an empty list; without the option the result is None."""
     if not options:
         return None
     return [name.strip() for option in options for name in option.split(",") if name.strip()]
 
 
 def parse_settings(texts: Sequence[str], of: type[CheckedInput] = LoopConfig) -> dict[str, Any]:
-    """Return the keys of a config, the loop's or another, that `--set key=value` names.
+    """Return the part of a config that `--set key=value` sets.
 
     Raises:
         UsageError: There is no such key.
@@ -180,7 +179,7 @@ def _put_setting(config: dict[str, Any], of: type[CheckedInput], path: tuple[str
 
 
 def _parse_fact(text: str) -> tuple[str, Any]:
-    """Return a fact; a value that is JSON (`true`, `3`, `["a"]`) is taken as such, else as text."""
+    """Return a fact's key and value. A value that is JSON (`true`, `3`, `["a"]`) is decoded; any other is text."""
     key, value = parse_pair(text, "--trusted")
     try:
         return key, json.loads(value)
