@@ -1,6 +1,6 @@
-"""The first state of a run: from what its starter sent, or what the run before it carried; then its setup.
+"""The first state of a run: from its starter's input or from the previous segment, and then its setup.
 
-What a run begins with and carries ever after, and what may grow with it: refused where no payload could hold it.
+A run is refused if its input and its setup, which it carries to the end, and their growth would not fit a payload.
 """
 
 from __future__ import annotations
@@ -31,19 +31,18 @@ S = TypeVar("S", bound=AgentState)
 
 
 class NewerState(Exception):
-    """The run before this one was of a version that knows more: going on without that would lose it.
+    """The previous segment ran on a newer version, and continuing without its fields would lose them.
 
-    It fails the workflow task, which is tried again until a worker of such a version takes it.
+    It fails the workflow task, which is retried until a worker of such a version takes it.
     """
 
 
 def is_fork(raw: object) -> bool:
-    """Return whether an input asks for a fork."""
     return isinstance(raw, dict) and cast("dict[str, Any]", raw).get("fork") is not None
 
 
 def carried_state_in_input(given: object) -> AgentState | None:
-    """Return the state that stands beside a run's input; None for anything else, which no run begins with."""
+    """Return the carried state in a run's arguments, or None for any other value. No run begins with one."""
     try:
         return AgentState.model_validate(given)
     except ValidationError:
@@ -51,7 +50,7 @@ def carried_state_in_input(given: object) -> AgentState | None:
 
 
 def initial_state(run_input: AgentInput, origin: str, now: datetime) -> AgentState:
-    """Return the state of a new run: the task is the first message, or follows those that the starter gave."""
+    """Return the state of a new run. The task is the first message, or follows the messages that the starter gave."""
     given, conversation, taint = run_input.messages, Conversation(), run_input.lineage.taint
     for message in conversation_messages(given):
         conversation = with_message(conversation, message)
@@ -72,7 +71,7 @@ def initial_state(run_input: AgentInput, origin: str, now: datetime) -> AgentSta
 
 
 def effects_origin(lineage: Lineage, origin: str) -> str:
-    """Return what idempotency keys build on: of a delegated run the call that it stands for, which outlives a reset."""
+    """Return the prefix of idempotency keys. For a delegated run it is the key of its call, which survives a reset."""
     return f"delegated/{lineage.key}" if lineage.key else origin
 
 
@@ -81,13 +80,14 @@ def first_state(
 ) -> AgentState:
     """Return the state to start from.
 
-    A state that is `given` beside the input counts only where it was carried over by the run `before`, whose id no
-    starter can know: a run of a cron schedule, or a retried one, follows another too, with whatever arguments its
-    starter chose. Else it is ignored, but for one that says whose past it shares: that was a fork once, and is refused.
-    A lineage counts only where the server says that this `parent` started the run.
+    A `given` state counts only if the run `before` carried it over, whose id no starter can know. The run `before`
+    alone
+    proves nothing: runs of a cron schedule and retried runs also have one, with whatever arguments their starter chose.
+    Otherwise the state is ignored, except one that names a shared past: that was once a fork, and is refused. A lineage
+    counts only if the server says that this `parent` started the run.
 
     Raises:
-        InvalidInput: With every problem, each naming its key.
+        InvalidInput: Lists every problem with its key.
     """
     if given is not None and (before or _has_unread_past(given)):
         return carried_state(AgentState, given, before)
@@ -107,8 +107,8 @@ def carried_state(kind: type[S], given: object, before: str | None) -> S:
     """Return the state that the run `before` carried over.
 
     Raises:
-        InvalidInput: It is none, or another made it.
-        NewerState: It says more than this version knows.
+        InvalidInput: It is no state, or another run made it.
+        NewerState: It has fields that this version does not know.
     """
     if not before:
         raise InvalidInput("carried state: no run takes a state from its starter; a fork is an input with a `fork`")
@@ -125,9 +125,9 @@ def carried_state(kind: type[S], given: object, before: str | None) -> S:
 
 
 def with_unpinned_server_taint(state: AgentState) -> AgentState:
-    """Return the state in which the servers of tools that nobody has pinned are named: a stranger described those.
+    """Return the state tainted by the servers of unpinned tools, because strangers wrote their definitions.
 
-    Their descriptions and schemas are in the first model call already.
+    Their descriptions and schemas are already in the first model call.
     """
     offered = state.setup.tools if state.setup else ()
     servers = (f"{DEFINITIONS}{tool.name.partition('_')[0]}" for tool in offered if tool.digest and not tool.pinned)
@@ -136,25 +136,27 @@ def with_unpinned_server_taint(state: AgentState) -> AgentState:
 
 
 TOOL_BYTES = 240
-"""Of what a run may know of a tool beside its name, which stands there four times: circuit, failures, taint."""
+"""Bytes that a run may record about a tool (circuit, failures, taint), in addition to its name, which occurs four
+times.
+"""
 
 NAMED_BYTES = 60
-"""Of what a stage keeps of each of those that it needs, beside the name."""
+"""Bytes that a stage keeps about each of its items, in addition to the name."""
 
 DECIDED_BYTES = 4_000
-"""Of a decision that was made, beside its values: rule, declaration, rationale, taint."""
+"""Bytes of a recorded decision, in addition to its values: rule, declaration, rationale, taint."""
 
 RECALLED_TAINT_BYTES = 32_000
-"""Of the names that `with_recalled_taint` takes over."""
+"""Bytes of the names that `with_recalled_taint` takes over."""
 
 VALUE_BYTES = 30
-"""Of a number, and of what stands around a value."""
+"""Bytes of a number, and of the JSON around a value."""
 
 _MAX_SHOWN_PARTS = 6
 
 
 def size_problem(state: AgentState, setup: Setup) -> str:
-    """Return why the run cannot begin with all this, or "": each part with its bytes of JSON, and what to do."""
+    """Return why the run cannot begin, or "". The text lists each part with its bytes of JSON, and the remedy."""
     sizes = begin_bytes(state, setup)
     total = sum(sizes.values())
     if total <= BEGIN_BYTES:
@@ -171,7 +173,7 @@ def size_problem(state: AgentState, setup: Setup) -> str:
 
 
 def begin_bytes(state: AgentState, setup: Setup) -> dict[str, int]:
-    """Return the bytes of JSON of all that a run begins with, and of what may grow with it, by name."""
+    """Return the bytes of JSON that a run begins with or may gain later, by name."""
     given, first = state.input, state.conversation.messages[:1]
     apart = {"task", "trusted_context", "instructions", "output_schema"}
     return {
@@ -193,7 +195,7 @@ def begin_bytes(state: AgentState, setup: Setup) -> dict[str, int]:
 
 
 def _decision_bytes(decision: GroundedDecision) -> int:
-    """Return the bytes that the decision may take once it is made."""
+    """Return the bytes that the recorded decision may take."""
     given = sum(len(name) + _max_value_bytes(kind) for name, kind in decision.fields.items())
     facts = sum(len(name) + _max_value_bytes(fact) + len(to_json(fact.source)) for name, fact in decision.facts.items())
     outcomes = [decision.default, *(rule.then for rule in decision.rules)]

@@ -1,6 +1,6 @@
-"""What a run that continues as new carries, part by part: the bytes of JSON that each may take, and what keeps it so.
+"""The parts of the state that a run carries when it continues as new: the bytes of JSON that each may take, and why.
 
-The bounds add up to less than a payload takes, whatever characters the texts are made of: so any run can go on.
+The bounds add up to less than a payload takes, whatever characters the texts contain. So any run can continue.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip_json, json_prefix
 
 MAX_CARRIED_BYTES = 1_900_000
-"""Of the state as JSON; the server refuses a payload of 2 MB."""
+"""Bytes of the state as JSON. The server refuses a payload of 2 MB."""
 
 BEGIN_BYTES = 800_000
-"""What is known when a run begins, the task once, and what may grow with it: see `decisions/begin.py`."""
+"""Bytes of everything known at the start, the task once, and its growth. See `decisions/begin.py`."""
 
 REPLY_BYTES = 540_000
-"""The reply that people hold up, or what the window keeps at least beside the task: never both in full."""
+"""Bytes of the reply that waits for people, or of the window's minimum beside the task. They are never both
+complete.
+"""
 
 WINDOW_BYTES = 300_000
-"""That the window keeps beside the task before anything else is cut: the model's last message, with its results."""
+"""Bytes that the window keeps beside the task before other parts are cut: the model's last message with its results."""
 
 OUTPUT_BYTES = 50_000
 SHORT_BYTES = 10_000
@@ -37,23 +39,23 @@ STEP_BYTES = 80
 LINE_BYTES = 200
 QUESTION_BYTES = 300
 STREAK_BYTES = 450
-"""Of texts, where they are cut."""
+"""Bytes of one text in a part that is cut."""
 
 NO_APPROVERS = ("",)
-"""Approvers of an item whose list is too long: nobody can have that name; the next run asks with all of them."""
+"""Approvers of an item whose list is too long. Nobody can have that name. The next segment asks with the full list."""
 
 PartCut = Callable[[AgentState], AgentState]
 
 
 class CarriedPart(NamedTuple):
-    """Fields of the state, and the bytes that they take together in a state that is carried."""
+    """Fields of the state, and the bytes that they take together in a carried state."""
 
     fields: tuple[str, ...]
     most: int
     why: str
-    """What keeps them within it."""
+    """The reason why they stay within the bound."""
     cut: PartCut | None = None
-    """What is done where room is short even though the window gave way."""
+    """Shortens the part if room is still short after the window was shrunk."""
 
 
 def _without_results(state: AgentState) -> AgentState:
@@ -63,7 +65,7 @@ def _without_results(state: AgentState) -> AgentState:
 def _with_light_questions(state: AgentState) -> AgentState:
     """Keep what a decision needs of each question, and a share of the results that people gave.
 
-    Calls are referred to by their digest (`about`): the next run judges them anew, and asks on about the same ones.
+    Calls are referred to by their digest (`about`). The next segment judges them again, and asks about the same ones.
     """
     given = [len(to_json(each.resolution.result)) if each.resolution else 0 for each in state.questions]
     most = fair_shares(given, RESULTS_BYTES)
@@ -97,7 +99,7 @@ def _light_item(item: Item) -> Item:
 
 
 def _with_light_steps(state: AgentState) -> AgentState:
-    """What is stopped stays stopped."""
+    """Shorten the texts. A stopped step stays stopped."""
     steps = {
         key: step.with_texts(json_prefix(step.last_error, STEP_BYTES), json_prefix(step.stopped, STEP_BYTES))
         for key, step in state.steps.items()
@@ -106,7 +108,7 @@ def _with_light_steps(state: AgentState) -> AgentState:
 
 
 def _with_light_drafts(state: AgentState) -> AgentState:
-    """An answer that is no longer the last word, and what an ending without one may bring."""
+    """Shorten an answer that is no longer final, and the texts for an ending without one."""
     data = state.data if len(to_json(state.data, inf_nan_mode="strings")) <= SHORT_BYTES else None
     gathered = state.gathered
     while len(to_json(gathered)) > SHORT_BYTES:
@@ -204,4 +206,4 @@ CARRIED_PARTS = (
         ("children", "aborted", "stop", "fork", "notes"), 100, "nothing: no run continues as new while it has any"
     ),
 )
-"""In the order in which they are cut: what is missed least goes first."""
+"""The parts in the order in which they are cut: the least important first."""

@@ -1,4 +1,4 @@
-"""What is done to a conversation that outgrew its budget: the strategies of `context_strategy`."""
+"""Compaction: the strategies of `context_strategy` for a conversation that exceeds its budget."""
 
 from __future__ import annotations
 
@@ -42,16 +42,21 @@ from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import clip
 
 KEEP_SHARE = 0.7
-"""Dropping goes down to this part of the budget: rarely and much, so that providers' prompt caches live longer."""
+"""Dropping reduces to this share of the budget: rare and large cuts keep providers' prompt caches alive longer."""
 
 
 def messages_to_drop(conversation: Conversation, token_budget: int, reserve: int = 0) -> Ranges:
-    """Return the ranges of messages to leave out, oldest first; empty while the conversation fits.
+    """Return the ranges of messages to drop, oldest first. Empty while the conversation fits.
 
-    A call and its results go together. The task, what the turn under way was begun with, pinned messages and all from
-    the model's last message on stay; only where pinned messages alone outgrow the budget or the payload do the oldest
-    of them go too, the task never. What the model saw last stays where it can: it goes only so that what came of it
-    since has room. `reserve` are tokens to make room for beside what is kept.
+    A call and its results go together. These stay: the task, the beginning of the current turn, pinned messages, and
+    everything from the model's last message on. If pinned messages alone exceed the budget or the payload, the oldest
+    of
+    them go too, but never the task. The part that the model saw last goes only if its results need the room.
+
+    Args:
+        conversation: All messages and their sizes.
+        token_budget: Estimated tokens that the messages may take.
+        reserve: Tokens to free in addition.
     """
     if is_within_budget(conversation, token_budget):
         return ()
@@ -72,7 +77,7 @@ def messages_to_drop(conversation: Conversation, token_budget: int, reserve: int
 
 
 def _pinned_to_drop(conversation: Conversation, token_budget: int, size: int) -> set[int]:
-    """Return which pinned messages go, `size` being the bytes of all that is left so far: the oldest first."""
+    """Return the pinned messages to drop, the oldest first. `size` is the bytes of all that is left so far."""
     asked = latest_turn(conversation.messages).start
     groups = [group for group in _groups(conversation, pinned=True) if group[0] != asked]
     sizes = {start: message_size(conversation.messages[start]) for start, _ in groups}
@@ -89,17 +94,17 @@ def _pinned_to_drop(conversation: Conversation, token_budget: int, size: int) ->
 
 
 def latest_group(messages: tuple[Message, ...]) -> int:
-    """Return where the last group starts: the model's last message.
+    """Return where the last group starts: at the model's last message.
 
-    What follows that message stays with it: after continue-as-new the model may not have seen it yet.
+    The messages after it stay with it: after continue-as-new the model may not have seen them yet.
     """
     return max((i for i, message in enumerate(messages) if message.role == "assistant"), default=len(messages))
 
 
 def _groups(conversation: Conversation, pinned: bool) -> list[tuple[int, int]]:
-    """Return the groups that may go: a message with the tool results that follow it; the task and the last never.
+    """Return the groups that may go: a message and its tool results. The task and the last group are never among them.
 
-    The last is what the model saw last, unless it has said something since.
+    The last group is what the model saw last, unless it has replied since.
     """
     messages, sent = conversation.messages[: conversation.sent], conversation.sent
     has_replied = any(message.role == "assistant" for message in conversation.messages[sent:])
@@ -116,9 +121,9 @@ MIN_UNMASKED_MESSAGES = 6
 
 
 def results_to_mask(conversation: Conversation) -> Ranges:
-    """Return the results whose text goes: all that are older than the latest messages and get shorter by it.
+    """Return the results to mask: all that are older than the latest messages and become shorter.
 
-    What the model has not seen, and its last message with the results of it, keep their text however many they are.
+    Unseen messages, and the model's last message with its results, keep their text however many they are.
     """
     messages, sent = conversation.messages, conversation.sent
     end = min(len(messages) - MIN_UNMASKED_MESSAGES, latest_group(messages[:sent]))
@@ -131,23 +136,22 @@ SUMMARY_SHARE = 5
 """A summary takes at most a fifth of the budget."""
 
 MAX_SUMMARY_TOOLS = 20
-"""Tools that the fallback names."""
+"""Tools that the fallback summary names."""
 
 
 def summary_tokens(token_budget: int) -> int:
-    """Return the tokens that a summary may have."""
     return max(min(token_budget // SUMMARY_SHARE, MAX_SUMMARY_TOKENS), MIN_SUMMARY_TOKENS)
 
 
 def reserved_tokens(limit: int) -> int:
-    """Return the estimated tokens of the longest message that holds a summary of `limit` tokens."""
+    """Return the estimated tokens of the longest message with a summary of `limit` tokens."""
     return estimated_tokens(limit * BYTES_PER_TOKEN + len(SUMMARY_HEADER))
 
 
 def can_afford_summary(state: AgentState, limit: int) -> bool:
-    """Return whether the run can pay for a summary and the model call that it is for.
+    """Return True if the run can pay for a summary and the next model call.
 
-    The one reads what goes, the other what stays: together the conversation, once.
+    The summary reads what goes, and the model call reads what stays: together they read the conversation once.
     """
     config, usage = state.config, state.usage
     if config.max_model_calls is not None and usage.model_calls + 2 > config.max_model_calls:
@@ -157,7 +161,9 @@ def can_afford_summary(state: AgentState, limit: int) -> bool:
 
 
 def with_summary(state: AgentState, drop: Ranges, limit: int, reply: Reply | None) -> AgentState:
-    """Return the state with a summary of `drop` at hand, paid for; without a text from a model it is made here."""
+    """Return the state with a summary of `drop` ready and its cost counted. Without a model's text a fallback is
+    made.
+    """
     text = reply.text if reply and reply.text.strip() else ""
     call = f"{state.iteration + 1}.{SUMMARY_CALL}" if text else ""
     text = text or fallback_summary(messages_within(state.conversation.messages, drop), limit * BYTES_PER_TOKEN)
@@ -167,12 +173,12 @@ def with_summary(state: AgentState, drop: Ranges, limit: int, reply: Reply | Non
 
 
 def ready_summary(conversation: Conversation, drop: Ranges) -> Summary | None:
-    """Return the summary that was written for exactly these messages, if a model call before did not get to use it."""
+    """Return the summary of exactly these messages, if an earlier model call did not use it."""
     return conversation.ready if conversation.ready is not None and conversation.ready.drop == drop else None
 
 
 def fallback_summary(messages: tuple[Message, ...], max_bytes: int) -> str:
-    """Return what can be said of messages without a model: counts, and the summary that was among them."""
+    """Return a summary without a model: counts, and the earlier summary if there was one."""
     said = [message for message in messages if not message.summary]
     calls = [call.name for message in said for call in message.calls]
     results = sum(message.role == "tool" for message in said)
@@ -191,21 +197,21 @@ NO_LIMIT = 10**12
 
 
 class Compaction(NamedTuple):
-    """What goes, by ranges of messages."""
+    """Ranges of messages to drop and to mask."""
 
     drop: Ranges = ()
     mask: Ranges = ()
     summary_tokens: int = 0
-    """What a summary of the dropped messages may take; 0 where none is wanted."""
+    """Tokens for a summary of the dropped messages. 0 if there is to be none."""
 
 
 NO_COMPACTION = Compaction()
 
 
 def compaction(conversation: Conversation, strategy: ContextStrategy, token_budget: int) -> Compaction:
-    """Return what goes so that the messages are within `token_budget` and the payload limit; nothing where they fit.
+    """Return the compaction that brings the messages within `token_budget` and the payload limit.
 
-    The payload limit holds for every strategy: a conversation above it could not be carried to the next run.
+    The payload limit applies to every strategy: a larger conversation could not be carried to the next segment.
     """
     if is_within_budget(conversation, token_budget):
         return NO_COMPACTION
@@ -217,7 +223,7 @@ def compaction(conversation: Conversation, strategy: ContextStrategy, token_budg
 
 
 def _masking_compaction(conversation: Conversation, token_budget: int) -> Compaction:
-    """Mask old results; where that is not enough, the oldest messages go as well."""
+    """Mask old results. If that is not enough, drop the oldest messages too."""
     mask = results_to_mask(conversation)
     smaller = with_messages(conversation, with_masks(conversation.messages, mask))
     drop = messages_to_drop(smaller, token_budget)
@@ -225,9 +231,9 @@ def _masking_compaction(conversation: Conversation, token_budget: int) -> Compac
 
 
 def _summary_compaction(conversation: Conversation, token_budget: int) -> Compaction:
-    """Sum up what the window would drop, and a little more to have room for the summary.
+    """Summarise what the window would drop, and a little more to make room for the summary.
 
-    Nothing goes where the summary could be as long as what it stands for, beside the summary that it replaces.
+    Nothing is dropped if the summary could be as long as the messages that it replaces, earlier summaries not counted.
     """
     limit = summary_tokens(token_budget)
     reserve = reserved_tokens(limit)
@@ -237,7 +243,7 @@ def _summary_compaction(conversation: Conversation, token_budget: int) -> Compac
 
 
 def compaction_data(context: ContextRef) -> dict[str, Any] | None:
-    """Return what `ContextCompacted` tells of a model call, or None where nothing went."""
+    """Return the data of `ContextCompacted` for a model call, or None if nothing was compacted."""
     if not context.drop and not context.mask:
         return None
     strategy: ContextStrategy = "observation_masking" if context.mask else "sliding_window"

@@ -1,6 +1,6 @@
-"""Continuing as new: when a run does, what it carries, and when it is too long to go on at all.
+"""Continue-as-new: when a run does it, what it carries, and when it is too large to continue at all.
 
-The window of messages gives way first, then the parts that `carried_parts` can cut, one after the other.
+The window of messages shrinks first, then the parts that `carried_parts` can cut, one after the other.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SPARE_BYTES = 1_000
 
 
 def continue_as_new_state(state: AgentState, run_id: str) -> AgentState:
-    """Return the state for the next run of the chain: no reference may point into the history that ends."""
+    """Return the state for the next segment. No reference may point into the history that ends."""
     whole = state.with_dialogue(conversation=with_all_as_base(state.conversation)).with_control(carried_by=run_id)
     if state_bytes(whole) <= MAX_CARRIED_BYTES:
         return whole
@@ -48,17 +48,16 @@ def continue_as_new_state(state: AgentState, run_id: str) -> AgentState:
 
 
 def with_paused_reply(state: AgentState, reply: Reply | None) -> AgentState:
-    """Return the state with the reply that people hold up, or with none."""
+    """Return the state with the reply that waits for people, or with none."""
     return state.with_dialogue(pending=reply)
 
 
 def state_bytes(state: AgentState) -> int:
-    """Return the bytes that the state takes in a history."""
     return len(state.model_dump_json(exclude_unset=True).encode())
 
 
 def is_within_payload_limit(state: AgentState) -> bool:
-    """Return whether `carried` brings the state under the limit: told by what it cannot cut, in one look."""
+    """Return True if `continue_as_new_state` fits the limit. It only measures the parts that cannot be cut."""
     if state_bytes(state) <= MAX_CARRIED_BYTES:
         return True
     least, kept = _with_minimal_conversation(state), [part for part in CARRIED_PARTS if not part.cut]
@@ -66,14 +65,14 @@ def is_within_payload_limit(state: AgentState) -> bool:
 
 
 def oversized_parts_text(state: AgentState) -> str:
-    """Return which parts that cannot be cut are beyond their bounds, and by how much; "" where none is."""
+    """Return the parts that cannot be cut and exceed their bounds, with their sizes, or ""."""
     sizes = [(part, _part_bytes(_with_minimal_conversation(state), part)) for part in CARRIED_PARTS if not part.cut]
     found = [f"{', '.join(part.fields)}: {size}, {part.most} at most" for part, size in sizes if size > part.most]
     return "; ".join(found)
 
 
 def _with_minimal_conversation(state: AgentState) -> AgentState:
-    """Return the state with what the window keeps in any case: the task, and the last calls without their results."""
+    """Return the state with the window's minimum: the task, and the last calls without their results."""
     state, messages = _without_repeats(state), state.conversation.messages
     latest = messages[latest_group(messages) :] if state.pending is None else ()
     first = state.conversation.messages[:1]
@@ -85,13 +84,13 @@ def _part_bytes(state: AgentState, part: CarriedPart) -> int:
 
 
 def shortened_fields(before: AgentState, after: AgentState) -> list[str]:
-    """Return the fields of which a carried state holds less, but for its messages and what the setup repeats."""
+    """Return the fields that are shortened in a carried state, except its messages and what the setup repeats."""
     fields = [field for part in CARRIED_PARTS if part.cut for field in part.fields]
     return [field for field in fields if getattr(before, field) != getattr(after, field)]
 
 
 def _without_repeats(state: AgentState) -> AgentState:
-    """Return the state without what stands in it twice: `AgentState` and `forks` know where to look."""
+    """Return the state without duplicates. `AgentState` and `decisions/fork.py` know how to restore them."""
     if state.setup is not None:
         given = state.input.without_instructions()
         same = state.input.output_schema == state.setup.output_schema
@@ -104,22 +103,22 @@ def _without_repeats(state: AgentState) -> AgentState:
 
 
 def _bytes_without_messages(state: AgentState) -> int:
-    """Return the bytes of all but the messages."""
+    """Return the bytes of the state without its messages."""
     return state_bytes(state.with_dialogue(conversation=Conversation()))
 
 
 def _min_window_bytes(state: AgentState) -> int:
-    """Return what the window keeps before other parts are cut; beside a reply that is held up it is less."""
+    """Return the bytes that the window keeps before other parts are cut. A waiting reply reduces them."""
     held = len(state.pending.model_dump_json(exclude_unset=True).encode()) if state.pending else 0
     least = min(WINDOW_BYTES, REPLY_BYTES - held)
     return min(sum(map(message_json_bytes, state.conversation.messages[1:])), least)
 
 
 def shrunk_conversation(conversation: Conversation, room: int, *, may_drop_latest: bool = False) -> Conversation:
-    """Return the conversation within `room` bytes of JSON: the oldest messages go, what is left to stay is cut.
+    """Return the conversation within `room` bytes of JSON: the oldest messages go, and the remaining texts are cut.
 
-    The task stays whole; a call and its results go together. All from the model's last message on stays, too, unless it
-    may be dropped since a later reply is carried beside it; of what people said since, the oldest goes.
+    The task stays whole, and a call and its results go together. Everything from the model's last message on stays too,
+    unless a later reply is carried and it may be dropped. If guidance after it is too long, the oldest goes.
     """
     messages = _with_shortened_texts(_without_oldest(conversation.messages, room), room)
     if _messages_bytes(messages) > room:
@@ -151,7 +150,7 @@ def _without_oldest(messages: tuple[Message, ...], room: int) -> tuple[Message, 
 
 
 def _without_guidance(messages: tuple[Message, ...], room: int) -> tuple[Message, ...]:
-    """Leave out what people said since the model's last message, the oldest first."""
+    """Drop guidance that came after the model's last message, the oldest first."""
     latest, size = latest_group(messages), _messages_bytes(messages)
     kept = list(messages[: latest + 1])
     for message in messages[latest + 1 :]:
@@ -163,7 +162,7 @@ def _without_guidance(messages: tuple[Message, ...], room: int) -> tuple[Message
 
 
 def _with_shortened_texts(messages: tuple[Message, ...], room: int) -> tuple[Message, ...]:
-    """Share the room among the texts; the task stays whole."""
+    """Share the room among the texts. The task stays whole."""
     if _messages_bytes(messages) <= room:
         return messages
     frames = _messages_bytes(messages[:1]) + _messages_bytes(_without_provider_parts(messages[1:]))
@@ -177,7 +176,7 @@ def _without_provider_parts(messages: tuple[Message, ...]) -> tuple[Message, ...
 
 
 def _shortened_message(message: Message, room: int) -> Message:
-    """Return the message with its text within `room` bytes of JSON, quotes not counted: if need be without a marker."""
+    """Return the message with its text within `room` bytes of JSON without quotes, if necessary without a marker."""
     most = bytes_in_json(message.text, room + 2)
     if most is None:
         return message
@@ -190,17 +189,17 @@ def _shortened_message(message: Message, room: int) -> Message:
 
 
 def can_continue_as_new(state: AgentState) -> bool:
-    """Return whether a run whose history has grown enough continues as new at the end of this iteration.
+    """Return True if a run whose history has grown enough continues as new at the end of this iteration.
 
-    An answer that is being continued and too long to be carried is finished first.
+    An answer that is being continued and is too long to be carried is finished first.
     """
     return is_within_payload_limit(state) and not _should_finish_answer_first(state)
 
 
 def with_end_if_outgrown(state: AgentState) -> AgentState:
-    """End a run that can never continue as new: where it would for the first time, long before the server ends it.
+    """End a run that can never continue as new, at its first attempt, long before the server terminates it.
 
-    No state that begins and grows by our rules comes to this (`PARTS` of `carried_parts`).
+    No state that begins and grows by our rules comes to this (`CARRIED_PARTS` of `carried_parts`).
     """
     if is_within_payload_limit(state):
         return state
@@ -209,7 +208,7 @@ def with_end_if_outgrown(state: AgentState) -> AgentState:
 
 
 def _should_finish_answer_first(state: AgentState) -> bool:
-    """Return whether an answer would be cut that some more replies finish: nobody is waited for, no guidance came."""
+    """Return True if an answer would be cut that a few more replies can finish. No question or pause may be open."""
     if len(state.partial) <= OUTPUT_BYTES // MAX_JSON_GROWTH or state.questions or state.paused:
         return False
     return state.repairs <= MAX_REPAIRS_IN_A_ROW and len(continue_as_new_state(state, "").partial) < len(state.partial)

@@ -1,7 +1,6 @@
-"""The conversation: how large it is, how it grows by news, and how it is handed to the model by reference.
+"""The conversation: its size, its growth, and its form as references for a model call.
 
-Sizes are estimated without a tokenizer. How much of what an iteration brings the model is shown is what the context
-budget has room for, shared among the results.
+Sizes are estimated without a tokenizer. The results of an iteration share the room that the context budget leaves.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ OVERHEAD_PER_RESULT = 20
 OVERHEAD_PER_MESSAGE = 7
 
 MAX_CONVERSATION_BYTES = 1_000_000
-"""Above this a conversation could not be carried in one payload of 2 MB beside the rest of the state."""
+"""Bytes. A larger conversation would not fit into one payload of 2 MB together with the rest of the state."""
 
 
 def message_size(message: Message) -> int:
-    """Return the UTF-8 bytes of everything in a message that a provider is sent."""
+    """Return the UTF-8 bytes of everything in a message that a provider gets."""
     return sum(map(_part_size, message.parts))
 
 
@@ -49,22 +48,21 @@ def message_json_bytes(message: Message) -> int:
 
 
 def estimated_tokens(size: int) -> int:
-    """Return the estimated tokens of a message of `size` bytes: 3.3 bytes a token, 7 for the frame."""
+    """Return the estimated tokens of a message of `size` bytes: 3.3 bytes a token, 7 tokens for its frame."""
     return max(size * 10 // 33, 1) + OVERHEAD_PER_MESSAGE
 
 
 def estimated_message_tokens(messages: tuple[Message, ...]) -> int:
-    """Return the estimated tokens of all these messages."""
     return sum(estimated_tokens(message_size(message)) for message in messages)
 
 
 def estimated_bytes(tokens: float) -> int:
-    """Return the bytes of text that so many estimated tokens stand for."""
+    """Return the bytes of text for this many estimated tokens."""
     return max(int(tokens * 33 / 10), 0)
 
 
 def frame_tokens(setup: Setup) -> int:
-    """Return the estimated tokens of what goes with every call: instructions, tools, the schema of the answer."""
+    """Return the estimated tokens that are part of every call: instructions, tools, the answer's schema."""
     texts = [setup.instructions.encode("utf-8", "replace")] if setup.instructions else []
     texts += [to_json((tool.name, tool.description, tool.parameters)) for tool in setup.tools]
     texts += [to_json(setup.output_schema)] if setup.output_schema else []
@@ -72,12 +70,12 @@ def frame_tokens(setup: Setup) -> int:
 
 
 MIN_ESTIMATE = 500
-"""Below this a provider's own overhead says more than the text."""
+"""Below this a provider's own overhead has more effect than the text."""
 
 MIN_CALIBRATION, MAX_CALIBRATION = 0.5, 3.0
 
 CALIBRATION_WEIGHT = 0.5
-"""Of the latest reply."""
+"""Weight of the latest reply."""
 
 
 def with_frame_size(state: AgentState) -> AgentState:
@@ -93,18 +91,20 @@ def estimated_sent_tokens(conversation: Conversation) -> int:
 
 
 def message_budget(state: AgentState) -> int:
-    """Return the estimated tokens that messages may have: of the budget, what instructions and tools leave."""
+    """Return the estimated tokens for messages: the budget without instructions and tools."""
     whole = int(state.config.context_token_budget / state.calibration)
     return max(whole - state.conversation.frame, 0)
 
 
 def halved_budget(sent: Conversation) -> int:
-    """Return what messages may have where `sent` was too long for the provider: half of the whole."""
+    """Return the budget for messages after `sent` was too long for the provider: half of the whole."""
     return max(estimated_sent_tokens(sent) // 2 - sent.frame, 0)
 
 
 def with_calibration(state: AgentState, sent: Conversation, input_tokens: int) -> AgentState:
-    """Return the state after a reply to `sent`, for which the provider counted `input_tokens`; 0 says nothing."""
+    """Return the state after a reply to `sent`, for which the provider counted `input_tokens`. 0 means that it did not
+    count.
+    """
     estimate = estimated_sent_tokens(sent)
     if estimate < MIN_ESTIMATE or input_tokens <= 0:
         return state
@@ -114,7 +114,7 @@ def with_calibration(state: AgentState, sent: Conversation, input_tokens: int) -
 
 
 def fair_shares(sizes: Sequence[int], room: int) -> list[int]:
-    """Return what each of these gets of the room: short ones all they need, the long ones share what is left."""
+    """Return the share of each size: short ones get all they need, and the long ones share the rest."""
     found = [0] * len(sizes)
     left = room
     order = sorted(range(len(sizes)), key=lambda index: sizes[index])
@@ -125,18 +125,18 @@ def fair_shares(sizes: Sequence[int], room: int) -> list[int]:
 
 
 MAX_NEWS_BYTES = 400_000
-"""Of all that one model call brings, as JSON: its input, and the state between two calls, have to fit a payload."""
+"""Bytes of JSON of all news in one model call. Its input, and the state between two calls, have to fit a payload."""
 
 MIN_TEXT_BYTES = 300
-"""Of one text, however little room there is."""
+"""Bytes of one text, however little room there is."""
 
 
 def with_message(
     conversation: Conversation, message: Message, news: MessageRef | None = None, most: int | None = None
 ) -> Conversation:
-    """Return the conversation with one more message; without `news` the message itself is the news.
+    """Return the conversation with one more message. Without `news` the message itself is the news.
 
-    Its text is cut to `most` bytes, and to what is left for all that the model has not seen yet.
+    Its text is cut to `most` bytes, and to the room that is left for unseen messages.
     """
     cut = _cut_bytes(conversation, message, most)
     if cut is not None:
@@ -153,7 +153,7 @@ def with_message(
 
 
 def _cut_bytes(conversation: Conversation, message: Message, most: int | None) -> int | None:
-    """Return to how many bytes a text is cut; None where all of it has room."""
+    """Return the bytes to which a text is cut, or None if all of it fits."""
     size = len(message.text.encode("utf-8", "replace"))
     room = bytes_in_json(message.text, max(MAX_NEWS_BYTES - conversation.unseen, MIN_TEXT_BYTES))
     cut = min(size if room is None else room, size if most is None else most)
@@ -161,7 +161,9 @@ def _cut_bytes(conversation: Conversation, message: Message, most: int | None) -
 
 
 def without_recall_block(conversation: Conversation) -> Conversation:
-    """Return the conversation without what was recalled; where the model has seen it, the next call is told so."""
+    """Return the conversation without the block of recalled knowledge. If the model has seen it, the next call drops
+    it.
+    """
     messages, sent = conversation.messages, conversation.sent
     place = next((index for index, message in enumerate(messages) if message.knowledge), None)
     if place is None:
@@ -179,16 +181,16 @@ def without_recall_block(conversation: Conversation) -> Conversation:
 
 
 def is_within_budget(conversation: Conversation, token_budget: int) -> bool:
-    """Return whether the model may be given all of it."""
+    """Return True if the whole conversation may go to the model."""
     return conversation.tokens <= token_budget and conversation.size <= MAX_CONVERSATION_BYTES
 
 
 def reference_and_sent(
     conversation: Conversation, drop: Ranges = (), mask: Ranges = (), summary: Summary | None = None
 ) -> tuple[ContextRef, Conversation]:
-    """Return the reference that the next model call gets, and the conversation once the model has seen it all.
+    """Return the reference for the next model call, and the conversation after the model has seen all of it.
 
-    `drop` and `mask` name ranges of messages that the model has seen already; `summary` stands for what is dropped.
+    `drop` and `mask` are ranges of messages that the model has seen. `summary` replaces the dropped ones.
     """
     messages, sent = conversation.messages, conversation.sent
     stands_in = summary_message(summary.text) if summary and drop else None
@@ -207,21 +209,21 @@ def reference_and_sent(
 
 
 def _summary_reference(summary: Summary | None, stands_in: Message | None) -> MessageRef | None:
-    """Return what a reference names a summary by; None without one."""
+    """Return the reference to a summary, or None without one."""
     if summary is None or stands_in is None:
         return None
     return MessageRef(summary=summary.call) if summary.call else MessageRef(message=stands_in)
 
 
 def with_messages(conversation: Conversation, messages: tuple[Message, ...]) -> Conversation:
-    """Return the conversation with other messages, measured anew."""
+    """Return the conversation with other messages, measured again."""
     sizes = [message_size(message) for message in messages]
     tokens = sum(estimated_tokens(size) for size in sizes)
     return conversation.with_fields(messages=messages, tokens=tokens, size=sum(sizes))
 
 
 def with_all_as_base(conversation: Conversation) -> Conversation:
-    """Return the conversation for a run that continues as new: all of it is the base, nothing is news."""
+    """Return the conversation for a run that continues as new: all of it is the base, and there is no news."""
     digest = messages_digest(conversation.messages[conversation.sent :], conversation.digest)
     sent = len(conversation.messages)
     return _with_all_sent(conversation).with_fields(sent=sent, digest=digest, news=(), unseen=0)
@@ -233,16 +235,16 @@ def _with_all_sent(conversation: Conversation) -> Conversation:
 
 
 def full_digest(conversation: Conversation) -> str:
-    """Return the digest of every message, seen by the model or not."""
+    """Return the digest of all messages, including those that the model has not seen."""
     return messages_digest(conversation.messages[conversation.sent :], conversation.digest)
 
 
 MIN_NEWS_BYTES = 4_000
-"""Of what is new, however small the budget is, and however much of it instructions, tools and the task take."""
+"""Bytes of news, however small the budget is, and however much of it instructions, tools and the task take."""
 
 
 def news_bytes_left(state: AgentState) -> int:
-    """Return the bytes that the model may be shown of what is new: what the budget leaves beside what never goes."""
+    """Return the bytes of news that the model may see: the budget without the messages that are never dropped."""
     if state.config.context_strategy == "none":
         return MAX_NEWS_BYTES
     messages, sent = state.conversation.messages, state.conversation.sent

@@ -1,4 +1,4 @@
-"""Critique: what a critic looks at, how its verdict is read and scored, what is said of it, and what follows."""
+"""Critique: the subject of a review, how a verdict is read and scored, its texts, and its consequences."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from orga.workflows.types.usage import Usage
 
 
 def review_subject(critic: Critic, call: ToolCall) -> tuple[str, str]:
-    """Return the tool that is called, or "" for an answer, and the text that is reviewed."""
+    """Return the reviewed tool, or "" for an answer, and the reviewed text."""
     if not critic.tools:
         return "", str(call.arguments.get("output", ""))
     return call.name, to_json(call.arguments, inf_nan_mode="strings").decode()
 
 
 SCORE_DIGITS = 6
-"""So that 0.1 + 0.2 reaches a threshold of 0.3."""
+"""Digits of a score, so that 0.1 + 0.2 reaches a threshold of 0.3."""
 
 MAX_PROBLEM_CHARS = 500
 
 
 class Assessment(NamedTuple):
-    """What a critic says, or why it could not say anything."""
+    """A critic's verdict, or the reason why there is none."""
 
     approved: bool
     reviewer: str
@@ -50,15 +50,15 @@ class Assessment(NamedTuple):
     score: float | None = None
     dimensions: Mapping[str, float] = {}
     says_approved: bool | None = None
-    """The model's own label, which decides nothing."""
+    """The model's own opinion. It decides nothing."""
     failure: str = ""
-    """Why there is no review."""
+    """The reason why there is no review."""
     limit: StopReason | None = None
-    """The budget that there is no review for."""
+    """The budget that is used up, so that there is no review."""
     is_asked: bool = False
-    """Whether a person was asked to decide in a model's place."""
+    """Whether a person was asked in place of a model."""
     usage: Usage | None = None
-    """Of the model calls for it."""
+    """Usage of the model calls for it."""
 
     @property
     def is_by_person(self) -> bool:
@@ -67,10 +67,10 @@ class Assessment(NamedTuple):
 
 
 def assessment(reply: Reply, critic: Critic, reviewer: str) -> Assessment:
-    """Return the verdict that a model's reply is.
+    """Return the verdict in a model's reply.
 
     Raises:
-        ValueError: It is none, with what is wrong, for the model to correct.
+        ValueError: It is no verdict. The text says what is wrong, for the model to correct.
     """
     if reply.finish not in {"stop", "tool_calls"}:
         raise ValueError(f"the reply ended early ({reply.finish})")
@@ -92,14 +92,14 @@ def assessment(reply: Reply, critic: Critic, reviewer: str) -> Assessment:
 
 
 def weighted_score(critic: Critic, scores: dict[str, float]) -> float:
-    """Return the mean of the scores by the rubric's weights, from 0 to 1."""
+    """Return the mean of the scores, weighted by the rubric, from 0 to 1."""
     weights = {name: dimension.weight for name, dimension in critic.rubric.items()}
     total = fsum(weights[name] * scores[name] for name in weights) / fsum(weights.values())
     return min(round(total, SCORE_DIGITS), 1.0)
 
 
 def summed_usage(before: Usage | None, usage: Usage) -> Usage:
-    """Return what both model calls used."""
+    """Return the usage of both model calls."""
     if before is None:
         return usage
     return before.with_differences(
@@ -123,7 +123,7 @@ MAX_DETAIL_CHARS = 300
 
 
 def rejection_text(critic: Critic, found: Assessment, salt: str) -> str:
-    """Return a rejection as the model is told it. A model's feedback is data: it may say what it was made to say."""
+    """Return a rejection's text for the model. A model's feedback is data: it may contain anything."""
     remarks = clip(found.feedback, MAX_FEEDBACK_BYTES)
     if found.is_by_person:
         return "A person who reviewed it said no" + (f": {remarks}" if remarks else ".")
@@ -133,18 +133,18 @@ def rejection_text(critic: Critic, found: Assessment, salt: str) -> str:
 
 
 def rounds_left_text(critic: Critic, rounds_used: int) -> str:
-    """Return what the model is told of the rounds that it has left, of which the next is one."""
+    """Return the text for the model about its remaining rounds, which include the next one."""
     left = critic.max_rounds - rounds_used
     return "This is the last time." if left <= 1 else f"You have {left} more tries."
 
 
 def escalation_reason(critic: Critic, found: Assessment) -> str:
-    """Return why the rounds that are used up were not enough."""
+    """Return why the rounds that were used were not enough."""
     return f"{_score_text(critic, found)} after {critic.max_rounds} revisions{_one_line(found.feedback)}"
 
 
 def critic_stop(critic: Critic, found: Assessment) -> tuple[StopReason, str]:
-    """Return the end of a run whose critic lets nothing through."""
+    """Return the end of a run whose critic accepts nothing."""
     if found.failure:
         reason, detail = found.limit or "error", f"no review: {found.failure}"
     elif found.is_by_person and found.is_asked:
@@ -155,7 +155,7 @@ def critic_stop(critic: Critic, found: Assessment) -> tuple[StopReason, str]:
 
 
 def unapproved_remark(critic: Critic, found: Assessment) -> str:
-    """Return what is said of an answer that counts although no critic approved it, or ""."""
+    """Return the remark on an answer that is accepted without a critic's approval, or ""."""
     if found.failure:
         return f"not reviewed by critic {critic.name}: {found.failure}"
     return "" if found.approved else f"accepted although critic {critic.name} gave it {_score_text(critic, found)}"
@@ -171,12 +171,15 @@ def _one_line(text: str) -> str:
 
 
 Conclusion = Literal["accepted", "revise", "asked", "ended", "skipped"]
-"""It counts, the model does it again, a person decides, the run ends; `skipped`: a stand-in for a failed call is not
-used."""
+"""`accepted`: it counts. `revise`: the model tries again. `asked`: a person decides. `ended`: the run ends. `skipped`:
+a substitute for a failed call is not used.
+"""
 
 
 def budget_stop(state: AgentState, now: datetime) -> tuple[StopReason, str] | None:
-    """Return the budget that leaves no room for one more model call; iterations aside, of which a review takes none."""
+    """Return the budget that has no room for one more model call. Iterations do not count, because a review
+    takes none.
+    """
     fresh = with_streaks(state.with_control(iteration=0).with_budget(over_budget=0))
     return stop_reason(fresh, state.config, now)
 
@@ -187,7 +190,7 @@ def rounds_used(state: AgentState, critic: Critic) -> int:
 
 
 def review_conclusion(state: AgentState, critic: Critic, found: Assessment) -> Conclusion:
-    """Return what follows; once the rounds are used up the config says."""
+    """Return the consequence of a verdict. Once the rounds are used up, the config decides."""
     if found.approved:
         return "accepted"
     if found.failure:
@@ -200,7 +203,7 @@ def review_conclusion(state: AgentState, critic: Critic, found: Assessment) -> C
 
 
 def with_round(state: AgentState, critic: Critic, *, is_sent_back: bool) -> AgentState:
-    """Count one round more, or begin anew."""
+    """Count one more round, or reset the count."""
     rest = {name: rounds for name, rounds in state.critiques.items() if name != critic.name}
     if is_sent_back:
         rest[critic.name] = rounds_used(state, critic) + 1
@@ -217,7 +220,7 @@ def with_critique_note(
     place: str = "",
     call_id: str = "",
 ) -> AgentState:
-    """Note a verdict for the journal: on what it is, by its place; of a call also by its id."""
+    """Add a note about a verdict to the journal, with the place of its subject and, for a call, its id."""
     data: dict[str, Any] = {
         "kind": "critic",
         "critic": critic.name,
@@ -237,25 +240,25 @@ def with_critique_note(
 
 
 def with_critique_usage(state: AgentState, reply: Reply) -> AgentState:
-    """Count what a verdict used."""
+    """Count the usage of a verdict."""
     return state.with_budget(usage=state.usage.plus(reply.usage, reply.cost_usd))
 
 
 def with_rejected_answer(state: AgentState, reply: Reply, critic: Critic, found: Assessment) -> AgentState:
-    """Take in an answer that a critic sent back: the model is told why, so that it can do better."""
+    """Add an answer that a critic rejected. The model learns why, so that it can do better."""
     hint = f"Revise your answer and give all of it again. {rounds_left_text(critic, rounds_used(state, critic))}"
     after = _with_unaccepted_answer(state, reply, f"{rejection_text(critic, found, state.origin)}\n{hint}")
     return with_round(with_streaks(after.with_dialogue(repairs=0)), critic, is_sent_back=True)
 
 
 def with_unreviewed_answer(state: AgentState, reply: Reply, critic: Critic, found: Assessment) -> AgentState:
-    """Take in an answer that a critic did not let through, and end: it is no output."""
+    """Add an answer that a critic did not accept, and end the run. The answer is not the output."""
     stop = critic_stop(critic, found)
     return _with_unaccepted_answer(state, reply, stop[1]).with_control(stop=stop)
 
 
 def with_accepted_answer(state: AgentState, reply: Reply, remarks: tuple[str, ...]) -> AgentState:
-    """Take in an answer that the critics let through; that they did so all the same stands in the detail."""
+    """Add an answer that the critics accepted. The detail holds remarks about missing approval."""
     after = with_answer(state, reply)
     if not remarks or after.stop is None:
         return after
@@ -263,7 +266,7 @@ def with_accepted_answer(state: AgentState, reply: Reply, remarks: tuple[str, ..
 
 
 def rejected_call_outcome(state: AgentState, call: ToolCall, critic: Critic, found: Assessment) -> Outcome:
-    """Return the outcome of a call that a critic turned down; it was not run."""
+    """Return the outcome of a call that a critic rejected. It was not run."""
     hint = f"Call it otherwise, or go on without it. {rounds_left_text(critic, rounds_used(state, critic))}"
     return answered_unrun_outcome(call, f"[Not run] {rejection_text(critic, found, call.call_id)}\n{hint}")
 

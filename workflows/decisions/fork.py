@@ -1,4 +1,4 @@
-"""A fork: what it takes from the run whose past it shares, and where it goes on."""
+"""A fork: the state that it takes from the run whose past it shares, and where it continues."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ _GUIDANCE = frozenset({"steer", "add_context"})
 
 
 def fork_state(state: AgentState, source: ForkedFrom, wish: ForkInput, ended_at: datetime) -> AgentState:
-    """Return the past that a fork shares, for `shared`.
+    """Return the past for a fork, for `with_past`.
 
     Args:
-        state: Of the other run, at the end of the iteration.
-        source: Where it is from.
-        wish: What is other in the fork. Dead letters that it does not name stay behind.
-        ended_at: When that iteration had ended; the clock goes on from there.
+        state: State of the other run at the end of the iteration.
+        source: The run and iteration of that state.
+        wish: The differences in the fork. Only the dead letters that it names are taken over.
+        ended_at: When that iteration ended. The clock continues from there.
 
     Raises:
-        InvalidInput: With every problem, each naming its key.
+        InvalidInput: Lists every problem with its key.
     """
     past = shared_past(state, source, _fork_input(state, wish), wish.fork.requeue, ended_at)
     if wish.task is None:
         return past
-    # a new task begins without what was answered to the one before
+    # a new task begins without the answer to the previous one
     return past.with_task(hydrated=False, output="", data=None, gathered=()).with_dialogue(
         conversation=_with_task(past, state, wish.task), partial=""
     )
 
 
 def _with_task(past: AgentState, state: AgentState, task: str) -> Conversation:
-    """Return the conversation of the past with a new task: after it, or in place of a task that was never replied to.
+    """Return the past conversation with a new task: after it, or in place of a task without any reply.
 
-    What was looked up for a task goes with it.
+    Lookups for a replaced task are removed with it.
     """
     conversation, before = past.conversation, state.input.task
     messages = conversation.messages
@@ -72,9 +72,10 @@ def _with_task(past: AgentState, state: AgentState, task: str) -> Conversation:
 
 
 def shared_past(state: S, source: ForkedFrom, run_input: AgentInput, requeue: Collection[str], ended_at: datetime) -> S:
-    """Return what a fork shares whatever it shall do; `run_input` is its own, the rest is as for `fork_of`.
+    """Return the past that any fork shares. `run_input` is the fork's own, and the other arguments are as for
+    `fork_state`.
 
-    What was recalled for the other run is left out: the fork may be somebody else's, and recalls by itself.
+    Recalled knowledge of the other run is left out: the fork may belong to somebody else, and recalls by itself.
     """
     return (
         state.with_control(clock=state.clock.with_stopped_at(state.clock.stopped_at or ended_at), carried_by="")
@@ -86,23 +87,23 @@ def shared_past(state: S, source: ForkedFrom, run_input: AgentInput, requeue: Co
 
 
 def state_before_past(wish: ForkInput, origin: str, now: datetime) -> AgentState:
-    """Return the first state of a fork, which knows nothing yet but whose past it shares."""
+    """Return the first state of a fork, which only knows whose past it shares."""
     run_input = AgentInput(task=wish.task or unread_task_text(wish.fork), config=wish.config)
     return AgentState(input=run_input, origin=origin, clock=Clock(started_at=now), fork=wish)
 
 
 def unread_task_text(fork: Fork) -> str:
-    """Return what stands for the task of a fork as long as it has not read its past."""
+    """Return the placeholder for a fork's task until it has read its past."""
     return f"(goes on from iteration {fork.iteration} of {fork.workflow_id})"
 
 
 def with_past(state: AgentState, past: S) -> S:
-    """Return the state of a fork that has read its past: its effects are its own, and it waits for nobody yet.
+    """Return the state of a fork that has read its past. Its effects are its own, and it waits for nobody yet.
 
-    What was sent to it meanwhile stays. The messages stay as they are: all folds take them from the recorded past.
+    Guidance that it got meanwhile stays. The messages are not changed: all folds take them from the recorded past.
 
     Raises:
-        InvalidInput: The messages are not those that their digest names.
+        InvalidInput: The messages do not have their digest.
     """
     conversation = past.conversation
     if messages_digest(conversation.messages) != full_digest(conversation):
@@ -124,10 +125,10 @@ def with_past(state: AgentState, past: S) -> S:
 
 
 def _without_run_specifics(past: S, own: AgentState) -> S:
-    """Return the past with what a run does not share with its forks.
+    """Return the past without the parts that a run does not share with its forks.
 
-    Its setup is prepared anew: a fork has the tools that its agent lists now. Streaks that end a run begin anew: the
-    fork may have other limits.
+    Its setup is prepared again: a fork has the tools that its agent lists now. Streaks that end a run start from zero,
+    because the fork may have other limits.
     """
     return (
         past.with_control(
@@ -162,7 +163,7 @@ def _requeued_letters(state: AgentState, requeue: Collection[str]) -> tuple[Dead
 
 
 def _fork_input(state: AgentState, wish: ForkInput) -> AgentInput:
-    """Return the input of the fork: what its past was prepared with, under what is given anew."""
+    """Return the input of the fork: the settings of its past, overridden by those that are given."""
     raw: dict[str, Any] = state.input.model_dump(mode="json", exclude_unset=True)
     changes = wish.changes
     if state.setup is not None and "agent" not in changes:

@@ -1,6 +1,6 @@
-"""Pre-hydration: what a task refers to, which tool looks it up, what came of it, what the run knows afterwards.
+"""Pre-hydration: finds a task's references, chooses a tool for each, and adds the results to the run.
 
-References are URLs, files, issues, pull requests, and those of the user's own kinds.
+References are URLs, files, issues, pull requests, and the user's own kinds.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from orga.workflows.types.tool_calls.recovery import Outcome
 from orga.workflows.types.tool_calls.tools import ToolSpec
 
 MAX_VALUE_CHARS = 2_000
-"""A longer match is no reference but data."""
+"""Characters. A longer match is data, not a reference."""
 
 MAX_WORK = 50_000_000
-"""Of all custom patterns together: 0.4 s at worst, far below the 2 s that a workflow task may take."""
+"""Work of all custom patterns together: 0.4 s at worst, far below the 2 s that a workflow task may take."""
 
 _SPAN_PLACEHOLDER = "\n\x00\n"
-"""Stands where a reference was taken out, so that nothing in it or across it is another one."""
+"""Replaces a reference that was taken out, so that no other one is found in it or across it."""
 
 _URL = re.compile(r"(?<![a-z0-9])https?://(?:[^\W_]|\[[0-9a-f:.]+\])", re.I)
 _NOT_IN_URL = frozenset('<>"`\\^{|}\x00。，、！？；：「」『』【】《》“”')
@@ -43,9 +43,9 @@ _TRAILING = ".,;:!?'*([…’"
 
 
 def find_references(task: str, config: PreHydration) -> tuple[Reference, ...]:
-    """Return the references, each value once, in the order url, file, issue, pr, custom, and as they stand in the task.
+    """Return the references in the order url, file, issue, pr, custom, then as in the task. Each value occurs once.
 
-    Source: reference 1.15, with its defects put right: `PR #55` is one reference, nothing in a URL is another.
+    Source: reference 1.15, with two defects fixed: `PR #55` is one reference, and nothing inside a URL is another.
     """
     resolved_references: dict[str, Reference] = {}
     for ref_type, value in _iterate_references(task, config):
@@ -77,7 +77,7 @@ def _without_spans(text: str, spans: list[tuple[int, int]]) -> str:
 
 
 def _url_spans(text: str) -> list[tuple[int, int]]:
-    """Return where URLs stand, each without the punctuation of the sentence around it."""
+    """Return the positions of URLs, without the punctuation of the sentence around them."""
     spans: list[tuple[int, int]] = []
     at = 0
     while match := _URL.search(text, at):
@@ -88,7 +88,7 @@ def _url_spans(text: str) -> list[tuple[int, int]]:
 
 
 def _url_end(text: str, start: int) -> int:
-    """Return where the URL stops: at a space, at what no URL holds, or at a bracket that closes none of its own."""
+    """Return the end of the URL: a space, a character that no URL holds, or a bracket that closes none of its own."""
     opened = {"(": 0, "[": 0}
     for index in range(start, len(text)):
         character = text[index]
@@ -104,7 +104,7 @@ def _url_end(text: str, start: int) -> int:
 
 
 def _path_in_word(token: str) -> str:
-    """Return the path that a word is, or nothing: `./x`, `../x`, `~/x`, or with an extension `/x.y` and `.x/y.z`."""
+    """Return the word if it is a path, else "": `./x`, `../x`, `~/x`, or with an extension `/x.y` and `.x/y.z`."""
     path = token.rstrip(".-")
     return path if _RELATIVE.fullmatch(path) or _WITH_EXTENSION.fullmatch(path) else ""
 
@@ -115,13 +115,13 @@ NO_BUDGET_LEFT = "no room was left for it in max_context_tokens"
 SHOWN_VALUE_CHARS = 300
 
 _CONTROLS = {code: " " for code in (*range(32), 127) if chr(code) not in "\n\t"}
-"""Control characters, which take six times their room in a payload."""
+"""Control characters take six times their room in a payload."""
 
 
 def within_token_budget(items: Sequence[Resolved], max_tokens: int) -> tuple[Resolved, ...]:
     """Return the items with their contents cut to `max_tokens` together, on character boundaries.
 
-    Short ones stay whole and the long ones share what is left, so that no page starves what stands after it.
+    Short ones stay whole and the long ones share the rest, so that no page starves the later ones.
     """
     texts = {i: item.content.translate(_CONTROLS) for i, item in enumerate(items) if item.status == "resolved"}
     sizes = [len(text.encode()) for text in texts.values()]
@@ -130,7 +130,7 @@ def within_token_budget(items: Sequence[Resolved], max_tokens: int) -> tuple[Res
 
 
 def _truncated_item(item: Resolved, text: str, share: int) -> Resolved:
-    """Return the item with `share` bytes of its content; the sign that it was cut comes on top."""
+    """Return the item with `share` bytes of its content. The truncation marker is added to that."""
     data = text.encode()
     kept = data[:share].decode(errors="ignore")
     if len(data) <= share:
@@ -147,9 +147,10 @@ def total_tokens(items: Sequence[Resolved]) -> int:
 
 
 def context_block(items: Sequence[Resolved], what: str = "the task") -> str:
-    """Return the block on what `what` refers to; nothing when nothing was tried: the model sees what tools it has.
+    """Return the block about the references in `what`. "" if no lookup was tried, because the model knows its tools.
 
-    Each content stands between two lines with a mark that none of them holds, so none can end itself or begin another.
+    Each content is between two lines with a mark that none of them contains, so none can end its block or begin
+    another.
     """
     if all(item.status == "unresolvable" for item in items):
         return ""
@@ -181,7 +182,7 @@ _UNFINISHED = frozenset({"cancelled", "not_run"})
 
 
 class Lookup(NamedTuple):
-    """A reference with the call that resolves it, or with why there is none."""
+    """A reference with the call that resolves it, or the reason why there is none."""
 
     reference: Reference
     call: ToolCall | None = None
@@ -191,11 +192,11 @@ class Lookup(NamedTuple):
 def lookups(
     references: Sequence[Reference], config: PreHydration, tools: Sequence[ToolSpec], room: int | None = None
 ) -> tuple[Lookup, ...]:
-    """Return a lookup for each reference, in order; only read-only tools that the run is offered resolve any.
+    """Return a lookup for each reference, in order. Only read-only tools that the run is offered resolve references.
 
     Args:
-        references: What the task refers to.
-        config: Says which tool is for which type.
+        references: The references in the task.
+        config: Maps types to tools.
         tools: The tools that the run is offered.
         room: Calls that the run may still make.
     """
@@ -226,7 +227,7 @@ def _lookup(index: int, reference: Reference, name: str, offered: Mapping[str, T
 
 
 def _reference_argument(tool: ToolSpec) -> str | None:
-    """Return the argument that takes the reference: the main one, the only required one, the only one, or `input`."""
+    """Return the argument for the reference: the main one, the only required one, the only one, or `input`."""
     if tool.main_argument is not None:
         return tool.main_argument
     properties: dict[str, Any] = tool.parameters.get("properties") or {}
@@ -239,12 +240,12 @@ def _reference_argument(tool: ToolSpec) -> str | None:
 def resolved_references(
     looked_up: Sequence[Lookup], outcomes: Mapping[str, Outcome], late: str
 ) -> tuple[Resolved, ...]:
-    """Return what became of each reference, in order.
+    """Return the result of each reference, in order.
 
     Args:
         looked_up: The references and their calls.
-        outcomes: By call id: results arrive in any order, and a failure belongs to its own reference alone.
-        late: Why a call was cut off or has no outcome.
+        outcomes: By call id. Results arrive in any order, and a failure belongs only to its own reference.
+        late: The reason why a call was cut off or has no outcome.
     """
     return tuple(_resolved_reference(lookup, outcomes, late) for lookup in looked_up)
 
@@ -260,10 +261,10 @@ def _resolved_reference(lookup: Lookup, outcomes: Mapping[str, Outcome], late: s
 
 
 def with_hydration(state: AgentState, items: Sequence[Resolved], max_context_tokens: int) -> AgentState:
-    """Take in what was found: a pinned message after the task, and a note for the journal.
+    """Add the results: a pinned message after the task, and a note for the journal.
 
-    Since it is never dropped, that of a session's turn as long as this goes on, it gets no more than half of what the
-    conversation may have.
+    The message is never dropped (that of a session's turn until the next turn). So it gets at most half of the
+    conversation's budget.
     """
     kept = within_token_budget(items, min(max_context_tokens, state.config.context_token_budget // 2))
     state = state.with_task(hydrated=True)
@@ -279,7 +280,7 @@ def with_hydration(state: AgentState, items: Sequence[Resolved], max_context_tok
 
 
 def with_lookup_calls(state: AgentState, outcomes: Sequence[Outcome]) -> AgentState:
-    """Count the calls among those of the run, which they are; what they brought is as untrusted as any result."""
+    """Count the lookups as calls of the run. Their results taint it like any others."""
     calls = with_counted_calls(state.tool_calls, outcomes)
     return state.with_budget(tool_calls=calls, under_way=0).with_dialogue(taint=taint_with_outcomes(state, outcomes))
 
@@ -295,7 +296,7 @@ def _hydration_note(items: Sequence[Resolved]) -> dict[str, Any]:
 
 
 def with_reference_counts(told: dict[str, Any]) -> dict[str, Any]:
-    """Return the data of a note as the journal has it: of all references, how many were resolved and how many not."""
+    """Return a note's data for the journal: how many references were resolved, and how many were not."""
     resolved = told.get("resolved", 0)
     return {**told, "references_resolved": resolved, "references_failed": told.get("references_found", 0) - resolved}
 

@@ -1,4 +1,4 @@
-"""What a run has learnt: the call that stores it at the end, and what is no answer and is not stored."""
+"""Learnings of a run: the call that stores them at the end, and the texts that are no answer and are not stored."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from orga.workflows.types.text import one_line
 from orga.workflows.types.tool_calls.gate import LEARNINGS
 
 MAX_SUBJECT_CHARS = 200
-"""Of the task."""
+"""Characters of the task."""
 
 MAX_LEARNINGS_BYTES = 2_000
 BETWEEN_LEARNINGS = "\n\n---\n\n"
 CUT_MARKER = "..."
 
 MAX_NO_ANSWER_CHARS = 1_500
-"""A longer text says something, whatever it did not find."""
+"""Characters. A longer text has content, even if something was not found."""
 
 _CLAUSE_END = re.compile(
     r"(?<=[.!?])\s+|\n+|;\s+(?![^()]*\))|\s[–—]\s"
@@ -62,7 +62,7 @@ _NO_ANSWER = re.compile(
     """,
     re.VERBOSE,
 )
-"""In lower case, of a clause."""
+"""Matches a clause in lower case."""
 
 _NO_STATEMENT = re.compile(
     r"""
@@ -75,11 +75,11 @@ _NO_STATEMENT = re.compile(
     """,
     re.VERBOSE,
 )
-"""The begin of a clause that says what was done, or asks for something."""
+"""Matches the beginning of a clause that reports work or asks for something."""
 
 
 def learnings_text(state: AgentState, since: int = 0) -> str:
-    """Return what the model has said that is worth keeping, "" for nothing; the oldest first, from a message on."""
+    """Return the model's texts that are worth keeping, oldest first, from message `since` on, or ""."""
     messages = state.conversation.messages[since:]
     said = [text for message in messages if message.role == "assistant" and (text := message.text.strip())]
     if is_no_answer("\n".join(said)):
@@ -88,9 +88,9 @@ def learnings_text(state: AgentState, since: int = 0) -> str:
 
 
 def is_no_answer(text: str) -> bool:
-    """Return whether a text only says that nothing was found, and what was done to find it.
+    """Return True if a text only says that nothing was found, and how it was searched.
 
-    Such a text would be recalled ahead of what answers the next question in the same words.
+    Such a text would be recalled before the text that answers the next question in the same words.
     """
     if len(text) > MAX_NO_ANSWER_CHARS:
         return False
@@ -108,12 +108,12 @@ def _clipped_learnings(text: str) -> str:
 
 
 def learning_call(state: AgentState, text: str, confidence: float | None = None) -> ToolCall | None:
-    """Return the call that stores what the run has learnt; None where there is nothing, or it may store nothing.
+    """Return the call that stores the run's learnings, or None if there are none or it may not store them.
 
     Args:
-        state: Of the run at its end, or at the end of a turn.
-        text: What it has learnt.
-        confidence: How sure that is; None leaves it to the tool.
+        state: State at the end of the run or of a turn.
+        text: The learnings.
+        confidence: Confidence in them. None leaves it to the tool.
     """
     settings, setup = state.config.knowledge, state.setup
     if settings is None or setup is None or not state.config.uses_knowledge or not settings.auto_persist:
@@ -131,5 +131,5 @@ def learning_call(state: AgentState, text: str, confidence: float | None = None)
 
 
 def learning_key(state: AgentState, turn: int = 0) -> str:
-    """Return the key of what the run has learnt, or a turn of a session: so it stands there once, however that ends."""
+    """Return the key of a run's or a turn's learnings. It makes sure that they are stored only once."""
     return f"{LEARNINGS}/{state.origin}/{turn}" if turn else f"{LEARNINGS}/{state.origin}"

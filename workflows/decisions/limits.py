@@ -1,4 +1,4 @@
-"""Limits of a run: which is reached, what is left of each, and how one of a live run is raised."""
+"""Limits of a run: which one is reached, the rest of each, and how a live run gets more."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ from orga.workflows.types.text import can_be_typed
 from orga.workflows.types.usage import BudgetExtension
 
 MAX_OVER_BUDGET_IN_A_ROW = 2
-"""Iterations in a row that want more tool calls than `max_tool_calls`: after the first the model may still answer."""
+"""Iterations in a row with more calls than `max_tool_calls` allows. After the first the model may still answer."""
 
 MAX_DENIALS_IN_A_ROW = 3
-"""Iterations in a row with the same denial, after which the run ends as `policy_denial`; with the same invalid call, or
-with nothing but invalid ones, as `error`."""
+"""Iterations in a row with the same denial end the run as `policy_denial`. With the same invalid call, or with only
+invalid calls, they end it as `error`.
+"""
 
 
 def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> Stop | None:
-    """Return why the run must end now, or None while the loop may go on; asked before each reasoning step.
+    """Return why the run must end now, or None if it may continue. Checked before each reasoning step.
 
-    An abort wins over all; then a repeated denial, a repeated invalid call, iterations, tokens, cost, calls, time, in
-    this order, each at `>=`.
+    An abort wins over all. Then come a repeated denial, a repeated invalid call, iterations, tokens, cost, calls and
+    time,
+    in this order, each at `>=`.
     """
     if state.aborted is not None:
         return "aborted", state.aborted
@@ -68,25 +70,28 @@ def stop_reason(state: AgentState, config: LoopConfig, now: datetime) -> Stop | 
 
 
 def can_retry_model_call(state: AgentState, now: datetime) -> bool:
-    """Return whether a model call that ran out of the time which it was given is made anew: the clock stood still."""
+    """Return True if a model call that ran out of time is repeated. The clock stopped meanwhile, so there is
+    time left.
+    """
     return remaining_s(state, now) > LAST_TRY_S + 1
 
 
 def server_timeout_seconds(state: AgentState, now: datetime) -> int:
-    """Return the seconds after which the server gives up: behind the run's clock, which is the one that interrupts.
+    """Return the seconds after which the server gives up. They end after the run's clock, which is the one that
+    interrupts.
 
-    Whole seconds, since fractions would take room in every history.
+    Whole seconds, because fractions would take room in every history.
     """
     return ceil(remaining_s(state, now)) + SLACK_S
 
 
 def output_allowance(state: AgentState, config: LoopConfig) -> int:
-    """Return the tokens that the next reply may have: what is left of the total, at most one reply's limit."""
+    """Return the tokens for the next reply: the rest of the total, at most one reply's limit."""
     return max(min(config.max_total_tokens - state.usage.total_tokens, config.max_output_tokens), 1)
 
 
 def budgets(state: AgentState, now: datetime) -> Budgets:
-    """Return what is left of each limit."""
+    """Return the rest of each limit."""
     config = state.config
     cost_left = None if config.max_cost_usd is None else max(config.max_cost_usd - (state.usage.cost_usd or 0.0), 0.0)
     return Budgets(
@@ -106,14 +111,14 @@ def budgets(state: AgentState, now: datetime) -> Budgets:
 
 
 def budget_left(state: AgentState, now: datetime) -> dict[str, float]:
-    """Return what is left of each budget that is limited, for policies."""
+    """Return the rest of each limited budget, for policies."""
     left = budgets(state, now)
     names = ("iterations", "tokens", "cost_usd", "time_s", "model_calls", "tool_calls")
     return {name: value for name in names if (value := getattr(left, name)) is not None}
 
 
 def tool_calls_left(state: AgentState) -> int | None:
-    """Return the tool calls that the run may still make; None stands for no limit."""
+    """Return the tool calls that the run may still make. None means no limit."""
     return _remaining(state.config.max_tool_calls, state.tool_calls.spent)
 
 
@@ -122,21 +127,21 @@ def _remaining(limit: int | None, spent: int) -> int | None:
 
 
 LIMITS: frozenset[StopReason] = frozenset({"max_iterations", "max_tokens", "max_cost", "timeout"})
-"""Endings that more budget would put off."""
+"""Endings that a larger budget would delay."""
 
 _LIMIT_KEYS = {"max_tokens": "max_total_tokens", "max_cost": "max_cost_usd", "timeout": "timeout_s"}
 _CALL_LIMITS = {" model calls": "max_model_calls", " tool calls": "max_tool_calls"}
 
 
 def can_ask_for_budget(state: AgentState, stop: Stop) -> bool:
-    """Return whether a person is asked for more budget instead of ending."""
+    """Return True if a person is asked for more budget instead of ending the run."""
     return stop[0] in LIMITS and state.config.on_exhausted == "ask" and state.aborted is None
 
 
 def question(state: AgentState, stop: Stop, now: datetime) -> Question:
-    """Return the question to ask at a limit; a limit that is reached again is a new question.
+    """Return the question at a limit. A limit that is reached again is a new question.
 
-    It is the one that the run before this one had asked, where nobody has answered that.
+    If the previous segment's question is still open, that one is returned.
     """
     before = next((each for each in state.questions if each.kind == "budget"), None)
     if before is not None:
@@ -153,7 +158,7 @@ def question(state: AgentState, stop: Stop, now: datetime) -> Question:
 
 
 def _used_up_limit(stop: Stop) -> str:
-    """Return the key of the config that is used up; calls end a run as `max_iterations`, which the detail tells."""
+    """Return the config key of the limit. Calls end a run as `max_iterations`, so the detail identifies them."""
     reason, detail = stop
     if reason == "max_iterations":
         return next((limit for words, limit in _CALL_LIMITS.items() if detail.endswith(words)), "max_iterations")
@@ -161,11 +166,11 @@ def _used_up_limit(stop: Stop) -> str:
 
 
 EXTENSION_FACTOR = 2
-"""Times the old limit: a suggestion to edit."""
+"""Multiplies the old limit. The result is a suggestion to edit."""
 
 
 def budget_commands(run_id: str, wait: ShownQuestion) -> list[str]:
-    """Return the commands of which one decides what waits; of a budget that which raises it comes first."""
+    """Return the commands that decide an open question. For a budget, the first one raises it."""
     found = notifications.commands(run_id, wait)
     if wait.kind != "budget" or not can_be_typed(run_id):
         return found
@@ -175,10 +180,10 @@ def budget_commands(run_id: str, wait: ShownQuestion) -> list[str]:
 
 
 def parsed_extension(state: AgentState, raw: object) -> dict[str, float]:
-    """Check an extension and return the limits that it raises.
+    """Return the limits that an extension raises.
 
     Raises:
-        ValueError: An unknown key, a bad value, nothing to raise, or a limit that would get lower.
+        ValueError: An unknown key, a bad value, nothing to raise, or a limit that would become lower.
     """
     given = parse_record(BudgetExtension, raw).model_dump(exclude_none=True)
     if not given:
@@ -194,12 +199,12 @@ def parsed_extension(state: AgentState, raw: object) -> dict[str, float]:
 
 
 def with_extension(state: AgentState, limits: dict[str, float]) -> AgentState:
-    """Return the state with raised limits; a limit that had been reached no longer ends the run."""
+    """Return the state with raised limits. A limit that had been reached no longer ends the run."""
     stop = None if state.stop and state.stop[0] in LIMITS else state.stop
     return state.with_budget(extended={**state.extended, **limits}, over_budget=0).with_control(stop=stop)
 
 
 def with_budget_question(state: AgentState, question: Question) -> AgentState:
-    """Return the state in which this is about to be asked: its ending is open again."""
+    """Return the state before this question is asked: the run has no ending any more."""
     is_asked_on = any(each.question_id == question.question_id for each in state.questions)
     return state.with_budget(budget_questions=state.budget_questions + (not is_asked_on)).with_control(stop=None)

@@ -1,4 +1,4 @@
-"""Observe: what happened, and what people sent, becomes what the model sees next."""
+"""Observe: adds results and messages from people to the conversation, for the model's next step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from orga.workflows.types.tool_calls.recovery import Outcome
 from orga.workflows.types.usage import ToolCallCounts
 
 MAX_REPAIRS_IN_A_ROW = 2
-"""Unusable replies in a row that get feedback; one more ends the run as `error`."""
+"""Unusable replies in a row that get feedback. One more ends the run as `error`."""
 
 ReplyKind = Literal["calls", "answer", "cut_answer", "cut_data", "cut_calls", "blank", "refusal", "content_filter"]
 
@@ -51,32 +51,32 @@ _DETAIL: dict[ReplyKind, str] = {
 
 
 class ClassifiedReply(NamedTuple):
-    """A reply with what it is."""
+    """A reply and its kind."""
 
     reply: Reply
     kind: ReplyKind
 
     @property
     def is_usable(self) -> bool:
-        """Whether the loop can go on with it without feedback."""
+        """Whether the loop can continue with it without feedback."""
         return self.kind in {"calls", "answer"}
 
     @property
     def feedback(self) -> str:
-        """Tell the model what was wrong with its reply."""
+        """Feedback for the model about its unusable reply."""
         return f"{UNUSABLE_MARKER}{_FEEDBACK[self.kind]}"
 
     @property
     def detail(self) -> str:
-        """Name the ending when repairs did not help; the model's own words are quoted."""
+        """The detail of an ending when repairs did not help. A refusal is quoted."""
         said = " ".join(self.reply.text.split())[:200]
         return _DETAIL[self.kind] + (f": {said}" if said and self.kind == "refusal" else "")
 
 
 def classify_reply(reply: Reply, *, wants_data: bool = False) -> ClassifiedReply:
-    """Return what `reply` is. A finish reason that says "no" wins over what the reply holds.
+    """Return the reply with its kind. A refusal or a content filter overrides the reply's content.
 
-    With `wants_data` the answer is JSON, which a model begins anew rather than go on where it was cut.
+    With `wants_data` the answer is JSON. If it is cut, the model starts over instead of continuing.
     """
     kind = _reply_kind(reply)
     return ClassifiedReply(reply, "cut_data" if wants_data and kind == "cut_answer" else kind)
@@ -93,18 +93,18 @@ def _reply_kind(reply: Reply) -> ReplyKind:
 
 
 def left_out_text(reply: Reply) -> str:
-    """Return what the model is told of the calls of its reply that were not taken in."""
+    """Return the text for the model about calls of its reply that were ignored."""
     named = ", ".join(f"{name} {count}" for name, count in reply.left_out_tools.items())
     which = f" ({named})" if named else ""
     return f"{reply.left_out} more calls of your reply{which}: a reply has at most {len(reply.calls)} calls."
 
 
 MAX_OUTPUT_BYTES = 600_000
-"""Of JSON, so that a result fits a payload beside the rest."""
+"""Bytes of JSON, so that a result fits a payload with everything else."""
 
 
 def with_reply(state: AgentState, reply: Reply, conversation: Conversation) -> AgentState:
-    """Count a reply: its tokens, its cost, its iteration. `conversation` is what the model has seen by now."""
+    """Count a reply: its tokens, cost and iteration. `conversation` is what the model has seen by now."""
     state = state.with_control(iteration=state.iteration + 1).with_dialogue(conversation=conversation)
     return state.with_budget(usage=state.usage.plus(reply.usage, reply.cost_usd))
 
@@ -112,10 +112,16 @@ def with_reply(state: AgentState, reply: Reply, conversation: Conversation) -> A
 def with_outcomes(
     state: AgentState, reply: Reply, outcomes: tuple[Outcome, ...], denied: Sequence[str], invalid: Sequence[str] = ()
 ) -> AgentState:
-    """Take in the calls of a reply and their outcomes: one result for each call, in call order.
+    """Add the calls of a reply and their outcomes: one result for each call, in call order.
 
-    `denied` and `invalid` name those of them that the gate turned down. What the results are shown of is
-    what the context budget has room for, shared among them.
+    The results share the room that the context budget leaves.
+
+    Args:
+        state: State of the run.
+        reply: The reply with the calls.
+        outcomes: One for each call, in call order.
+        denied: Names of the denials among them, for streaks.
+        invalid: Names of the invalid calls among them, for streaks.
     """
     said, room = reply.message(), news_bytes_left(state)
     conversation = with_message(state.conversation, said, MessageRef(reply=state.iteration), room)
@@ -133,7 +139,7 @@ def with_outcomes(
 
 
 def with_unjudged_reply(state: AgentState, reply: Reply, outcomes: tuple[Outcome, ...]) -> AgentState:
-    """Take in a reply that no gate has seen because the run is being ended: nothing of it counts as output."""
+    """Add a reply that no gate has seen because the run is ending. Nothing in it becomes output."""
     if reply.calls:
         return with_outcomes(state, reply, outcomes, [])
     if not reply.text.strip():
@@ -143,10 +149,11 @@ def with_unjudged_reply(state: AgentState, reply: Reply, outcomes: tuple[Outcome
 
 
 def with_answer(state: AgentState, reply: Reply) -> AgentState:
-    """Take in an answer that the gate let through; it goes on where a cut one stopped.
+    """Add an answer that the gate allowed. It continues an answer that was cut.
 
-    It ends the run, unless guidance arrived while it was written, or an operator had a dead letter sent again: then the
-    model takes that into account.
+    It ends the run, unless guidance arrived meanwhile or an operator requeued a dead letter. Then the model continues
+    with
+    that.
     """
     conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
     after = state.with_task(output=_joined_answer(state, reply))
@@ -154,12 +161,12 @@ def with_answer(state: AgentState, reply: Reply) -> AgentState:
         after = after.with_task(data=_parsed_data(state.partial + reply.text))
     if state.aborted is None and not _has_new_guidance(state):
         after = with_stop_reason(after, "completed", "")
-    after = after.with_failures(denials={}, invalid={})  # nothing was turned down
+    after = after.with_failures(denials={}, invalid={})  # nothing was denied
     return after.with_dialogue(conversation=conversation, partial="", repairs=0)
 
 
 def with_schema_mismatch(state: AgentState, classified: ClassifiedReply, verdict: Verdict) -> AgentState:
-    """Take in an answer that does not fit the output schema: the model is told what is wrong, the third ends it."""
+    """Add an answer that does not fit the output schema. The model learns what is wrong. The third one ends the run."""
     conversation = with_message(state.conversation, classified.reply.message(), MessageRef(reply=state.iteration))
     conversation = with_message(conversation, _feedback_message(f"{UNUSABLE_MARKER}{verdict.reason}"))
     after = with_streaks(state.with_dialogue(conversation=conversation, partial="", repairs=state.repairs + 1))
@@ -167,19 +174,19 @@ def with_schema_mismatch(state: AgentState, classified: ClassifiedReply, verdict
 
 
 def with_termination(state: AgentState, reason: str, output: str) -> AgentState:
-    """Take in the end that the model asked for by `terminate`, unless an operator has news for it."""
+    """Apply the model's `terminate` call. The run ends, unless there is new guidance for the model."""
     after = state.with_task(output=clip_json(output, MAX_OUTPUT_BYTES, "the conversation has all of it"))
     is_end = state.aborted is None and state.stop is None and not _has_new_guidance(state)
     return with_stop_reason(after, "completed", reason) if is_end else after
 
 
 def with_stop_reason(state: AgentState, reason: StopReason, detail: str) -> AgentState:
-    """Return the state whose ending is decided."""
+    """Return the state with this ending."""
     return state.with_control(stop=(reason, detail))
 
 
 def with_denied_answer(state: AgentState, reply: Reply, verdict: Verdict) -> AgentState:
-    """Take in an answer that the gate denied: the model is told why, so that it can answer otherwise."""
+    """Add an answer that the gate denied. The model learns why, so that it can answer differently."""
     conversation = with_message(state.conversation, reply.message(), MessageRef(reply=state.iteration))
     conversation = with_message(conversation, _feedback_message(f"[Policy denied] {verdict.reason}"))
     after = state.with_dialogue(conversation=conversation, repairs=0, partial="")
@@ -187,10 +194,10 @@ def with_denied_answer(state: AgentState, reply: Reply, verdict: Verdict) -> Age
 
 
 def with_repair(state: AgentState, classified: ClassifiedReply) -> AgentState:
-    """Take in a reply that is no use as it is: what can be sent back is kept, the model is told, the third ends it.
+    """Add an unusable reply: keep what can be sent back, and tell the model what was wrong. The third one ends the run.
 
-    A cut answer has passed the gate before it comes here; guidance that waits gives it another chance. It is output at
-    once only where no stage has to see all of it first.
+    A cut answer has already passed the gate. New guidance gives it another chance. It becomes output at once only if no
+    review stage has to see all of it first.
     """
     reply, conversation = classified.reply, state.conversation
     after = with_streaks(state)
@@ -220,7 +227,7 @@ def with_repair(state: AgentState, classified: ClassifiedReply) -> AgentState:
 
 
 def _has_new_guidance(state: AgentState) -> bool:
-    """Return whether an operator has sent what the model has yet to see."""
+    """Return True if an operator has sent something that the model has not seen yet."""
     return bool(state.inbox or state.waiting_letters)
 
 
@@ -240,7 +247,7 @@ def _feedback_message(text: str) -> Message:
 
 
 def _call_counts(state: AgentState, reply: Reply, outcomes: Sequence[Outcome]) -> ToolCallCounts:
-    """Count the calls of a reply, those with it that were too many."""
+    """Count the calls of a reply, including those beyond the limit of one reply."""
     return with_counted_calls(state.tool_calls, outcomes).plus(proposed=reply.left_out, not_run=reply.left_out)
 
 
@@ -253,7 +260,7 @@ LOST_GUIDANCE_TEXT = "[Guidance lost] {} more messages of the operator arrived w
 
 
 def with_inbox_drained(state: AgentState) -> AgentState:
-    """Put the inbox into the conversation, in order of arrival; what is too much for one step waits for the next."""
+    """Move the inbox into the conversation, in order of arrival. What is too long for one step waits for the next."""
     if not state.inbox:
         return state
     conversation, taken, size, room = state.conversation, 0, 0, news_bytes_left(state) // 2

@@ -1,4 +1,4 @@
-"""What a run recalls: by which words of the recent talk, and how the block of it stands in the conversation."""
+"""Recall: the search words from recent messages, and the block of recalled knowledge in the conversation."""
 
 from __future__ import annotations
 
@@ -31,47 +31,47 @@ from orga.workflows.types.state import AgentState
 from orga.workflows.types.text import MARK_CHARS, one_line
 
 MAX_RECENT_MESSAGES = 5
-"""Messages that are looked at."""
+"""Messages whose words are used."""
 
 MAX_RECENT_CALLS = 20
-"""Messages whose calls are looked at: words soon speak of something else, while the work on a file goes on."""
+"""Messages whose calls are used: words change their subject soon, while work on a file continues."""
 
 MAX_CALL_PATHS = 5
 MAX_ARGUMENT_ITEMS = 20
-"""Of one that is a list."""
+"""Items of an argument that is a list."""
 
 MAX_TERMS_PER_MESSAGE = 10
 MAX_TERMS = 15
-"""Terms after which no older message is looked at; those of the last one may make it more."""
+"""Terms after which no older message is used. The last message may exceed it."""
 
 MIN_TERM_BYTES = 4
 MAX_TERM_CHARS = 40
-"""What is longer is no word, unless it is a path of such."""
+"""Characters. Longer texts are not words, unless they are paths of shorter parts."""
 
 MAX_PATH_CHARS = 160
 _PATH = re.compile(rf"(?=.*/)(?!.*://)[\w@+.:/-]{{1,{MAX_PATH_CHARS}}}", re.ASCII)
 _FILE = re.compile(r"[\w@+.-]+\.[A-Za-z]\w{0,7}", re.ASCII)
-"""At the root: its name alone."""
+"""A file in the root folder, by its name alone."""
 
 RECALL_SHARE = 4
-"""The block takes at most a fourth of what messages may have."""
+"""The block takes at most a quarter of the budget for messages."""
 
 MAX_RECALLED_TAINT = 50
-"""Names that a run takes over from what it recalled."""
+"""Names that a run takes over from recalled items."""
 
 MAX_NAME_CHARS = 200
 MAX_ERROR_CHARS = 300
 
 SEARCH_STOP_WORDS = COMMON_WORDS | TALK_WORDS
-"""That say nothing about what is talked of; shorter ones are no terms anyway."""
+"""Words that say nothing about the subject. Shorter words are no terms anyway."""
 
 
 def search_terms(messages: tuple[Message, ...]) -> tuple[str, ...]:
-    """Return the words to search by, those of the newest message first, each once.
+    """Return the words to search for, each once, newest message first.
 
-    Of the last messages those of people and tools count, ten words of each; fifteen are enough. Words of three bytes or
-    less say nothing, nor do stop words, nor what the loop itself says.
-    Source: the knowledge bridge of our ancestor.
+    Only recent messages of people and tools count, with ten words each, and fifteen words are enough. Words of three
+    bytes
+    or less, stop words, and the loop's own texts are left out. Source: Symbiont's knowledge bridge.
     """
     terms: dict[str, str] = {}
     looked_at = 0
@@ -89,10 +89,10 @@ _LOOP_TEXT_MARKERS = (
     *(UNUSABLE_MARKER, LEFT_OUT_TEXT, "[Not run]", "[Policy denied]", "[Answer not accepted]"),
     *("[Plan given by the operator]", "[Guidance lost]"),
 )
-"""What the loop tells the model begins so."""
+"""The beginnings of the loop's own texts for the model."""
 
 _ONE_LINE_MARKERS = ("[Requeued call]", "[Result from the operator]")
-"""Their first line is ours."""
+"""The first line of these texts is ours."""
 
 _PEOPLE_MARKER = re.compile(
     r"\[(?:(?:Guidance|Context) from|Plan sent back by) the operator\]|\[Question to .*\n\[Answer of the operator\]"
@@ -102,7 +102,7 @@ _UNRESOLVED = re.compile(r"\d+ not resolved")
 
 
 def spoken_text(message: Message) -> str:
-    """Return what people and tools say in a message: nothing that the loop, a summary or recalled knowledge says."""
+    """Return the text of people and tools in a message, without texts of the loop, summaries and recalled knowledge."""
     if message.role == "tool":
         return "" if message.tool in KNOWLEDGE_TOOLS else _tool_text(message)
     text = message.text
@@ -123,13 +123,13 @@ def spoken_text(message: Message) -> str:
 
 
 def _tool_text(message: Message) -> str:
-    """Return the tool's own words; where all is ours, what another agent has said in it."""
+    """Return the tool's own text. If all of it is ours, return what another agent wrote in it."""
     text, (head, tail) = message.text, message.ours
     return text[head : max(len(text) - tail, head)] or _delimited_text(text)
 
 
 def _delimited_text(text: str) -> str:
-    """Return what stands between lines with the first mark of a text, what could not be looked up left out."""
+    """Return the content of a text's delimited blocks, without the block of failed lookups."""
     first = _DELIMITER_LINE.search(text)
     if first is None:
         return ""
@@ -139,9 +139,9 @@ def _delimited_text(text: str) -> str:
 
 
 def recent_call_paths(messages: tuple[Message, ...]) -> tuple[str, ...]:
-    """Return the files and directories that the recent calls are about, those of the newest first, each once.
+    """Return the files and directories in recent calls, each once, newest call first.
 
-    An argument that is a path says where the agent works, whatever its results speak of.
+    An argument that is a path shows where the agent works, whatever its results are about.
     """
     paths: dict[str, None] = {}
     for message in reversed(messages[-MAX_RECENT_CALLS:]):
@@ -174,7 +174,7 @@ def _terms_in(text: str) -> list[str]:
 
 
 def _trimmed_word(word: str) -> str:
-    """Return the word without what is neither letter nor digit at its ends."""
+    """Return the word without leading and trailing characters that are neither letters nor digits."""
     if len(word) > MAX_PATH_CHARS * 2:
         return ""
     start, end = 0, len(word)
@@ -196,14 +196,14 @@ def _is_path(term: str) -> bool:
 
 
 def knowledge_reader(state: AgentState) -> Reader:
-    """Return on whose behalf the run recalls and stores: said by its starter and its setup alone."""
+    """Return on whose behalf the run recalls and stores. Only its starter and its setup determine this."""
     agent = state.setup.agent if state.setup else state.input.agent
     user = _user_name(state.input.trusted_context.get("user"))
     return Reader(tenant=state.input.tenant or "", user=user, agent=agent)
 
 
 def _user_name(user: object) -> str:
-    """Return the name of a user: of a text that, of anything else its JSON, so that no user is taken for nobody."""
+    """Return the user's name: a text unchanged, any other value as JSON, so that no user becomes nobody."""
     if user is None:
         return ""
     name = user if isinstance(user, str) else json.dumps(user, sort_keys=True, separators=(",", ":"))
@@ -214,7 +214,7 @@ def _user_name(user: object) -> str:
 
 
 def call_behalf(state: AgentState) -> Behalf:
-    """Return on whose behalf a call of the run is made now."""
+    """Return on whose behalf the run makes a call now."""
     model = state.setup.model if state.setup else ""
     settings = state.config.knowledge or RunKnowledge()
     return Behalf(
@@ -227,7 +227,7 @@ def call_behalf(state: AgentState) -> Behalf:
 
 
 def due_recall(state: AgentState) -> RecallRequest | None:
-    """Return what to look for ahead of the next model call; None where the words are those of the last time."""
+    """Return the recall before the next model call, or None if the words have not changed."""
     settings = state.config.knowledge
     if settings is None or not state.config.uses_knowledge:
         return None
@@ -257,9 +257,9 @@ def _recall_request(state: AgentState, settings: RunKnowledge) -> RecallRequest:
 
 
 def with_recalled_context(state: AgentState, found: RecalledContext, activity_id: str) -> AgentState:
-    """Return the state with the block in the conversation, in place of the one before; none where nothing was found.
+    """Return the state with the new block in place of the previous one, or without a block if nothing was found.
 
-    A block that says the same stays where it is, and so does the one before where nothing could be looked up.
+    A block with the same content stays where it is. The previous one also stays if the recall failed.
     """
     conversation = state.conversation
     if not found.same:
@@ -272,9 +272,9 @@ def with_recalled_context(state: AgentState, found: RecalledContext, activity_id
 
 
 def _recollection(found: RecalledContext, last: Recollection) -> Recollection:
-    """Return what is known of the last recall: one that failed is made once more, though the words are the same.
+    """Return the record of the latest recall. A failed one is tried once more even if the words are the same.
 
-    Behind a second failure only other words are a reason to ask again.
+    After a second failure only other words cause another try.
     """
     if not found.error:
         return Recollection(terms=found.terms, content=found.content, items=len(found.items))
@@ -288,7 +288,7 @@ def _recollection(found: RecalledContext, last: Recollection) -> Recollection:
 
 
 def with_recalled_taint(state: AgentState, taint: tuple[str, ...]) -> AgentState:
-    """Return the state tainted by what tainted the runs that stored what was recalled; the first names count."""
+    """Return the state with the taint of the recalled items. The first names count, up to a limit."""
     own = {tool.name for tool in (state.setup.tools if state.setup else ())}
     fresh = [name[:MAX_TAINT_CHARS] for name in taint if name[:MAX_TAINT_CHARS] not in state.taint]
     room = MAX_RECALLED_TAINT - sum(name not in own for name in state.taint)

@@ -1,4 +1,4 @@
-"""Read again from a history, event by event: what each model call was about, what the run says that it did."""
+"""Folds that read a history again, event by event: the conversation of each model call, and the counts of a result."""
 
 import re
 from math import isclose
@@ -29,14 +29,14 @@ from orga.workflows.types.usage import UsageTotals
 
 
 class ContextFold:
-    """Takes in one event after the other."""
+    """Rebuilds the conversation from a run's events, one after the other."""
 
     def __init__(self) -> None:
         self.setup: Setup | None = None
         self.iteration: int = 0
         self._chain = HashedMessages()
         self._base = HashedMessages()
-        """What the iteration builds on; a model call that is asked again, after a pause, builds on the same."""
+        """The base of the current iteration. A model call that is repeated after a pause has the same base."""
         self._replies: dict[int, Reply] = {}
         self._results: dict[str, str] = {}
         self._summaries: dict[str, str] = {}
@@ -48,10 +48,10 @@ class ContextFold:
         return self._chain.messages
 
     def feed(self, happening: Happening) -> None:
-        """Take in the next event of the run.
+        """Apply the next event of the run.
 
         Raises:
-            DigestMismatch: A model call is about other messages than this history holds.
+            DigestMismatch: A model call is about messages that this history does not hold.
         """
         match happening.kind:
             case "started":
@@ -123,14 +123,14 @@ class ContextFold:
 
 
 _ALTERNATIVE_SUFFIX = re.compile(r"\.f\d+$")
-"""At the end of the place of a call that a recovery made."""
+"""End of the place of a call that a recovery made."""
 
 _LOOKUP_ID = re.compile(r"0\.\d+(?:\.\d+)?")
-"""The place of a lookup before the first step, of a later turn of a session too."""
+"""The place of a lookup before the first step, or before that of a later turn."""
 
 
 class ResultRecount:
-    """Takes in the events of a chain of runs, in order."""
+    """Counts the events of a chain of runs, in order, and compares them with the result."""
 
     def __init__(self) -> None:
         self._iterations = 0
@@ -140,7 +140,7 @@ class ResultRecount:
         self._alternatives: set[str] = set()
 
     def feed(self, happening: Happening) -> list[str]:
-        """Return what the result says otherwise, once the run is completed."""
+        """Return the differences from the result, once the run is completed."""
         if _ALTERNATIVE_SUFFIX.search(happening.key):
             self._alternatives.add(happening.key)
         match happening.kind:
@@ -163,14 +163,14 @@ class ResultRecount:
         return []
 
     def _start(self, happening: Happening) -> None:
-        """Begin with what was carried out of runs that are gone."""
+        """Start with the totals that earlier, missing runs of the chain carried over."""
         arguments: list[Any] = happening.value or []
         if not self._has_begun and len(arguments) > 1 and arguments[1] is not None:
             self._take_over(arguments[1])
         self._has_begun = True
 
     def _take_over(self, given: Any) -> None:
-        state = SessionState.model_validate(given)  # any state is one; of a session the turns before count, too
+        state = SessionState.model_validate(given)  # fits any run's state; a session's also has its earlier turns
         self._iterations, self._usage = state.iteration, state.total_usage
         self._proposals = state.total_calls.proposed
 

@@ -1,10 +1,11 @@
-"""What is left out after a provider's content filter has refused a request, so that no later request is refused for it.
+"""Leaves out content after a provider's content filter has refused a request, so that no later request is refused for
+it.
 
-The filter does not name what it refuses. So the run finds out, each time by one more request:
+The filter does not name the refused content. So the run finds it by further requests, one at a time:
 
-1. New data goes: results of tools, what was looked up or recalled, and what strangers said.
-2. If that is refused too, all that is older than the turn goes.
-3. If that is refused too, the messages of the turn are at fault. They are replaced, the older ones stay, and the turn
+1. New data is left out: results of tools, lookups, recalled knowledge, and untrusted messages.
+2. If that is refused too, all that is older than the current turn is left out.
+3. If that is refused too, the messages of the turn are the cause. They are replaced, the older ones stay, and the turn
    ends.
 """
 
@@ -25,20 +26,20 @@ LEFT_OUT_TEXT = "[Left out: the content filter of the model's provider refused t
 
 
 class ReducedConversation(NamedTuple):
-    """A conversation without what may be at fault."""
+    """A conversation without the possible causes."""
 
     conversation: Conversation
     drop: Ranges = ()
-    """Messages that the model has seen, and that are left out."""
+    """Messages that the model has seen and that are left out."""
     mask: Ranges = ()
-    """Results whose text is left out although an earlier run of the chain took them in."""
+    """Results whose text is left out although an earlier segment added them."""
 
 
 def without_new_data(conversation: Conversation, mask: Ranges = ()) -> ReducedConversation:
-    """Return the conversation without the new data. `mask` are results that are masked anyway."""
+    """Return the conversation without new data. `mask` are results that are masked anyway."""
     messages, sent = conversation.messages, conversation.sent
     group = latest_group(messages)
-    # after continue-as-new, results count as seen that the model has yet to see
+    # after continue-as-new, results count as seen although the model may not have seen them
     unseen = {i for i in range(group, sent) if masked_message(messages[i]) is not messages[i]}
     return ReducedConversation(
         _with_changed_news(conversation, _without_data), mask=ranges_of(range_indexes(mask) | unseen)
@@ -46,7 +47,7 @@ def without_new_data(conversation: Conversation, mask: Ranges = ()) -> ReducedCo
 
 
 def without_older(conversation: Conversation) -> ReducedConversation:
-    """Return the conversation with the turn under way alone, without its new data."""
+    """Return the conversation with only the current turn, without its new data."""
     turn, sent = latest_turn(conversation.messages), conversation.sent
     drop = ranges_of(set(range(sent)) - set(turn))
 
@@ -57,7 +58,7 @@ def without_older(conversation: Conversation) -> ReducedConversation:
 
 
 def with_new_replaced(state: AgentState) -> AgentState:
-    """Return the state whose next model call is sent nothing of what is new in this turn."""
+    """Return the state whose next model call contains nothing new from this turn."""
     turn = latest_turn(state.conversation.messages)
 
     def replaced(index: int, message: Message) -> Message | None:
@@ -69,7 +70,7 @@ def with_new_replaced(state: AgentState) -> AgentState:
 
 
 def with_refusal_noted(state: AgentState, before: Conversation, after: Conversation, error: str) -> AgentState:
-    """Return the state with a note for the journal: how much is left out, and why."""
+    """Return the state with a note for the journal about the number of messages left out, and the reason."""
     kept = {id(message) for message in after.messages}
     left_out = sum(id(message) not in kept for message in before.messages)
     if not left_out:
@@ -95,7 +96,7 @@ def _placeholder(message: Message) -> Message:
 
 
 def _with_changed_news(conversation: Conversation, change: Callable[[int, Message], Message | None]) -> Conversation:
-    """Return the conversation with other news: `change` returns what stands for a message, None for one that goes."""
+    """Return the conversation with other news. `change` returns a message's replacement, or None to remove it."""
     sent = conversation.sent
     seen, new = conversation.messages[:sent], conversation.messages[sent:]
     changed = [(change(sent + i, message), message, conversation.news[i]) for i, message in enumerate(new)]

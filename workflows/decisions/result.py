@@ -1,4 +1,4 @@
-"""What a run shows of itself: a line for each activity, details in Markdown, its status, its result when it ends."""
+"""Public views of a run: a summary for each activity, details in Markdown, its status, and its result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def call_summary(call: ToolCall, spec: ToolSpec | None) -> str:
 
 
 def call_argument(call: ToolCall, spec: ToolSpec | None) -> str:
-    """Return the main argument of a call: `README.md`; "" where it has none."""
+    """Return the main argument of a call, such as `README.md`, or ""."""
     return one_line(_argument(call, spec))
 
 
@@ -49,23 +49,24 @@ LINE_CHARS = 80
 
 
 def argument_summary(call: ToolCall, spec: ToolSpec) -> str | None:
-    """Return the main argument of a call; None where it has none."""
+    """Return the main argument of a call, or None."""
     return call_argument(call, spec) or None
 
 
 def reason_summary(state: AgentState) -> str | None:
-    """Return what the gate refused before a model call, with the iteration that the call begins; None where nothing.
+    """Return a model call's summary: its iteration, and what the gate refused before it. None if nothing was refused.
 
-    Its activity id is the iteration: 46 bytes in each are what keeps histories as small as a bare loop's.
+    The activity id already holds the iteration. Leaving out 46 bytes per call keeps histories as small as a bare
+    loop's.
     """
     refused = state.refused
     return one_line(f"iteration {state.iteration + 1}, after a denial: {refused}", LINE_CHARS) if refused else None
 
 
 def gate_summary(request: GateRequest) -> str | None:
-    """Return which iteration the gate is asked in, and what was decided that it judges.
+    """Return a gate activity's summary: its iteration and its subject.
 
-    None of a reply with one call: that stands beside its tool, or was denied and stands beside the next model call.
+    None for a reply with one call: the call's own activity shows it, or the next model call shows its denial.
     """
     if request.purpose == "reply" and len(request.calls) == 1:
         return None
@@ -74,7 +75,7 @@ def gate_summary(request: GateRequest) -> str | None:
 
 
 def with_shown_calls(state: AgentState, calls: tuple[ToolCall, ...], verdicts: Iterable[Verdict]) -> AgentState:
-    """Return the state with what a reply calls, and what of it the gate refused, for people."""
+    """Return the state with the calls of a reply, and those that the gate refused, for people."""
     specs = state.setup.tools if state.setup else ()
     refused = [call for call, verdict in zip(calls, verdicts, strict=False) if verdict.decision in {"deny", "invalid"}]
     shown, denied = calls_text(calls, specs), calls_text(refused, specs)
@@ -83,12 +84,12 @@ def with_shown_calls(state: AgentState, calls: tuple[ToolCall, ...], verdicts: I
 
 
 def without_refused_calls(state: AgentState) -> AgentState:
-    """Return the state once the model has answered to what was refused."""
+    """Return the state after the model has replied to the refused calls."""
     return state.with_dialogue(refused="") if state.refused else state
 
 
 def calls_text(calls: Iterable[ToolCall], specs: Iterable[ToolSpec]) -> str:
-    """Return the first of the calls on one line."""
+    """Return the first calls on one line."""
     known, named = {spec.name: spec for spec in specs}, tuple(calls)
     shown = [call_summary(call, known.get(call.name)) for call in named[:MAX_SHOWN_CALLS]]
     more = [f"{len(named) - MAX_SHOWN_CALLS} more"] if len(named) > MAX_SHOWN_CALLS else []
@@ -104,7 +105,7 @@ def _gate_subject(request: GateRequest) -> str:
 
 
 def call_counts_text(counts: ToolCallCounts) -> str:
-    """Return the counts of calls in one line; what is rare only where there is some."""
+    """Return the counts of calls in one line. Rare ones are left out if they are 0."""
     rare = ((counts.invalid, "invalid"), (counts.not_run, "not run"))
     parts = [
         (counts.run, "run"),
@@ -116,11 +117,11 @@ def call_counts_text(counts: ToolCallCounts) -> str:
 
 
 def agent_run_details(state: AgentState, waits: Sequence[str] = ()) -> str:
-    """Return the current details of a run, in Markdown: what it is at, what it spent, what it did last.
+    """Return the current details of a run, in Markdown: its phase, its usage, its latest calls.
 
     Args:
-        state: Of the run.
-        waits: Lines that say what it waits for, and what decides that.
+        state: State of the run.
+        waits: Lines about its open questions, and the commands that decide them.
     """
     setup, limit = state.setup, state.config.max_iterations
     lines = [
@@ -166,11 +167,11 @@ def usage_text(usage: UsageTotals) -> str:
 
 
 MAX_GATHERED_BYTES = 20_000
-"""The newest stays; the state has to fit a payload."""
+"""Bytes. The newest text stays, and the state has to fit a payload."""
 
 
 def with_gathered_text(state: AgentState, text: str) -> AgentState:
-    """Take in text that stood beside calls which the gate let through, or what a delegate said."""
+    """Add text from next to allowed calls, or of a delegate."""
     text = clip(text.strip(), MAX_GATHERED_BYTES, "the conversation has all of it")
     if not text:
         return state
@@ -181,30 +182,29 @@ def with_gathered_text(state: AgentState, text: str) -> AgentState:
 
 
 def fallback_output(state: AgentState, reason: StopReason) -> str:
-    """Return what would be brought in place of an answer, or "": where there is one, or a stage had to see it."""
+    """Return text in place of an answer. "" if there is an answer, or if a review stage would have to see the text."""
     if reason == "completed" or state.output or is_in_question(state.setup):
         return ""
     return "\n\n".join(state.gathered)
 
 
 def with_output(state: AgentState, text: str) -> AgentState:
-    """Bring it: the gate has let it through."""
+    """Return the state with this output, which the gate has allowed."""
     return state.with_task(output=text)
 
 
 R = TypeVar("R", bound=Record)
 
 MAX_PAGE_BYTES = 1_000_000
-"""Of an answer to a query as JSON; the server refuses one of 2 MB."""
+"""Bytes of JSON of an answer to a query. The server refuses one of 2 MB."""
 
 
 def with_all_keys(record: R) -> R:
-    """Return the record with every key set, so that the JSON which users script against has them all."""
+    """Return the record with every key set, because users write scripts against its JSON."""
     return type(record).model_validate(record.model_dump())
 
 
 def agent_result(state: AgentState, stop: tuple[StopReason, str], now: datetime) -> AgentResult:
-    """Return the result of a run that ends now."""
     digest = full_digest(state.conversation)
     return with_all_keys(
         AgentResult(
@@ -221,7 +221,7 @@ def agent_result(state: AgentState, stop: tuple[StopReason, str], now: datetime)
 
 
 def result_data(state: AgentState) -> Any:
-    """Return the `data` of a result: with decisions they stand there, beside an answer that has a schema."""
+    """Return the `data` of a result. Decisions are in it, next to the answer if that has a schema."""
     if not state.declared_decisions:
         return state.data
     made = {name: each.model_dump(mode="json") for name, each in state.decided.items()}
@@ -230,7 +230,6 @@ def result_data(state: AgentState) -> Any:
 
 
 def agent_status(state: AgentState, now: datetime) -> AgentStatus:
-    """Return where the run stands."""
     stop = state.stop
     return with_all_keys(
         AgentStatus(
@@ -264,7 +263,7 @@ def _unread_guidance_data(item: Intervention) -> dict[str, str]:
 
 
 def parsed_page(raw: object) -> Page:
-    """Return which messages are asked for; without a word the first page.
+    """Return the requested page of messages, by default the first.
 
     Raises:
         ValueError: It is no page.
@@ -273,7 +272,7 @@ def parsed_page(raw: object) -> Page:
 
 
 def shown_conversation(state: AgentState, page: Page = FIRST_PAGE) -> list[ShownMessage]:
-    """Return the messages as the model would see them, from `offset` on: as many as fit an answer of the server."""
+    """Return the messages as the model would see them, from `offset` on, as many as fit an answer of the server."""
     system = state.setup.instructions if state.setup else ""
     head = [Message.of("system", system)] if system else []
     shown: list[ShownMessage] = []

@@ -1,4 +1,7 @@
-"""What stands between a reply and its effects, in order, and what may follow what: read by loop, journal and laws."""
+"""The review stages between a reply and its effects, and the allowed order of verdicts.
+
+The loop, the journal and the laws of replay read these tables.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,15 @@ StageName = Literal["approval", "budget", "check", "critics", "confirmation"]
 ProposalStatus = Literal[
     "proposed", "held", "approved", "allowed", "asked", "reviewed", "confirmed", "ended", "denied", "rejected"
 ]
-"""Of a call or an answer. `held`: the gate wants a person's yes; `asked`: a critic does; `ended`: a critic ends the
-run; `denied`: by the gate or a person; `rejected`: by a critic."""
+"""Status of a call or an answer. `held`: the gate wants a person's approval. `asked`: a critic does. `ended`: a critic
+ends the run. `denied`: by the gate or a person. `rejected`: by a critic.
+"""
 
 StageVerdict = Decision | Literal["yes", "no"] | Literal["accepted", "revise", "asked", "ended", "skipped"]
-"""The gate's, a person's on what it holds, a critic's."""
+"""A verdict of the gate, of a person on a held proposal, or of a critic."""
 
 Transitions = Mapping[ProposalStatus, Mapping[StageVerdict, ProposalStatus]]
-"""By where something stands, what may be said of it, and where it stands then; nothing else may."""
+"""By status: the verdicts that may follow, and the next status. No others may follow."""
 
 GATE_TRANSITIONS: Mapping[StageVerdict, ProposalStatus] = {
     "allow": "allowed",
@@ -42,22 +46,22 @@ CONFIRMATION_TRANSITIONS: Mapping[StageVerdict, ProposalStatus] = {
     "invalid": "denied",
     "approval": "denied",
 }
-"""The gate's words where nobody is asked any more."""
+"""Verdicts of the gate when nobody is asked any more."""
 
 
 VERDICTS_AFTER_GATE: frozenset[StageVerdict] = frozenset({"yes", "no", *CRITIC_TRANSITIONS})
-"""Words that others than the gate say."""
+"""Verdicts of people and critics."""
 
 
 def recorded_verdict(event: str, data: Mapping[str, Any]) -> Any:
-    """Return what a note tells to have been said behind the gate, of a call or an answer; None where it is no word."""
+    """Return a note's verdict on a call or an answer after the gate, or None for other notes."""
     if event == "ApprovalResolved" and data.get("kind") == "call":
         return "yes" if data.get("approved") else "no"
     return data.get("then", "") if event == "CritiqueEvaluated" else None
 
 
 def is_reported_by_stage(question: Mapping[str, Any]) -> bool:
-    """Return whether the stage that asks people this says itself what follows: their answer is no word then."""
+    """Return True if the stage that asked reports the verdict itself. Then the people's answer is not one."""
     return bool(question.get("critic"))
 
 
@@ -70,18 +74,20 @@ def _is_reviewed(setup: Setup, call: ToolCall | None) -> bool:
 
 
 class ReviewStage(NamedTuple):
-    """One stage of the way: what is said in it."""
+    """One stage of a review."""
 
     name: StageName
     why: str
-    """It stands where it stands."""
+    """The reason for its place in the order."""
     follows: Transitions = {}
     concerns: Callable[[Setup, ToolCall | None], bool] = lambda setup, call: False
-    """Whether a run with this setup may hear a word here on a call, or (None) an answer, that the gate lets through."""
+    """Whether this stage may decide on a call or, for None, an answer that the gate allowed, in a run with this
+    setup.
+    """
     needs: str = ""
-    """The part of the setup without which it has nothing to do; "" where it always may have."""
+    """The part of the setup that it needs to have any work. "" if it always may have."""
     keeps: tuple[str, ...] = ()
-    """Fields of the state in which it keeps something from one reply to the next, by the names of what it needs."""
+    """Fields of the state that it keeps from one reply to the next, by the names of what it needs."""
 
 
 ReviewStages = Sequence[ReviewStage]
@@ -115,11 +121,11 @@ ANSWER_STAGES: ReviewStages = (
 
 STAGE_NEEDS = tuple(dict.fromkeys(stage.needs for stage in (*CALL_STAGES, *ANSWER_STAGES) if stage.keeps))
 STAGE_FIELDS = tuple(dict.fromkeys(field for stage in (*CALL_STAGES, *ANSWER_STAGES) for field in stage.keeps))
-"""Parts of setups and fields of states that stages have for themselves."""
+"""Parts of setups and fields of states that belong to stages."""
 
 
 def is_in_question(setup: Setup | None, call: ToolCall | None = None) -> bool:
-    """Return whether a stage may have a word on a call, or an answer: none of it counts before that."""
+    """Return True if a stage may still decide on a call or an answer. It does not count before that."""
     stages = ANSWER_STAGES if call is None else CALL_STAGES
     return setup is not None and any(stage.concerns(setup, call) for stage in stages)
 
@@ -129,7 +135,7 @@ REJECTED_STATUSES: frozenset[ProposalStatus] = frozenset({"rejected"})
 LET_THROUGH_STATUSES: frozenset[ProposalStatus] = frozenset(
     {"allowed", "asked", "reviewed", "confirmed", "ended", "rejected"}
 )
-"""By the gate's last word."""
+"""Allowed by the gate's last verdict."""
 
 EXECUTABLE_STATUSES: frozenset[ProposalStatus] = frozenset({"allowed", "reviewed", "confirmed"})
 
@@ -137,7 +143,7 @@ ProposalKey = TypeVar("ProposalKey", bound=Hashable)
 
 
 class ProposalStatuses(Generic[ProposalKey]):
-    """Where the proposals of a reply stand, by their places, as one word after the other is taken in."""
+    """The status of each proposal of a reply, by place, as verdicts arrive."""
 
     def __init__(self, stages: ReviewStages, places: Iterable[ProposalKey] = ()) -> None:
         self._stages = stages
@@ -145,20 +151,20 @@ class ProposalStatuses(Generic[ProposalKey]):
         self._late: set[ProposalKey] = set()
 
     def of(self, place: ProposalKey) -> ProposalStatus:
-        """Return where it stands; what nothing was said of is proposed at most."""
+        """Return its status. Without a verdict it is at most proposed."""
         return self._standings.get(place, "proposed")
 
     def among(self, standings: frozenset[ProposalStatus]) -> tuple[ProposalKey, ...]:
-        """Return the places that stand so, in the order in which they were proposed."""
+        """Return the places with these statuses, in the order in which they were proposed."""
         return tuple(place for place, standing in self._standings.items() if standing in standings)
 
     def begin(self, place: ProposalKey) -> None:
-        """Put it to the gate anew: the run continued as new, say. What was said before counts no more."""
+        """Restart its review, for example after continue-as-new. Earlier verdicts do not count any more."""
         self._standings[place] = "proposed"
         self._late.discard(place)
 
     def hear(self, place: ProposalKey, word: StageVerdict) -> bool:
-        """Take a word in; False where it may not follow what was said before: then nothing changes."""
+        """Apply a verdict. Return False, and change nothing, if it may not follow the earlier ones."""
         then = next_status(self._stages, self.of(place), word)
         if then is None:
             return False
@@ -168,29 +174,29 @@ class ProposalStatuses(Generic[ProposalKey]):
         return True
 
     def hold_up(self) -> None:
-        """Take in that people hold the run up: what was let through until now has to be confirmed, if it is a call."""
+        """Record that people hold up the run. Calls that were allowed until now have to be confirmed."""
         if any(stage.name == "confirmation" for stage in self._stages):
             self._late.update(self.among(LET_THROUGH_STATUSES - REJECTED_STATUSES))
 
     def is_late(self, place: ProposalKey) -> bool:
-        """Whether the run stood still since the gate's last word on it."""
+        """Whether the run was held up since the gate's last verdict on it."""
         return place in self._late
 
     def lacks(self, place: ProposalKey) -> str:
-        """Return what has to be there yet before the effect, or ""."""
+        """Return the verdict that is still missing before the effect, or ""."""
         standing = self.of(place)
         if standing not in EXECUTABLE_STATUSES:
             return _MISSING_VERDICT_TEXTS[standing]
         return "the gate's confirmation, behind what held the run up" if self.is_late(place) else ""
 
     def show_begun(self, place: ProposalKey) -> None:
-        """Take in that it is carried out: the history shows it, whatever was said."""
+        """Record that it is being carried out: the history shows it, whatever the verdicts were."""
         self._standings[place] = "allowed"
         self._late.discard(place)
 
 
 def next_status(stages: ReviewStages, standing: ProposalStatus, word: StageVerdict) -> ProposalStatus | None:
-    """Return where something stands after a word, or None where that may not be said then; the gate begins."""
+    """Return the status after a verdict, or None if that verdict may not follow. The gate's verdict comes first."""
     if standing == "proposed":
         return GATE_TRANSITIONS.get(word)
     for stage in stages:
