@@ -1,4 +1,4 @@
-"""From `[goals.deliveries]` to channels that can be used: what the environment holds for them is looked up here."""
+"""Turns `[goals.deliveries]` into channels, with the secrets from the environment."""
 
 from collections.abc import Callable, Mapping
 
@@ -28,7 +28,7 @@ PORTS = {"starttls": 587, "tls": 465, "none": 25}
 
 
 def run_channels(deliveries: Mapping[str, DeliveryConfig]) -> tuple[Channel, ...]:
-    """Return what runs are told of the channels: names, never where they lead."""
+    """Return what runs may know about the channels: their names and kinds, but not their addresses."""
     return tuple(
         Channel(name=name, kind=each.kind, **({"default": True} if each.default else {}))
         for name, each in deliveries.items()
@@ -41,10 +41,10 @@ def delivery_channels(
     store: Callable[[], KnowledgeStore],
     env: Environment,
 ) -> dict[str, DeliveryChannel]:
-    """Return the channels by name; `root` is asked for where one writes files, `store` where one keeps knowledge.
+    """Return the channels by name. `root` is called only for a file channel, `store` only for a memory channel.
 
     Raises:
-        ValueError: A variable is not set, or answers would be sent in the clear. The text holds no value of any.
+        ValueError: A variable is not set, or answers would be sent unencrypted. The text holds no variable's value.
     """
 
     def made(name: str, config: DeliveryConfig) -> DeliveryChannel:
@@ -87,7 +87,7 @@ def _email(place: str, config: DeliveryConfig, env: Environment) -> DeliveryChan
     host, security, user = config.host or "", config.security, config.username
     password = _variable_value(f"{place}.password_from", config.password_from, env) if user is not None else None
     if password is not None and security == "none" and not is_loopback(f"smtp://{host}"):
-        raise ValueError(f'{place}.security: a password does not go through a network in the clear; use "starttls"')
+        raise ValueError(f'{place}.security: a password does not go through a network unencrypted; use "starttls"')
     port = config.port or PORTS[security]
     return EmailDelivery(MailSettings(host, port, security, config.sender or "", config.to, user, password))
 

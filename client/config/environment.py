@@ -1,4 +1,4 @@
-"""`ORGA_SECTION__KEY` variables. They override the file's settings."""
+"""`ORGA_SECTION__KEY` variables, which override the file's settings."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,10 @@ from orga.workflows.types.record import annotation_at, is_model, kinds_of
 
 
 def parse_setting(annotation: Any, text: str) -> Any:
-    """Return what `text` stands for: `null`, JSON for lists and tables, `a,b` for lists, else the text for pydantic."""
+    """Return the value of a variable's text.
+
+    It is None for `null`, JSON for a list or table, a list for `a,b`, and otherwise the text itself for pydantic.
+    """
     kinds = kinds_of(annotation)
     if text == "null" and NoneType in kinds:
         return None
@@ -30,7 +33,7 @@ def _is_table(kind: Any) -> bool:
 
 PREFIX = "ORGA_"
 SEPARATOR = "__"
-"""Stands in every setting's name and in no other variable of ours (`ORGA_HOME`, `ORGA_CONFIG`)."""
+"""Occurs in every setting's name, and in no other variable of ours (`ORGA_HOME`, `ORGA_CONFIG`)."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Setting:
 
 
 def settings(env: Mapping[str, str], file: Mapping[str, Any]) -> list[Setting]:
-    """Return the settings of the environment; names of agents and tools follow the file's spelling, else lower case."""
+    """Return the environment's settings. Names of agents and tools are spelt as in the file, else in lower case."""
     found: list[Setting] = []
     for variable in sorted(env):
         if variable.startswith(PREFIX) and SEPARATOR in variable:
@@ -53,12 +56,12 @@ def settings(env: Mapping[str, str], file: Mapping[str, Any]) -> list[Setting]:
 
 
 def bare_sections(env: Mapping[str, str]) -> list[str]:
-    """Return the variables that name a whole section: they set nothing, and somebody thinks they do."""
+    """Return the variables that name only a section. They set nothing, which their author does not expect."""
     return [variable for name in OrgaConfig.model_fields if (variable := PREFIX + name.upper()) in env]
 
 
 def merge_settings(file: Mapping[str, Any], found: Iterable[Setting]) -> dict[str, Any]:
-    """Return the file's tables with the settings put in."""
+    """Return the file's tables, overridden by the settings."""
     whole = _copy_tables(file)
     for setting in found:
         table = whole

@@ -1,4 +1,4 @@
-"""Finds and reads `orga.toml`, with the line of each key. Environment variables override it."""
+"""Finds and reads `orga.toml` with the line of each key. Environment variables override its settings."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -32,8 +32,10 @@ from orga.client.user_path import user_path
 
 
 def line_of(text: str, path: tuple[str, ...]) -> int | None:
-    """Return the line, from 1, of the key at `path`, or of the nearest table around it, else the first inside it; None
-    when there is none.
+    """Return the line of the key at `path`, counted from 1.
+
+    Without such a key it is the line of the nearest enclosing table, else that of the first key inside. None if there
+    is none of them.
     """
     best: tuple[int, int] | None = None
     inside: int | None = None
@@ -47,7 +49,7 @@ def line_of(text: str, path: tuple[str, ...]) -> int | None:
 
 @lru_cache(maxsize=1)
 def _key_lines(text: str) -> list[tuple[int, tuple[str, ...]]]:
-    """Return the lines that open a table or set a key, each with its whole path."""
+    """Return each line that opens a table or sets a key, with its whole path."""
     found: list[tuple[int, tuple[str, ...]]] = []
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), start=1):
@@ -69,7 +71,7 @@ def _key_path(line: str) -> tuple[str, ...] | None:
 
 
 def _single_path(toml: str) -> tuple[str, ...] | None:
-    """Return the only path that this piece of TOML opens, or None where it is no such piece."""
+    """Return the only path that this piece of TOML opens, or None if it does not open exactly one."""
     try:
         table: Any = read_toml(toml)
     except ValueError:
@@ -84,7 +86,7 @@ def _single_path(toml: str) -> tuple[str, ...] | None:
 FILE_NAME = "orga.toml"
 VARIABLE = "ORGA_CONFIG"
 NO_FILE = Path(os.devnull)
-"""Names no file: the defaults hold, whatever lies in the folder."""
+"""Selects no file: the defaults hold, even if the folder has an `orga.toml`."""
 
 PATH_KEYS = (
     ("tools", "files", "root"),
@@ -94,7 +96,7 @@ PATH_KEYS = (
     ("audit", "signing_key_file"),
     ("knowledge", "path"),
 )
-"""Keys whose relative paths start at the file's own folder."""
+"""Keys whose relative paths are resolved against the file's own folder."""
 
 
 @dataclass(frozen=True)
@@ -112,14 +114,15 @@ def load_config(
     env: Mapping[str, str] | None = None,
     named_by: str = "--config",
 ) -> LoadedConfig:
-    """Return the configuration that holds in `folder`, the working directory unless given.
+    """Return the configuration that holds in `folder`, by default the working directory.
 
-    Order of the file: `named`, then `ORGA_CONFIG`, then the first `orga.toml` from `folder` upwards. None is fine;
-    `NO_FILE` says so. `named_by` is where a file was named.
+    The file is `named`, else the one in `ORGA_CONFIG`, else the first `orga.toml` from `folder` upwards. Without any,
+    the defaults hold; `NO_FILE` asks for that. Errors mention `named_by` as the source of `named`.
 
     Raises:
-        ConfigError: Naming file, line and key of each problem, and what is allowed there. `Untrusted`: The file asks
-            for more than reading, and nobody has trusted it; `--config` and `ORGA_CONFIG` say where it is, not that.
+        ConfigError: The file has problems. The text names file, line and key of each, and what is allowed.
+            Its subclass `Untrusted`: the file asks for more than reading, and nobody has trusted it. Naming a file with
+            `--config` or `ORGA_CONFIG` does not trust it.
     """
     env = os.environ if env is None else env
     read = _read_config(named, folder or Path.cwd(), env, named_by)
@@ -133,60 +136,60 @@ def load_config(
 
 
 def _refuse_misspelt(read: "_ConfigInputs", env: Mapping[str, str]) -> None:
-    """Refuse what nobody should be asked to trust: after a correction they would be asked once more.
+    """Report misspelt tools before the trust question, since a corrected file would have to be trusted again.
 
     Raises:
-        ConfigError: Naming each agent and tool.
+        ConfigError: Some tool is unknown. The text names each agent and tool.
     """
-    from orga.client.config.known_input import misspelt_tools  # it loads the tools
+    from orga.client.config.known_input import misspelt_tools  # this import loads the tools
 
     found = misspelt_tools(read.config(env))
     if found:
-        places = ((read.origin(("agents", name, "tools")), told) for name, told in found)
-        raise ConfigError("\n".join(f"{place}: {told}" for place, told in places))
+        places = ((read.origin(("agents", name, "tools")), problem) for name, problem in found)
+        raise ConfigError("\n".join(f"{place}: {problem}" for place, problem in places))
 
 
 @dataclass(frozen=True)
 class ConfigSources:
-    """A configuration as it stands, trusted or not, with where each of its keys was written."""
+    """A configuration before the trust check, with the place where each of its keys was written."""
 
     config: OrgaConfig
     path: Path | None
     origin: Callable[[tuple[str, ...]], str | None]
-    """The variable or `FILE:LINE` that says what a key is; None where nobody says it."""
+    """Returns the variable or `FILE:LINE` that sets a key, or None if nothing sets it."""
 
 
 def config_sources(named: Path | None, *, folder: Path, env: Mapping[str, str]) -> ConfigSources:
-    """Return what `load_config` would read, to be shown: nothing of it is used, so nobody has to trust it.
+    """Return what `load_config` would read, for display only. No trust is needed, because nothing of it is used.
 
     Raises:
-        ConfigError: As `load_config`, but for trust.
+        ConfigError: As `load_config`, except for trust.
     """
     read = _read_config(named, folder, env)
     return ConfigSources(with_policy_folder(read.config(env), read.base), read.path, read.origin)
 
 
 def config_trust_request(named: Path | None = None, *, folder: Path, env: Mapping[str, str]) -> TrustRequest | None:
-    """Return what the file, or the folder of policies, asks trust for that `load_config` would use; None without any.
+    """Return the trust request of the file or policy folder that `load_config` would use, or None if there is none.
 
     Raises:
-        ConfigError: As `load_config`, but for trust.
+        ConfigError: As `load_config`, except for trust.
     """
     return _read_config(named, folder, env).asked(env)
 
 
 @dataclass(frozen=True)
 class _ConfigInputs:
-    """A file as it stands, or none, with the settings that win over it."""
+    """The text of a file, if there is one, and the settings that override it."""
 
     path: Path | None
     text: str
     file: dict[str, Any]
     found: list[Setting]
     base: Path
-    """The folder of the file, else the one that was asked about."""
+    """The folder of the file. Without a file, the folder that the caller asked about."""
     hidden: Path | None = None
-    """The file further up that would be used without this one."""
+    """The file further up that would hold if this one did not exist."""
 
     def config(self, env: Mapping[str, str]) -> OrgaConfig:
         if bare := bare_sections(env):
@@ -198,7 +201,7 @@ class _ConfigInputs:
             raise ConfigError("\n".join(problem_lines(error, OrgaConfig, places))) from None
 
     def origin(self, key: tuple[str, ...]) -> str | None:
-        """Return the variable, or the file and line, that says what the key is; None where neither does."""
+        """Return the variable, or the file and line, that sets the key, or None."""
         for setting in self.found:
             if key[: len(setting.path)] == setting.path:
                 return setting.variable
@@ -211,7 +214,7 @@ class _ConfigInputs:
         return f"{self.path}:{line}" if line else str(self.path)
 
     def asked(self, env: Mapping[str, str]) -> TrustRequest | None:
-        """Return what the file asks for beside what the user has set; without a file, what the policies here do."""
+        """Return what the file, or without one the policies, asks trust for beside the user's settings."""
         around = user_settings(self.found, env)
         policies = self._policies_risk(around)
         if self.path is None:
@@ -234,7 +237,7 @@ class _ConfigInputs:
         try:
             config = OrgaConfig.model_validate(merge_settings(self.file, self.found), extra="forbid")
         except ValidationError:
-            return None  # nothing is used
+            return None  # an invalid configuration is never used
         found = with_policy_folder(config, self.base)
         if found is config or found.policy.dir is None or found.policy.engine not in {None, "cedar"}:
             return None
@@ -253,10 +256,10 @@ def _read_config(named: Path | None, folder: Path, env: Mapping[str, str], named
 
 
 def find_config(named: Path | None, folder: Path, env: Mapping[str, str], named_by: str = "--config") -> Path | None:
-    """Return the file, or None when there is none.
+    """Return the configuration file, or None if there is none.
 
     Raises:
-        ConfigError: A file that is named does not exist, or a folder has the name of the file.
+        ConfigError: A named file does not exist, or a folder is called `orga.toml`.
     """
     chosen = named or (Path(env[VARIABLE]) if env.get(VARIABLE) else None)
     if chosen is None:
@@ -279,7 +282,7 @@ def find_config(named: Path | None, folder: Path, env: Mapping[str, str], named_
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")  # an editor of Windows may begin it with a mark
+        return path.read_text(encoding="utf-8-sig")  # Windows editors may write a byte order mark
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); make it readable") from None
     except UnicodeDecodeError as error:
@@ -315,7 +318,7 @@ def _subtable(above: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _absolute_path(folder: Path, path: Any) -> Any:
-    """Return a path, or each of a list; what is no text is told later."""
+    """Return a path, or each path of a list, as absolute. Validation rejects other values later."""
     if isinstance(path, list):
         return [_absolute_path(folder, each) for each in cast("list[Any]", path)]
     return str(folder / user_path(path)) if isinstance(path, str) else path

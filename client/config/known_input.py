@@ -1,4 +1,4 @@
-"""What is wrong with the input of a run by its own configuration: refused before a server, a worker or a run begins."""
+"""Checks the input of a run against its configuration before a server, a worker or a run starts."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ Environment = Mapping[str, str]
 
 @dataclass(frozen=True)
 class RequestedNames:
-    """What a run or a goal asks for by name."""
+    """The names in the input of a run or a goal that must be known."""
 
     agent: str
     model: str | None = None
@@ -28,11 +28,11 @@ class RequestedNames:
     deliver: Sequence[str] = ()
     pipeline: str | None = None
     inputs: tuple[str, ...] | None = None
-    """Of its pipeline; None for the pipeline's own."""
+    """Inputs for the pipeline. None takes the inputs that the pipeline declares."""
 
 
 def requested_names(given: AgentInput | GoalInput | SessionInput) -> RequestedNames:
-    """Return what an input that was checked asks for by name."""
+    """Return the names that a checked input refers to."""
     if not isinstance(given, GoalInput):
         return RequestedNames(given.agent, given.model, given.tools or ())
     of_a_goal = (given.deliver or (), given.pipeline, given.inputs)
@@ -40,10 +40,10 @@ def requested_names(given: AgentInput | GoalInput | SessionInput) -> RequestedNa
 
 
 def refuse_unknown(wanted: RequestedNames, config: OrgaConfig) -> None:
-    """Refuse what no worker of this configuration would take, whatever its environment.
+    """Refuse what every worker of this configuration would refuse, whatever its environment.
 
     Raises:
-        InvalidInput: As the worker would say it.
+        InvalidInput: With the worker's own message.
     """
     from orga.activities.adapters.agents.agent_problems import agent_tool_names, delegate_tool_names
     from orga.workflows.types.text import known_names_hint
@@ -84,19 +84,20 @@ def _refuse_pipeline(wanted: RequestedNames, config: OrgaConfig) -> None:
 
 
 def refuse_in_process(wanted: RequestedNames, config: OrgaConfig) -> None:
-    """Refuse what a worker of this process would.
+    """Refuse what a worker in this process would refuse.
 
     Raises:
-        InvalidInput: As the worker would say it.
+        InvalidInput: With the worker's own message.
     """
     refuse_unknown(wanted, config)
     refuse_unready_model(wanted, config, os.environ)
 
 
 def misspelt_tools(config: OrgaConfig) -> list[tuple[str, str]]:
-    """Return the agents whose tools name none that is known without running anything, each with what is wrong.
+    """Return each agent with an unknown tool, and the problem. Nothing is run to find out.
 
-    A function, a manifest or an MCP server may bring a tool of any name: then only what is near to a known one counts.
+    Functions, manifests and MCP servers may offer tools of any name. If there are some, only a name close to a known
+    one counts as misspelt.
     """
     from orga.activities.adapters.tools.catalog import builtin_specs
     from orga.workflows.types.text import known_names_hint, similar_name_hint
@@ -115,10 +116,10 @@ def misspelt_tools(config: OrgaConfig) -> list[tuple[str, str]]:
 
 
 def refuse_unready_model(wanted: RequestedNames, config: OrgaConfig, env: Environment) -> None:
-    """Refuse a model that a worker with this environment could not ask: it has no key, say.
+    """Refuse a model that a worker with this environment cannot call, such as one without a key.
 
     Raises:
-        InvalidInput: As the worker would say it.
+        InvalidInput: With the worker's own message.
     """
     for model in models_of(wanted, require_agent(wanted, config), config, env):
         if problem := model_problem(model, env, config.models.base_urls):
@@ -126,10 +127,10 @@ def refuse_unready_model(wanted: RequestedNames, config: OrgaConfig, env: Enviro
 
 
 def require_agent(wanted: RequestedNames, config: OrgaConfig) -> AgentConfig:
-    """Return the agent that is named.
+    """Return the agent that the input names.
 
     Raises:
-        InvalidInput: There is none; the text names those that there are.
+        InvalidInput: There is no such agent. The text lists the agents.
     """
     from orga.activities.adapters.agents.agents import with_default_agent
     from orga.workflows.types.text import known_names_hint
@@ -141,10 +142,10 @@ def require_agent(wanted: RequestedNames, config: OrgaConfig) -> AgentConfig:
 
 
 def models_of(wanted: RequestedNames, agent: AgentConfig, config: OrgaConfig, env: Environment) -> tuple[str, ...]:
-    """Return the models that a run would ask, in fallback order.
+    """Return the models that a run would call, in fallback order.
 
     Raises:
-        InvalidInput: A tier that there is not, or that has no models.
+        InvalidInput: A tier is unknown or has no models.
     """
     from orga.activities.adapters.agents.tiers import ModelChoice
     from orga.activities.adapters.models.settings import default_model

@@ -1,4 +1,4 @@
-"""What is known of a model from its name, the environment and the configuration: tools, window and price."""
+"""Checks of a model by its name, the environment and the configuration, without loading or calling it."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -10,7 +10,7 @@ from orga.workflows.types.tiers import PROVIDERS
 
 
 def model_name_problem(name: str) -> str:
-    """Return why the name is that of no model, whoever asks, or ""."""
+    """Return why the name belongs to no model of any provider, or ""."""
     provider, colon, model = name.strip().partition(":")
     if colon and model.strip() and provider in PROVIDERS:
         return ""
@@ -19,17 +19,17 @@ def model_name_problem(name: str) -> str:
 
 
 def require_model(name: str) -> None:
-    """Refuse what names no model of a provider.
+    """Refuse a name that belongs to no model of any provider.
 
     Raises:
-        ConfigError: With the providers that there are.
+        ConfigError: The text lists the providers.
     """
     if problem := model_name_problem(name):
         raise ConfigError(problem)
 
 
 def model_problem(name: str, env: Mapping[str, str], base_urls: Mapping[str, str]) -> str:
-    """Return why a process with this environment could not ask the model, or ""; nothing is loaded and nobody asked."""
+    """Return why a process with this environment cannot call the model, or "". Nothing is loaded or called."""
     from orga.activities.adapters.models.settings import (
         EMBEDDED_MODEL,
         PROVIDER_SITES,
@@ -55,13 +55,13 @@ def model_problem(name: str, env: Mapping[str, str], base_urls: Mapping[str, str
 
 
 class PriceList(Protocol):
-    """What knows prices."""
+    """A source of model prices."""
 
     def is_priced(self, name: str) -> bool:
-        """Return whether the cost of a model's replies will be known."""
+        """Return whether the cost of the model's replies will be known."""
         ...
 
 
 def is_priced(config: ModelsConfig, models: PriceList) -> Callable[[str], bool]:
-    """Return the question; with `unpriced = "allow"` nobody minds."""
+    """Return a function that tests whether a model has a price. It accepts every model under `unpriced = "allow"`."""
     return models.is_priced if config.unpriced == "refuse" else lambda model: True

@@ -1,4 +1,4 @@
-"""Finding and reading the manifests of tools: every problem with its file, its line and the remedy."""
+"""Finds and reads tool manifests. Each problem comes with its file, line and remedy."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,14 +22,14 @@ EXAMPLE_HINT = "see docs/tool-manifests.md; `orga tools new NAME` writes one tha
 
 @dataclass(frozen=True)
 class ManifestFile:
-    """A manifest without a flaw, and where it stands."""
+    """A manifest without problems, and its file."""
 
     path: Path
     manifest: Manifest
 
 
 class BrokenManifests(ValueError):
-    """Manifests that cannot be used: one line a problem."""
+    """Manifests that cannot be used. The text has one line per problem."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))
@@ -37,10 +37,10 @@ class BrokenManifests(ValueError):
 
 
 def configured_manifests(config: OrgaConfig) -> list[ManifestFile]:
-    """Return the manifests that the config names.
+    """Return the manifests that the configuration names.
 
     Raises:
-        BrokenManifests: Any of them cannot be used.
+        BrokenManifests: At least one cannot be used.
     """
     files, problems = read_manifests(manifest_paths(config.tools.manifests))
     if problems:
@@ -49,7 +49,7 @@ def configured_manifests(config: OrgaConfig) -> list[ManifestFile]:
 
 
 def manifest_paths(patterns: Iterable[str]) -> list[Path]:
-    """Return the files that paths and globs mean, each once; a path that is no glob is there even if no file is."""
+    """Return the files that the paths and globs name, each once. A plain path is returned even if no file exists."""
     found: dict[Path, None] = {}
     for pattern in patterns:
         matching = sorted(glob(pattern, recursive=True)) if has_magic(pattern) else [pattern]  # noqa: PTH207
@@ -63,7 +63,7 @@ def _relative_path(path: Path) -> Path:
 
 
 def read_manifests(paths: Iterable[Path]) -> tuple[list[ManifestFile], list[Problem]]:
-    """Return the manifests that are good, and all that is wrong with the others."""
+    """Return the valid manifests, and the problems of the others."""
     files: list[ManifestFile] = []
     problems: list[Problem] = []
     places = dict.fromkeys(builtin_specs(), "a built-in tool")
@@ -84,7 +84,7 @@ def read_manifests(paths: Iterable[Path]) -> tuple[list[ManifestFile], list[Prob
 
 @dataclass(frozen=True)
 class _ParsedManifest:
-    """A file whose keys and types are right."""
+    """A manifest with valid keys and types. Its content is not checked yet."""
 
     path: Path
     text: str
@@ -114,11 +114,11 @@ def _read_manifest(path: Path) -> _ParsedManifest | list[Problem]:
 
 
 def _toml_problem(path: Path, error: ValueError) -> Problem:
-    """Return where the text stops being TOML; the library has it in its message only."""
-    told = str(error)
-    _, at, place = told.partition(" (at line ")
+    """Return the TOML error with its line, which the library reports only inside its message."""
+    message = str(error)
+    _, at, place = message.partition(" (at line ")
     line = place.split(",")[0]
-    return Problem(f"{path}:{line if at and line.isdecimal() else 1}", f"not valid TOML: {told}", EXAMPLE_HINT)
+    return Problem(f"{path}:{line if at and line.isdecimal() else 1}", f"not valid TOML: {message}", EXAMPLE_HINT)
 
 
 def _key_problems(path: Path, text: str, error: ValidationError) -> Iterator[Problem]:

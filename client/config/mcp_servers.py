@@ -1,4 +1,4 @@
-"""The MCP servers that a config names."""
+"""The MCP servers that a configuration names."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 def configured_servers(config: OrgaConfig, tools: Iterable[str], env: Mapping[str, str]) -> "McpServers | None":
-    """Return them, not yet connected; None when there are none.
+    """Return the servers, not yet connected, or None if there are none.
 
     Args:
-        config: Of the worker.
-        tools: Names that its other tools have already.
-        env: Of the worker.
+        config: The worker's configuration.
+        tools: Names of the worker's other tools.
+        env: The worker's environment.
 
     Raises:
-        ValueError: Something that a server needs cannot be had.
+        ValueError: A server needs something that is missing.
     """
     if not config.mcp.servers:
         return None
-    from orga.activities.adapters.mcp.servers import McpServers  # a second of imports, for those who need it
+    from orga.activities.adapters.mcp.servers import McpServers  # this import takes a second
 
     settings = server_settings(config.mcp.servers, config.tools.options, env)
     return McpServers(settings, {*tools, *RESERVED_NAMES, *OWN_ACTIVITIES})

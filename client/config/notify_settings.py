@@ -1,4 +1,4 @@
-"""From `[notify]` to what a webhook needs."""
+"""Turns `[notify]` into the settings of a webhook."""
 
 from collections.abc import Mapping
 
@@ -9,16 +9,16 @@ from orga.client.config.sections import NotifyConfig
 
 SECRET = "ORGA_NOTIFY_SECRET"
 ADDRESS = "ORGA_NOTIFY__URL"
-"""The setting as a variable: for an address that is a secret itself."""
+"""The variable that sets `notify.url`, for an address that is itself a secret."""
 
 REMEDY = "set it to what the receiver checks signatures with, say the output of: openssl rand -hex 32"
 
 
 def notify_settings(config: NotifyConfig, env: Mapping[str, str]) -> WebhookSettings | None:
-    """Return the settings, or None where nobody is to be told.
+    """Return the settings, or None if `[notify]` names no address.
 
     Raises:
-        ValueError: There is no secret that can be used, or messages would be sent in the clear.
+        ValueError: There is no usable secret, or messages would be sent unencrypted.
     """
     if config.url is None:
         return None
@@ -33,12 +33,12 @@ def notify_settings(config: NotifyConfig, env: Mapping[str, str]) -> WebhookSett
 
 
 def checked_address(place: str, url: str, *, allow_http: bool) -> str:
-    """Return an address that nobody on the way can read along with, or that is meant to be in the clear.
+    """Return the address if nobody else on the network can read what is sent there, or if `allow_http` permits it.
 
     Raises:
-        ValueError: It is neither; the text names the key, and holds nothing of the address.
+        ValueError: Neither holds. The text names the key, but not the address.
     """
     if url.startswith("https://") or (url.startswith("http://") and (is_loopback(url) or allow_http)):
         return url
     table = place.rpartition(".")[0]
-    raise ValueError(f"{place}: has to begin with https://; or set {table}.allow_http = true, and all is readable")
+    raise ValueError(f"{place}: has to begin with https://; or set {table}.allow_http = true to send it unencrypted")

@@ -1,4 +1,4 @@
-"""Every key of the configuration that holds here: its value, secrets hidden, and who says so."""
+"""The effective value of every configuration key, with secrets hidden, and its origin."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -28,13 +28,13 @@ class EffectiveValue:
 
     key: str
     value: Any
-    """As JSON has it."""
+    """The value in its JSON form."""
     origin: str
-    """A variable, `FILE:LINE`, or `default` with what that follows from."""
+    """A variable, `FILE:LINE`, or `default` with its reason."""
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody said anything."""
+        """True if neither a variable nor a file sets the key."""
         return self.origin.startswith(DEFAULT)
 
 
@@ -48,8 +48,8 @@ def effective_values(sources: ConfigSources, env: Environment) -> list[Effective
     known = KnownSecrets.of_environment(env)
     found: list[EffectiveValue] = []
     for key, value in _leaves((), config.model_dump(mode="json")):
-        said = sources.origin(key)
-        held, origin = (value, said) if said else _derived_value(key, value, config, env)
+        origin = sources.origin(key)
+        held, origin = (value, origin) if origin else _derived_value(key, value, config, env)
         found.append(EffectiveValue(".".join(key), _masked_value(key, held, known), origin))
     return found
 
@@ -63,7 +63,7 @@ def _leaves(key: Key, value: Any) -> Iterator[tuple[Key, Any]]:
 
 
 def _derived_value(key: Key, value: Any, config: OrgaConfig, env: Environment) -> tuple[Any, str]:
-    """Return what holds where nobody says it, and what that follows from."""
+    """Return the value of a key that nobody has set, and its origin."""
     match key:
         case ("models", "default"):
             model = default_model(env)

@@ -1,4 +1,4 @@
-"""Where policies are if the configuration names no folder, and what tells one folder's policies from another's."""
+"""The default folder of policies, and digests that distinguish one folder's policies from another's."""
 
 from contextlib import suppress
 from hashlib import sha256
@@ -13,7 +13,7 @@ LOCATION_CHARS = 12
 
 
 def with_policy_folder(config: OrgaConfig, base: Path) -> OrgaConfig:
-    """Return the config whose `policy.dir` is `policies` in `base`, where it names none and Cedar files are there."""
+    """Return the configuration with `base`'s folder `policies`, if it names no folder and that one has Cedar files."""
     folder = base.absolute() / FOLDER
     if config.policy.dir is not None or not (any(folder.glob("*.cedar")) or any(folder.glob("*/*.cedar"))):
         return config
@@ -21,7 +21,7 @@ def with_policy_folder(config: OrgaConfig, base: Path) -> OrgaConfig:
 
 
 def policy_location_digest(config: OrgaConfig) -> str:
-    """Return a short digest of where the rules are that judge here: a folder, a file or a server."""
+    """Return a short digest of the place of the rules in use: a folder, a file or a server."""
     policy = config.policy
     folder, file = (path and path.absolute() for path in (policy.dir, policy.opa.wasm))
     where = {"cedar": folder, "opa": policy.opa.url or file}.get(_engine(config))
@@ -29,7 +29,7 @@ def policy_location_digest(config: OrgaConfig) -> str:
 
 
 def starter_policy(config: OrgaConfig) -> str:
-    """Return the policy that a run of this folder is started under; "" where the folder has no rules."""
+    """Return the policy under which this folder starts runs, or "" if it has no rules."""
     from orga.activities.adapters.policy.cedar_files import BrokenPolicies, files_version, policy_files
 
     engine = _engine(config)
@@ -37,13 +37,13 @@ def starter_policy(config: OrgaConfig) -> str:
         return ""
     version = ""
     if engine == "cedar" and config.policy.dir is not None:
-        with suppress(BrokenPolicies):  # no worker starts with them
+        with suppress(BrokenPolicies):  # no worker starts with broken policies
             version = files_version(policy_files(config.policy.dir, config.policy.surface))
     return policy_text(engine, policy_location_digest(config), version)
 
 
 def _engine(config: OrgaConfig) -> str:
-    """Return the engine, as `ladder.engine_name` does, which knows them all and loads their libraries."""
+    """Return the engine as `ladder.engine_name` does, but without loading the libraries of all engines."""
     policy = config.policy
     has_opa = policy.opa.url is not None or policy.opa.wasm is not None
     return policy.engine or ("cedar" if policy.dir else "opa" if has_opa else "default")

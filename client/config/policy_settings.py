@@ -1,4 +1,4 @@
-"""From `[policy]` to what the ladder of engines asks for."""
+"""Turns `[policy]` into the settings of the policy engines."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ def policy_settings(config: PolicyConfig, env: Mapping[str, str]) -> PolicySetti
     """Return the settings.
 
     Raises:
-        ValueError: The token would be sent in the clear.
+        ValueError: The token would be sent unencrypted.
     """
     token, url = env.get(TOKEN) or None, config.opa.url
     if token and url and not url.startswith("https://") and not is_loopback(url):

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, for the person who wrote it: where, which key, and what is allowed there."""
+"""Describes the problems of a configuration to its author: the place, the key, and what is allowed there."""
 
 import json
 from collections.abc import Callable
@@ -10,14 +10,14 @@ from orga.workflows.types.record import known_keys
 from orga.workflows.types.text import meant_key_hint
 
 Place = Callable[[tuple[str, ...]], str]
-"""Says where a key was written: `orga.toml:12`, or the variable."""
+"""Returns where a key was written: `orga.toml:12`, or the variable."""
 
 MAX_SHOWN = 20
-"""Problems of one file."""
+"""Problems shown per file."""
 
 
 def problem_lines(error: ValidationError, model: type[BaseModel], place: Place) -> list[str]:
-    """Return one line a problem, and how many are left out."""
+    """Return one line per problem, and the number of those left out."""
     found = error.errors(include_url=False)
     left = len(found) - MAX_SHOWN
     more = [f"and {left} more problems"] if left > 0 else []
@@ -25,7 +25,7 @@ def problem_lines(error: ValidationError, model: type[BaseModel], place: Place) 
 
 
 def unknown_key_remedy(key: str, known: list[str]) -> str:
-    """Return the remedy for an unknown key: the nearest known one, and what there is."""
+    """Return the remedy for an unknown key: the nearest known key, and all allowed ones."""
     hint = meant_key_hint(key, known)
     return f"{hint}allowed: {', '.join(known)}" if known else f"{hint}no key is allowed here"
 
@@ -36,7 +36,7 @@ def _problem_line(details: ErrorDetails, model: type[BaseModel], place: Place) -
 
 
 def problem_text(details: ErrorDetails, model: type[BaseModel], path: tuple[str, ...]) -> str:
-    """Return what is wrong with the key at `path` and what is allowed."""
+    """Return the problem with the key at `path`, and what is allowed."""
     if details["type"] == "extra_forbidden":
         return f"unknown key; {unknown_key_remedy(path[-1], known_keys(model, path[:-1]))}"
     if details["type"] in {"tuple_type", "list_type"}:

@@ -36,7 +36,7 @@ Address = Annotated[str, Field(pattern=r"^[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1
 
 
 class _ChannelKeys(NamedTuple):
-    """What a kind needs, and what it may have beside that."""
+    """The keys that a kind of channel requires, and those that it may have in addition."""
 
     needed: tuple[str, ...]
     optional: tuple[str, ...] = ()
@@ -54,22 +54,22 @@ _CHANNEL_KEYS: Mapping[DeliveryKind, _ChannelKeys] = {
 
 
 class DeliveryConfig(CheckedInput):
-    """One channel; which keys it has its kind says."""
+    """One channel. Its kind decides which keys it has."""
 
     kind: DeliveryKind
-    """Which keys the channel has, and how it is reached."""
+    """How the channel is reached, and so which keys it has."""
     default: bool = False
-    """Whether it gets the answers of goals that name no delivery."""
+    """Send the answers of goals that name no delivery here."""
     path: str | None = Field(default=None, min_length=1, max_length=1_000)
-    """`file`: below the root of the file tools, with `{goal_id}` in it."""
+    """`file`: the path below the root of the file tools. It must contain `{goal_id}`."""
     url: str | None = Field(default=None, pattern=r"^https?://[^/\s]+", max_length=2_000)
     """`webhook`: its address. `telegram`: the server of the Bot API; null: `https://api.telegram.org`."""
     url_from: Variable | None = None
-    """The variable that holds an address which is a secret itself: `webhook`, `discord`, `slack`."""
+    """`webhook`, `discord`, `slack`: the variable that holds the address, if the address is itself a secret."""
     allow_http: bool = False
-    """Let answers go through a network in the clear."""
+    """Allow answers to be sent unencrypted."""
     secret_from: Variable | None = None
-    """`webhook`: the variable that holds what signs, as for `[notify]`."""
+    """`webhook`: the variable that holds the signing secret, as for `[notify]`."""
     token_from: Variable | None = None
     """`telegram`: the variable that holds the bot's token."""
     chat_id: int | str | None = None
@@ -77,17 +77,17 @@ class DeliveryConfig(CheckedInput):
     host: str | None = Field(default=None, pattern=r"^[A-Za-z0-9.:-]{1,253}$")
     """`email`: the mail server."""
     port: int | None = Field(default=None, ge=1, le=65_535)
-    """Null: 587, of `tls` 465, of `none` 25."""
+    """`email`: the server's port. Null: 587, for `tls` 465, for `none` 25."""
     security: Literal["starttls", "tls", "none"] = "starttls"
-    """`email`: how the connection is kept private."""
+    """`email`: how the connection is encrypted."""
     username: str | None = Field(default=None, min_length=1, max_length=300)
-    """`email`: who logs in; with `password_from`."""
+    """`email`: the user who logs in. Requires `password_from`."""
     password_from: Variable | None = None
-    """The variable that holds the password."""
+    """`email`: the variable that holds the password."""
     sender: Address | None = None
     """`email`: the sender's address."""
     to: tuple[Address, ...] = Field(default=(), max_length=50)
-    """`email`: the addresses that get it."""
+    """`email`: the recipients' addresses."""
 
     @model_validator(mode="after")
     def _check_keys(self) -> "DeliveryConfig":
@@ -122,16 +122,16 @@ class DeliveryConfig(CheckedInput):
 
 
 class PromptsConfig(CheckedInput):
-    """A template for each prompt; an empty one takes the default."""
+    """A template for each goal prompt. An empty one takes the default."""
 
     planning: str = ""
     """Asks for the plan."""
     execution: str = ""
     """Asks for the arguments of a step."""
     evaluation: str = ""
-    """Asks for the scores of what a step brought."""
+    """Asks for the scores of a step's outcome."""
     decision: str = ""
-    """Asks what is done next."""
+    """Asks what to do next."""
     summary: str = ""
     """Asks for the final answer."""
     compression: str = ""
@@ -148,7 +148,7 @@ class PromptsConfig(CheckedInput):
 
     @property
     def templates(self) -> PromptTemplates | None:
-        """The templates that runs record; None where all are the default ones."""
+        """The templates that runs record, or None if all are defaults."""
         given: dict[PromptName, str] = {name: text for name in PROMPT_NAMES if (text := getattr(self, name))}
         return PromptTemplates.of(given)
 
@@ -159,11 +159,11 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 
 
 def _checked_variable(name: object) -> object:
-    """Let a name pass; whatever else stands there may hold a password and is not repeated."""
+    """Accept the name of a variable. An error does not repeat any other value, which may hold a password."""
     if isinstance(name, str) and not _VARIABLE.fullmatch(name):
         raise ValueError(
-            f'has to name the variable of the environment that holds the address, as dsn = "{DSN_VARIABLE}" does; the '
-            "address itself is a secret and stands in no file"
+            f'has to name the environment variable that holds the address, as in dsn = "{DSN_VARIABLE}"; the '
+            "address itself is a secret and belongs in no file"
         )
     return name
 
@@ -173,21 +173,21 @@ def _checked_embedder(name: object) -> object:
 
 
 class KnowledgeConfig(CheckedInput):
-    """The section. A run that has `knowledge` uses it."""
+    """The section. Only runs that have `knowledge` use it."""
 
     backend: Literal["sqlite", "postgres"] = "sqlite"
     """`postgres`: one store for the workers of several machines; it needs pgvector, and the extra `postgres` here."""
     path: ConfiguredPath | None = None
-    """`sqlite`: the file, relative to the file that says so. Null: a file for this folder among orga's own state."""
+    """`sqlite`: the file, relative to this configuration. Null: a file for this folder in orga's own state."""
     dsn: Annotated[str, BeforeValidator(_checked_variable)] = DSN_VARIABLE
     """`postgres`: the variable that holds the address, `postgresql://user:password@host/database`."""
     embedder: Annotated[str, BeforeValidator(_checked_embedder), Field(max_length=300)] = "hashing"
-    """What makes vectors of texts: `hashing`, `wordllama` (the extra `embeddings`), or `provider:model`, as
+    """What turns texts into vectors: `hashing`, `wordllama` (the extra `embeddings`), or `provider:model`, as
     `openai:text-embedding-3-small` and `ollama:nomic-embed-text`."""
 
 
 ServerName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,23}$")]
-"""Without an underscore, which stands between it and the tool's own name."""
+"""No underscore is allowed, because one separates it from the tool's own name."""
 
 ToolName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 
@@ -198,35 +198,35 @@ class TemporalConfig(CheckedInput):
     address: str | None = Field(default=None, min_length=1)
     """`host:port`."""
     namespace: str | None = Field(default=None, min_length=1)
-    """Of the server; null: `default`."""
+    """The server's namespace. Null: `default`."""
     task_queue: str | None = Field(default=None, min_length=1)
-    """Null: `orga`. Of a configured server; on the embedded one each folder has its own, whatever stands here."""
+    """The queue on a configured server. Null: `orga`. On the embedded server, each folder has its own instead."""
     roll_over_events: int = Field(default=3_500, ge=20, le=10_000)
     """Events after which a run continues as new."""
 
     def with_named(self, *, namespace: str | None = None, task_queue: str | None = None) -> Self:
-        """Return the section with what else was named."""
+        """Return the section with the names that are given."""
         named = {"namespace": namespace, "task_queue": task_queue}
         return replace_fields(self, {key: value for key, value in named.items() if value})
 
 
 class ModelsConfig(CheckedInput):
-    """`[models]`: where models are. Keys come from the environment only."""
+    """`[models]`: the models and their providers. API keys come from the environment only."""
 
     default: str | None = None
-    """`provider:model`, or a tier that has models; null takes the first provider whose key is set, else
+    """`provider:model`, or a tier that has models. Null takes the first provider whose key is set, else
     `offline:extractive`."""
     tiers: ModelTiers = ModelTiers()
-    """`light = ["provider:model", ...]`: what `tier:light` stands for, in fallback order."""
+    """`light = ["provider:model", ...]`: the models of `tier:light`, in fallback order."""
     base_urls: dict[str, str] = {}
-    """By provider: `openai-compatible = "http://localhost:8000/v1"`."""
+    """URLs by provider: `openai-compatible = "http://localhost:8000/v1"`."""
     breaker: CircuitOptions = CircuitOptions()
-    """Of each provider, shared by all runs of a worker."""
+    """The circuit of each provider, which all runs of a worker share."""
     prices: dict[str, ModelPrice] = {}
-    """By `provider:model`; they win over the list that is installed and over what the provider bills."""
+    """Prices by `provider:model`. They override the installed list and the provider's own bill."""
     unpriced: Literal["refuse", "allow"] = "refuse"
-    """What becomes of a run that has `max_cost_usd` and a model whose price nobody knows. `allow`: the limit limits
-    nothing, and the run goes ahead."""
+    """The treatment of a run with `max_cost_usd` and a model of unknown price. With `allow` it starts, and its cost is
+    not limited."""
 
     @model_validator(mode="after")
     def _check_default(self) -> Self:
@@ -250,7 +250,7 @@ class FilesConfig(CheckedInput):
     """`[tools.files]`."""
 
     root: ConfiguredPath | None = None
-    """Folder that file tools stay under; relative to the file that says so. Null: where the worker was started."""
+    """Folder that file tools stay under, relative to this configuration. Null: the worker's working directory."""
 
 
 class WebConfig(CheckedInput):
@@ -272,9 +272,9 @@ class GitHubConfig(CheckedInput):
     """`[tools.github]`: for `read_issue` and `read_pull_request`. The token is `GITHUB_TOKEN` of the environment."""
 
     base_url: Annotated[str, AfterValidator(_checked_https)] = "https://api.github.com"
-    """Of GitHub Enterprise: `https://HOST/api/v3`."""
+    """The API's address. GitHub Enterprise has `https://HOST/api/v3`."""
     repo: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,38}/[A-Za-z0-9_.-]{1,100}$")
-    """`owner/name`, which `#42` alone refers to."""
+    """`owner/name`: the repository that a bare `#42` refers to."""
 
 
 class CommandsConfig(CheckedInput):
@@ -289,9 +289,9 @@ class ToolsConfig(CheckedInput):
     """`[tools]`: what agents can be given."""
 
     python: tuple[Annotated[str, Field(max_length=200)], ...] = ()
-    """Functions by import path, `package.module:function`; of modules that are installed, or lie beside the file."""
+    """Functions as `package.module:function`. The module is installed, or lies next to this configuration."""
     manifests: tuple[PathOrGlob, ...] = ()
-    """TOML files that each declare one tool, globs among them: `tools/*.toml`, relative to the file that says so."""
+    """TOML files that declare one tool each, or globs such as `tools/*.toml`, relative to this configuration."""
     files: FilesConfig = FilesConfig()
     web: WebConfig = WebConfig()
     github: GitHubConfig = GitHubConfig()
@@ -304,23 +304,23 @@ class OpaConfig(CheckedInput):
     """`[policy.opa]`: a server, or a compiled policy. A server's token is `OPA_TOKEN` of the environment."""
 
     url: str | None = Field(default=None, pattern=r"^https?://[^/\s]+")
-    """Of the server, without `/v1`."""
+    """The server's URL, without `/v1`."""
     wasm: ConfiguredPath | None = None
-    """What `opa build -t wasm` wrote; relative to the file that says so."""
+    """The file that `opa build -t wasm` wrote, relative to this configuration."""
     path: str = Field(default="orga/decision", pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]*(/[A-Za-z0-9_-]+)*$")
-    """Of the rule: `orga/decision` is `decision` of package `orga`."""
+    """The rule: `orga/decision` is `decision` of package `orga`."""
     timeout_s: float = Field(default=3.0, gt=0, le=9)
-    """For one decision, repeated attempts included."""
+    """Time limit of one decision, including repeated attempts."""
 
 
 class McpConfig(CheckedInput):
     """`[mcp]`."""
 
     servers: dict[ServerName, McpServer] = {}
-    """By name, which is the prefix of their tools' names."""
+    """Servers by name. The name is the prefix of their tools' names."""
 
     def without_pins(self) -> Self:
-        """Return the section whose servers offer their definitions as they are."""
+        """Return the section without pinned definitions."""
         return replace_fields(self, {"servers": {name: server.without_pins() for name, server in self.servers.items()}})
 
 
@@ -328,21 +328,19 @@ class PolicyConfig(CheckedInput):
     """`[policy]`: who decides."""
 
     engine: Literal["cedar", "opa", "default", "allow"] | None = None
-    """Null: Cedar where `dir` has its files, else OPA where it is set up, else `default`, the tools that the agent
-    lists. `allow` lets everything through and says so loudly."""
+    """Null: Cedar if `dir` has Cedar files, else OPA if it is configured, else `default`: the tools that the agent
+    lists. `allow` allows every call and warns about it."""
     dir: ConfiguredPath | None = None
-    """Folder of `*.cedar` files; relative to the file that says so. Null: `policies` beside it, if Cedar files are
-    there."""
+    """Folder of `*.cedar` files, relative to this configuration. Null: the folder `policies` next to it, if it has
+    Cedar files."""
     surface: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$")
-    """Folder in `dir` whose policies hold beside the shared ones."""
+    """Folder in `dir` whose policies hold in addition to the shared ones."""
     opa: OpaConfig = OpaConfig()
 
     def with_dir(self, folder: Path) -> Self:
-        """Return the section with the folder of its files."""
         return replace_fields(self, {"dir": folder})
 
     def with_engine(self, engine: Literal["cedar"]) -> Self:
-        """Return the section that names who decides."""
         return replace_fields(self, {"engine": engine})
 
 
@@ -350,48 +348,48 @@ class AuditConfig(CheckedInput):
     """`[audit]`: who signs exported journals, and whose signatures count."""
 
     signing_key_file: ConfiguredPath | None = None
-    """Private key, from `orga audit keygen`; relative to the file that says so. `ORGA_SIGNING_KEY_FILE` wins."""
+    """Private key from `orga audit keygen`, relative to this configuration. `ORGA_SIGNING_KEY_FILE` overrides it."""
     trusted_keys: tuple[str, ...] = ()
-    """Public keys, `ed25519:…`, that `orga verify` goes by; with any, an export has to be signed."""
+    """Public keys, `ed25519:…`, that `orga verify` trusts. If there is one, an export must be signed."""
 
 
 class NotifyConfig(CheckedInput):
-    """`[notify]`: who is told of what waits for a person. The secret is `ORGA_NOTIFY_SECRET` of the environment."""
+    """`[notify]`: a webhook for what waits for a person. The secret is `ORGA_NOTIFY_SECRET` of the environment."""
 
     url: str | None = Field(default=None, pattern=r"^https?://[^/\s]+", max_length=2_000)
-    """Of a webhook; null: nobody is told. An address that is a secret itself belongs into `ORGA_NOTIFY__URL`."""
+    """The webhook's address. Null: nothing is sent. Put an address that is itself a secret into `ORGA_NOTIFY__URL`."""
     events: tuple[NotifyEvent, ...] = ("approval", "answer", "escalation", "budget")
-    """What is told: the kinds of question, and `ended`."""
+    """The events to send: the kinds of question, and `ended`."""
     format: Literal["json", "slack"] = "json"
-    """`slack` sends the text alone, as incoming webhooks of Slack and Mattermost want it."""
+    """`slack` sends only the text, in the form that incoming webhooks of Slack and Mattermost expect."""
     allow_http: bool = False
-    """Let what is told go through a network in the clear."""
+    """Allow messages to be sent unencrypted."""
     ui_url: str | None = Field(default=None, pattern=r"^https?://[^/\s]+", max_length=2_000)
-    """Of the Temporal UI, for links; null: that of the embedded server, else none."""
+    """Address of the Temporal UI, for links. Null: that of the embedded server, else no links."""
 
 
 class GoalsConfig(CheckedInput):
-    """`[goals]`: what holds for all goals."""
+    """`[goals]`: settings for all goals."""
 
     tiers: GoalTiers = GoalTiers()
-    """`plan = "heavy"`: which tier each turn asks."""
+    """`plan = "heavy"`: the tier of each goal prompt."""
     deliveries: dict[DeliveryName, DeliveryConfig] = Field(default={}, max_length=MAX_DELIVERIES)
-    """By name: where the answers of goals may go."""
+    """Channels by name, to which the answers of goals may go."""
     prompts: PromptsConfig = PromptsConfig()
-    """By what templates the model is asked."""
+    """Templates of the goal prompts."""
 
 
 class TelemetryConfig(CheckedInput):
     """`[telemetry]`: OpenTelemetry over OTLP/HTTP, off by default."""
 
     enabled: bool = False
-    """Whether traces and metrics are exported."""
+    """Export traces and metrics."""
     endpoint: str = "http://localhost:4318"
     """Base URL of a collector; `/v1/traces` and `/v1/metrics` are added."""
     service_name: str = "orga"
-    """What spans and metrics name as their service."""
+    """Service name in spans and metrics."""
     export_interval_s: float = Field(default=10.0, gt=0, le=3_600)
-    """Between two exports of metrics."""
+    """Interval between two exports of metrics."""
 
 
 class OrgaConfig(CheckedInput):
@@ -407,7 +405,7 @@ class OrgaConfig(CheckedInput):
     notify: NotifyConfig = NotifyConfig()
     goals: GoalsConfig = GoalsConfig()
     pipelines: dict[PipelineName, Pipeline] = {}
-    """By name: plans that a goal may name."""
+    """Plans by name, which a goal may name."""
     knowledge: KnowledgeConfig = KnowledgeConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     _file: Path | None = PrivateAttr(default=None)
@@ -425,32 +423,32 @@ class OrgaConfig(CheckedInput):
 
     @property
     def file(self) -> Path | None:
-        """Where it was read; None where there is no file."""
+        """The file that it was read from, or None."""
         return self._file
 
     def with_temporal(self, temporal: TemporalConfig) -> Self:
-        """Return the config of another server or queue."""
         return replace_fields(self, {"temporal": temporal})
 
     def with_agents(self, agents: dict[str, AgentConfig]) -> Self:
-        """Return the config of these agents."""
         return replace_fields(self, {"agents": agents})
 
     def with_policy(self, policy: PolicyConfig) -> Self:
-        """Return the config of another policy."""
         return replace_fields(self, {"policy": policy})
 
     def with_mcp(self, mcp: McpConfig) -> Self:
-        """Return the config of other MCP servers."""
         return replace_fields(self, {"mcp": mcp})
 
     def of_file(self, path: Path | None) -> "OrgaConfig":
-        """Return the same, read from there."""
+        """Return a copy that was read from that file."""
         config = self.model_copy()
         config._file = path
         return config
 
 
 def tool_folders(config: OrgaConfig) -> list[Path]:
-    """Return the file's own folder, the working directory without a file, and what was taken off `sys.path`."""
+    """Return the folders that tool modules may be in.
+
+    They are the file's own folder (the working directory without a file), and the folders that were removed from
+    `sys.path`.
+    """
     return [config.file.parent if config.file else Path.cwd(), *set_aside]

@@ -1,4 +1,4 @@
-"""A first `orga.toml`: every line explained, what is not chosen stands there as a comment that can be taken away."""
+"""Text of a first `orga.toml`. Every line is explained, and unused keys are there as comments."""
 
 import json
 import tomllib
@@ -14,18 +14,18 @@ from orga.workflows.types.agents import READ_ONLY_TOOLS
 WRITE, FETCH, COMMAND = "write_file", "fetch_url", "run_command"
 
 _HEAD = """\
-# What agents may do in this folder, and with which model. Yours to change: `orga config show` tells what holds and
-# where it comes from, `orga doctor` whether it works. A line that begins with #key is an example: take the # away.
-# A variable wins over this file: ORGA_MODELS__DEFAULT stands for `default` of [models].
-# Keys and passwords do not belong here: they are read from the environment (OPENAI_API_KEY, ...).
+# What agents may do in this folder, and with which model. This file is yours to change: `orga config show` lists the
+# effective values and their origin, `orga doctor` checks that they work. A line that begins with #key is an example:
+# remove the # to use it. A variable overrides this file: ORGA_MODELS__DEFAULT sets `default` of [models].
+# Keep keys and passwords out of this file: they are read from the environment (OPENAI_API_KEY, ...).
 """
 
 _MODELS = """
 [models]
 # provider:model; `orga models` shows the providers, and which of them have a key. Without this line: the first
-# provider whose key is set, else offline:extractive, which needs none and quotes what it finds.
+# provider whose key is set, else offline:extractive, which needs no key and quotes what it finds.
 {default}
-# What other lines call tier:light and tier:heavy; a model that fails gives way to the next of its tier.
+# The models of tier:light and tier:heavy. If one fails, the next of its tier is asked.
 #tiers.light = ["ollama:qwen3:4b"]
 #tiers.heavy = ["anthropic:claude-sonnet-5-5"]
 {base_url}
@@ -33,34 +33,34 @@ _MODELS = """
 
 _AGENT = """
 [agents.default]
-# The agent that `orga run` takes; `orga run --agent NAME` takes [agents.NAME]. `orga agents` lists them.
-#description = "What it is good for: told to agents that may delegate to it."
-# In place of its built-in instructions:
+# The agent of `orga run`; `orga run --agent NAME` uses [agents.NAME]. `orga agents` lists them.
+#description = "What it is good for: shown to agents that may delegate to it."
+# Replaces its built-in instructions:
 #instructions = "You work on a task with the tools you are given. Be exact, and name your sources."
-# All that it may call: any other call is denied. `orga tools list` shows what there is.
+# The only tools that it may call: any other call is denied. `orga tools list` shows all tools.
 tools = {tools}
 
 [agents.default.config]
-# A run ends at the first limit that it reaches, with what it has until then.
+# A run ends at the first limit that it reaches, with the result so far.
 max_iterations = 25
-# Seconds, waits for a person left out.
+# Seconds. Waits for a person do not count.
 timeout_s = 300
 max_total_tokens = 100000
 # Needs a model whose price is known.
 #max_cost_usd = 0.5
-# "ask" waits for `orga extend` where a limit is reached.
+# "ask" waits for `orga extend` when a limit is reached.
 #on_exhausted = "ask"
 """
 
 _FILES = """
 [tools.files]
-# The folder that file tools stay in; this one, unless you name another.
+# The folder that file tools stay in: this one, unless you name another.
 #root = "."
 """
 
 _WEB = """
 [tools.web]
-# Hosts that may be fetched although their address is private, as that of a server on this machine.
+# Hosts that may be fetched although their address is private, such as a server on this machine.
 #allow_hosts = ["localhost"]
 """
 
@@ -68,29 +68,29 @@ _COMMANDS = """
 [tools.commands]
 # Programs that run_command may start, by name: no path, no shell.
 allow = {programs}
-# No network, and nothing to write to but this folder (needs bubblewrap):
+# No network, and write access to this folder only (needs bubblewrap):
 #sandbox.isolation = "bubblewrap"
 """
 
 _APPROVAL = """
 [tools.options.{tool}]
-# A person says yes to each call: `orga inbox` shows what waits, `orga approve ID` lets it run.
+# A person approves each call: `orga inbox` shows what waits, `orga approve ID` lets it run.
 approval = {yes}
 """
 
 _REST = """
 [policy]
-# Who decides what may run: "default", the tools that the agent lists, or "cedar" with rules in policies/*.cedar.
-# Without this line: "cedar" as soon as such a file is there, else "default".
+# The engine that decides on calls: "default" (the tools that the agent lists), or "cedar" (rules in policies/*.cedar).
+# Without this line: "cedar" as soon as such a file exists, else "default".
 #engine = "default"
 
 [temporal]
-# A Temporal server of your own; without one, a server of this machine is started by itself.
+# A Temporal server of your own. Without one, orga starts a server on this machine.
 #address = "127.0.0.1:7233"
 #namespace = "default"
 
 [telemetry]
-# Traces and metrics over OTLP; no prompt and no tool output is in them.
+# Traces and metrics over OTLP. They contain no prompts and no tool output.
 #enabled = true
 #endpoint = "http://localhost:4318"
 """
@@ -98,22 +98,22 @@ _REST = """
 
 @dataclass(frozen=True)
 class StarterChoices:
-    """What somebody wants of a first configuration."""
+    """The choices for a first configuration."""
 
     model: str | None = None
-    """`provider:model`; None leaves it to the environment."""
+    """`provider:model`. None leaves the choice to the environment."""
     base_url: str | None = None
-    """Of the model's provider."""
+    """Address of the model's provider."""
     write: bool = False
     web: bool = False
     programs: tuple[str, ...] = ()
-    """That may be started, by bare name."""
+    """Programs that may be started, by bare name."""
     approval: bool = True
-    """Whether a person says yes to each call that does more than read."""
+    """True if a person approves each call that does more than read."""
 
     @property
     def acting(self) -> list[str]:
-        """The tools that do more than read this folder."""
+        """The chosen tools that do more than read this folder."""
         chosen = {WRITE: self.write, FETCH: self.web, COMMAND: bool(self.programs)}
         return [tool for tool, is_chosen in chosen.items() if is_chosen]
 
@@ -122,7 +122,7 @@ def starter_text(choices: StarterChoices) -> str:
     """Return the text of the file.
 
     Raises:
-        ConfigError: A choice that no `orga.toml` can hold.
+        ConfigError: No `orga.toml` can hold the choices.
     """
     default = f"default = {_toml_value(choices.model)}" if choices.model else '#default = "anthropic:claude-sonnet-5-5"'
     parts = [
@@ -141,7 +141,7 @@ def starter_text(choices: StarterChoices) -> str:
 
 
 def _base_url(choices: StarterChoices) -> str:
-    about = "# Where a provider of your own answers."
+    about = "# The address of a provider of your own."
     if choices.base_url is None:
         return f'{about}\n#base_urls.openai-compatible = "http://localhost:8000/v1"'
     provider = (choices.model or "").partition(":")[0]
@@ -149,7 +149,7 @@ def _base_url(choices: StarterChoices) -> str:
 
 
 def _toml_value(value: str | bool | list[str] | None) -> str:
-    """Return a value as TOML writes it, which JSON does in ASCII but for halves of characters."""
+    """Return a value in TOML: JSON with only DEL escaped, because TOML rejects the surrogate escapes of ASCII JSON."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

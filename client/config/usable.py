@@ -1,4 +1,4 @@
-"""Refuses a configuration that no worker could start with, before one is started."""
+"""Refuses a configuration with which no worker could start, before one is started."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,12 +9,12 @@ from orga.client.errors import ConfigError
 
 
 def require_usable(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> None:
-    """Refuse a root of file tools that is no folder, and policies that cannot be compiled.
+    """Refuse a root of the file tools that is not a folder, and policies that do not compile.
 
     Raises:
-        ConfigError: Naming the place and the remedy.
+        ConfigError: The text names the place and the remedy.
     """
-    from orga.activities.adapters.tools.root import files_root  # only who begins a worker asks
+    from orga.activities.adapters.tools.root import files_root  # only a command that starts a worker needs this import
 
     try:
         files_root(root)
@@ -22,7 +22,7 @@ def require_usable(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> No
         raise ConfigError(str(error)) from None
     policy = config.policy
     if policy.engine == "cedar" or policy.dir or policy.opa.wasm:
-        from orga.activities.adapters.policy.ladder import policy_engine  # with the compilers of all engines
+        from orga.activities.adapters.policy.ladder import policy_engine  # it loads the compilers of all engines
 
         try:
             policy_engine(policy_settings(policy, env))

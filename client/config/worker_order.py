@@ -1,33 +1,33 @@
-"""What a worker that we start is told: on its command line and in its environment."""
+"""The command line options and environment variables of a worker that we start."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 POLLING_MESSAGE = "worker polls task queue"
-"""How a worker begins to say that it is there."""
+"""The first words of the line that a worker logs once it polls."""
 
 ROOT_VARIABLE = "ORGA_TOOLS__FILES__ROOT"
 
 
 @dataclass(frozen=True)
 class WorkerOrder:
-    """What a worker is told at its start."""
+    """The settings that a worker gets at its start."""
 
     address: str | None
-    """None for the embedded server, which a worker finds by itself: credentials of the environment are not for it."""
+    """None for the embedded server: the worker finds it itself and must not use credentials of the environment."""
     namespace: str | None
     task_queue: str
     config: Path | None = None
     root: Path | None = None
-    """Folder of the file tools; None is what the config says, else the working directory."""
+    """Folder of the file tools. None takes the configuration's, else the working directory."""
     json_logs: bool = False
     folder_queue: str | None = None
-    """Polled beside `task_queue`."""
+    """A second queue that the worker polls."""
     deployment: str | None = None
-    """Of whose versions it is one; None for a worker without a version."""
+    """Name of the deployment that the worker is a version of. None for a worker without a version."""
 
     def environment(self) -> dict[str, str]:
-        """Return what no option says, as variables of the environment."""
+        """Return the settings that have no command line option, as environment variables."""
         return {ROOT_VARIABLE: str(self.root)} if self.root else {}
 
     def arguments(self) -> list[str]:

@@ -55,7 +55,7 @@ def test_the_environment_wins(tmp_path: Path) -> None:
     ("text", "says"),
     [
         pytest.param('backend = "redis"', r"orga.toml:2: knowledge.backend: 'redis' should be 'sqlite' or 'postgres'"),
-        pytest.param(f'dsn = "{DSN}"', r"orga.toml:2: knowledge.dsn: has to name the variable of the environment"),
+        pytest.param(f'dsn = "{DSN}"', r"orga.toml:2: knowledge.dsn: has to name the environment variable"),
         pytest.param(
             'embedder = "word2vec"', r"orga.toml:2: knowledge.embedder: 'word2vec' names no embedder; allowed"
         ),

@@ -21,7 +21,7 @@ from orga.workflows.types.text import escaped_line
 
 
 def ownership_problem(path: Path, user: int) -> str | None:
-    """Return why a file, or the folder that it lies in, may come from somebody else than `user` and root; else None."""
+    """Return why somebody other than `user` and root may have written a file or its folder, or None."""
     real = path.resolve()
     for place in dict.fromkeys((path, real, path.parent.resolve(), real.parent)):
         status = place.lstat()
@@ -33,15 +33,15 @@ def ownership_problem(path: Path, user: int) -> str | None:
 
 
 VARIABLE = "ORGA_TRUST"
-"""`1` trusts every configuration: for automation, where whoever sets the environment has chosen the folder, too."""
+"""`1` trusts every configuration. It is for automation, where whoever sets the environment also chose the folder."""
 
 _VARIABLES = {"OPA_TOKEN": "policy", "ORGA_KNOWLEDGE_DSN": "knowledge", "ORGA_NOTIFY_SECRET": "notify"}
-"""Variables that are no settings of ours, by the section that they belong to."""
+"""Variables that are not `ORGA_SECTION__KEY` settings, by the section that they belong to."""
 
 
 @dataclass(frozen=True)
 class TrustRequest:
-    """What a file asks trust for, as it stands."""
+    """What a configuration asks trust for in its present content."""
 
     path: Path
     risks: tuple[Risk, ...]
@@ -49,17 +49,17 @@ class TrustRequest:
 
     @cached_property
     def digest(self) -> str:
-        """The digest of the file and of all files that it makes run. It takes time, so it waits until somebody asks."""
+        """The digest of the file and of all files that it makes run, computed on first use because it takes time."""
         return self._digest()
 
     @property
     def is_trusted(self) -> bool:
-        """Whether a person has trusted exactly this."""
+        """True if a person has trusted exactly this content."""
         return trusted_digests().get(trust_key(self.path)) == self.digest
 
 
 class Untrusted(ConfigError):
-    """A configuration that nobody has trusted as it stands."""
+    """The configuration needs trust, and nobody has trusted its present content."""
 
     def __init__(self, asked: TrustRequest) -> None:
         self.asked = asked
@@ -69,12 +69,12 @@ class Untrusted(ConfigError):
 
 
 def trusts_all(env: Mapping[str, str]) -> bool:
-    """Return whether the environment vouches for every configuration."""
+    """Return whether the environment trusts every configuration."""
     return env.get(VARIABLE) == "1"
 
 
 def require_trust(asked: TrustRequest) -> None:
-    """Let a configuration pass that is harmless, or trusted.
+    """Accept a configuration that is harmless or trusted.
 
     Raises:
         Untrusted: It is neither.
@@ -84,10 +84,10 @@ def require_trust(asked: TrustRequest) -> None:
 
 
 def require_owner(path: Path, env: Mapping[str, str], *, named: bool) -> None:
-    """Refuse what others have written, or can; but for a file that the command and the environment both vouch for.
+    """Refuse a file that others have written or can write, unless both the command and the environment vouch for it.
 
     Raises:
-        ConfigError: With whose it is.
+        ConfigError: The text names the owner.
     """
     problem = None if named and trusts_all(env) else ownership_problem(path, os.geteuid())
     if problem:
@@ -96,12 +96,12 @@ def require_owner(path: Path, env: Mapping[str, str], *, named: bool) -> None:
 
 
 def file_trust_request(path: Path, text: str, config: OrgaConfig, found: Sequence[Risk]) -> TrustRequest:
-    """Return what a file asks for; `config` is what its text means by itself, `found` what of it asks."""
+    """Return a file's trust request. `config` is the file without other settings, `found` the keys that need trust."""
     return TrustRequest(path, tuple(found), lambda: _digest(path, text, config))
 
 
 def policies_risk(folder: Path, around: UserSettings) -> Risk | None:
-    """Return what the policies of a folder ask for that nobody names; None if they replace nobody's."""
+    """Return the risk of a policy folder that nothing names, or None if it replaces no decision of the user's."""
     if around.server:
         return Risk(("policies",), str(folder), around.server, why="judges the runs of others on that server")
     said = next((by for key, by in around.said if key[0] == "policy"), "")
@@ -109,13 +109,16 @@ def policies_risk(folder: Path, around: UserSettings) -> Risk | None:
 
 
 def policies_trust_request(folder: Path, risk: Risk) -> TrustRequest:
-    """Return what a folder of policies asks for without a file that names it. Its content may change freely."""
+    """Return the trust request of a policy folder that no file names. Later changes of its content need no new trust."""
     return TrustRequest(folder, (risk,), lambda: f"sha256:{_sha256(trust_key(folder).encode())}")
 
 
 def user_settings(found: Sequence[Setting], env: Mapping[str, str]) -> UserSettings:
-    """Return what the environment says beside a file."""
-    from orga.activities.adapters.models.settings import DEFAULT_MODELS, PROVIDER_SITES  # with no model's code
+    """Return the settings that the environment adds to a file's."""
+    from orga.activities.adapters.models.settings import (
+        DEFAULT_MODELS,
+        PROVIDER_SITES,
+    )  # this import loads no model code
 
     said = [(key, each.variable) for each in found for key, _ in _leaf_values(each.path, each.value)]
     said += [
@@ -132,7 +135,7 @@ def user_settings(found: Sequence[Setting], env: Mapping[str, str]) -> UserSetti
 
 
 def letter_case_risks(found: Sequence[Setting]) -> list[Risk]:
-    """Return the names of a file that draw a setting of the user to themselves: `Clerk` what is said of `clerk`."""
+    """Return the names in a file that attract a setting of the user: `Clerk` takes over what is set for `clerk`."""
     plain = {each.variable: tuple(part.lower() for part in each.path) for each in found}
     why = "takes for itself what you have set for the name in lower case"
     return [Risk(each.path, each.value, each.variable, why=why) for each in found if each.path != plain[each.variable]]
@@ -147,12 +150,12 @@ def _leaf_values(key: Key, value: Any) -> Iterator[tuple[Key, Any]]:
 
 
 def _server_source(said: Sequence[tuple[Key, str]], env: Mapping[str, str]) -> str:
-    """Return by what the user has named a Temporal server."""
+    """Return the variable or profile by which the user has named a Temporal server, or ""."""
     if by := next((by for key, by in said if key == ("temporal", "address")), ""):
         return by
     if env.get("TEMPORAL_ADDRESS"):
         return "TEMPORAL_ADDRESS"
-    from orga.client.server.resolve import standard_address  # with Temporal's client
+    from orga.client.server.resolve import standard_address  # this import loads Temporal's client
 
     try:
         return "Temporal's profile" if standard_address(env) else ""
@@ -161,7 +164,7 @@ def _server_source(said: Sequence[tuple[Key, str]], env: Mapping[str, str]) -> s
 
 
 def _digest(path: Path, text: str, config: OrgaConfig) -> str:
-    from orga.client.config.trust.rules_in_use import user_code  # half a second of imports, for configurations that ask
+    from orga.client.config.trust.rules_in_use import user_code  # this import takes half a second
 
     whole = {trust_key(path): _sha256(text.encode())}
     root, compiled = config.tools.files.root, config.policy.opa.wasm

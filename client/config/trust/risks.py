@@ -1,7 +1,7 @@
-"""What a configuration would do that somebody has to want: run code, widen tools or policy, name another server.
+"""The risks of a configuration: it runs code, widens tools or policy, or names another server.
 
-What is harmless by itself can undo what the user has set outside of it. So each such key names what of the user's
-settings it is not harmless beside.
+A key that is harmless by itself can undo what the user has set elsewhere. So each such key lists the settings of the
+user that make it a risk.
 """
 
 import json
@@ -16,11 +16,11 @@ Key = tuple[str, ...]
 _MAX_SHOWN = 300
 
 WIDE: Key = ("wide",)
-"""Stands for an agent to which the user, not the file, has given tools that do more than read."""
+"""A pseudo setting: the user, not the file, has given some agent tools that do more than read."""
 
 _WIDE = "wide"
 _MODELS = ("models", "agents.*.model", "agents.*.critics", "goals.tiers", "knowledge.embedder", _WIDE)
-"""Whoever chose a model chose to whom agents show what they read, and what that costs."""
+"""The settings that choose a model, and so who sees what agents read, and at what price."""
 _TOOLS = ("tools.python", "tools.manifests", "tools.commands", "tools.options", "mcp", _WIDE)
 
 _HARMLESS: dict[str, tuple[str, ...]] = {
@@ -65,15 +65,15 @@ _HARMLESS: dict[str, tuple[str, ...]] = {
     "telemetry.service_name": ("telemetry",),
     "telemetry.export_interval_s": ("telemetry",),
 }
-"""By key: beside which settings of the user it asks all the same. All other keys ask: a new one is not forgotten."""
+"""Keys that are harmless unless the user has set one of the listed keys. All other keys need trust, new ones too."""
 
 _SAFE_TOOLS = {*READ_ONLY_TOOLS, "terminate"}
 _AT_HOME = ("ollama:", "local:", "offline:")
-"""Providers that are programs of this machine, or of one that the user has named."""
+"""Providers that are programs on this machine, or on one that the user has named."""
 
 
 def reads_only(tools: Any) -> bool:
-    """Return whether agents with these tools do no more than read the folder."""
+    """Return whether agents with these tools can only read the folder."""
     return isinstance(tools, list) and all(tool in _SAFE_TOOLS for tool in cast("list[Any]", tools))
 
 
@@ -95,14 +95,14 @@ _HARMLESS_VALUES: dict[str, tuple[Callable[[Any, Path], bool], tuple[str, ...]]]
     "policy.engine": (lambda value, _: value in ("cedar", "default"), ("policy",)),
     "knowledge.backend": (lambda value, _: value == "sqlite", ("knowledge",)),
 }
-"""As above, for some values only."""
+"""As `_HARMLESS`, for the values that the function accepts."""
 
 _STRICT: dict[str, Any] = {
     "tools.options.*.approval": True,
     "tools.commands.sandbox.isolation": "bubblewrap",
     "tools.commands.sandbox.network": False,
 }
-"""Values that are harmless beside anything."""
+"""Values that are harmless whatever the user has set."""
 
 _WHY: dict[str, str] = {
     "agents.*.tools": "gives an agent tools that do more than read this folder",
@@ -132,27 +132,27 @@ _WHY: dict[str, str] = {
 
 @dataclass(frozen=True)
 class UserSettings:
-    """What holds around a file, said by the user and not by it."""
+    """The user's own settings, which do not come from the file."""
 
     said: Sequence[tuple[Key, str]] = ()
-    """The keys that the user has set, each with the variable that does."""
+    """The keys that the user has set, each with its variable."""
     server: str = ""
-    """The Temporal server that the user has named: a worker here works for all who use it."""
+    """The Temporal server that the user has named. A worker here would serve all users of that server."""
 
 
 @dataclass(frozen=True)
 class Risk:
-    """One key that asks."""
+    """One key that needs trust."""
 
     key: Key
     value: Any
     beside: str = ""
-    """What the user has set, if it asks because of that."""
+    """The user's setting that makes the key a risk, or ""."""
     why: str = field(default="", kw_only=True)
-    """What it does; empty: as its key says."""
+    """The effect of the key. If empty, the key's own text in `_WHY` holds."""
 
     def __str__(self) -> str:
-        """Return it on one line, whatever stands in it."""
+        """Return the risk on one line, with control characters escaped."""
         name = json.dumps(".".join(self.key))[1:-1]
         value = json.dumps(self.value, default=str)
         cut = value if len(value) <= _MAX_SHOWN else f"{value[:_MAX_SHOWN]}… (cut, {len(value):,} characters)"
@@ -161,7 +161,7 @@ class Risk:
 
 
 def risks(file: Mapping[str, Any], folder: Path, around: UserSettings | None = None) -> list[Risk]:
-    """Return what asks, of a file's tables with its paths made absolute; `folder` is the file's own."""
+    """Return the risks of a file's tables, whose paths are absolute. `folder` is the file's own."""
     return list(_risks((), file, folder, around or UserSettings()))
 
 
@@ -186,7 +186,7 @@ def _risks(key: Key, value: Any, folder: Path, around: UserSettings) -> Iterator
 
 
 def _harmless_check(key: Key) -> tuple[Callable[[Any, Path], bool], tuple[str, ...] | None]:
-    """Return which values are harmless, and beside what they are not; None if none is."""
+    """Return which values are harmless, and the user's settings that revoke that. None instead if no value is."""
     for pattern, (judge, beside) in _HARMLESS_VALUES.items():
         if _fits(key, pattern):
             return judge, beside
@@ -198,7 +198,7 @@ def _any_value(value: Any, folder: Path) -> bool:
 
 
 def _overriding_variable(patterns: Sequence[str], around: UserSettings) -> str:
-    """Return the variable by which the user has set one of these keys, or one below it; else ""."""
+    """Return the variable by which the user has set one of these keys or a key below one, or ""."""
     return next((by for key, by in around.said if any(_is_below(key, pattern) for pattern in patterns)), "")
 
 

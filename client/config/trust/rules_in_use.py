@@ -23,11 +23,11 @@ from orga.workflows.types.tool_calls.sandbox import Isolation
 _FILES_OF_VARIABLES = ("ORGA_CONFIG", "ORGA_SIGNING_KEY_FILE", "TEMPORAL_CONFIG_FILE")
 _ENDS_OF_POLICIES = ("cedar", "test.toml")
 _LINKED_FOLDERS = ("activities", "client", "workflows", "worker.py")
-"""In a clone they lie beside the package, which links to them."""
+"""Folders that lie next to the package in a clone. The package links to them."""
 
 
 def rules_in_use(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> Rules:
-    """Return the rules of a worker that starts here, with that configuration, for tools that write below `root`."""
+    """Return the rules of a worker that starts here with that configuration. Its tools write below `root`."""
     here = Path.cwd()
     base = config.file.parent if config.file else here
     named = [config.file, config.policy.opa.wasm, config.audit.signing_key_file, *_files_of_variables(env)]
@@ -48,7 +48,7 @@ def rules_in_use(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> Rule
 
 
 def user_code(config: OrgaConfig, root: Path) -> UserCode:
-    """Return the code by which the configuration makes something run; some may be missing."""
+    """Return the code that the configuration makes run. Some of it may be missing."""
     here = Path.cwd()
     paths = manifest_paths(config.tools.manifests)
     commands = [each.manifest.command for each in read_manifests(paths)[0] if each.manifest.command]
@@ -63,13 +63,13 @@ def user_code(config: OrgaConfig, root: Path) -> UserCode:
 
 
 def _knowledge_files(config: OrgaConfig) -> Iterator[Path]:
-    """Yield the store that the configuration names, and what SQLite writes beside it: agents are told what it holds."""
+    """Yield the configured store and the files that SQLite writes next to it, since agents are shown their content."""
     if path := config.knowledge.path:
         yield from (path, *(path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm", "-journal")))
 
 
 def _running_modules(root: Path) -> Iterator[Path]:
-    """Yield the modules of an application that has agents in its process, so far as they lie below the root."""
+    """Yield the modules below the root that belong to the application in this process, if there is one."""
     roots = {str(root), str(root.resolve())}
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
@@ -84,7 +84,7 @@ def _files_of_variables(env: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _glob_folder(pattern: str) -> Path:
-    """Return the folder that a glob looks into."""
+    """Return the longest folder without wildcards that begins the glob."""
     parts = Path(pattern).parts
     return Path(*parts[: next(at for at, part in enumerate(parts) if has_magic(part))]).absolute()
 
@@ -97,7 +97,7 @@ def _installed_files(here: Path) -> Iterator[Path]:
 
 
 def _is_above(path: Path, root: Path) -> bool:
-    """Say whether all of the root lies there: then it is no place of rules, but one that somebody chose to work in."""
+    """Return whether the path contains the whole root. Then somebody chose to work inside it, and it holds no rules."""
     return root.is_relative_to(path.resolve())
 
 
@@ -107,7 +107,7 @@ _ELSEWHERE = "set [tools.files] root to a folder without rules"
 
 @dataclass(frozen=True)
 class WritableRules:
-    """What an operator is told."""
+    """A warning to an operator that rules lie where agents may write."""
 
     problem: str
     remedy: str
@@ -117,10 +117,10 @@ class WritableRules:
 
 
 def writable_rules(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> WritableRules | None:
-    """Return it, or None where no agent writes, or no rules are there.
+    """Return the warning, or None if no agent can write or the root has no rules.
 
     Raises:
-        ValueError: A manifest that cannot be used.
+        ValueError: A manifest cannot be used.
     """
     writers = dict(_writing_tools(config))
     rules = rules_in_use(config, root, env)
@@ -140,7 +140,7 @@ def writable_rules(config: OrgaConfig, root: Path, env: Mapping[str, str]) -> Wr
 
 
 def _writing_tools(config: OrgaConfig) -> Iterator[tuple[str, Isolation | None]]:
-    """Yield the tools by which some agent writes, with the isolation of those that start programs."""
+    """Yield the tools by which some agent can write. Those that start programs come with their isolation."""
     found: dict[str, Isolation | None] = {"write_file": None}
     if config.tools.commands.allow:
         found["run_command"] = config.tools.commands.sandbox.isolation

@@ -1,4 +1,4 @@
-"""Files of the operator's own that run as programs: modules of tools, scripts of commands, and all that they import."""
+"""The operator's own files that run as programs: tool modules, command scripts, and all that they import."""
 
 import ast
 import re
@@ -14,48 +14,48 @@ from orga.workflows.types.tool_calls.sandbox import can_exist
 
 _MAX_BYTES = 2_000_000
 _BETWEEN_WORDS = re.compile(r"[\s;&|()<>'\"`=,]+")
-"""In the code of a shell, as far as it names files."""
+"""Separates file names from the other words of shell code."""
 _PYTHON = re.compile(r"(?:.*/)?(?:python|pypy|ipython|uv)[\d.]*(?:t|d|-dbg)?")
 _SHEBANG_OF_PYTHON = re.compile(rb"#![^\n]*(?:python|pypy|\buv\b)")
 _SHEBANG_OF_SHELL = re.compile(rb"#![^\n]*\b(?:ba|da|z|k|a)?sh\b")
 _IMPORTS = re.compile(r"\b(?:from|import)\b[^\n(]*(?:\([^()]*\))?")
-"""Of source that cannot be parsed here."""
+"""Finds imports in source that cannot be parsed here."""
 _MODULE = re.compile(r"-[bBdEiIOPqRsSuvx]*m(.*)")
-"""Of Python: flags before it may stand in the same word, and the module behind it."""
+"""Python's `-m`. Flags may precede it in the same word, and the module may follow."""
 _CODE = re.compile(r"-[bBdEiIOPqRsSuvx]*c.*", re.DOTALL)
 _MODULE_OPTIONS = frozenset({"-m", "--module", "-A", "--app"})
 _FOLDER_OPTIONS = frozenset({"cd", "pushd", "-C", "--chdir", "--cwd", "--directory", "--prefix", "--project"})
 _OBJECT = re.compile(r"([A-Za-z_][\w.]*):[A-Za-z_]\w*(?:\(\))?")
-"""`package.module:app`, as servers of web applications are told."""
+"""`package.module:app`, the notation of web servers."""
 _NAMES = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _SCRIPTS = frozenset(
     [".py", ".pyw", ".pyz", ".sh", ".bash", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".lua", ".jar"]
 )
-"""Endings of files that are code. One that a command names runs once it is there."""
+"""Suffixes of code. If a command names such a file, it counts even before it exists."""
 _AT_START = ("sitecustomize", "usercustomize")
 """Modules that Python imports first."""
 _RUN_AS = ("", ".__main__")
-"""What is run of a module, and of a package."""
+"""Suffixes of the module that `-m` runs: the name itself for a module, `.__main__` for a package."""
 _OPTIONS_WITH_VALUE = frozenset({"-W", "-X", "-Q", "--check-hash-based-pycs"})
-"""Options of Python with a value."""
+"""Options of Python that take a value."""
 
 
 @dataclass(frozen=True)
 class UserCode:
-    """What runs; it may be missing yet."""
+    """The code that runs. Some of it may not exist yet."""
 
     files: frozenset[Path] = frozenset()
     modules: frozenset[Path] = frozenset()
-    """Of Python, by their paths without an ending."""
+    """Python modules by their paths without a suffix."""
 
     def __or__(self, other: "UserCode") -> "UserCode":
         return UserCode(self.files | other.files, self.modules | other.modules)
 
     def existing(self) -> Iterator[Path]:
-        """Yield the files that would run as they stand.
+        """Yield the existing files that would run.
 
-        Compiled code in `__pycache__` is read by programs that ignore their environment. What Python made there
-        itself belongs to the source beside it, but for code that says it needs no check.
+        Programs that ignore the environment read compiled code in `__pycache__`. What Python itself compiled there
+        belongs to the source next to it and is left out. Only compiled code marked as unchecked counts.
         """
         yield from filter(_is_file, self.files)
         for file in module_files(self.modules):
@@ -64,13 +64,13 @@ class UserCode:
 
 
 def modules(import_paths: Iterable[str], folders: Iterable[Path]) -> UserCode:
-    """Return what importing runs, so far as it would lie in `folders`, whether it is there or not.
+    """Return the modules in `folders` that these imports would run, whether they exist or not.
 
-    Imports are followed as they are written; what a module computes the name of is not known.
+    Imports are followed as they are written. A name that a module computes is not known.
 
     Args:
-        import_paths: `package.module`, and whatever stands behind a colon.
-        folders: Where modules are looked for.
+        import_paths: `package.module`, optionally with a colon and more.
+        folders: Where Python looks for modules.
     """
     wanted = [path.partition(":")[0].split(".") for path in import_paths]
     return _union(
@@ -79,14 +79,14 @@ def modules(import_paths: Iterable[str], folders: Iterable[Path]) -> UserCode:
 
 
 def scripts(words: Sequence[str], folder: Path, env: Mapping[str, str] | None = None) -> UserCode:
-    """Return what a command runs: the files among its words, in its code too, with what those of Python import.
+    """Return what a command runs: files among its words and in its code, and what its Python files import.
 
-    What stands beside a script of Python is imported before what is installed, so the names that it imports count
-    although nothing may be there. So do the modules of Python itself, which import each other.
+    A Python script imports modules next to it before installed ones. So the names that it imports count even if no such
+    file exists. So do the names of Python's own modules, which import each other.
 
     Args:
         words: The program and its arguments.
-        folder: Where it runs.
+        folder: The folder that it runs in.
         env: Variables that the command sets.
     """
     on_path = [folder / entry for entry in (env or {}).get("PYTHONPATH", "").split(":") if entry]
@@ -104,7 +104,7 @@ def scripts(words: Sequence[str], folder: Path, env: Mapping[str, str] | None = 
 
 
 class _Command:
-    """The words of a command, by what they may mean."""
+    """The words of a command, sorted by their possible meaning."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words
@@ -112,13 +112,13 @@ class _Command:
         texts = [text for text in dict.fromkeys(chain.from_iterable(lines)) if text and "\0" not in text]
         self._texts = dict.fromkeys([*texts, *(part for text in texts for part in text.split(":") if part)])
         self._run = {operand for line in lines for operand in _python_operands(line)}
-        """What Python is given to run: a script, or a folder."""
+        """The scripts or folders that the command passes to Python."""
         self._is_python = any(map(_PYTHON.fullmatch, texts))
         pairs = [pair for line in lines for pair in pairwise(line)]
         self._folders = [name for option, name in pairs if option in _FOLDER_OPTIONS]
-        """Into which it may change."""
+        """Folders that the command may change into."""
         self._on_path = [each for name, entries in pairs if name == "PYTHONPATH" for each in entries.split(":") if each]
-        """Where its Python finds modules, by the command's own words: `env PYTHONPATH=lib python3 ...`."""
+        """Module folders that the command itself names: `env PYTHONPATH=lib python3 ...`."""
         self._modules = {*filter(_NAMES.fullmatch, self._named_files(texts, pairs))}
 
     def _named_files(self, texts: Sequence[str], pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
@@ -131,7 +131,7 @@ class _Command:
                 yield from (name for word in self._words if not word.isidentifier() for name in _NAMES.findall(word))
 
     def code_in(self, folder: Path, on_path: Sequence[Path]) -> UserCode:
-        """Return what runs if it starts in that folder, and finds modules in others, too."""
+        """Return what runs if the command starts in `folder`, and Python also finds modules in `on_path`."""
         on_path = [*on_path, *(folder / entry for entry in self._on_path)]
         places = [folder, *(place for name in self._folders if _is_folder(place := folder / name))]
         return _union(self._run_in(place, on_path) for place in dict.fromkeys(places))
@@ -160,7 +160,7 @@ class _Command:
 
 
 def _python_operands(line: Sequence[str]) -> Iterator[str]:
-    """Yield the first operand behind each Python in a line; all behind `uv`, whose options have values, too."""
+    """Yield the first operand of each Python in a line. `uv` yields all, since its options have values too."""
     for at, program in enumerate(line):
         if not _PYTHON.fullmatch(program):
             continue
@@ -177,7 +177,7 @@ def _python_operands(line: Sequence[str]) -> Iterator[str]:
 
 
 def _script_words(script: Path) -> list[str]:
-    """Return the words of a shell script, and what may be paths from its own folder: `$(dirname "$0")/serve`."""
+    """Return the words of a shell script, and possible paths from its own folder: `$(dirname "$0")/serve`."""
     words = [word for word in _BETWEEN_WORDS.split(_first_bytes(script, _MAX_BYTES).decode(errors="replace")) if word]
     return [*words, *(word.partition("/")[2] for word in words if word.startswith(("$", "/")))]
 
@@ -189,12 +189,12 @@ def _is_shell_script(file: Path) -> bool:
 
 
 def _shadowing_modules(folder: Path) -> Iterator[Path]:
-    """Yield the modules of Python itself as they would be found first in a folder."""
+    """Yield Python's own modules, at the place in a folder where a file would replace them."""
     return (folder / name for name in sys.stdlib_module_names)
 
 
 def _with_imports(files: Iterable[Path], places: Iterable[Path], *bases: Path) -> UserCode:
-    """Return modules, with all that they and some files import from these folders, and so on."""
+    """Return modules and all that they and the files import from these folders, directly or not."""
     found: set[Path] = set()
     waiting = [*files]
     more = [*places]
@@ -209,7 +209,7 @@ def _with_imports(files: Iterable[Path], places: Iterable[Path], *bases: Path) -
 
 
 def _module_files(base: Path, names: Sequence[str]) -> Iterator[Path]:
-    """Yield what importing a dotted name may run: the packages on the way, and the module itself."""
+    """Yield what importing a dotted name may run: the packages on the way and the module itself."""
     for depth in range(1, len(names) + 1):
         place = base.joinpath(*names[:depth])
         if can_exist(place.with_name(f"{place.name}.py")):
@@ -243,7 +243,7 @@ def _imported_files(file: Path, bases: Sequence[Path]) -> Iterator[Path]:
 
 
 def _syntax_tree(source: bytes) -> ast.AST | None:
-    """Return the tree; None for a source that is too large, or of another version of Python than ours."""
+    """Return the tree, or None if the source is too large or needs another version of Python."""
     try:
         return ast.parse(source) if len(source) <= _MAX_BYTES else None
     except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -255,7 +255,7 @@ def _is_python_file(file: Path) -> bool:
 
 
 def _is_unchecked(bytecode: Path) -> bool:
-    """Return whether Python runs a compiled file whatever its source says: its second word tells (PEP 552)."""
+    """Return whether Python runs a compiled file without comparing its source: bit 0 and 1 of its flags (PEP 552)."""
     return int.from_bytes(_first_bytes(bytecode, 8)[4:], "little") & 0b11 == 0b01
 
 
