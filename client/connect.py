@@ -1,4 +1,4 @@
-"""Connecting to the Temporal server that is configured, or to the embedded one."""
+"""Connects to the configured Temporal server, or to the embedded one."""
 
 import asyncio
 import os
@@ -38,23 +38,23 @@ TIMEOUT_S = 10.0
 
 @dataclass(frozen=True)
 class Connection:
-    """A client, and the server behind it."""
+    """A client, and the server that it is connected to."""
 
     client: Client
     endpoint: Endpoint
     workplace: Workplace
-    """Where the process is at home."""
+    """The workplace of this process."""
     task_queue: str
-    """Of the runs that it starts, and of the workers that carry them out."""
+    """The queue of the runs that it starts, and of their workers."""
     folder_queue: str
-    """Of the folder, whatever a shell says about models; the same on a configured server."""
+    """The folder's queue, independent of a shell's model settings. On a configured server it is `task_queue`."""
 
     def at_ui(self, ui: str | None) -> "Connection":
-        """Return the connection with its UI at another address, where one is given."""
+        """Return the connection with another UI address, if one is given."""
         return replace(self, endpoint=replace(self.endpoint, ui=ui.rstrip("/"))) if ui else self
 
     def link(self, workflow_id: str) -> str | None:
-        """Return the run's page in the Temporal UI, where we know the UI's address."""
+        """Return the run's page in the Temporal UI, or None if the UI's address is unknown."""
         ui, namespace = self.endpoint.ui, self.endpoint.namespace
         return None if ui is None else run_page(ui, namespace, workflow_id)
 
@@ -68,13 +68,13 @@ def run_page(ui: str, namespace: str, workflow_id: str) -> str:
 async def connect(config: OrgaConfig | None = None) -> AsyncGenerator[Client]:
     """Yield a client for the functions of `orga.client.runs.agents` and `orga.client.journal.reading`.
 
-    `async with connect() as client: handle = await start_agent(client, "…")`. Without a configured server the embedded
-    one is started, and kept up as long as the block lasts. `start_agent` then sends runs to the task queue that the
-    workers of this folder and configuration poll.
+    Use it as `async with connect() as client: handle = await start_agent(client, "…")`. Without a configured server
+    the embedded one is started, and kept running until the block ends. `start_agent` then sends runs to the task queue
+    that the workers of this folder and configuration poll.
 
     Raises:
-        ServerUnavailable: The configured server does not answer, or the embedded one cannot be had.
-        ConfigError: From reading `orga.toml`, when no `config` is given.
+        ServerUnavailable: The configured server does not answer, or the embedded one cannot be started.
+        ConfigError: No `config` is given, and `orga.toml` cannot be used.
     """
     async with connection(load_config().config if config is None else config, lambda _: None) as connected:
         yield connected.client
@@ -92,18 +92,18 @@ async def connection(
     """Yield a connection as `connect` does.
 
     Args:
-        config: Where to connect.
-        report: Is told what takes long.
-        plugins: Of the client.
-        root: Of file tools, where it is not the configuration's.
-        is_worker: Whether others have to know by which policy this process judges: on a server that folders share.
+        config: The configuration that names the server.
+        report: Called with a line about each step that takes long.
+        plugins: Plugins of the client.
+        root: Root of the file tools, if it differs from the configuration's.
+        is_worker: True if this process serves runs. On a shared server, others then have to know its policy.
     """
     place = workplace(config, root)
     temporal = config.temporal
     endpoint = await resolve_endpoint(temporal.address, report, namespace=temporal.namespace)
     with lease() if endpoint.embedded else nullcontext():
         if endpoint.embedded:
-            endpoint = await ensure_server(report)  # it may have stopped, idle, before the lease was ours
+            endpoint = await ensure_server(report)  # an idle server may have stopped before this lease began
         policy = starter_policy(config) if is_worker and not endpoint.embedded else ""
         client = await _client(endpoint, plugins, f"{own_identity(os.getpid())}{identity_suffix(place, policy)}")
         queue = own_queue(config, place, embedded=endpoint.embedded)
@@ -122,14 +122,14 @@ async def _client(endpoint: Endpoint, plugins: Sequence[Plugin], identity: str) 
                 identity=identity,
             )
     except (RuntimeError, ValueError, TimeoutError) as error:
-        told = await explain_failure(error, endpoint.address) or "timeout"
+        cause = await explain_failure(error, endpoint.address) or "timeout"
         raise ServerUnavailable(
-            f"the Temporal server at {endpoint.address} does not answer ({told})", "check that it runs"
+            f"the Temporal server at {endpoint.address} does not answer ({cause})", "check that it runs"
         ) from error
 
 
 class UpdateReasons(Interceptor):
-    """Lets an update that a run refuses say why: the SDK's own error says "Workflow update failed" alone."""
+    """Adds the reason to the error of a refused update. The SDK's own error only says "Workflow update failed"."""
 
     def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
         """Wrap the handles of updates."""

@@ -1,32 +1,35 @@
-"""What can go wrong for a user of the client, each as one line: the cause, then the remedy."""
+"""The errors that a user of the client can meet. Each text is one line: the cause, then the remedy.
+
+All of them are an `OrgaError`: a failure that the user can fix.
+"""
 
 from collections.abc import Collection, Sequence
 from shlex import quote
 
 
 class OrgaError(Exception):
-    """A failure that a user can mend."""
+    """A failure that the user can fix."""
 
 
 class ConfigError(OrgaError):
-    """A configuration that cannot be used: one line a problem."""
+    """A configuration that cannot be used. The text has one line per problem."""
 
 
 class RunNotFound(OrgaError):
     """No run has this id."""
 
-    def __init__(self, workflow_id: str, run_id: str = "", *, told: str = "") -> None:
+    def __init__(self, workflow_id: str, run_id: str = "", *, text: str = "") -> None:
         which = f"the server keeps no run {run_id!r} of" if run_id else "there is no run"
-        super().__init__(told or f"{which} {workflow_id!r}; `orga list` shows the ids")
+        super().__init__(text or f"{which} {workflow_id!r}; `orga list` shows the ids")
 
 
 class AmbiguousRun(OrgaError):
-    """The ids of several runs begin so."""
+    """Several run ids begin with this text."""
 
     def __init__(self, beginning: str, newest: Sequence[str], of: int) -> None:
         others = f" and {of - len(newest)} more" if of > len(newest) else ""
         super().__init__(
-            f"{beginning!r} is the beginning of {of} ids, newest first: {', '.join(newest)}{others}; say more of it"
+            f"{beginning!r} is the beginning of {of} ids, newest first: {', '.join(newest)}{others}; type more of it"
         )
 
 
@@ -38,7 +41,7 @@ class ScheduleNotFound(OrgaError):
 
 
 class ScheduleTaken(OrgaError):
-    """A schedule of this id is there."""
+    """A schedule with this id exists already."""
 
     def __init__(self, schedule_id: str) -> None:
         super().__init__(
@@ -48,21 +51,21 @@ class ScheduleTaken(OrgaError):
 
 
 class RunEnded(OrgaError):
-    """The run has ended, so it takes no more signals."""
+    """The run has ended, so it accepts no more signals."""
 
     def __init__(self, workflow_id: str) -> None:
         super().__init__(f"run {workflow_id!r} has ended; `orga journal {quote(workflow_id)}` shows how")
 
 
 class Refused(OrgaError):
-    """The run turned a decision away before it reached its history; it says why."""
+    """The run refused a decision before recording it. The text has the run's reason."""
 
     kind: str = ""
-    """What the run calls it, where it has a name for it."""
+    """The run's name for this kind of refusal, if it has one."""
 
 
 class SessionBusy(Refused):
-    """A turn is under way, and the message was to be refused then."""
+    """A turn is under way, and the message asked to be refused in that case."""
 
 
 class QueueFull(Refused):
@@ -70,19 +73,19 @@ class QueueFull(Refused):
 
 
 class SessionClosed(Refused):
-    """The session takes no more messages: it is ending."""
+    """The session accepts no more messages, because it is ending."""
 
 
 class TurnUnknown(Refused):
-    """No message became this turn, or it is too long ago: a session keeps the results of its last turns."""
+    """The turn does not exist, or it is too old: a session keeps only the results of its last turns."""
 
 
 REFUSALS = {kind.__name__: kind for kind in (SessionBusy, QueueFull, SessionClosed, TurnUnknown)}
-"""By what the run calls them."""
+"""The refusals that have an error class of their own, by the run's name for them."""
 
 
 class TooLong(Refused):
-    """Guidance that the run would cut: it was not sent."""
+    """Guidance that is longer than a run accepts. It was not sent."""
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(
@@ -95,12 +98,12 @@ class NotAnAgent(OrgaError):
     """The id belongs to a workflow of another type."""
 
     def __init__(self, workflow_id: str, workflow_type: str, wanted: Collection[str] = ()) -> None:
-        told = f"; this takes {' and '.join(wanted)} alone" if wanted else ", not a run of orga"
-        super().__init__(f"{workflow_id!r} is a workflow of type {workflow_type}{told}")
+        suffix = f"; this takes only {' and '.join(wanted)}" if wanted else ", not a run of orga"
+        super().__init__(f"{workflow_id!r} is a workflow of type {workflow_type}{suffix}")
 
 
 class NoAnswer(OrgaError):
-    """A query got no answer: only a worker can answer it."""
+    """A query got no answer. Only a worker can answer it."""
 
     def __init__(self, task_queue: str, command: str = "orga worker") -> None:
         super().__init__(
@@ -109,21 +112,22 @@ class NoAnswer(OrgaError):
 
 
 class TaskFails(NoAnswer):
-    """The run's workflow task fails again and again: workers are there, none can go on with it."""
+    """The run's workflow task keeps failing. Workers are running, but none can continue the run."""
 
-    def __init__(self, workflow_id: str, told: str, way_out: str) -> None:
+    def __init__(self, workflow_id: str, problem: str, way_out: str) -> None:
         super().__init__("")
-        self.args = (f"run {workflow_id!r} cannot go on: {told}; {way_out}",)
+        self.args = (f"run {workflow_id!r} cannot go on: {problem}; {way_out}",)
 
 
 class NotTakenYet(NoAnswer):
-    """What was sent may take effect yet: a worker that was there a moment ago has gone, or the server was lost."""
+    """It is unknown whether the message takes effect: its worker has just gone, or the server was lost."""
 
     def __init__(self, why: str, remedy: str, *, message_id: str = "") -> None:
         super().__init__("")
         self._why_and_remedy = (why, remedy)
         self.message_id: str = message_id
-        """Of what was said to a session, "" of a decision: sent again under this id it is taken once."""
+        """The id of a message to a session, or "" for a decision. A message that is sent again under its id counts
+        once."""
         what = "message" if message_id else "decision"
         or_so = f", or send it with message_id={message_id!r}: so it is taken once" if message_id else ""
         self.args = (
@@ -132,18 +136,18 @@ class NotTakenYet(NoAnswer):
         )
 
     def of_message(self, message_id: str) -> "NotTakenYet":
-        """Return the same of what was said to a session under this id."""
+        """Return the same error for a message that was sent to a session under this id."""
         return NotTakenYet(*self._why_and_remedy, message_id=message_id)
 
 
 class ServerLost(OrgaError):
-    """The Temporal server cannot be reached for the moment, or answers nothing of use."""
+    """The Temporal server cannot be reached at the moment, or does not give a usable answer."""
 
     def __init__(self, told: str) -> None:
         super().__init__(f"{told}; see `orga doctor`")
         self.told = told
-        """How that shows."""
+        """The symptom, without the remedy."""
 
 
 class RunFailed(OrgaError):
-    """The workflow itself failed: invalid input, or a defect."""
+    """The workflow itself failed, because of invalid input or a defect."""

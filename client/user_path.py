@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 def user_path(written: str | Path) -> Path:
-    """Return the path with `~` replaced; where no such user has a home it stays as it is, and nothing is there."""
+    """Return the path with `~` replaced. Without such a home it stays unchanged, and names no existing file."""
     try:
         return Path(written).expanduser()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""Agents from Python: start one, steer it, ask it, wait for it."""
+"""The Python API of agents: start a run, steer it, query it, wait for its result."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.status import AgentResult, AgentStatus, JournalEntry, ShownMessage
 from orga.workflows.types.text import can_be_typed, clean_text, escaped_line, one_line
 
-if TYPE_CHECKING:  # who starts an agent loads none of these
+if TYPE_CHECKING:  # starting an agent loads none of these
     from collections.abc import AsyncGenerator
 
     from orga.client.journal.events import LiveActivity
@@ -33,10 +33,12 @@ SUMMARY_CHARS = 150
 
 
 class AgentHandle:
-    """A run of an agent, live or ended: `AgentHandle(client, id)`. All but `override_step` works for a goal, too."""
+    """A run of an agent, live or ended: `AgentHandle(client, id)`. Everything but `override_step` works for a goal,
+    too.
+    """
 
     def __init__(self, client: Client, workflow_id: str) -> None:
-        """Make the handle of a run, through all its continue-as-new runs and rewinds. The server is not asked.
+        """Create the handle of a run, which stays valid across continue-as-new and rewinds. The server is not asked.
 
         Args:
             client: From `connect`, `orga.worker` or your own with `OrgaPlugin`.
@@ -46,58 +48,61 @@ class AgentHandle:
         self.client = client
         self._exchange = Exchange(client, workflow_id)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(id={self.id!r})"
+
     async def steer(self, guidance: str) -> None:
-        """Guide the next reasoning step. Guidance is queued, in order.
+        """Guide the next reasoning step. Guidance is queued in order.
 
         Raises:
             RunNotFound: No run has this id.
-            RunEnded: It takes no more signals.
+            RunEnded: The run accepts no more signals.
         """
         await self._exchange.signal("steer", guidance)
 
     async def add_context(self, context: str) -> None:
-        """Append to what the agent knows."""
+        """Add information to the agent's conversation."""
         await self._exchange.signal("add_context", context)
 
     async def pause(self) -> None:
-        """Stop before the next phase; clocks and budgets stand still."""
+        """Stop before the next phase. Clocks and budgets stop meanwhile."""
         await self._exchange.signal("pause")
 
     async def resume(self) -> None:
-        """Go on after a pause."""
+        """Continue after a pause."""
         await self._exchange.signal("resume")
 
     async def abort(self, why: str = "") -> None:
-        """Cancel what is in flight and end with reason `aborted`."""
+        """Cancel running calls and end the run with reason `aborted`."""
         await self._exchange.signal("abort", why)
 
     async def extend_budget(self, **limits: float) -> dict[str, float]:
-        """Raise limits of the live run and return all that were raised so far.
+        """Raise limits of the live run and return all limits raised so far.
 
         Args:
-            limits: The new limits, not what is added to the old ones; names as in `BudgetExtension`.
+            limits: The new totals, not increments. The names are those of `BudgetExtension`.
 
         Raises:
-            Refused: An unknown limit, or one that would not get higher.
-            RunEnded: There is nothing to raise any more.
-            NoAnswer: No worker is there to take it.
+            Refused: A limit is unknown, or would not get higher.
+            RunEnded: The run has ended.
+            NoAnswer: No worker is running that can accept it.
         """
         return dict(await self._exchange.update("extend_budget", limits))
 
     async def resolve_escalation(
         self, escalation_id: str, choice: Choice, result: str = "", by: str = "", reason: str = ""
     ) -> None:
-        """Decide what waits for a person.
+        """Decide an escalation or a budget question.
 
         Args:
             escalation_id: The `wait_id` that `status` shows.
-            choice: What to do; a budget takes `skip` (end at the limit) and `abort` only.
-            result: What the run goes on with, for `result`.
-            by: Who decided.
-            reason: Stands in the journal.
+            choice: The decision. A budget question accepts only `skip` (end at the limit) and `abort`.
+            result: The result that the run continues with, for `result`.
+            by: The person who decided.
+            reason: The reason, for the journal.
 
         Raises:
-            Refused: Nothing waits under this id, it is decided already, or the choice does not fit.
+            Refused: Nothing waits under this id, it is already decided, or the choice does not fit.
         """
         texts = {"result": result, "by": by, "reason": reason}
         cleaned = {name: clean_text(text) for name, text in texts.items()}
@@ -105,80 +110,81 @@ class AgentHandle:
         await self._exchange.update("resolve_escalation", resolution.model_dump(mode="json"))
 
     async def approve(self, approval_id: str, by: str, reason: str = "") -> None:
-        """Say yes to one held call: that call, with those arguments, once.
+        """Approve one held call: only this call with these arguments, and only once.
 
         Args:
-            approval_id: As `status` shows it, in `pending_approvals`.
-            by: Who decides; has to be one of the approvers where policy names some.
-            reason: Stands in the journal.
+            approval_id: The id in `pending_approvals` of `status`.
+            by: The person who decides. It must be an approver, if policy names any.
+            reason: The reason, for the journal.
 
         Raises:
             Refused: Nothing is held under this id, it is decided or has expired, or this person may not decide it.
-            RunEnded: It is not live.
-            NoAnswer: No worker is there to take it.
+            RunEnded: The run has ended.
+            NoAnswer: No worker is running that can accept it.
         """
         await self._decide("approve", approval_id, by, reason)
 
     async def deny(self, approval_id: str, by: str, reason: str = "") -> None:
-        """Say no to one held call; the model reads the reason. Raises as `approve` does."""
+        """Deny one held call. The model reads the reason. Raises the same errors as `approve`."""
         await self._decide("deny", approval_id, by, reason)
 
     async def answer(self, text: str, question_id: str = "", by: str = "") -> str:
-        """Answer what the run asks, and return the id of the question.
+        """Answer a question of the run, and return the question's id.
 
         Args:
-            text: The answer; one of the `options` where the question has some.
-            question_id: Which question; empty for the one that is open.
-            by: Who answers.
+            text: The answer. It must be one of the question's `options`, if there are any.
+            question_id: The question's id. Empty means the only open question.
+            by: The person who answers.
 
         Raises:
-            Refused: Nothing is asked, or not under this id; or it is none of the options.
-            RunEnded: It is not live.
-            NoAnswer: No worker is there to take it.
+            Refused: No such question is open, or the answer is none of its options.
+            RunEnded: The run has ended.
+            NoAnswer: No worker is running that can accept it.
         """
-        said = {"text": clean_text(text), "by": clean_text(by), **({"question_id": question_id} if question_id else {})}
-        return str(await self._exchange.update("answer", said))
+        which = {"question_id": question_id} if question_id else {}
+        answer = {"text": clean_text(text), "by": clean_text(by), **which}
+        return str(await self._exchange.update("answer", answer))
 
     async def requeue(self, letter_id: str) -> None:
-        """Let the run send a dead letter again before its next reasoning step, under the key that it had.
+        """Let the run send a dead letter again before its next reasoning step, under its original key.
 
         Raises:
             Refused: There is no such letter.
-            RunEnded: Only a fork of it can: `orga.runs.fork(..., requeue=[letter_id])`.
+            RunEnded: The run has ended. Only a fork can send it: `orga.runs.fork(..., requeue=[letter_id])`.
         """
         await self._exchange.update("requeue", letter_id)
 
     async def status(self) -> AgentStatus:
-        """Return where the run stands.
+        """Return the run's current status.
 
         Raises:
-            NoAnswer: No worker is there to answer.
+            NoAnswer: No worker is running that can answer.
         """
         answer = await self._exchange.query("status")
         return kind_of(answer).status.model_validate(answer)
 
     async def live_status(self) -> AgentStatus:
-        """Return where the run stands, to decide something about it; says at once when nobody could take that.
+        """Return the run's current status as a basis for a decision. Fail at once if nobody could accept the decision.
 
         Raises:
-            RunEnded: It is not live.
-            NoAnswer: No worker is there.
+            RunEnded: The run has ended.
+            NoAnswer: No worker is running.
         """
         await self._exchange.polled()
         return await self.status()
 
     async def conversation(self) -> list[ShownMessage]:
-        """Return the messages as the model would see them, asked for page by page."""
+        """Return the messages as the model would see them. They are queried page by page."""
         found: list[ShownMessage] = []
         while page := await self._exchange.query("conversation", {"offset": len(found)}):
             found += map(ShownMessage.model_validate, page)
         return found
 
     async def result(self) -> AgentResult:
-        """Wait for the ending; a run that is rewound meanwhile has another.
+        """Wait for the run to end and return its result. If the run is rewound meanwhile, wait for its new end.
 
         Raises:
-            RunFailed: Invalid input, a defect, or the run was terminated by an operator.
+            RunFailed: The input was invalid, the workflow has a defect, or an operator terminated the run.
         """
         while True:
             try:
@@ -193,19 +199,19 @@ class AgentHandle:
     def events(self, after: int | str | None = None) -> "AsyncGenerator[JournalEntry | LiveActivity]":
         """Yield what happens in the run, live, until it ends.
 
-        A `JournalEntry` comes as soon as the history has it; a `LiveActivity` comes whenever a model call or a tool
-        call that is under way has changed, with the text that the model has written so far. All readers of a run in
-        one process share one watcher, and watching adds nothing to the run's history.
+        A `JournalEntry` comes as soon as the history has it. A `LiveActivity` comes whenever a running model or tool
+        call has changed, with the text that the model has written so far. All readers of a run in one process share one
+        watcher, and watching adds nothing to the run's history.
 
-        It goes on through continue-as-new, and through a server that is away for less than a minute. When the run is
-        rewound meanwhile, the next entry has a sequence that is not higher than the last one's: it takes the place of
-        that entry and of all after it. Entries of delegated runs come when the delegation ends, as in the journal; what
-        a delegate does at the moment comes as `LiveActivity`, and its own handle follows it entry by entry.
+        It continues across continue-as-new, and while a server is away for less than a minute. If the run is rewound
+        meanwhile, the next entry's sequence is not higher than the last one's: it replaces that entry and all later
+        ones. Entries of delegated runs come when the delegation ends, as in the journal. What a delegate is doing comes
+        as `LiveActivity`. Its own handle follows it entry by entry.
 
         Args:
-            after: The `cursor` of the last entry that is known, or its `sequence`; None begins with the first entry.
-                Where the run was rewound to before it meanwhile, all entries come again. Only the cursor shows a rewind
-                after which the run has gone on to that sequence again.
+            after: The `cursor` or `sequence` of the last entry that you have. None begins with the first entry. If the
+                run has been rewound to an earlier point, all entries come again. Only the cursor detects a rewind after
+                which the run has reached that sequence again.
 
         Raises:
             RunNotFound: No run has this id.
@@ -218,7 +224,7 @@ class AgentHandle:
         return run_events(self.client, self.id, after)
 
     async def describe(self) -> WorkflowExecutionDescription:
-        """Return what the server says of the run, its activities in flight included."""
+        """Return the server's description of the run, including its running activities."""
         return await self._exchange.describe()
 
     async def _decide(self, update: str, approval_id: str, by: str, reason: str) -> None:
@@ -226,7 +232,7 @@ class AgentHandle:
         await self._exchange.update(update, decision)
 
     async def _was_reset(self, error: WorkflowFailureError) -> bool:
-        """Return whether the run was reset: that terminates it, and begins another under its id at once."""
+        """Return whether the run was reset: a reset terminates it, and starts another under its id at once."""
         is_terminated = isinstance(error.cause, TerminatedError)
         return is_terminated and (await self.describe()).status != WorkflowExecutionStatus.TERMINATED
 
@@ -243,17 +249,17 @@ async def start_agent(
     """Start a run and return its handle.
 
     Args:
-        client: From `connect` or `orga.worker`, or one of your own with `OrgaPlugin`.
-        agent_input: The input of `AgentWorkflow`; a string is the task.
-        workflow_id: `agent-<uuid7>` unless given.
-        task_queue: Where the workers poll. None: of a client from `connect` or `orga.worker` what that stands for; of
-            one of your own `orga`, whatever your `Worker` polls, and a run that nobody polls for waits without a word.
-        again: Start even though a run with this id has ended; its history is found by its run id only, then.
-        search_attributes: Set from the start; the run adds its own.
+        client: From `connect` or `orga.worker`, or your own with `OrgaPlugin`.
+        agent_input: The input of `AgentWorkflow`. A string is the task.
+        workflow_id: The run's id, by default `agent-<uuid7>`.
+        task_queue: The queue that the workers poll. None takes the client's queue if it comes from `connect` or
+            `orga.worker`, else `orga`. A run on a queue that no worker polls waits without any message.
+        again: Start even if a run with this id has ended. The old history can then be found only by its run id.
+        search_attributes: Set from the start. The run adds its own.
 
     Raises:
-        InvalidInput: Before anything is started, naming each bad key.
-        OrgaError: A run with this id is live, or has ended and `again` does not say that this is meant.
+        InvalidInput: The input is invalid. The text names each bad key, and nothing was started.
+        OrgaError: A run with this id is live, or has ended and `again` is False.
     """
     given = {"task": agent_input} if isinstance(agent_input, str) else agent_input
     checked = parse_input(given if isinstance(given, AgentInput) else dict(given))
@@ -282,11 +288,11 @@ async def start_run(
     again: bool,
     attributes: TypedSearchAttributes,
 ) -> None:
-    """Start a run of any kind under an id that was checked; as `start_agent` does.
+    """Start a run of any kind under a checked id, as `start_agent` does.
 
     Raises:
-        InvalidInput: The worker beside the client would refuse it.
-        OrgaError: A run with this id is live, or has ended and `again` does not say that this is meant.
+        InvalidInput: The worker in this process would refuse it.
+        OrgaError: A run with this id is live, or has ended and `again` is False.
     """
     if task_queue is not None:
         _refuse_hidden_characters(task_queue, "task_queue")
@@ -311,10 +317,10 @@ async def start_run(
 
 
 def run_id_of(given: str | None) -> str:
-    """Return the id that a new run gets.
+    """Return the id of a new run.
 
     Raises:
-        InvalidInput: People could not read the one that is given, or a command with it would not be what it looks like.
+        InvalidInput: The given id has characters that people cannot read or that change the meaning of a command.
     """
     if given is None:
         return f"agent-{uuid_utils.uuid7()}"
@@ -326,8 +332,8 @@ def run_id_of(given: str | None) -> str:
 
 def _refuse_hidden_characters(name: str, what: str) -> None:
     if not can_be_typed(name):
-        told = "must be one line, not empty, without control or hidden characters or double spaces, - not first"
-        raise InvalidInput(f"{what} {escaped_line(name)!r}: {told}")
+        problem = "must be one line, not empty, without control or hidden characters or double spaces, - not first"
+        raise InvalidInput(f"{what} {escaped_line(name)!r}: {problem}")
 
 
 def _failure_cause(error: WorkflowFailureError) -> str:

@@ -1,4 +1,4 @@
-"""Signals, queries and updates to a run, with their failures as `OrgaError`s. A slow query is asked a second time."""
+"""Signals, queries and updates to a run. Failures become `OrgaError`s, and a slow query is asked a second time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -35,21 +35,21 @@ from orga.workflows.decisions.control.interventions import MAX_SIGNAL_BYTES
 T = TypeVar("T")
 
 HEDGE_AFTER = timedelta(seconds=3)
-"""A worker that has the run at hand answers within milliseconds; one that replays it first, within seconds."""
+"""A worker with the run in its cache answers within milliseconds, one that must replay it within seconds."""
 
 
 async def first_answer(
     ask: Callable[[timedelta], Awaitable[T]], within: timedelta, after: timedelta = HEDGE_AFTER
 ) -> T:
-    """Return the first answer to a question that is asked once more after a while.
+    """Return the first answer to a question that is asked a second time after a while.
 
     Args:
-        ask: Asks, and gives up after the time it gets.
-        within: How long all of it may take.
-        after: How long the first may wait alone.
+        ask: Asks once, and gives up after the time that it is given.
+        within: Limit for both requests together.
+        after: Time before the second request.
 
     Raises:
-        Exception: As the first raises, once no other answer can come.
+        Exception: Both requests failed. It is the first one's.
     """
     asked = [asyncio.ensure_future(ask(within))]
     try:
@@ -70,11 +70,11 @@ async def first_answer(
 ANSWER_TIMEOUT = timedelta(seconds=10)
 
 _RECORDING_LOOKS, _BETWEEN_LOOKS_S = 100, 0.05
-"""A workflow task takes milliseconds, but for one in which an embedded policy engine is slow."""
+"""A workflow task takes milliseconds, unless an embedded policy engine is slow."""
 
 UNPROCESSED = "UnprocessedUpdate"
-"""How the server fails an update that its workflow task left out: a worker does that which has just taken a run over
-while somebody asks for its status (temporalio 1.35). Nobody has seen the update, so it is sent again."""
+"""The server's error for an update that its workflow task left out (temporalio 1.35). A worker that has just taken a
+run over does that if somebody queries the status meanwhile. No workflow has seen the update, so it is sent again."""
 
 _UNANSWERED_STATUSES = {
     RPCStatusCode.DEADLINE_EXCEEDED,
@@ -85,7 +85,7 @@ _UNANSWERED_STATUSES = {
 
 
 class Exchange:
-    """Talks to one run, through all its continue-as-new runs."""
+    """Sends messages to one run, across continue-as-new."""
 
     def __init__(self, client: Client, workflow_id: str) -> None:
         self._client = client
@@ -93,17 +93,17 @@ class Exchange:
         self.workflow: WorkflowHandle[Any, Any] = client.get_workflow_handle(workflow_id)
 
     async def describe(self) -> WorkflowExecutionDescription:
-        """Return what the server says of the run."""
+        """Return the server's description of the run."""
         try:
             return await self.workflow.describe()
         except RPCError as error:
             raise user_error(error, self._id) from error
 
     async def signal(self, name: str, *arguments: str | dict[str, Any]) -> None:
-        """Send a signal; a run without a worker takes it in when one comes.
+        """Send a signal. A run without a worker receives it when one starts.
 
         Raises:
-            TooLong: The run would cut it; nothing was sent.
+            TooLong: The run would cut the text. Nothing was sent.
         """
         for argument in arguments:
             check_length(argument if isinstance(argument, str) else to_json(argument).decode())
@@ -113,7 +113,7 @@ class Exchange:
             raise self._delivery_error(error) from error
 
     async def query(self, name: str, *arguments: Any) -> Any:
-        """Ask; only a worker can answer."""
+        """Send a query. Only a worker can answer it."""
         try:
             return await first_answer(
                 lambda within: self.workflow.query(name, args=arguments, rpc_timeout=within), ANSWER_TIMEOUT
@@ -128,14 +128,15 @@ class Exchange:
             raise user_error(error, self._id) from error
 
     async def update(self, name: str, argument: Any) -> Any:
-        """Send an update. Without a worker it is not sent: it would take effect whenever one comes.
+        """Send an update, but only if a worker is running. Otherwise it would take effect whenever one starts.
 
         Raises:
-            Refused: The run's validator turned it away.
-            RunEnded: The run is not live.
-            NoAnswer: No worker polls; `NotTakenYet` when one did a moment ago, or the server was lost meanwhile.
-            ServerLost: It was away before; nothing was sent.
-            TooLong: No run takes it; nothing was sent.
+            Refused: The run's validator refused it.
+            RunEnded: The run has ended.
+            NoAnswer: No worker polls. Its subclass `NotTakenYet`: one did a moment ago, or the server was lost
+                meanwhile.
+            ServerLost: The server was lost before, and nothing was sent.
+            TooLong: No run accepts such a long update. Nothing was sent.
         """
         if (size := len(to_json(argument))) > MAX_UPDATE_BYTES:
             raise TooLong(size, MAX_UPDATE_BYTES)
@@ -155,7 +156,10 @@ class Exchange:
             raise refused from error
 
     async def ask_update(self, name: str, argument: Any, within: timedelta, *, update_id: str | None = None) -> Any:
-        """Send an update, whoever polls, and return its answer; the SDK's own errors, but a cancellation stays one."""
+        """Send an update without looking for a worker, and return its answer.
+
+        Errors are the SDK's own, except that a cancellation remains a cancellation.
+        """
         try:
             return await self.workflow.execute_update(name, argument, id=update_id, rpc_timeout=within)  # pyright: ignore[reportUnknownMemberType]
         except UpdateUnanswered as error:
@@ -164,11 +168,12 @@ class Exchange:
             raise
 
     async def polled(self) -> None:
-        """See to it that a worker could take what is sent.
+        """Check that a worker could accept what is sent.
 
         Raises:
-            RunEnded: It is not live.
-            NoAnswer: No worker polls the task queue; `TaskFails` where workers do, and none can go on with the run.
+            RunEnded: The run has ended.
+            NoAnswer: No worker polls the task queue. Its subclass `TaskFails`: workers poll, but none can continue the
+                run.
         """
         described = await self.describe()
         if described.status != WorkflowExecutionStatus.RUNNING:
@@ -178,7 +183,7 @@ class Exchange:
         await self._refuse_while_its_task_fails(described)
 
     async def _not_taken_error(self) -> NotTakenYet:
-        """Return what is told of an update that nobody has answered."""
+        """Return the error for an update that nobody has answered."""
         try:
             described = await self.describe()
         except ServerLost as lost:
@@ -189,7 +194,7 @@ class Exchange:
         )
 
     async def _no_answer_error(self) -> NoAnswer:
-        """Return why nobody answers."""
+        """Return the reason why nobody answers."""
         described = await self.describe()
         try:
             await self._refuse_while_its_task_fails(described)
@@ -203,10 +208,10 @@ class Exchange:
             raise TaskFails(self._id, failing.told, failing.way_out)
 
     async def _wait_for_record(self) -> None:
-        """Wait a moment for a workflow task under way.
+        """Wait briefly while a workflow task is pending.
 
-        After a lost cache a query may show what no task has put on record yet (a question, say). An update that such a
-        task took in would come before it in every replay, which then fails.
+        After a lost cache, a query may show something that no task has recorded yet, such as a question. An update that
+        such a task accepted would precede it in every replay, and the replay would fail.
         """
         for _ in range(_RECORDING_LOOKS):
             if not (await self.describe()).raw_description.HasField("pending_workflow_task"):
@@ -218,16 +223,16 @@ class Exchange:
 
 
 _ENDED_MESSAGES = ("already completed", "aborted by closing workflow")
-"""What the server says of a run that has ended, or ends as it is asked: by its status alone there is none."""
+"""Parts of the server's message about a run that has ended or is just ending. The status alone does not show it."""
 
 
 def is_ended_error(error: RPCError) -> bool:
-    """Return whether the server says that the run has ended, or is ending."""
+    """Return whether the server reports that the run has ended or is ending."""
     return error.status == RPCStatusCode.NOT_FOUND and any(words in error.message for words in _ENDED_MESSAGES)
 
 
 def refusal_error(error: UpdateFailed) -> Refused:
-    """Return what a run says that turned an update away, by the kind that it calls it."""
+    """Return the error for an update that a run refused, by the run's name for the refusal."""
     kind = (isinstance(error.cause, ApplicationError) and error.cause.type) or ""
     refused = REFUSALS.get(kind, Refused)(_refusal_text(error))
     refused.kind = kind
@@ -235,15 +240,15 @@ def refusal_error(error: UpdateFailed) -> Refused:
 
 
 def _refusal_text(error: UpdateFailed) -> str:
-    """Return the validator's own words, without the type of its exception."""
+    """Return the validator's message without the type of its exception."""
     return error.cause.message if isinstance(error.cause, ApplicationError) else str(error.cause)
 
 
 def check_length(text: str) -> None:
-    """Refuse a text of which a run would take in a part only.
+    """Refuse a text of which a run would use only a part.
 
     Raises:
-        TooLong: It is one.
+        TooLong: The text is too long.
     """
     size = len(text.encode("utf-8", "replace"))
     if size > MAX_SIGNAL_BYTES:
@@ -255,10 +260,10 @@ def _unknown_effect_error(lost: ServerLost) -> NotTakenYet:
 
 
 def user_error(error: RPCError, workflow_id: str) -> OrgaError:
-    """Return what a user is told when the server does not do as it was asked."""
+    """Return the error to show a user after the server failed a request."""
     if error.status == RPCStatusCode.NOT_FOUND:
         return RunNotFound(workflow_id)
     if error.status == RPCStatusCode.INVALID_ARGUMENT:
         return OrgaError(f"the server refuses {workflow_id!r}: {error.message}")
-    told = f"the Temporal server answered {error.status.name.lower()}: {error_reason(error)}"
-    return ServerLost(told) if is_lost(error) else OrgaError(f"{told}; see `orga doctor`")
+    problem = f"the Temporal server answered {error.status.name.lower()}: {error_reason(error)}"
+    return ServerLost(problem) if is_lost(error) else OrgaError(f"{problem}; see `orga doctor`")

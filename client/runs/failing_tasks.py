@@ -1,4 +1,4 @@
-"""A run that is stuck although workers are there: its workflow task fails, again and again, until that is mended."""
+"""Runs that are stuck although workers are running: their workflow task fails again and again until it is fixed."""
 
 import asyncio
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from orga.workflows.types.text import can_be_typed, one_line
 
 CAUSE_CHARS = 300
 LATEST_EVENTS = 200
-"""That are read, from the end; what came in since the failure are signals at most."""
+"""Events read from the end. Only signals can have arrived since the failure."""
 
 AT_ONCE = 10
 
@@ -26,12 +26,12 @@ _HARMLESS_CAUSES = {
     WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_FORCE_CLOSE_COMMAND,
     WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_STICKY_TASK_QUEUE,
 }
-"""A reset, or a task that lost against what came meanwhile: both are tried once more, and that goes well."""
+"""Causes that a retry resolves: a reset, or a task that new events overtook."""
 
 
 @dataclass(frozen=True)
 class FailingTask:
-    """What the latest workflow task of a run failed by."""
+    """The failure of a run's latest workflow task."""
 
     workflow_id: str
     attempts: int
@@ -39,12 +39,12 @@ class FailingTask:
 
     @property
     def told(self) -> str:
-        """What is wrong, in one line."""
+        """The problem, in one line."""
         return f"its workflow task fails, {self.attempts} times so far: {self.cause}"
 
     @property
     def way_out(self) -> str:
-        """What helps."""
+        """The remedy."""
         mend = "mend the cause and restart the workers"
         if not can_be_typed(self.workflow_id):
             return mend
@@ -52,7 +52,7 @@ class FailingTask:
 
 
 async def failing_task(client: Client, description: WorkflowExecutionDescription) -> FailingTask | None:
-    """Return what keeps a run from going on; None for one that is well, has ended, or only waits for a worker."""
+    """Return the failure that blocks a run, or None if it is fine, has ended, or only waits for a worker."""
     pending = description.raw_description.pending_workflow_task
     if pending.attempt < 2:
         return None
@@ -64,14 +64,14 @@ async def failing_task(client: Client, description: WorkflowExecutionDescription
 
 
 async def failing_tasks(client: Client, workflow_ids: Iterable[str]) -> dict[str, FailingTask]:
-    """Return those of these runs whose tasks fail, by id."""
+    """Return the failing tasks of these runs, by id."""
     some = asyncio.Semaphore(AT_ONCE)
 
     async def look(workflow_id: str) -> FailingTask | None:
         async with some:
             try:
                 return await failing_task(client, await client.get_workflow_handle(workflow_id).describe())
-            except RPCError:  # it has gone, or the server answers no more: what lists it will say so
+            except RPCError:  # the run or the server has gone: the caller's own listing reports that
                 return None
 
     found = await asyncio.gather(*map(look, workflow_ids))
@@ -81,7 +81,7 @@ async def failing_tasks(client: Client, workflow_ids: Iterable[str]) -> dict[str
 async def _latest_failure(
     client: Client, description: WorkflowExecutionDescription
 ) -> WorkflowTaskFailedEventAttributes | None:
-    """Return the failure of the last workflow task that the history tells of, unless that timed out or went well."""
+    """Return the failure of the last workflow task in the history, unless it timed out or succeeded."""
     answer = await client.workflow_service.get_workflow_execution_history_reverse(
         GetWorkflowExecutionHistoryReverseRequest(
             namespace=client.namespace,

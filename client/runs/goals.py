@@ -1,4 +1,4 @@
-"""Goals from Python: start one, answer what it asks, and all that can be done with a run of an agent."""
+"""The Python API of goals: start a goal, and override its next step."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,23 +14,24 @@ from orga.workflows.types.text import clean_text
 
 
 class GoalHandle(AgentHandle):
-    """A goal, live or ended: `GoalHandle(client, id)`. It can do all that an `AgentHandle` can."""
+    """A goal, live or ended: `GoalHandle(client, id)`. It has all methods of an `AgentHandle`."""
 
     async def override_step(self, skill: str, given: Mapping[str, Any] | str) -> None:
-        """Have this done in place of the step that is due next.
+        """Replace the next step of the plan by this one.
 
-        A signal: what is of no use (no such skill, no plan yet) the journal tells as `InterventionRefused`.
+        It is sent as a signal, so nothing is returned if it cannot be used (unknown skill, no plan yet). The journal
+        then has an `InterventionRefused`.
 
         Args:
-            skill: A tool, or an agent that may be delegated to.
-            given: The arguments of the call, or what it is to do as a text.
+            skill: A tool, or an agent that the goal may delegate to.
+            given: The arguments of the call, or a text that says what to do.
 
         Raises:
             RunNotFound: No run has this id.
-            RunEnded: It takes no more signals.
+            RunEnded: The run accepts no more signals.
         """
-        said = clean_text(given) if isinstance(given, str) else dict(given)
-        await self._exchange.signal("override_step", {"skill": clean_text(skill), "input": said})
+        step_input = clean_text(given) if isinstance(given, str) else dict(given)
+        await self._exchange.signal("override_step", {"skill": clean_text(skill), "input": step_input})
 
 
 async def start_goal(
@@ -44,21 +45,21 @@ async def start_goal(
     pipeline: str | None = None,
     inputs: Sequence[str] | None = None,
 ) -> GoalHandle:
-    """Start a goal and return its handle; a string is the goal, the rest is as for `start_agent`.
+    """Start a goal and return its handle.
 
     Args:
         client: As for `start_agent`.
-        goal: Its text, or its input.
-        workflow_id: As for `start_agent`.
-        task_queue: As for `start_agent`: with a client of your own, what your `Worker` polls.
+        goal: The text of the goal, or the input of `GoalWorkflow`.
+        workflow_id: The goal's id, by default `goal-<uuid7>`.
+        task_queue: As for `start_agent`.
         again: As for `start_agent`.
         search_attributes: As for `start_agent`.
-        pipeline: A plan of the worker's configuration, where the input names none.
-        inputs: Of a pipeline that maps, where the input gives none.
+        pipeline: A plan from the worker's configuration. The input's own takes precedence.
+        inputs: Inputs for a pipeline that maps. The input's own take precedence.
 
     Raises:
-        InvalidInput: Before anything is started, naming each bad key.
-        OrgaError: A run with this id is live, or has ended and `again` does not say that this is meant.
+        InvalidInput: The input is invalid. The text names each bad key, and nothing was started.
+        OrgaError: A run with this id is live, or has ended and `again` is False.
     """
     more = {"pipeline": pipeline, "inputs": None if inputs is None else tuple(inputs)}
     checked = _checked_goal(goal, {key: value for key, value in more.items() if value is not None})

@@ -1,6 +1,7 @@
-"""The inbox: what waits for a person, over all runs. Visibility says which runs wait, the runs say for what.
+"""The inbox: everything that waits for a person, over all runs.
 
-What an ended goal could not deliver waits, too: for somebody who sends it again.
+Visibility lists the waiting runs, and each run is asked what it waits for. Answers that an ended goal could not deliver
+wait too, until somebody sends them again.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -22,13 +23,13 @@ from orga.workflows.types.questions import QuestionKind, ShownQuestion
 from orga.workflows.types.status import AgentStatus
 
 WAITING_RUNS = f"WorkflowType IN {RUN_WORKFLOWS} AND ExecutionStatus = 'Running' AND {WAITING.name} IS NOT NULL"
-"""Running ones only: a run that was terminated could not say that it waits no more."""
+"""Only live runs: a terminated run keeps the attribute, since nothing clears it."""
 
 
 DELIVERY = "delivery"
 
 InboxKind = Literal[QuestionKind, "delivery"]
-"""Of what waits: a kind of question, or an answer that was not delivered."""
+"""A kind of question, or an answer that was not delivered."""
 
 
 @dataclass(frozen=True)
@@ -42,27 +43,27 @@ class InboxEntry:
     """`approval`, `answer`, `escalation`, `budget` or `delivery`."""
     task_queue: str
     worker_command: str
-    """What starts a worker for it."""
+    """The command that starts a worker for the run."""
     run_started: datetime
     wait: ShownQuestion | None = None
-    """None where no worker answers: then no more than the kind is known; and of what is no question."""
+    """The question. None for a delivery, and if no worker answers: then only the kind is known."""
     failing: FailingTask | None = None
-    """What keeps workers from going on with the run; nobody can decide anything there until that is mended."""
+    """The failure that blocks the run. Nobody can decide anything there until it is fixed."""
     undelivered: FailedDelivery | None = None
-    """What an ended goal could not deliver."""
+    """The answer that an ended goal could not deliver."""
 
 
 async def inbox(
     client: Client, *, kind: InboxKind | None = None, queue: str | None = None
 ) -> AsyncGenerator[InboxEntry]:
-    """Yield what waits for a person: questions, the oldest runs first, then what was not delivered lately.
+    """Yield what waits for a person: questions, oldest runs first, then recent failed deliveries.
 
-    A run that does not answer is shown by its kind, whatever its queue: nobody could find it otherwise.
+    A run that does not answer is shown with its kind only, and in every queue, so that it is found.
 
     Args:
         client: From `connect`.
-        kind: Only what is of this kind.
-        queue: Only questions to these people, as a tool's recovery names them.
+        kind: Yield only this kind.
+        queue: Yield only questions to this group of people, as a tool's recovery names it.
 
     Raises:
         OrgaError: The server does not list runs.

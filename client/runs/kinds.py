@@ -1,6 +1,6 @@
-"""The kinds of run, by the word that their answers bear: what a result and a status of each are read as.
+"""The kinds of run, by the `kind` in their answers, with the types of their result and status.
 
-What a goal or a session answers with is loaded for the first that does: most commands meet none.
+The types of goals and sessions are imported on first use, because most commands need neither.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from orga.workflows.types.status import AgentResult, AgentStatus
 
 
 class RunKind(NamedTuple):
-    """What a run of a kind answers with."""
+    """The types of a run's answers."""
 
     result: type[AgentResult]
     status: type[AgentStatus]
@@ -36,6 +36,6 @@ _KINDS: dict[str, Callable[[], RunKind]] = {"goal": _goal_kind, "session": _sess
 
 
 def kind_of(answer: Any) -> RunKind:
-    """Return the kind of the run that answered this; an agent's run says nothing of it."""
-    said = cast("dict[str, Any]", answer).get("kind") if isinstance(answer, dict) else None
-    return _KINDS.get(said, _agent_kind)() if isinstance(said, str) else _agent_kind()
+    """Return the kind of the run that gave this answer. An agent's run names no kind."""
+    kind = cast("dict[str, Any]", answer).get("kind") if isinstance(answer, dict) else None
+    return _KINDS.get(kind, _agent_kind)() if isinstance(kind, str) else _agent_kind()

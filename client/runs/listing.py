@@ -28,21 +28,21 @@ from orga.workflows.types.text import one_line
 
 @dataclass(frozen=True)
 class RunToQuery:
-    """A run to ask."""
+    """A run whose status is queried."""
 
     id: str
     task_queue: str
 
 
 class StatusQueries:
-    """Looks once at each task queue whether a worker polls it."""
+    """Queries statuses. It checks each task queue once for a worker."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._polled: dict[str, bool] = {}
 
     async def statuses(self, runs: Sequence[RunToQuery]) -> list[AgentStatus | None]:
-        """Return the status of each run, in order; None where there is no answer."""
+        """Return the status of each run in order, or None if it gives no answer."""
         for queue in {run.task_queue for run in runs} - self._polled.keys():
             self._polled[queue] = await may_be_polled(self._client, queue)
         found: list[AgentStatus | None] = []
@@ -60,22 +60,22 @@ class StatusQueries:
 
 
 LIVE_STATE = "running"
-"""How the state of a run begins that has not ended."""
+"""The state of a run that has not ended begins with this."""
 
 AT_ONCE = 10
 MAX_QUERIED_RUNS = 20
-"""Live runs that are asked how far they are: the search attributes of the others are up to ten iterations old."""
+"""Live runs whose progress is queried. The search attributes of the others are up to ten iterations old."""
 
 WAIT_S = 3.0
-"""For the answers of workers; without them the search attributes are shown."""
+"""Seconds. Without the workers' answers by then, the search attributes are shown."""
 
 WAITING_PHASES = frozenset({"paused", "idle"})
-"""In which it waits for somebody to go on: to resume it, to say something in a session."""
+"""Phases in which a run waits for somebody: to resume it, or to send a session a message."""
 
 
 @dataclass(frozen=True)
 class RunFilter:
-    """Which runs are wanted."""
+    """The criteria of a list."""
 
     running: bool = False
     agent: str | None = None
@@ -84,7 +84,7 @@ class RunFilter:
     dead_letters: bool = False
 
     def visibility(self) -> str:
-        """Return the query in Temporal's words."""
+        """Return the criteria as a Temporal visibility query."""
         parts = [
             f"WorkflowType IN ({', '.join(map(visibility_literal, RUN_WORKFLOWS))})",
             "ExecutionStatus != 'ContinuedAsNew'",
@@ -101,7 +101,7 @@ class RunFilter:
 
 @dataclass(frozen=True)
 class ListedRun:
-    """A run as it stands in a list."""
+    """A run as a list shows it."""
 
     id: str
     agent: str | None
@@ -112,29 +112,32 @@ class ListedRun:
     cost_usd: float | None
     tenant: str | None
     task_queue: str
-    """Where its workers poll."""
+    """The queue that its workers poll."""
     folder: str | None = None
-    """What the run was started for; None where no folder was named."""
+    """The folder that the run was started for, or None."""
     waiting: str | None = None
-    """What a live run waits for a person for."""
+    """The kind of question that a live run waits for."""
     worker_command: str = "orga worker"
-    """What starts a worker for it."""
+    """The command that starts a worker for the run."""
     dead_letters: int = 0
     """Calls that were given up and can be sent again."""
     open_circuits: Sequence[str] = ()
-    """Tools that a live run leaves alone for a while."""
+    """Tools that a live run does not call for a while."""
     task_fails: FailingTask | None = None
-    """What keeps workers from going on with a live run."""
+    """The failure that blocks a live run."""
     task: str = ""
-    """What it was started for, on one line; "" where that was not looked up."""
+    """Its task on one line, or "" if it was not looked up."""
     model_calls: int | None = None
-    """Of a run that has ended, or that answers; None where that was not looked up."""
+    """The number of model calls. None for a live run that does not answer, and if it was not looked up."""
     may_be_more: bool = False
-    """Whether `iteration` and `cost_usd` are those of search attributes of a live run, up to ten iterations old."""
+    """True if `iteration` and `cost_usd` come from a live run's search attributes, which lag by up to ten
+    iterations."""
 
 
 async def rows(client: Client, wanted: RunFilter, limit: int) -> list[ListedRun]:
-    """Return the runs, newest first: of one that was rewound, what goes on, even if what it left fits the filter.
+    """Return the runs that meet the criteria, newest first.
+
+    Executions that a rewind replaced are left out, even if they meet the criteria.
 
     Raises:
         InvalidInput: The server does not understand the query.
@@ -176,7 +179,7 @@ async def _listed_run(run: WorkflowExecution) -> ListedRun:
 
 
 def state_of(run: WorkflowExecution) -> str:
-    """Return what a run is at, or how it ended."""
+    """Return the phase of a live run, or how a run ended."""
     attributes = run.typed_search_attributes
     if run.status == WorkflowExecutionStatus.RUNNING:
         if kind := attributes.get(known.WAITING):
@@ -189,10 +192,10 @@ def state_of(run: WorkflowExecution) -> str:
 
 
 async def with_details(client: Client, rows: Sequence[ListedRun]) -> list[ListedRun]:
-    """Return the rows with task and model calls; with the numbers of live runs as they are now, or marked as older."""
-    told = await _with_descriptions(client, rows)
-    numbers = await _live_numbers(client, told)
-    return [replace(row, **numbers.get(row.id, {"may_be_more": row.state.startswith(LIVE_STATE)})) for row in told]
+    """Return the rows with their task and model calls. Live runs get current numbers, or a mark that theirs are old."""
+    described = await _with_descriptions(client, rows)
+    numbers = await _live_numbers(client, described)
+    return [replace(row, **numbers.get(row.id, {"may_be_more": row.state.startswith(LIVE_STATE)})) for row in described]
 
 
 async def _with_descriptions(client: Client, rows: Sequence[ListedRun]) -> list[ListedRun]:
@@ -204,14 +207,14 @@ async def _with_descriptions(client: Client, rows: Sequence[ListedRun]) -> list[
                 run = await client.get_workflow_handle(row.id).describe()
                 row = replace(row, task=await _read_task(client, run))
                 return replace(row, model_calls=await _model_calls(client, run))
-            except (RPCError, OrgaError, ValueError):  # it has gone meanwhile, or its values cannot be read
+            except (RPCError, OrgaError, ValueError):  # the run has gone meanwhile, or its values cannot be read
                 return row
 
     return list(await asyncio.gather(*map(described, rows)))
 
 
 async def _model_calls(client: Client, described: WorkflowExecutionDescription) -> int | None:
-    """Return how many model calls the result of a run states, None where it has no result."""
+    """Return the model calls in the result of a run, or None if it has no result."""
     if described.status != WorkflowExecutionStatus.COMPLETED:
         return None
     ended = client.get_workflow_handle(described.id, run_id=described.run_id, result_type=AgentResult)
@@ -219,7 +222,7 @@ async def _model_calls(client: Client, described: WorkflowExecutionDescription) 
 
 
 async def _read_task(client: Client, described: WorkflowExecutionDescription) -> str:
-    """Return the summary of a run; without one, as after it continued as new, the task that it was started with."""
+    """Return the run's summary. If it has none, as after continue-as-new, return the task that it was started with."""
     if summary := await described.static_summary():
         return summary
     first = described.raw_description.workflow_execution_info.first_run_id or described.run_id
@@ -232,12 +235,12 @@ async def _read_task(client: Client, described: WorkflowExecutionDescription) ->
 
 
 def _task_text(given: Any) -> str:
-    told: Any = (given.get("task") or given.get("goal")) if isinstance(given, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return one_line(told, SUMMARY_CHARS) if isinstance(told, str) else ""
+    task: Any = (given.get("task") or given.get("goal")) if isinstance(given, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return one_line(task, SUMMARY_CHARS) if isinstance(task, str) else ""
 
 
 async def _live_numbers(client: Client, rows: Sequence[ListedRun]) -> dict[str, dict[str, float | int | None]]:
-    """Return by id what live runs say of themselves; a worker that is slow, or none at all, holds nobody up."""
+    """Return what live runs report about themselves, by id. Slow or missing workers cost no more than `WAIT_S`."""
     live = [row for row in rows if row.state.startswith(LIVE_STATE) and row.task_fails is None][:MAX_QUERIED_RUNS]
     asked = [RunToQuery(row.id, row.task_queue) for row in live]
     try:
@@ -245,13 +248,13 @@ async def _live_numbers(client: Client, rows: Sequence[ListedRun]) -> dict[str, 
             answers = await StatusQueries(client).statuses(asked)
     except (TimeoutError, RPCError):
         return {}
-    told = zip(live, answers, strict=True)
+    answered = zip(live, answers, strict=True)
     return {
         row.id: {
             "iteration": status.iteration,
             "cost_usd": status.usage.cost_usd,
             "model_calls": status.usage.model_calls,
         }
-        for row, status in told
+        for row, status in answered
         if status
     }

@@ -1,4 +1,4 @@
-"""What the worker beside a client would refuse, refused before a run begins."""
+"""Checks of the worker in this process, so that what it would refuse is refused before a run starts."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ from temporalio.client import Client
 
 from orga.client.config.workplace import queue_and_memo
 
-if TYPE_CHECKING:  # they bring what only a start beside a worker needs
+if TYPE_CHECKING:  # only needed to start a run next to a worker
     from orga.client.config.known_input import RequestedNames
     from orga.workflows.types.goals.input import GoalInput
     from orga.workflows.types.input import AgentInput
@@ -18,17 +18,17 @@ _CHECKS: "WeakKeyDictionary[Client, Callable[[RequestedNames], None]]" = WeakKey
 
 
 def register_check(client: Client, check: "Callable[[RequestedNames], None]") -> None:
-    """Keep in mind what the worker beside a client would refuse."""
+    """Register the check of the worker that runs next to this client."""
     _CHECKS[client] = check
 
 
 def check_by_local_worker(
     client: Client, checked: "AgentInput | GoalInput | SessionInput", task_queue: str | None
 ) -> None:
-    """Refuse what the worker beside a client would, where there is one and the run is to go to it.
+    """Refuse what the worker next to this client would refuse, if there is one and the run goes to its queue.
 
     Raises:
-        InvalidInput: As the worker would say it.
+        InvalidInput: With the worker's own message.
     """
     if client in _CHECKS and task_queue in (None, queue_and_memo(client)[0]):
         from orga.client.config.known_input import requested_names

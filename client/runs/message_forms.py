@@ -1,4 +1,4 @@
-"""Conversations as the SDKs of OpenAI and Anthropic take them, for those who go on with one outside of orga."""
+"""Conversations in the formats of OpenAI's and Anthropic's SDKs, to continue one outside of orga."""
 
 from collections.abc import Iterable
 from typing import Any, Protocol
@@ -8,7 +8,7 @@ from pydantic_core import to_json
 from orga.workflows.types.parts import ToolCall
 
 _NO_TEXT = "(nothing)"
-"""In place of an empty text, which Anthropic refuses."""
+"""Replaces an empty text, which Anthropic refuses."""
 
 
 class ConversationMessage(Protocol):
@@ -16,34 +16,34 @@ class ConversationMessage(Protocol):
 
     @property
     def role(self) -> str:
-        """Of whoever says it."""
+        """The author's role."""
         ...
 
     @property
     def text(self) -> str:
-        """What is said."""
+        """The text of the message."""
         ...
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """What is called."""
+        """The calls that the message asks for."""
         ...
 
     @property
     def call_id(self) -> str | None:
-        """The call that it answers."""
+        """The id of the call whose result this is."""
         ...
 
     @property
     def is_error(self) -> bool:
-        """Whether that has failed."""
+        """True if that call failed."""
         ...
 
 
 def openai_messages(conversation: Iterable[ConversationMessage]) -> list[dict[str, Any]]:
     """Return a conversation as `messages` of OpenAI's Chat Completions.
 
-    Texts of tools and strangers stand in it as they are: mark them as data before a model reads them.
+    Texts of tools and strangers are included unchanged. Mark them as data before a model reads them.
 
     Args:
         conversation: From `AgentHandle.conversation`.
@@ -70,8 +70,11 @@ def _arguments_json(call: ToolCall) -> str:
 def anthropic_messages(conversation: Iterable[ConversationMessage]) -> dict[str, Any]:
     """Return a conversation as `system` and `messages` of Anthropic's Messages API.
 
-    `client.messages.create(**anthropic_messages(...), ...)`. Messages of one side are joined, as that API wants them.
-    The rest is as for `openai_messages`.
+    Use it as `client.messages.create(**anthropic_messages(...), ...)`. Consecutive messages of one role are joined, as
+    the API requires. Texts of tools and strangers are included unchanged, as in `openai_messages`.
+
+    Args:
+        conversation: From `AgentHandle.conversation`.
     """
     system: list[str] = []
     messages: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Which run somebody means: its id, the beginning of one that no other shares, or the newest."""
+"""Finds the run that somebody names: by its id, by a unique beginning of it, or as the newest."""
 
 import asyncio
 from collections.abc import Generator, Iterable, Sequence
@@ -15,45 +15,45 @@ from orga.client.server.server_errors import is_unsupported
 from orga.workflows.types.names import RUN_WORKFLOWS, SESSION_WORKFLOW
 
 ID_PREFIXES = ("agent-", "goal-", "session-")
-"""With which the ids begin that runs get by themselves: a beginning may leave them out."""
+"""The prefixes of generated ids. A beginning may omit them."""
 
 UUID_CHARS = 36
 
 WHOLE_CHARS = min(map(len, ID_PREFIXES)) + UUID_CHARS
-"""Of what has no head of ours. What is as long as a whole id was copied, and is never the beginning of another."""
+"""Length of a generated id. A name of this length without our prefix was copied whole and is never a beginning."""
 
 MIN_CHARS = 4
-"""Of a beginning, its head left out: fewer are a slip of the hand."""
+"""The shortest beginning, without its prefix. Anything shorter is probably a typing error."""
 
 MAX_FOUND = 200
-"""Matches that are looked at; delegates, whose ids begin with their parent's, are among them."""
+"""Matches that are read, including delegates, whose ids begin with their parent's."""
 
 SHOWN_MATCHES = 5
 
 LOOKS, BETWEEN_LOOKS_S = 20, 0.05
-"""For a run that has begun: a server lists it a moment later, and a slow one is not waited for."""
+"""Looks for a run that has just started, and seconds between them. A server lists it a moment later."""
 
 
 @dataclass(frozen=True)
 class NamedRun:
-    """The run that is meant."""
+    """The run that was found."""
 
     id: str
     is_told: bool
-    """Whether its own id was said. Where it was not, people are told which run was taken."""
+    """True if its whole id was given. If not, people are shown which run was taken."""
 
 
 async def run_by_name(client: Client, name: str) -> NamedRun:
-    """Return the run of this id; where there is none, the only run whose id begins so.
+    """Return the run with this id, else the only run whose id begins with the name.
 
     Raises:
-        RunNotFound: No run's id begins so, or too little of it was said.
-        AmbiguousRun: Those of several runs do.
+        RunNotFound: No run's id begins so, or the name is too short.
+        AmbiguousRun: Several ids begin so.
     """
     if await _run_exists(client, name):
         return NamedRun(name, is_told=True)
     if not can_be_id_prefix(name):
-        raise RunNotFound(name, told=_too_short_text(name))
+        raise RunNotFound(name, text=_too_short_text(name))
     query = " OR ".join(f"WorkflowId STARTS_WITH {visibility_literal(each)}" for each in _id_prefixes(name))
     found = without_delegates(await _list_runs(client, f"({query})", RunNotFound(name)))
     if not found:
@@ -64,24 +64,24 @@ async def run_by_name(client: Client, name: str) -> NamedRun:
 
 
 async def newest_run(client: Client, query: str) -> NamedRun:
-    """Return the run that was started last of those that a query finds; delegates do not count.
+    """Return the run that a query finds and that started last. Delegates are ignored.
 
     Raises:
         RunNotFound: There is none.
     """
-    nothing = RunNotFound("--last", told='there is no run here yet; start one with: orga run "…"')
+    nothing = RunNotFound("--last", text='there is no run here yet; start one with: orga run "…"')
     return await _find_newest(client, f"{_RUNS} AND {query}", nothing)
 
 
 async def newest_session(client: Client, query: str) -> NamedRun:
-    """Return the session that was begun last, of those that have not ended; the rest as for `newest_run`."""
-    nothing = RunNotFound("--last", told="there is no open session here; begin one with: orga chat")
+    """Return the live session that started last. The rest is as for `newest_run`."""
+    nothing = RunNotFound("--last", text="there is no open session here; begin one with: orga chat")
     of_sessions = f"WorkflowType = {visibility_literal(SESSION_WORKFLOW)} AND {query}"
     return await _find_newest(client, of_sessions, nothing, with_ended=False)
 
 
 async def wait_until_listed(client: Client, workflow_id: str) -> None:
-    """Return once the server lists the run, or a second later: until it does `--last` and beginnings mean others."""
+    """Return once the server lists the run, or after a second. Until then, `--last` and beginnings find other runs."""
     with suppress(RunNotFound):
         for _ in range(LOOKS):
             if await _list_runs(client, f"WorkflowId = {visibility_literal(workflow_id)}", RunNotFound(workflow_id)):
@@ -101,19 +101,18 @@ def _is_no_delegate(run: WorkflowExecution) -> bool:
 
 
 def can_be_id_prefix(name: str) -> bool:
-    """Return whether a run is looked for whose id begins so."""
-    behind = _without_prefix(name)
-    whole = WHOLE_CHARS if behind == name else UUID_CHARS
-    return MIN_CHARS <= len(behind) < whole and name.isprintable()
+    """Return whether the text may be the beginning of an id."""
+    rest = _without_prefix(name)
+    whole = WHOLE_CHARS if rest == name else UUID_CHARS
+    return MIN_CHARS <= len(rest) < whole and name.isprintable()
 
 
 def _too_short_text(name: str) -> str:
     if len(_without_prefix(name)) >= MIN_CHARS or not name.isprintable():
         return ""
-    behind = "" if _without_prefix(name) == name else f" behind {name.removesuffix(_without_prefix(name))!r}"
-    return (
-        f"{name!r} is too short to be an id's beginning: say {MIN_CHARS} characters{behind}; `orga list` shows the ids"
-    )
+    prefix = name.removesuffix(_without_prefix(name))
+    after = f" after {prefix!r}" if prefix else ""
+    return f"{name!r} is too short for an id's beginning: type {MIN_CHARS} characters{after}; `orga list` shows the ids"
 
 
 def _without_prefix(name: str) -> str:
@@ -121,7 +120,7 @@ def _without_prefix(name: str) -> str:
 
 
 def without_delegates(found: Iterable[WorkflowExecution]) -> list[WorkflowExecution]:
-    """Return the runs newest first, each id once, without the delegates of one that is among them."""
+    """Return the runs, newest first and each id once. A delegate is left out if its parent is among them."""
     newest: dict[str, WorkflowExecution] = {}
     for run in sorted(found, key=_start_time, reverse=True):
         newest.setdefault(run.id, run)
@@ -156,7 +155,7 @@ async def _list_runs(client: Client, query: str, otherwise: RunNotFound) -> list
 
 @contextmanager
 def _listing_errors(otherwise: RunNotFound) -> Generator[None]:
-    """A server that does not list runs, or not by this, knows none by less than its id."""
+    """Raise `otherwise` if the server does not list runs or cannot run this query."""
     try:
         yield
     except RPCError as error:

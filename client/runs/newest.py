@@ -1,4 +1,4 @@
-"""The newest runs of a query: a server lists what is live before all else, and what has ended by its end."""
+"""Finds the newest runs of a query. A server lists live runs first, then ended ones by the time of their end."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -15,23 +15,23 @@ RunPredicate = Callable[[WorkflowExecution], bool]
 
 
 def visibility_literal(text: str) -> str:
-    """Return a text as Temporal's visibility queries write it."""
+    """Return a text as a literal of Temporal's visibility queries."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 async def newest_runs(
     client: Client, query: str, limit: int, *, is_wanted: RunPredicate = lambda _: True, with_ended: bool = True
 ) -> list[WorkflowExecution]:
-    """Return the runs that were started last, newest first, whether they are live or not.
+    """Return the runs that started last, live or ended, newest first.
 
-    Ended ones are read for as long as one of those that follow may be newer: none was started after it ended.
+    Ended runs are read until none of the remaining ones can be newer. No run started after its own end.
 
     Args:
         client: From `connect`.
-        query: In Temporal's words.
-        limit: How many.
-        is_wanted: What the query cannot say.
-        with_ended: False where the query is of live ones alone.
+        query: A Temporal visibility query.
+        limit: The number of runs.
+        is_wanted: A condition that the query cannot express.
+        with_ended: False if the query matches only live runs.
     """
     newest = _NewestRuns(limit)
     async for run in client.list_workflows(f"{LIVE_QUERY} AND {query}", page_size=min(limit, PAGE_SIZE)):
@@ -49,7 +49,7 @@ async def newest_runs(
 
 
 async def replaced_run_ids(client: Client, runs: Sequence[WorkflowExecution]) -> set[str]:
-    """Return the ids of those ended executions whose workflow has gone on as a later one, as after a rewind."""
+    """Return the run ids of ended executions that a later execution of the workflow replaced, as after a rewind."""
     ended = [run for run in runs if run.close_time is not None]
     found = set[str]()
     for start in range(0, len(ended), PAGE_SIZE):
@@ -62,22 +62,22 @@ async def replaced_run_ids(client: Client, runs: Sequence[WorkflowExecution]) ->
 
 
 class _NewestRuns:
-    """The runs that were started last among those which are added: of each workflow its latest execution."""
+    """Keeps the runs that started last among those added, with only the latest execution of each workflow."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._runs: dict[str, WorkflowExecution] = {}
         self._starts: list[tuple[datetime, str]] = []
-        """A heap: the earliest one first. Entries of replaced executions stay until they come first."""
+        """A heap, earliest first. Entries of replaced executions stay until they come first."""
 
     @property
     def is_full(self) -> bool:
-        """Whether there are as many as are wanted."""
+        """True if there are as many runs as the limit."""
         return len(self._runs) >= self._limit
 
     @property
     def earliest(self) -> datetime:
-        """When the first of them was started."""
+        """The earliest start of the runs kept."""
         return self._earliest_start[0]
 
     @property
@@ -92,11 +92,11 @@ class _NewestRuns:
 
     @property
     def first(self) -> list[WorkflowExecution]:
-        """Them, newest first."""
+        """The runs, newest first."""
         return sorted(self._runs.values(), key=lambda run: run.start_time, reverse=True)
 
     def add(self, run: WorkflowExecution) -> None:
-        """Take one in; one that was added as live may have ended since."""
+        """Add a run. A run that was added while live may have ended since."""
         known = self._runs.get(run.id)
         if known is not None and known.start_time > run.start_time:
             return

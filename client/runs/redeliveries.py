@@ -1,7 +1,8 @@
-"""Which answers of ended goals were sent again: nothing of such a goal can change, so the server is told beside it.
+"""Records that answers of ended goals were sent again. The server keeps the record, because an ended goal cannot
+change.
 
-Each sending is an execution that no worker runs: begun ahead of the sending, so that one at a time is under way, and
-terminated with what came of it. One that is never told of ends by its time: its answer may have arrived.
+Each sending is an execution that no worker runs. It starts before the sending, so that only one is under way, and is
+terminated with the outcome. If nobody records an outcome, it times out: the answer may have arrived.
 """
 
 from collections.abc import AsyncGenerator
@@ -35,13 +36,13 @@ UNPOLLED_QUEUE = "orga-redeliveries"
 """Their task queue, which nobody polls."""
 
 EXECUTION_TIMEOUT = timedelta(minutes=5)
-"""Of one whose process has died."""
+"""Limit for a sending whose process has died."""
 
 SendingOutcome = Literal["delivered", "not taken", "unknown"]
 
 
 class Sending(NamedTuple):
-    """The newest one of a delivery; the numbers begin at 1, 0 stands for none."""
+    """The newest sending of a delivery. Numbers begin at 1, and 0 means none."""
 
     number: int
     outcome: SendingOutcome
@@ -51,7 +52,7 @@ NEVER_SENT = Sending(0, "not taken")
 
 
 async def last_sending(client: Client, goal: RunKey, name: str) -> Sending:
-    """Return the newest sending of a delivery of this run of a goal, `NEVER` where there was none."""
+    """Return the newest sending of a delivery of this goal run, or `NEVER_SENT`."""
     last = NEVER_SENT
     while (outcome := await _read_outcome(client, _redelivery_id(goal, name, last.number + 1))) is not None:
         last = Sending(last.number + 1, outcome)
@@ -60,10 +61,10 @@ async def last_sending(client: Client, goal: RunKey, name: str) -> Sending:
 
 @asynccontextmanager
 async def record_sending(client: Client, goal: RunKey, name: str, last: Sending) -> AsyncGenerator[None]:
-    """Record what is sent in this block as the one behind `last`, and what came of it.
+    """Record the sending in this block as the next one after `last`, and its outcome.
 
     Raises:
-        OrgaError: Somebody else sends it, or the server cannot be told of it.
+        OrgaError: Somebody else is sending it, or the server cannot record it.
     """
     try:
         sending: WorkflowHandle[Any, Any] = await client.start_workflow(
@@ -98,7 +99,7 @@ async def _record_outcome(sending: WorkflowHandle[Any, Any], outcome: SendingOut
 
 
 async def _read_outcome(client: Client, sending_id: str) -> SendingOutcome | None:
-    """Return what came of it; None where there is no such sending."""
+    """Return the outcome of a sending, or None if there is no such sending."""
     sending = client.get_workflow_handle(sending_id)
     try:
         if (await sending.describe()).status != WorkflowExecutionStatus.TERMINATED:
@@ -121,11 +122,11 @@ def _redelivery_id(goal: RunKey, name: str, number: int) -> str:
 
 
 LISTED_FOR = timedelta(days=7)
-"""Since the end of the goal."""
+"""Time since the end of the goal."""
 
 
 class FailedDelivery(NamedTuple):
-    """An answer that a channel has not taken."""
+    """An answer that a channel did not accept."""
 
     goal: WorkflowExecution
     delivery: Delivered
@@ -133,7 +134,7 @@ class FailedDelivery(NamedTuple):
 
 
 async def failed_deliveries(client: Client) -> AsyncGenerator[FailedDelivery]:
-    """Yield what was not delivered lately, the goals that ended last first.
+    """Yield recent failed deliveries, those of the last ended goals first.
 
     Raises:
         RPCError: The server does not list runs.
@@ -153,6 +154,6 @@ async def failed_deliveries(client: Client) -> AsyncGenerator[FailedDelivery]:
 
 
 async def goal_failed_deliveries(client: Client, goal: WorkflowExecution) -> list[Delivered]:
-    """Return the deliveries that failed, of a goal that has completed."""
+    """Return the failed deliveries of a completed goal."""
     ended = await client.get_workflow_handle(goal.id, run_id=goal.run_id).result()
     return [each for each in GoalResult.model_validate(ended).deliveries if each.status == "failed"]

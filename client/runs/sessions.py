@@ -1,4 +1,4 @@
-"""Sessions from Python: start one, send a message, wait for the turn's result."""
+"""The Python API of sessions: start one, send a message, wait for the turn's result."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -31,22 +31,22 @@ from orga.workflows.types.sessions.input import SessionInput, SessionMessage, Wh
 from orga.workflows.types.sessions.result import SessionResult, TurnResult
 from orga.workflows.types.text import clean_text
 
-"""Between two looks for a turn's end, where the run that was asked has gone on as another."""
+"""Seconds between two looks for a turn's end, after the queried run has continued as new."""
 
 _POLL_S = 2.0
-"""Between two queries, where too many wait for a turn by an update."""
+"""Seconds between two queries, if too many readers wait for a turn by an update."""
 
 _UPDATE_LIMIT_PAUSE_S = 60.0
-"""Until a run is asked again that has taken all the updates which the server allows: it will continue as new."""
+"""Seconds to avoid updates to a run that has used up the server's limit. It will continue as new."""
 
 _LOST_SERVER_PAUSE_S = 1.0
-"""Until a server that was lost is asked again."""
+"""Seconds before a lost server is asked again."""
 
 _TURN_REQUEST_TIMEOUT = timedelta(seconds=60)
-"""Of one request that waits for a turn; then the same is asked again."""
+"""Limit for one request that waits for a turn. Then the request is repeated."""
 
 _CONTINUED_FAILURES = {"AcceptedUpdateCompletedWorkflow", UNPROCESSED}
-"""How the server fails an update of a run that has gone on as another; that one is asked anew."""
+"""The server's errors for an update of a run that has continued as new. The new run is asked again."""
 
 
 class TurnWaiter(AgentHandle):
@@ -57,7 +57,7 @@ class TurnWaiter(AgentHandle):
         return [TurnResult.model_validate(each) for each in await self._exchange.query("turns")]
 
     async def _wait_for_turn(self, turn: int) -> TurnResult:
-        """Wait until a turn has ended, and return its result; raises as `SessionHandle.result_of`."""
+        """Wait until a turn has ended, and return its result. Raises the same errors as `SessionHandle.result_of`."""
         update_id = _update_id(turn)
         while True:
             try:
@@ -78,8 +78,8 @@ class TurnWaiter(AgentHandle):
                 if error.status is RPCStatusCode.FAILED_PRECONDITION and "updates" in error.message:
                     await self._look_out(turn, _UPDATE_LIMIT_PAUSE_S)
                     continue
-                if not isinstance(told := user_error(error, self.id), ServerLost):
-                    raise told from error
+                if not isinstance(failure := user_error(error, self.id), ServerLost):
+                    raise failure from error
                 await asyncio.sleep(_LOST_SERVER_PAUSE_S)
             else:
                 if found := answer.get("result"):
@@ -88,10 +88,10 @@ class TurnWaiter(AgentHandle):
                 await self._look_out(turn, answer.get("again_in_s", 0.0))
 
     async def _look_out(self, turn: int, within_s: float) -> None:
-        """Wait until a turn has ended, or its session, or for so long; it leaves nothing in the history.
+        """Wait until a turn or its session has ended, but no longer than that. It adds nothing to the history.
 
         Raises:
-            RunNotFound: The server has no such session any more.
+            RunNotFound: The server no longer has this session.
         """
         until = asyncio.get_running_loop().time() + within_s
         await asyncio.sleep(_RETRY_S)
@@ -102,7 +102,7 @@ class TurnWaiter(AgentHandle):
                     return
             except RunNotFound:
                 raise
-            except OrgaError:  # who cannot be asked now is asked again
+            except OrgaError:  # ask again later
                 pass
             await asyncio.sleep(min(_POLL_S, max(left, 0.0)))
 
@@ -110,7 +110,7 @@ class TurnWaiter(AgentHandle):
         ended = SessionResult.model_validate((await self.result()).model_dump())
         found = next((each for each in ended.latest if each.turn == turn), None)
         if found is None:
-            raise TurnUnknown(f"session {self.id!r} has ended and keeps no turn {turn}; `orga journal` tells of it")
+            raise TurnUnknown(f"session {self.id!r} has ended and keeps no turn {turn}; `orga journal` shows it")
         return found
 
 
@@ -119,37 +119,38 @@ def _update_id(turn: int) -> str:
 
 
 _RETRY_S = 0.2
-"""Between two tries to be taken by a worker."""
+"""Seconds between two attempts to reach a worker."""
 
 _PATIENCE_S = 5.0
-"""For which a worker is waited for."""
+"""Seconds to wait for a worker."""
 
 
 class SessionHandle(TurnWaiter):
-    """A session, live or ended: `SessionHandle(client, id)`. It can do all that an `AgentHandle` can."""
+    """A session, live or ended: `SessionHandle(client, id)`. It has all methods of an `AgentHandle`."""
 
     async def send(self, text: str, *, when_busy: WhenBusy = "enqueue", message_id: str | None = None) -> TurnResult:
-        """Say something and wait for the result of the turn that it became part of, however long that takes.
+        """Send a message and wait for the result of its turn, however long that takes.
 
         Args:
-            text: What is said; at most 50 kB as JSON.
-            when_busy: What becomes of it while a turn is under way: it waits for its own turn (`enqueue`), guides the
-                turn (`steer`), cuts it and begins the next (`interrupt`), or is refused (`refuse`).
-            message_id: One that was sent before is not taken again: its turn is waited for.
+            text: The message, at most 50 kB as JSON.
+            when_busy: What happens if a turn is under way: the message waits for its own turn (`enqueue`), guides the
+                current turn (`steer`), cuts it short and begins the next (`interrupt`), or is refused (`refuse`).
+            message_id: The message's id. A message whose id was sent before is not taken again, and its turn is
+                awaited.
 
         Raises:
             SessionBusy: A turn is under way, and `when_busy` is `refuse`.
-            QueueFull: Too many messages wait already.
+            QueueFull: Too many messages are waiting.
             SessionClosed: The session is ending.
-            RunEnded: It has ended.
-            Refused: The text is empty or too long, or other words were sent under its id.
-            NoAnswer: No worker is there to take it; `NotTakenYet`, with the `message_id` that it was sent under, where
-                one was there a moment ago, or the server was lost meanwhile: it may take effect yet.
+            RunEnded: The session has ended.
+            Refused: The text is empty or too long, or this id was used for another text.
+            NoAnswer: No worker is running that can accept it. Its subclass `NotTakenYet`, which has the `message_id`: a
+                worker was there a moment ago, or the server was lost meanwhile, so the message may still take effect.
         """
         return await self.result_of(await self.post(text, when_busy=when_busy, message_id=message_id))
 
     async def post(self, text: str, *, when_busy: WhenBusy = "enqueue", message_id: str | None = None) -> int:
-        """Say something and return the number of its turn, without waiting for that; the rest as for `send`."""
+        """Send a message and return the number of its turn without waiting for it. The rest is as for `send`."""
         message = {
             "text": clean_text(text),
             "when_busy": when_busy,
@@ -162,31 +163,32 @@ class SessionHandle(TurnWaiter):
         return int(await self._send_message(message))
 
     async def result_of(self, turn: int) -> TurnResult:
-        """Wait until a turn has ended, through lost connections and workers that come and go.
+        """Wait until a turn has ended, and return its result. Lost connections and restarts of workers do not end the
+        wait.
 
         Raises:
-            TurnUnknown: No message became this turn, or it is too long ago.
-            RunNotFound: The server has no such session any more.
-            RunFailed: The session failed, or an operator has terminated it.
+            TurnUnknown: The turn does not exist, or it is too old.
+            RunNotFound: The server no longer has this session.
+            RunFailed: The session failed, or an operator terminated it.
         """
         return await self._wait_for_turn(turn)
 
     async def interrupt(self, why: str = "", *, turn: int | None = None) -> int:
-        """Cut the turn under way and return its number; the session goes on.
+        """Cut the current turn short and return its number. The session continues.
 
         Args:
-            why: Stands in the turn's result.
-            turn: The one that is meant, so that none is cut which has begun meanwhile; None is whichever is under way.
+            why: The reason, for the turn's result.
+            turn: The turn that is meant, so that no later turn is cut by mistake. None means the current one.
 
         Raises:
-            Refused: No turn is under way, or another than `turn`.
+            Refused: No turn is under way, or another one than `turn`.
             RunEnded: The session has ended.
-            NoAnswer: No worker is there to take it.
+            NoAnswer: No worker is running that can accept it.
         """
         return int(await self._exchange.update("interrupt", {"why": clean_text(why), "turn": turn}))
 
     async def close(self) -> None:
-        """End the session after the turn under way; messages that wait for their turn are not begun.
+        """End the session after the current turn. Waiting messages get no turn.
 
         Raises:
             RunNotFound: No session has this id.
@@ -195,13 +197,13 @@ class SessionHandle(TurnWaiter):
         await self._exchange.signal("close")
 
     async def turns(self) -> list[TurnResult]:
-        """Return the results of the last turns, oldest first: as many as a session keeps."""
+        """Return the results that the session keeps: those of its last turns, oldest first."""
         return await self._latest()
 
     async def _send_message(self, message: Mapping[str, str]) -> int:
-        """Send a message until a worker takes it, for a moment: one that has just been started does not poll yet.
+        """Send a message, and retry for a moment: a worker that has just started does not poll yet.
 
-        Its id makes it safe to send it again, also where a connection was lost that may have delivered it.
+        The message id makes retries safe, even if a lost connection has delivered the message.
         """
         until = asyncio.get_running_loop().time() + _PATIENCE_S
         untaken: NotTakenYet | None = None
@@ -236,28 +238,28 @@ async def start_session(
     again: bool = False,
     search_attributes: TypedSearchAttributes = TypedSearchAttributes.empty,
 ) -> SessionHandle:
-    """Start a session, in which nothing is said yet, and return its handle.
+    """Start a session without a first message, and return its handle.
 
     Args:
         client: As for `start_agent`.
-        session_input: The input of `SessionWorkflow`, or a part of it; what it says wins over the next nine.
-        agent: As in the input of an agent's run, and so the next seven.
-        config: Limits and settings; each turn has all of its limits anew.
+        session_input: The input of `SessionWorkflow`, or a part of it. Its keys override the next nine arguments.
+        agent: The agent's name. This and the next seven are as in the input of an agent's run.
+        config: Limits and settings. The limits apply to each turn separately.
         model: `provider:model` or `tier:NAME`.
-        instructions: In place of the agent's own.
-        tools: A part of the agent's tools, and of those of its delegates.
+        instructions: They replace the agent's own.
+        tools: A subset of the agent's tools and of those of its delegates.
         trusted_context: Facts that no model and no tool can write.
-        output_schema: JSON Schema that the answer of each turn has to fit.
-        tenant: Whose session it is.
-        session_id: `session-<uuid7>` unless given.
-        idle_timeout_s: Seconds without a message between two turns after which it ends; None: never.
-        task_queue: As for `start_agent`: with a client of your own, what your `Worker` polls.
+        output_schema: JSON Schema that the answer of each turn must match.
+        tenant: The owner of the session.
+        session_id: The session's id, by default `session-<uuid7>`.
+        idle_timeout_s: Seconds without a message between two turns, after which the session ends. None: never.
+        task_queue: As for `start_agent`.
         again: As for `start_agent`.
         search_attributes: As for `start_agent`.
 
     Raises:
-        InvalidInput: Before anything is started, naming each bad key.
-        OrgaError: A session with this id is live, or has ended and `again` does not say that this is meant.
+        InvalidInput: The input is invalid. The text names each bad key, and nothing was started.
+        OrgaError: A session with this id is live, or has ended and `again` is False.
     """
     optional = {
         "config": dict(config) if isinstance(config, dict) else config,
@@ -292,7 +294,7 @@ def _given_fields(given: SessionInput | Mapping[str, Any] | None) -> dict[str, A
 
 
 def session_id_of(given: str | None) -> str:
-    """Return the id that a new session gets: `session-<uuid7>` unless one is given.
+    """Return the id of a new session: the given one, else `session-<uuid7>`.
 
     Raises:
         InvalidInput: As for a run.

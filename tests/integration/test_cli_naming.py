@@ -40,7 +40,7 @@ def test_a_beginning_of_several_ids_names_them_newest_first_and_touches_none(org
     refused = orga("abort", "harbour-")
     assert (refused.code, refused.out) == (2, "")
     assert refused.err == (
-        f"orga: 'harbour-' is the beginning of 2 ids, newest first: {second}, {first}; say more of it\n"
+        f"orga: 'harbour-' is the beginning of 2 ids, newest first: {second}, {first}; type more of it\n"
     )
     assert "abort" not in orga("journal", first).out + orga("journal", second).out
 
@@ -63,9 +63,9 @@ def test_what_ends_a_run_by_a_beginning_says_which(orga: Orga) -> None:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("age", "'age' is too short to be an id's beginning: say 4 characters; `orga list` shows the ids"),
-        ("goal-", "'goal-' is too short to be an id's beginning: say 4 characters behind 'goal-'; `orga list` shows"),
-        ("session-01", "'session-01' is too short to be an id's beginning: say 4 characters behind 'session-'"),
+        ("age", "'age' is too short for an id's beginning: type 4 characters; `orga list` shows the ids"),
+        ("goal-", "'goal-' is too short for an id's beginning: type 4 characters after 'goal-'; `orga list` shows"),
+        ("session-01", "'session-01' is too short for an id's beginning: type 4 characters after 'session-'"),
         ("agent-ffff", "there is no run 'agent-ffff'"),
     ],
 )

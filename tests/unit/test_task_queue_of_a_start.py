@@ -9,7 +9,7 @@ from unittest.mock import create_autospec
 import pytest
 from temporalio.client import Client
 
-from orga import create_schedule, start_agent, start_goal, start_session
+from orga import AgentHandle, GoalHandle, SessionHandle, create_schedule, start_agent, start_goal, start_session
 
 STARTS: dict[str, Callable[..., Awaitable[Any]]] = {
     "start_agent": partial(start_agent, agent_input="Look."),
@@ -33,3 +33,8 @@ async def test_a_client_of_an_application_has_no_queue_but_the_usual_one_until_i
     await start(client)
     await start(client, task_queue="desk")
     assert queues(client) == ["orga", "desk"]
+
+
+@pytest.mark.parametrize("handle", [AgentHandle, GoalHandle, SessionHandle])
+def test_a_handle_shows_its_run(handle: type[AgentHandle]) -> None:
+    assert repr(handle(create_autospec(Client, instance=True), "night")) == f"{handle.__name__}(id='night')"

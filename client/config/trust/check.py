@@ -109,7 +109,7 @@ def policies_risk(folder: Path, around: UserSettings) -> Risk | None:
 
 
 def policies_trust_request(folder: Path, risk: Risk) -> TrustRequest:
-    """Return the trust request of a policy folder that no file names. Later changes of its content need no new trust."""
+    """Return the trust request of a policy folder that no file names. Its content may change without new trust."""
     return TrustRequest(folder, (risk,), lambda: f"sha256:{_sha256(trust_key(folder).encode())}")
 
 
