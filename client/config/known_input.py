@@ -4,11 +4,12 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from orga.client.config.known_models import model_name_problem, model_problem
+from orga.client.config.known_models import model_problem
 from orga.client.config.sections import OrgaConfig
 from orga.workflows.types.agents import AgentConfig
 from orga.workflows.types.goals.input import GoalInput
 from orga.workflows.types.input import AgentInput
+from orga.workflows.types.providers import model_name_problem
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.sessions.input import SessionInput

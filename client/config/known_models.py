@@ -5,17 +5,7 @@ from typing import Protocol
 
 from orga.client.config.sections import ModelsConfig
 from orga.client.errors import ConfigError
-from orga.workflows.types.text import similar_name_hint
-from orga.workflows.types.tiers import PROVIDERS
-
-
-def model_name_problem(name: str) -> str:
-    """Return why the name belongs to no model of any provider, or ""."""
-    provider, colon, model = name.strip().partition(":")
-    if colon and model.strip() and provider in PROVIDERS:
-        return ""
-    near = similar_name_hint(provider.strip(), PROVIDERS) if colon else ""
-    return f"{name!r} names no model: {near}write provider:model, with provider one of {', '.join(PROVIDERS)}"
+from orga.workflows.types.providers import PROVIDERS, model_name_problem
 
 
 def require_model(name: str) -> None:
@@ -32,7 +22,6 @@ def model_problem(name: str, env: Mapping[str, str], base_urls: Mapping[str, str
     """Return why a process with this environment cannot call the model, or "". Nothing is loaded or called."""
     from orga.activities.adapters.models.settings import (
         EMBEDDED_MODEL,
-        PROVIDER_SITES,
         ModelNotConfigured,
         provider_endpoint,
     )
@@ -40,7 +29,7 @@ def model_problem(name: str, env: Mapping[str, str], base_urls: Mapping[str, str
     if problem := model_name_problem(name):
         return problem
     provider, _, model = name.strip().partition(":")
-    if provider in PROVIDER_SITES:
+    if PROVIDERS[provider].is_remote:
         try:
             provider_endpoint(provider, env, base_urls)
         except ModelNotConfigured as error:

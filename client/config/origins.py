@@ -7,13 +7,14 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from orga.activities.adapters.agents.agents import with_default_agent
-from orga.activities.adapters.models.settings import DEFAULT_MODELS, PROVIDER_SITES, default_model
+from orga.activities.adapters.models.settings import default_model
 from orga.activities.adapters.policy.ladder import engine_name
 from orga.activities.text.secrets import MIN_GUESSED_CHARS, REDACTED, KnownSecrets, secret_values
 from orga.client.config.file import ConfigSources
 from orga.client.config.policy_settings import policy_settings
 from orga.client.config.sections import OrgaConfig
 from orga.client.server.resolve import standard_address
+from orga.workflows.types.providers import DEFAULT_PROVIDERS
 
 Key = tuple[str, ...]
 Environment = Mapping[str, str]
@@ -67,10 +68,7 @@ def _derived_value(key: Key, value: Any, config: OrgaConfig, env: Environment) -
     match key:
         case ("models", "default"):
             model = default_model(env)
-            by = next(
-                (PROVIDER_SITES[provider].key for provider, *_ in DEFAULT_MODELS if model.startswith(f"{provider}:")),
-                "",
-            )
+            by = next((each.key for each in DEFAULT_PROVIDERS if model.startswith(f"{each.name}:")), "")
             return model, f"{DEFAULT}: {by} is set" if by else f"{DEFAULT}: no key is set"
         case ("temporal", "address"):
             named = standard_address()

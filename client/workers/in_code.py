@@ -15,11 +15,11 @@ from orga.activities.adapters.agents.agent_problems import agent_problems
 from orga.activities.adapters.mcp.names import is_server_tool
 from orga.activities.adapters.tools.python_function import PythonFunction
 from orga.activities.ports import Tool
-from orga.client.config.known_models import model_name_problem
 from orga.client.config.sections import OrgaConfig, PolicyConfig
 from orga.client.errors import ConfigError
 from orga.workflows.types.agents import DEFAULT_INSTRUCTIONS, READ_ONLY_TOOLS, AgentConfig, Critic
 from orga.workflows.types.input import LoopConfig, LoopSettings
+from orga.workflows.types.providers import model_name_problem
 from orga.workflows.types.record import validation_problems
 from orga.workflows.types.tiers import TIER_PREFIX
 from orga.workflows.types.tool_calls.decision import CheckedDecision

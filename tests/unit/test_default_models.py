@@ -15,15 +15,16 @@ from openai.types.shared.chat_model import ChatModel
 
 from orga.activities.adapters import http
 from orga.activities.adapters.models.registry import ModelRegistry
-from orga.activities.adapters.models.settings import DEFAULT_MODELS, PROVIDER_SITES, default_model
+from orga.activities.adapters.models.settings import default_model
 from orga.activities.adapters.schemas.arguments import argument_errors
 from orga.activities.ports import ModelError, ModelRequest
 from orga.workflows.types.messages import Message, Reply
+from orga.workflows.types.providers import DEFAULT_PROVIDERS, PROVIDERS
 from orga.workflows.types.tool_calls.tools import ToolSpec
 from tests.support.model import strict
 from tests.support.model.providers import Network, a_request, chunk, message_item, response_events, stream_response
 
-MODELS = {provider: model for provider, _, model in DEFAULT_MODELS}
+MODELS = {provider.name: provider.default_model for provider in DEFAULT_PROVIDERS}
 
 
 def names_in(alias: Any) -> set[str]:
@@ -82,7 +83,7 @@ async def test_the_default_model_of_a_key_runs_with_tools(
     provider: str, server: Callable[[str, dict[str, Any]], http.Response]
 ) -> None:
     """Three turns against a server that refuses what the provider refuses; what it refused once is not sent again."""
-    env = {PROVIDER_SITES[provider].key: "a-key-of-some-length"}
+    env = {PROVIDERS[provider].key: "a-key-of-some-length"}
     scripted = strict.Strict(server)
     registry = ModelRegistry(env, transport=http.MockTransport(scripted))
     asked, model = registry.resolve(default_model(env))

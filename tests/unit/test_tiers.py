@@ -7,7 +7,6 @@ import pytest
 
 from orga.activities.adapters.agents.agents import ConfiguredAgents
 from orga.activities.adapters.models.registry import ModelRegistry
-from orga.activities.adapters.models.settings import PROVIDER_SITES
 from orga.activities.prepare import PrepareActivities
 from orga.client.cli.shown.status_text import status_lines
 from orga.client.config.sections import OrgaConfig
@@ -19,10 +18,11 @@ from orga.workflows.types.agents import AgentConfig, Critic, Dimension
 from orga.workflows.types.goals.deliveries import Channel
 from orga.workflows.types.input import AgentInput, Lineage, LoopConfig
 from orga.workflows.types.names import AGENT_WORKFLOW, GOAL_WORKFLOW
+from orga.workflows.types.providers import PROVIDERS
 from orga.workflows.types.recall import KNOWLEDGE_TOOLS
 from orga.workflows.types.record import InvalidInput
 from orga.workflows.types.setup import PrepareRequest, Setup
-from orga.workflows.types.tiers import PROVIDERS, RUN_TIER, GoalTiers, ModelTiers, Tier
+from orga.workflows.types.tiers import RUN_TIER, GoalTiers, ModelTiers, Tier
 from orga.workflows.types.tool_calls.delegation import Ceiling
 from tests.support.runs.delivered import delivery_setup
 from tests.support.tools.activities import Beats
@@ -298,10 +298,9 @@ def test_the_doctor_checks_each_model_of_each_tier(tmp_path: Path) -> None:
 
 
 def test_the_providers_are_those_that_the_registry_knows() -> None:
-    assert {*PROVIDERS} == {*PROVIDER_SITES, "local", "offline"}
-    for provider in PROVIDER_SITES:
-        keys = {site.key: "k" for site in PROVIDER_SITES.values() if site.key}
-        ModelRegistry(keys, {"openai-compatible": "http://h/v1"}).check(f"{provider}:m")
+    keys = {provider.key: "k" for provider in PROVIDERS.values() if provider.key}
+    for provider in (each for each in PROVIDERS.values() if each.is_remote):
+        ModelRegistry(keys, {"openai-compatible": "http://h/v1"}).check(f"{provider.name}:m")
 
 
 @pytest.mark.parametrize(

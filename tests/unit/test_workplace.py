@@ -8,7 +8,6 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from orga.activities.adapters.agents.agents import ConfiguredAgents
-from orga.activities.adapters.models.settings import PROVIDER_SITES
 from orga.activities.ports import OtherPlace
 from orga.activities.prepare import PrepareActivities
 from orga.client.config.file import load_config
@@ -22,6 +21,7 @@ from orga.client.config.workplace import (
 )
 from orga.client.server.pollers import config_digest, identity_suffix, is_of_process, own_identity
 from orga.workflows.types.input import Workplace, workplace_of
+from orga.workflows.types.providers import PROVIDERS
 from orga.workflows.types.setup import PrepareRequest, Setup
 from tests.support.tools.activities import Beats
 
@@ -140,7 +140,7 @@ def test_shells_that_name_other_models_have_queues_of_their_own(monkeypatch: pyt
     assert own_queue(OrgaConfig(), place(SHELLS["an address"]), embedded=False) == "orga"
 
 
-@pytest.mark.parametrize("variable", [site.base_url for site in PROVIDER_SITES.values()])
+@pytest.mark.parametrize("variable", [each.base_url for each in PROVIDERS.values() if each.is_remote])
 def test_the_address_of_each_provider_counts(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = workplace(OrgaConfig()).models
     monkeypatch.setenv(variable, "http://elsewhere")

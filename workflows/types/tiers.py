@@ -5,10 +5,8 @@ from typing import Annotated, Literal, get_args
 from pydantic import AfterValidator, Field
 
 from orga.workflows.types.names import GoalPromptName
+from orga.workflows.types.providers import model_name_problem
 from orga.workflows.types.record import CheckedInput, Record
-
-PROVIDERS = ("openrouter", "openai", "anthropic", "ollama", "openai-compatible", "local", "offline")
-"""Prefixes of a model's name, before the colon."""
 
 TierName = Literal["local", "light", "medium", "heavy"]
 
@@ -33,9 +31,9 @@ def tier_in_model_name(model: str) -> str | None:
 
 
 def _model(name: str) -> str:
-    provider, colon, model = name.strip().partition(":")
-    if not colon or not model.strip() or provider not in PROVIDERS:
-        raise ValueError(f"{name!r} names no model: write provider:model, with provider one of {', '.join(PROVIDERS)}")
+    if problem := model_name_problem(name):
+        raise ValueError(problem)
+    provider, _, model = name.strip().partition(":")
     return f"{provider}:{model.strip()}"
 
 

@@ -5,17 +5,8 @@ from dataclasses import dataclass
 
 from orga.activities.ports import ModelProvider, ModelRequest
 from orga.workflows.types.messages import Reply
+from orga.workflows.types.providers import PROVIDERS, Provider
 from orga.workflows.types.usage import ModelPrice, Usage
-
-PRICED_PROVIDERS = frozenset({"openrouter", "openai", "anthropic"})
-"""Elsewhere a known model name says nothing about the price."""
-
-FREE_PROVIDERS = frozenset({"offline", "local"})
-"""They run in the worker itself."""
-
-BILLING_PROVIDERS = frozenset({"openrouter"})
-"""They say in each reply what it cost."""
-
 
 _ASSUMED_PRICE = ModelPrice(input=15, output=75)
 """Of a model that no list knows, whose bill did not come: that of the dearest, so that a limit in dollars binds."""
@@ -27,7 +18,7 @@ _MAX_BILLED_USD = 1e6
 def is_priced(name: str) -> bool:
     """Return whether the cost of `provider:model` will be known without anybody stating it."""
     provider, _, model = name.strip().partition(":")
-    if provider in FREE_PROVIDERS | BILLING_PROVIDERS:
+    if provider in PROVIDERS and (PROVIDERS[provider].bills_replies or not PROVIDERS[provider].is_remote):
         return True
     return cost_usd(provider, model.strip(), Usage(input_tokens=1, output_tokens=1)) is not None
 
@@ -49,7 +40,7 @@ def reply_cost_usd(
     provider: str, model: str, usage: Usage, *, billed: object = None, cache_write_tokens: int = 0
 ) -> float | None:
     """Return what the provider billed, if it reports that, else the list price of what was used."""
-    if provider not in BILLING_PROVIDERS:
+    if not _provider(provider).bills_replies:
         return cost_usd(provider, model, usage, cache_write_tokens=cache_write_tokens)
     if isinstance(billed, (int, float)) and 0 <= billed < _MAX_BILLED_USD:
         return float(billed)
@@ -59,7 +50,7 @@ def reply_cost_usd(
 
 def cost_usd(provider: str, model: str, usage: Usage, *, cache_write_tokens: int = 0) -> float | None:
     """Return the cost in US dollars, or None when no price is known."""
-    if provider not in PRICED_PROVIDERS:
+    if not _provider(provider).has_list_prices:
         return None
     import genai_prices  # a list of hundreds, for the first call that costs anything
 
@@ -73,3 +64,8 @@ def cost_usd(provider: str, model: str, usage: Usage, *, cache_write_tokens: int
         return float(genai_prices.calc_price(tokens, model, provider_id=provider).total_price)
     except Exception:  # an unknown model is a LookupError; whatever else, a reply is worth more than its price
         return None
+
+
+def _provider(name: str) -> Provider:
+    """Return the facts about a provider; a scripted one has no prices."""
+    return PROVIDERS.get(name) or Provider(name)

@@ -12,7 +12,6 @@ from orga.activities.adapters.models.openai_responses import OpenAIResponses
 from orga.activities.adapters.models.pricing import PricedProvider, is_priced
 from orga.activities.adapters.models.settings import (
     EMBEDDED_MODEL,
-    PROVIDER_SITES,
     ModelNotConfigured,
     default_model,
     provider_endpoint,
@@ -20,7 +19,7 @@ from orga.activities.adapters.models.settings import (
 from orga.activities.adapters.models.streaming import StreamingProvider
 from orga.activities.adapters.models.wire import Wire
 from orga.activities.ports import ModelError, ModelProvider
-from orga.workflows.types.tiers import PROVIDERS
+from orga.workflows.types.providers import PROVIDERS, model_name_problem
 from orga.workflows.types.usage import ModelPrice
 
 __all__ = ["ModelNotConfigured", "ModelRegistry", "default_model"]
@@ -61,14 +60,13 @@ class ModelRegistry:
         Raises:
             ModelNotConfigured: The provider is unknown, or lacks its key or address.
         """
-        provider, colon, model = name.strip().partition(":")
-        if not colon or not model.strip() or provider not in PROVIDERS:
-            raise ModelNotConfigured(
-                f"{name!r} names no model: write provider:model, with provider one of {', '.join(PROVIDERS)}"
-            )
-        model = model.strip()
+        if problem := model_name_problem(name):
+            raise ModelNotConfigured(problem)
+        provider, _, model = map(str.strip, name.partition(":"))
         found = (
-            self._remote_provider(provider) if provider in PROVIDER_SITES else self._embedded_provider(provider, model)
+            self._remote_provider(provider)
+            if PROVIDERS[provider].is_remote
+            else self._embedded_provider(provider, model)
         )
         price = self._prices.get(f"{provider}:{model}")
         return PricedProvider(found, price) if price else found, model

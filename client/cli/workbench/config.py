@@ -18,6 +18,7 @@ from orga.client.config.known_input import RequestedNames, models_of, require_ag
 from orga.client.config.known_models import model_problem
 from orga.client.config.problems import unknown_key_remedy
 from orga.client.config.sections import OrgaConfig
+from orga.workflows.types.providers import DEFAULT_PROVIDERS
 from orga.workflows.types.record import InvalidInput
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def models(
 
 
 def _model_rows(held: OrgaConfig) -> Iterator[_ModelRow]:
-    from orga.activities.adapters.models.settings import DEFAULT_MODELS, EMBEDDED_MODEL
+    from orga.activities.adapters.models.settings import EMBEDDED_MODEL
 
     base_urls = held.models.base_urls
     named: dict[str, list[str]] = {}
@@ -181,7 +182,7 @@ def _model_rows(held: OrgaConfig) -> Iterator[_ModelRow]:
         named.setdefault(model, []).append(place)
     for model, places in named.items():
         yield _ModelRow(model, ", ".join(places), model_problem(model, os.environ, base_urls))
-    offered = [f"{provider}:{os.environ.get(variable) or usual}" for provider, variable, usual in DEFAULT_MODELS]
+    offered = [f"{each.name}:{os.environ.get(each.model) or each.default_model}" for each in DEFAULT_PROVIDERS]
     offered += ["ollama:NAME", "openai-compatible:NAME", "local:smollm2", EMBEDDED_MODEL]
     for model in offered:
         if model not in named:

@@ -17,6 +17,7 @@ from orga.client.config.trust.risks import WIDE, Key, Risk, UserSettings, reads_
 from orga.client.config.trust.store import trust_key, trusted_digests
 from orga.client.errors import ConfigError
 from orga.client.server.endpoint import ServerUnavailable
+from orga.workflows.types.providers import DEFAULT_PROVIDERS
 from orga.workflows.types.text import escaped_line
 
 
@@ -115,11 +116,6 @@ def policies_trust_request(folder: Path, risk: Risk) -> TrustRequest:
 
 def user_settings(found: Sequence[Setting], env: Mapping[str, str]) -> UserSettings:
     """Return the settings that the environment adds to a file's."""
-    from orga.activities.adapters.models.settings import (
-        DEFAULT_MODELS,
-        PROVIDER_SITES,
-    )  # this import loads no model code
-
     said = [(key, each.variable) for each in found for key, _ in _leaf_values(each.path, each.value)]
     said += [
         (WIDE, each.variable)
@@ -127,7 +123,7 @@ def user_settings(found: Sequence[Setting], env: Mapping[str, str]) -> UserSetti
         for key, value in _leaf_values(each.path, each.value)
         if key[0] == "agents" and key[2:] == ("tools",) and not reads_only(value)
     ]
-    of_models = [name for provider, model, _ in DEFAULT_MODELS for name in (model, PROVIDER_SITES[provider].base_url)]
+    of_models = [name for provider in DEFAULT_PROVIDERS for name in (provider.model, provider.base_url)]
     variables = _VARIABLES | dict.fromkeys(of_models, "models")
     said += [((section,), name) for name, section in variables.items() if env.get(name)]
     said += [(("telemetry",), name) for name in sorted(env) if name.startswith("OTEL_")]

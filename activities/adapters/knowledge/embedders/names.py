@@ -1,10 +1,11 @@
 """What embedders are called in a configuration."""
 
+from orga.workflows.types.providers import PROVIDERS
+
 HASHING = "hashing"
 WORDLLAMA = "wordllama"
 
-EMBEDDING_PROVIDERS = ("openai", "ollama", "openrouter", "openai-compatible")
-"""Those that have `/v1/embeddings`."""
+EMBEDDING_PROVIDERS = tuple(name for name, provider in PROVIDERS.items() if provider.has_embeddings)
 
 
 def checked_embedder_name(name: str) -> str:

@@ -1,0 +1,104 @@
+"""The providers of models as one table: keys, addresses, default models, prices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orga.workflows.types.text import similar_name_hint
+
+
+@dataclass(frozen=True)
+class Provider:
+    """One provider. Variables are those of the environment, by their usual names."""
+
+    name: str
+    """The part of `provider:model` before the colon."""
+    key: str = ""
+    """Variable of the API key."""
+    base_url: str = ""
+    """Variable of the address."""
+    default_url: str = ""
+    needs_key: bool = True
+    model: str = ""
+    """Variable of the model that is taken if no model is configured and the key is set."""
+    default_model: str = ""
+    """Taken if that variable is not set: a model in the middle of the range sold today. A test checks it against the
+    provider's own library."""
+    has_list_prices: bool = False
+    """A model's name decides its price. Elsewhere, a known name says nothing about the price."""
+    bills_replies: bool = False
+    """Each reply states its cost."""
+    has_embeddings: bool = False
+    """It has `/v1/embeddings`."""
+
+    @property
+    def is_remote(self) -> bool:
+        """False if its models run in the worker itself, for free."""
+        return bool(self.base_url)
+
+
+PROVIDERS = {
+    provider.name: provider
+    for provider in (
+        Provider(
+            "openrouter",
+            "OPENROUTER_API_KEY",
+            "OPENROUTER_BASE_URL",
+            "https://openrouter.ai/api/v1",
+            model="OPENROUTER_MODEL",
+            default_model="anthropic/claude-sonnet-5.5",
+            has_list_prices=True,
+            bills_replies=True,
+            has_embeddings=True,
+        ),
+        Provider(
+            "openai",
+            "OPENAI_API_KEY",
+            "OPENAI_BASE_URL",
+            "https://api.openai.com/v1",
+            model="CHAT_MODEL",
+            default_model="gpt-6.1-terra",
+            has_list_prices=True,
+            has_embeddings=True,
+        ),
+        Provider(
+            "anthropic",
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_BASE_URL",
+            "https://api.anthropic.com/v1",
+            model="ANTHROPIC_MODEL",
+            default_model="claude-sonnet-5-5",
+            has_list_prices=True,
+        ),
+        Provider(
+            "ollama",
+            "OLLAMA_API_KEY",
+            "OLLAMA_HOST",
+            "http://127.0.0.1:11434/v1",
+            needs_key=False,
+            has_embeddings=True,
+        ),
+        Provider(
+            "openai-compatible",
+            "OPENAI_COMPATIBLE_API_KEY",
+            "OPENAI_COMPATIBLE_BASE_URL",
+            needs_key=False,
+            has_embeddings=True,
+        ),
+        Provider("local", needs_key=False),
+        Provider("offline", needs_key=False),
+    )
+}
+"""By name. The order is that in which a key chooses the default model."""
+
+DEFAULT_PROVIDERS = tuple(provider for provider in PROVIDERS.values() if provider.default_model)
+"""Those that provide a default model, in order."""
+
+
+def model_name_problem(name: str) -> str:
+    """Return why the name is not `provider:model` of a known provider, or ""."""
+    provider, colon, model = name.strip().partition(":")
+    if colon and model.strip() and provider in PROVIDERS:
+        return ""
+    near = similar_name_hint(provider.strip(), tuple(PROVIDERS)) if colon else ""
+    return f"{name!r} names no model: {near}write provider:model, with provider one of {', '.join(PROVIDERS)}"
