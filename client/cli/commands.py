@@ -154,34 +154,34 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry(
             "steer",
             "orga.client.cli.steer.intervene:steer",
-            "Guide the next reasoning step of a run; guidance is kept in order and never lost.",
+            "Guide the next reasoning step of a run. Guidance is kept in order and never lost.",
         ),
         CommandEntry(
             "add-context",
             "orga.client.cli.steer.intervene:add_context",
-            "Add to what the agent knows for the rest of the run.",
+            "Add context that the agent keeps for the rest of the run.",
         ),
         CommandEntry(
             "pause",
             "orga.client.cli.steer.intervene:pause",
-            "Stop a run before its next phase; its clock and budgets stand still.",
+            "Pause a run before its next phase. Its clock and its budgets pause too.",
         ),
-        CommandEntry("resume", "orga.client.cli.steer.intervene:resume", "Let a paused run go on."),
+        CommandEntry("resume", "orga.client.cli.steer.intervene:resume", "Resume a paused run."),
         CommandEntry(
             "abort",
             "orga.client.cli.steer.intervene:abort",
-            "Cancel what a run does right now and end it; its result keeps all that was gathered.",
+            "Cancel what a run is doing and end it. Its result keeps everything gathered so far.",
         ),
         CommandEntry(
             "rewind",
             "orga.client.cli.steer.rewind:rewind",
-            "Let a run, live or ended, go on from the end of an earlier iteration, with the clock it had then.",
+            "Continue a live or ended run from the end of an earlier iteration, with the clock it had then.",
         ),
         CommandEntry(
             "fork",
             "orga.client.cli.steer.fork:fork",
-            "Start a run that shares another's past up to an iteration, print its id, and leave; the other is left "
-            "alone.",
+            "Start a run that shares another's past up to an iteration, print its id, and exit. The other run is "
+            "unchanged.",
         ),
     ),
     "Deciding for a run": (
@@ -193,38 +193,37 @@ COMMANDS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry(
             "answer",
             "orga.client.cli.steer.resolve:answer",
-            "Answer the question that a run or a goal waits with; it goes on by that.",
+            "Answer the question that a run or a goal is waiting on. It then goes on.",
         ),
         CommandEntry(
             "override",
             "orga.client.cli.steer.override:override",
-            "Have this done in place of the step of a goal that is due next; what runs already goes on.",
+            "Replace the next step of a goal by this call. Steps that already run are not affected.",
         ),
         CommandEntry(
             "approve",
             "orga.client.cli.steer.approve:approve",
-            "Let calls run that wait for a yes; APPROVAL may be left out where the run holds only one.",
+            "Approve held calls. APPROVAL may be omitted if the run holds only one.",
         ),
         CommandEntry(
             "deny",
             "orga.client.cli.steer.approve:deny",
-            "Turn calls down that wait for a yes; the model reads the reason and goes on.",
+            "Deny held calls. The model reads the reason and goes on.",
         ),
         CommandEntry(
             "resolve",
             "orga.client.cli.steer.resolve:resolve",
-            "Decide what a run waits for; its ESCALATION may be left out where only one waits.",
+            "Decide a question that a run waits for. ESCALATION may be omitted if only one waits.",
         ),
         CommandEntry(
             "extend",
             "orga.client.cli.steer.resolve:extend",
-            "Raise limits of a live run; one that waits for more budget goes on.",
+            "Raise limits of a live run. A run that waits for more budget goes on.",
         ),
         CommandEntry(
             "requeue",
             "orga.client.cli.steer.requeue:requeue",
-            "Send a dead letter again, through the gate and under its old idempotency key; the model reads what came "
-            "of it.",
+            "Send a dead letter again, through the gate and with its old idempotency key. The model reads the result.",
         ),
         CommandEntry(
             "notify", "orga.client.cli.workbench.notify:app", "A webhook tells people what waits for them: try it."

@@ -144,7 +144,7 @@ def test_several_held_calls_are_shown_in_a_table_unless_it_is_said_which(orga: O
     assert re.fullmatch(r"approval +tool +approvers +expires +arguments", lines[0])
     assert re.fullmatch(rf'{first}  refund  ada, grace  in \d d(?: \d+ h)? +{{"order":"A-7","cents":900}}', lines[1])
     assert lines[3].startswith(second)
-    assert lines[-1] == f"orga: run '{run_id}' holds 2 calls: name some, or give --all"
+    assert lines[-1] == f"orga: run '{run_id}' holds 2 calls. Name some, or add --all"
     for command in (["inbox"], ["status", run_id]):
         assert lines[1] in orga(*command).out
     assert "running (waits: approval)" in orga("list").out

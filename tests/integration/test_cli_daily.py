@@ -31,7 +31,7 @@ def test_what_is_sent_where_nobody_acts_says_so_and_a_refused_run_is_none(orga: 
     for command in ("steer", "abort"):
         said = orga(command, "waiting", "why").err
         assert f"{command} sent to waiting" in said
-        assert re.search(r"nobody acts on it yet: no worker polls .*; start one with: orga worker", said)
+        assert re.search(r"no worker polls .*: nothing happens until one does; start one with: orga worker", said)
     assert waiting["id"] == "waiting"
     assert orga("status", "refused").err.endswith("there is no run 'refused'; `orga list` shows the ids\n")
 
@@ -40,7 +40,7 @@ def test_a_run_that_is_rewound_where_nobody_acts_says_so_and_is_listed_once(orga
     assert orga("run", "What is the retry limit?", "-q", "--id", "back").code == 0
     rewound = orga("rewind", "back", "--to-iteration", "0", "--yes")
     assert rewound.code == 0, rewound.err
-    assert re.search(r"nobody acts on it yet: no worker polls .*; start one with: orga worker", rewound.err)
+    assert re.search(r"no worker polls .*: nothing happens until one does; start one with: orga worker", rewound.err)
 
     def listed(*words: str) -> list[str]:
         return [row["state"] for row in json.loads(orga("list", "--json", *words).out) if row["id"] == "back"]

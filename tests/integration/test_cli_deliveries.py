@@ -113,7 +113,7 @@ def test_all_that_failed_is_sent_again_but_what_may_be_there(orga: Orga, receive
     assert sent() == (1, 1)
 
     one = orga("requeue", "both")
-    assert (one.code, "name one, or give --all" in one.err) == (2, True)
+    assert (one.code, "Name one, or add --all" in one.err) == (2, True)
     refused = orga("requeue", "both", "--all", "--json")
     assert refused.code == 6
     assert json.loads(refused.out)["delivered"] == []

@@ -159,8 +159,8 @@ def test_a_budget_is_raised_by_the_command_that_the_inbox_shows(orga: Orga) -> N
         pytest.param(["extend", "--max-iterations", "1"], "1 does not raise the limit of 1", id="no higher"),
         pytest.param(["extend", "--max-cost-usd", "5"], "this run has no such limit", id="no such limit"),
         pytest.param(["requeue", "9.9"], "no dead letter '9.9' in this run; there are: none", id="no such letter"),
-        pytest.param(["requeue"], "has no dead letter; see: orga list --dead-letters", id="no letter at all"),
-        pytest.param(["requeue", "1.0", "--fork"], "is live: leave --fork out", id="a fork of a live run"),
+        pytest.param(["requeue"], "has no dead letter. See: orga list --dead-letters", id="no letter at all"),
+        pytest.param(["requeue", "1.0", "--fork"], "is live. Remove --fork", id="a fork of a live run"),
     ],
 )
 def test_what_a_run_refuses_is_one_line_and_changes_nothing(

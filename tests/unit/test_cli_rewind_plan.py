@@ -35,7 +35,7 @@ def test_a_plan_says_what_becomes_of_what_came_later() -> None:
         "done already, not undone",
         "aborted first",
     ]
-    assert lines[-1].endswith("iteration 2, delegate agent-1.2.0, still at work")
+    assert lines[-1].endswith("iteration 2, delegate agent-1.2.0, still running")
 
 
 PAID = Effect(2, "pay", T0, "pay 900", is_irreversible=True, arguments='{"cents":900}', outcome="ok")

@@ -86,13 +86,17 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         pytest.param(["resolve", "x", "--retry", "--abort"], "choose one of --retry", id="two decisions"),
         pytest.param(["resolve", "x", "--result", "@gone"], "file cannot be read (No such", id="no such result"),
         pytest.param(["resolve", "x", "--result", "x" * 100_001], "longer than 100000 bytes", id="a book for a result"),
-        pytest.param(["approve", "x", "a1", "--all"], "an APPROVAL or --all, not both", id="one call and all"),
-        pytest.param(["deny", "x", "--by", ""], "nobody knows who decides: give --by", id="decided by nobody"),
+        pytest.param(["approve", "x", "a1", "--all"], "--all: cannot be combined with APPROVAL", id="one call and all"),
+        pytest.param(
+            ["deny", "x", "--by", ""], "--by: cannot determine your user name. Add --by NAME", id="decided by nobody"
+        ),
         pytest.param(["extend", "x"], "name a limit to raise: --max-iterations, ", id="nothing to raise"),
         pytest.param(["extend", "x", "--max-iterations", "0"], "max_iterations: ", id="a limit of nothing"),
         pytest.param(["extend", "x", "--max-cost-usd", "nan"], "max_cost_usd: ", id="a limit that is no number"),
-        pytest.param(["requeue", "x", "1.0", "--all"], "a LETTER or --all, not both", id="one letter and all"),
-        pytest.param(["requeue", "x", "--set", "a=1"], "give --fork, too", id="settings of no fork"),
+        pytest.param(
+            ["requeue", "x", "1.0", "--all"], "--all: cannot be combined with LETTER", id="one letter and all"
+        ),
+        pytest.param(["requeue", "x", "--set", "a=1"], "Add --fork", id="settings of no fork"),
         pytest.param(["notify", "test"], "nobody is to be told: [notify] url is not set", id="nobody to try it on"),
         pytest.param(["server", "--stop", "--status"], "cannot be combined", id="options against each other"),
         pytest.param(["demo", "--goal", "--knowledge"], "--goal and --knowledge are two demos", id="two demos"),

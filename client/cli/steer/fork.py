@@ -1,7 +1,7 @@
 """`orga fork`: a new run with the same past."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,12 +13,11 @@ from orga.client.cli.options import ConfigFile, Json, LastIteration, RunId, task
 from orga.client.cli.session import run_context
 from orga.client.cli.shown.text import write_json, write_note, write_result
 from orga.client.cli.start.task_input import option_names_in_errors, parse_pair, parse_settings
+from orga.client.cli.steer.intervene import missing_worker_text
 from orga.client.config.environment import parse_setting
 from orga.client.config.problems import unknown_key_remedy
-from orga.client.config.workplace import recorded_workplace, worker_command
 from orga.client.past.fork import fork as fork_run
 from orga.client.runs.agents import run_id_of
-from orga.client.server.pollers import may_be_polled
 from orga.workflows.types.goals.input import GoalConfig, GoalInput
 from orga.workflows.types.input import AgentInput, LoopConfig
 from orga.workflows.types.record import CheckedInput, annotation_at
@@ -28,7 +27,10 @@ INPUT_KEYS: Mapping[str, type[CheckedInput]] = {
     **dict.fromkeys(("agent", "model", "instructions", "tools"), AgentInput),
     "skills": GoalInput,
 }
-"""Keys of the input that may be other, and whose they are; what the run has not is refused when its kind is known."""
+"""Keys of the input that a fork may change, by the type that has them.
+
+Keys that the run's kind does not have are refused once the kind is known.
+"""
 
 
 def fork(
@@ -41,52 +43,60 @@ def fork(
             "--set",
             "-s",
             metavar="KEY=VALUE",
-            help="A setting; or model, agent, instructions, tools; of a goal skills.",
+            help="A changed setting, model, agent, instructions or tools; for a goal, skills.",
         ),
     ] = None,
     task: Annotated[
         str | None,
         typer.Option(
             metavar="TEXT",
-            help="What the fork shall do, at iteration 0 in place of the old task; to a goal it is guidance.",
+            help="A message with what to do now; at iteration 0 it replaces the task. A goal takes it as guidance.",
         ),
     ] = None,
-    id_: Annotated[str | None, typer.Option("--id", help="The fork's id; one of its own without.")] = None,
+    id_: Annotated[str | None, typer.Option("--id", help="The fork's id. Default: a new one.")] = None,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Start a run that shares another's past up to an iteration, print its id, and leave; the other is left alone.
+    """Start a run that shares another's past up to an iteration, print its id, and exit. The other run is unchanged.
 
-    The fork of a goal is a goal: it goes on from the end of turn N with the plan that was.
+    The fork of a goal is a goal. It goes on after iteration N, with the plan of that time.
 
     Example: orga fork ID --to-iteration 3 --set model=openai:gpt-6.1-terra --set max_iterations=50
 
     Example: orga fork ID --to-iteration 5 --task "Now write the tests for it."
     """
-    asked = None if task is None else clean_text(task_text(task))
-    given = set_ or ()
-    wish = _ForkRequest(run, to_iteration, given, input_changes(given), asked, None if id_ is None else run_id_of(id_))
-    return run_interruptible(_fork(wish, config, as_json=json))
+    settings = set_ or ()
+    request = _ForkRequest(
+        run_id=run,
+        at_iteration=to_iteration,
+        settings=settings,
+        changes=input_changes(settings),
+        task=None if task is None else clean_text(task_text(task)),
+        new_id=None if id_ is None else run_id_of(id_),
+    )
+    return run_interruptible(_fork(request, config, as_json=json))
 
 
 def input_changes(pairs: Sequence[str]) -> dict[str, Any]:
-    """Return the keys of the input that are other in the fork.
+    """Return the changes of `--set` to the input of a fork.
 
     Raises:
         UsageError: There is no such key.
     """
     changed: dict[str, Any] = {}
-    of_config: dict[type[CheckedInput], list[str]] = {LoopConfig: [], GoalConfig: []}
+    pairs_by_config: dict[type[CheckedInput], list[str]] = {LoopConfig: [], GoalConfig: []}
     for pair in pairs:
         key, value = parse_pair(pair, "--set")
         if key in INPUT_KEYS:
             changed[key] = parse_setting(annotation_at(INPUT_KEYS[key], (key,)), clean_text(value))
-        elif whose := next((each for each in of_config if key.partition(".")[0] in each.model_fields), None):
-            of_config[whose].append(pair)
+        elif kind := next((each for each in pairs_by_config if key.partition(".")[0] in each.model_fields), None):
+            pairs_by_config[kind].append(pair)
         else:
             known = dict.fromkeys([*INPUT_KEYS, *LoopConfig.model_fields, *GoalConfig.model_fields])
             raise UsageError(f"--set {key}: unknown key; {unknown_key_remedy(key, list(known))}")
-    config = {key: value for whose, given in of_config.items() for key, value in parse_settings(given, whose).items()}
+    config: dict[str, Any] = {}
+    for kind, of_kind in pairs_by_config.items():
+        config |= parse_settings(of_kind, kind)
     return changed | ({"config": config} if config else {})
 
 
@@ -95,27 +105,29 @@ class _ForkRequest:
     run_id: str
     at_iteration: int
     settings: Sequence[str]
-    """As they were typed; `changes` is what they mean."""
+    """The pairs as typed. `changes` holds them parsed."""
     changes: dict[str, Any]
     task: str | None
     new_id: str | None
 
 
-async def _fork(wish: _ForkRequest, config: Path | None, *, as_json: bool) -> int:
-    async with run_context(wish.run_id, config) as (here, run_id):
-        wish = replace(wish, run_id=run_id)
-        with option_names_in_errors(wish.settings):
+async def _fork(request: _ForkRequest, config: Path | None, *, as_json: bool) -> int:
+    async with run_context(request.run_id, config) as (here, run_id):
+        with option_names_in_errors(request.settings):
             forked = await fork_run(
-                here.client, wish.run_id, wish.at_iteration, changes=wish.changes, task=wish.task, new_id=wish.new_id
+                here.client,
+                run_id,
+                request.at_iteration,
+                changes=request.changes,
+                task=request.task,
+                new_id=request.new_id,
             )
-        described = await forked.describe()
-        if not await may_be_polled(here.client, described.task_queue):
-            start = worker_command(await recorded_workplace(described))
-            write_note(f"no worker polls task queue {described.task_queue!r}: the run waits; start one with: {start}")
+        if absent := await missing_worker_text(here, forked, "the fork waits"):
+            write_note(absent)
         link = here.connection.link(forked.id)
-        write_note(f"fork of {wish.run_id} at iteration {wish.at_iteration}" + (f"  {link}" if link else ""))
+        write_note(f"fork of {run_id} at iteration {request.at_iteration}" + (f"  {link}" if link else ""))
     if as_json:
-        write_json({"id": forked.id, "forked_from": {"id": wish.run_id, "iteration": wish.at_iteration}, "ui": link})
+        write_json({"id": forked.id, "forked_from": {"id": run_id, "iteration": request.at_iteration}, "ui": link})
     else:
         write_result(forked.id)
     return 0

@@ -1,4 +1,4 @@
-"""`orga steer`, `add-context`, `pause`, `resume`, `abort`: signals to a run, and how any of them is sent."""
+"""`orga steer`, `add-context`, `pause`, `resume` and `abort`: send a signal to a run."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -17,11 +17,13 @@ from orga.client.runs.agents import AgentHandle
 from orga.client.server.pollers import may_be_polled
 from orga.workflows.types.text import clean_text
 
-Text = Annotated[str, typer.Argument(metavar="TEXT", help="- reads it from standard input.", show_default=False)]
+Text = Annotated[
+    str, typer.Argument(metavar="TEXT", help="The text; - reads it from standard input.", show_default=False)
+]
 
 
 def steer(run: RunId, guidance: Text, json: Json = False, config: ConfigFile = None) -> int:
-    """Guide the next reasoning step of a run; guidance is kept in order and never lost.
+    """Guide the next reasoning step of a run. Guidance is kept in order and never lost.
 
     Example: orga steer ID "Look at the tests as well."
     """
@@ -30,7 +32,7 @@ def steer(run: RunId, guidance: Text, json: Json = False, config: ConfigFile = N
 
 
 def add_context(run: RunId, context: Text, json: Json = False, config: ConfigFile = None) -> int:
-    """Add to what the agent knows for the rest of the run.
+    """Add context that the agent keeps for the rest of the run.
 
     Example: orga add-context ID - < notes.md
     """
@@ -39,7 +41,7 @@ def add_context(run: RunId, context: Text, json: Json = False, config: ConfigFil
 
 
 def pause(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
-    """Stop a run before its next phase; its clock and budgets stand still.
+    """Pause a run before its next phase. Its clock and its budgets pause too.
 
     Example: orga pause ID
     """
@@ -47,7 +49,7 @@ def pause(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
 
 
 def resume(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
-    """Let a paused run go on.
+    """Resume a paused run.
 
     Example: orga resume ID
     """
@@ -56,11 +58,11 @@ def resume(run: RunId, json: Json = False, config: ConfigFile = None) -> int:
 
 def abort(
     run: RunId,
-    why: Annotated[str, typer.Argument(metavar="WHY", help="Stands in the result and the journal.")] = "",
+    why: Annotated[str, typer.Argument(metavar="WHY", help="The reason, for the result and the journal.")] = "",
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Cancel what a run does right now and end it; its result keeps all that was gathered.
+    """Cancel what a run is doing and end it. Its result keeps everything gathered so far.
 
     Example: orga abort ID "The question is settled."
     """
@@ -86,13 +88,22 @@ def send_signal(
     kind: Callable[[Client, str], H],
     as_json: bool,
 ) -> int:
-    """Send a signal by the handle of a run, say that it was sent, and return the exit code."""
+    """Send a signal to a run, print a note about it, and return the exit code.
 
-    async def sent() -> int:
+    Args:
+        name: The signal's name in the note and in JSON.
+        run: The run as the command names it.
+        send: Sends the signal.
+        config: The configuration file that the command names.
+        kind: The type of handle that sends it.
+        as_json: Whether the note is JSON on stdout.
+    """
+
+    async def send_and_report() -> int:
         async with run_context(run, config) as (here, run_id):
             handle = kind(here.client, run_id)
             await send(handle)
-            absent = await missing_worker_text(here, handle)
+            absent = await missing_worker_text(here, handle, NOTHING_HAPPENS)
         if as_json:
             write_json({"id": run_id, "signal": name})
         else:
@@ -101,13 +112,16 @@ def send_signal(
             write_note(absent)
         return 0
 
-    return run_interruptible(sent())
+    return run_interruptible(send_and_report())
 
 
-async def missing_worker_text(here: CliContext, run: AgentHandle) -> str:
-    """Return what is said where no worker is there to act on what was sent, or ""."""
+NOTHING_HAPPENS = "nothing happens until one does"
+
+
+async def missing_worker_text(here: CliContext, run: AgentHandle, consequence: str) -> str:
+    """Return a note for the case that no worker polls the run's task queue, or "" if one may."""
     described = await run.describe()
     if await may_be_polled(here.client, described.task_queue):
         return ""
     start = worker_command(await recorded_workplace(described))
-    return f"nobody acts on it yet: no worker polls task queue {described.task_queue!r}; start one with: {start}"
+    return f"no worker polls task queue {described.task_queue!r}: {consequence}; start one with: {start}"

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from orga.client.cli.exit_codes import UsageError
 from orga.client.cli.interrupts import run_interruptible
-from orga.client.cli.options import ConfigFile, Json, RunId, login_name
+from orga.client.cli.options import ConfigFile, DecidedBy, Json, Reason, RunId, login_name
 from orga.client.cli.session import run_context
 from orga.client.cli.shown.decisions import commands_text
 from orga.client.cli.shown.text import on_one_line, write_json, write_note
@@ -33,25 +33,25 @@ def resolve(
     run: RunId,
     escalation: Annotated[
         str | None,
-        typer.Argument(metavar="ESCALATION", help="Which question; `orga inbox` shows them.", show_default=False),
+        typer.Argument(metavar="ESCALATION", help="The question's id. `orga inbox` shows it.", show_default=False),
     ] = None,
     *,
     retry: Annotated[bool, typer.Option("--retry", help="Try again.")] = False,
-    skip: Annotated[bool, typer.Option("--skip", help="Go on without; of a budget: end at the limit.")] = False,
+    skip: Annotated[
+        bool, typer.Option("--skip", help="Go on without a result. For a budget: end the run at the limit.")
+    ] = False,
     result: Annotated[
-        str | None, typer.Option(metavar="TEXT|@FILE", help="Go on with this as the result; @FILE reads it from there.")
+        str | None, typer.Option(metavar="TEXT|@FILE", help="Go on with this result; @FILE reads it from a file.")
     ] = None,
     abort: Annotated[bool, typer.Option("--abort", help="End the run.")] = False,
-    reason: Annotated[str, typer.Option(help="Why; stands in the journal.")] = "",
-    by: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Who decides; your login name without.", show_default=False)
-    ] = None,
+    reason: Reason = "",
+    by: DecidedBy = None,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Decide what a run waits for; its ESCALATION may be left out where only one waits.
+    """Decide a question that a run waits for. ESCALATION may be omitted if only one waits.
 
-    The first decision counts. A budget is raised by orga extend; resolve ends the run there (--skip, --abort).
+    The first decision counts. `orga extend` raises a budget; resolve ends the run at its limit (--skip, --abort).
 
     Example: orga resolve ID call-3.0-0 --retry --reason "The disk has room again."
 
@@ -85,13 +85,13 @@ async def _only_wait_id(run: AgentHandle) -> str:
     if len(status.waiting) == 1:
         return status.waiting[0].wait_id
     if not status.waiting:
-        raise UsageError(f"nothing waits for a person in run {run.id!r}; `orga inbox` shows what does")
+        raise UsageError(f"nothing waits for a person in run {run.id!r}. `orga inbox` shows what does")
     waiting = "; ".join(f"{on_one_line(wait.question)}: {commands_text(run.id, wait)}" for wait in status.waiting)
-    raise UsageError(f"{len(status.waiting)} questions wait in run {run.id!r}, name one: {waiting}")
+    raise UsageError(f"{len(status.waiting)} questions wait in run {run.id!r}. Name one: {waiting}")
 
 
 def _read_result(result: str) -> str:
-    """Return the result; `@FILE` stands for what is in the file."""
+    """Return the result, read from the file if it is `@FILE`."""
     text = result
     if result.startswith("@"):
         try:
@@ -101,20 +101,20 @@ def _read_result(result: str) -> str:
         except UnicodeDecodeError as error:
             raise UsageError(f"--result {result}: the file is not UTF-8 text (byte {error.start})") from None
     if len(text.encode("utf-8", "surrogateescape")) > MAX_RESULT_BYTES:
-        raise UsageError(f"--result: must not be longer than {MAX_RESULT_BYTES} bytes")
+        raise UsageError(f"--result: is longer than {MAX_RESULT_BYTES} bytes")
     return text
 
 
 def answer(
     run: RunId,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the model reads as the answer.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The answer that the model reads.")],
     *,
-    question: Annotated[str, typer.Option(metavar="ID", help="Which question; the one that is open without.")] = "",
-    by: Annotated[str | None, typer.Option(metavar="NAME", help="Who answers; your login name without.")] = None,
+    question: Annotated[str, typer.Option(metavar="ID", help="The question's id. Default: the only open one.")] = "",
+    by: Annotated[str | None, typer.Option(metavar="NAME", help="Who answers. Default: your login name.")] = None,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Answer the question that a run or a goal waits with; it goes on by that.
+    """Answer the question that a run or a goal is waiting on. It then goes on.
 
     Example: orga answer ID "The report of 1999."
     """
@@ -138,14 +138,18 @@ def extend(
     max_iterations: Annotated[int | None, typer.Option(metavar="N", help="Reasoning steps.")] = None,
     max_cost_usd: Annotated[float | None, typer.Option(metavar="X", help="US dollars.")] = None,
     timeout_s: Annotated[float | None, typer.Option(metavar="S", help="Seconds of the run's clock.")] = None,
-    max_model_calls: Annotated[int | None, typer.Option(metavar="N", help="Model calls, delegates' too.")] = None,
-    max_tool_calls: Annotated[int | None, typer.Option(metavar="N", help="Tool calls, delegates' too.")] = None,
+    max_model_calls: Annotated[
+        int | None, typer.Option(metavar="N", help="Model calls, including those of delegates.")
+    ] = None,
+    max_tool_calls: Annotated[
+        int | None, typer.Option(metavar="N", help="Tool calls, including those of delegates.")
+    ] = None,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Raise limits of a live run; one that waits for more budget goes on.
+    """Raise limits of a live run. A run that waits for more budget goes on.
 
-    Each number is the new limit, counted from the start of the run, not what is added to the old one.
+    Each number is the new limit, counted from the start of the run. It is not added to the old one.
 
     Example: orga extend ID --max-iterations 50 --timeout-s 900
     """
@@ -173,8 +177,8 @@ async def _extend(named: str, limits: dict[str, float], config: Path | None, *, 
     if as_json:
         write_json({"id": run_id, "limits": raised})
     else:
-        told = ", ".join(f"{name} {limit:.12g}" for name, limit in raised.items())
-        write_note(f"limits of {run_id} that were raised: {told}")
+        limits_text = ", ".join(f"{name} {limit:.12g}" for name, limit in raised.items())
+        write_note(f"raised limits of {run_id}: {limits_text}")
     return 0
 
 

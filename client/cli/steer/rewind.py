@@ -14,7 +14,7 @@ from orga.client.cli.interrupts import interruptible_prompt, run_interruptible
 from orga.client.cli.options import ConfigFile, Json, LastIteration, RunId
 from orga.client.cli.session import run_context
 from orga.client.cli.shown.text import on_one_line, write_json, write_note
-from orga.client.cli.steer.intervene import missing_worker_text
+from orga.client.cli.steer.intervene import NOTHING_HAPPENS, missing_worker_text
 from orga.client.past.aftermath import ENDING_INTERVENTIONS, Effect, SentIntervention
 from orga.client.past.delegates import LiveDelegate
 from orga.client.past.rewind import RewindPlan, execute_rewind, plan_rewind
@@ -37,50 +37,52 @@ def rewind(
     to_iteration: LastIteration,
     steer: Annotated[str | None, typer.Option(metavar="TEXT", help="Guidance for the next reasoning step.")] = None,
     without_interventions: Annotated[
-        bool, typer.Option("--without-interventions", help="Do not deliver again what was sent to the run later.")
+        bool, typer.Option("--without-interventions", help="Do not redeliver what people sent to the run later.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     json: Json = False,
     config: ConfigFile = None,
 ) -> int:
-    """Let a run, live or ended, go on from the end of an earlier iteration, with the clock it had then.
+    """Continue a live or ended run from the end of an earlier iteration, with the clock it had then.
 
-    Says first what was sent to it later and what its tools did since: that is not undone. On a terminal it asks; else
-    irreversible calls are left behind with --yes only. Delegates that are still at work for what it leaves behind are
-    aborted; it goes on once they have ended.
+    It first lists what people sent to the run later, and what its tools did later, which is not undone. On a terminal
+    it asks for confirmation. Elsewhere it discards irreversible calls only with --yes. Delegates that still work for
+    the discarded part are aborted; the run goes on after they have ended.
 
     Example: orga rewind ID --to-iteration 3 --steer "Read the tests first."
     """
-    wish = _RewindRequest(run, to_iteration, steer, keeps=not without_interventions, is_sure=yes)
-    return run_interruptible(_rewind(wish, config, as_json=json))
+    request = _RewindRequest(run, to_iteration, steer, keeps=not without_interventions, is_sure=yes)
+    return run_interruptible(_rewind(request, config, as_json=json))
 
 
-async def _rewind(wish: _RewindRequest, config: Path | None, *, as_json: bool) -> int:
-    async with run_context(wish.run_id, config) as (here, run_id):
-        wish = replace(wish, run_id=run_id)
-        plan = await plan_rewind(here.client, wish.run_id, wish.to_iteration)
-        for line in rewind_plan_lines(plan, keeps=wish.keeps):
+async def _rewind(request: _RewindRequest, config: Path | None, *, as_json: bool) -> int:
+    async with run_context(request.run_id, config) as (here, run_id):
+        request = replace(request, run_id=run_id)
+        plan = await plan_rewind(here.client, request.run_id, request.to_iteration)
+        for line in rewind_plan_lines(plan, keeps=request.keeps):
             write_note(line)
-        if not wish.is_sure and plan.left_behind and not sys.stdin.isatty():
-            raise UsageError("calls that nothing takes back would be left behind; to rewind all the same, add --yes")
-        if not wish.is_sure and sys.stdin.isatty():
-            question = f"rewind {wish.run_id} to the end of iteration {wish.to_iteration}?"
+        if not request.is_sure and plan.left_behind and not sys.stdin.isatty():
+            raise UsageError(
+                "the rewind would discard irreversible calls, which are not undone. To rewind anyway, add --yes"
+            )
+        if not request.is_sure and sys.stdin.isatty():
+            question = f"rewind {request.run_id} to the end of iteration {request.to_iteration}?"
             with interruptible_prompt():
                 typer.confirm(question, abort=True, err=True)
-        execution = await execute_rewind(here.client, plan, steer=wish.steer, keep_interventions=wish.keeps)
-        absent = await missing_worker_text(here, AgentHandle(here.client, wish.run_id))
+        execution = await execute_rewind(here.client, plan, steer=request.steer, keep_interventions=request.keeps)
+        absent = await missing_worker_text(here, AgentHandle(here.client, request.run_id), NOTHING_HAPPENS)
     if as_json:
-        write_json(_plan_json(plan, execution, keeps=wish.keeps))
+        write_json(_plan_json(plan, execution, keeps=request.keeps))
     else:
-        told = f"{wish.run_id} goes on from the end of iteration {wish.to_iteration}"
-        write_note(f"{told}; follow it: orga attach {quote(wish.run_id)}")
+        rewound = f"{request.run_id} goes on from the end of iteration {request.to_iteration}"
+        write_note(f"{rewound}; follow it: orga attach {quote(request.run_id)}")
     if absent:
         write_note(absent)
     return 0
 
 
 def rewind_plan_lines(plan: RewindPlan, *, keeps: bool) -> list[str]:
-    """Return what is said before a run is rewound."""
+    """Return the lines that are shown before a rewind: what is redelivered, not undone, or aborted."""
     fate = {True: "delivered again", False: "left out"}
     sent = [
         f"{fate[_is_redelivered(each, keeps=keeps)]}: {_dated_line(each.at, f'{each.kind} {each.text}')}"
@@ -104,7 +106,7 @@ def _effect_text(effect: Effect) -> str:
 
 
 def _delegate_text(delegate: LiveDelegate) -> str:
-    return f"iteration {delegate.iteration}, {RUN_TOOL} {delegate.workflow_id}, still at work"
+    return f"iteration {delegate.iteration}, {RUN_TOOL} {delegate.workflow_id}, still running"
 
 
 def _dated_line(at: datetime, text: str) -> str:
